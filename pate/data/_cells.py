@@ -224,9 +224,9 @@ def _texts(X: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Mask]:
 def _objects(X: npt.NDArray[Any], *, texts: bool = True, finite: bool = False) -> tuple[npt.NDArray[Any], Mask]:
     """Return an array of objects with its cells read, and which rows had no odd one."""
     found = [_read(cell, texts, finite) for cell in X.ravel().tolist()]
-    rows = np.fromiter((cell for cell, _ in found), dtype=object, count=X.size).reshape(X.shape)
+    rows: npt.NDArray[Any] = np.fromiter((cell for cell, _ in found), dtype=object, count=X.size)
     fine = np.fromiter((useful for _, useful in found), dtype=bool, count=X.size)
-    return rows, fine.reshape(len(X), int(np.prod(X.shape[1:]))).all(axis=1)
+    return rows.reshape(X.shape), np.asarray(fine.reshape(len(X), int(np.prod(X.shape[1:]))).all(axis=1))
 
 
 def _read(cell: Any, texts: bool = True, finite: bool = False) -> tuple[Any, bool]:

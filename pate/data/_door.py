@@ -46,17 +46,13 @@ def as_texts(X: Any, *, name: str = "X") -> npt.NDArray[np.object_] | None:
     Not NumPy's own type of text: its width is that of the longest text anywhere, which would show every shard
     something of another's.
     """
-    if is_frame(X) or is_sparse(X):
-        return None
-    cells: list[Any]
     if hasattr(X, "dtype"):
-        if getattr(X, "ndim", 0) != 1 or getattr(X.dtype, "kind", "O") in "biufcmMSV":
-            return None
-        cells = list(X)
-    elif isinstance(X, list | tuple):
-        cells = list(X)
+        column = getattr(X, "ndim", 0) == 1 and getattr(X.dtype, "kind", "O") not in "biufcmMSV"
     else:
+        column = isinstance(X, list | tuple)
+    if not column or is_frame(X) or is_sparse(X):
         return None
+    cells = list(X)
     n_texts = sum(isinstance(cell, str) for cell in cells)
     if not n_texts:
         return None
@@ -65,9 +61,7 @@ def as_texts(X: Any, *, name: str = "X") -> npt.NDArray[np.object_] | None:
             f"{name} must be a text in every row, but in some there is none (a missing value, a number, bytes). Give "
             "those rows a text (an empty one, '', will do) or drop them."
         )
-    texts = np.empty(len(cells), dtype=object)
-    texts[:] = [str(cell) for cell in cells]
-    return texts
+    return np.fromiter(map(str, cells), dtype=object, count=len(cells))
 
 
 def read_rows(X: Any, *, name: str = "X") -> Any:
@@ -210,14 +204,12 @@ def text_columns(rows: Any) -> str:
         return ""
     if is_texts(rows):
         return "texts"
-    names: list[Any]
+    names: list[Any] = []
     if is_frame(rows):
         names = [repr(c) for c, t in zip(rows.columns, rows.dtypes, strict=True) if not holds_numbers(t)]
     elif rows.dtype.kind == "O":
-        flat = rows.reshape(len(rows), -1)
-        names = [j for j in range(flat.shape[1]) if any(isinstance(cell, str) for cell in flat[:, j].tolist())]
-    else:
-        return ""
+        columns = rows.reshape(len(rows), -1).T.tolist()
+        names = [j for j, cells in enumerate(columns) if any(isinstance(cell, str) for cell in cells)]
     if not names:
         return ""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""

@@ -86,7 +86,15 @@ def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | Non
             shown = sorted((shift for shift in found if shift.excess > _MOST), key=lambda shift: -shift.excess)
             if not shown:
                 apart, by_chance = _told_apart(pairs)
-                return _about_drawing(apart) if apart > max(_APART, by_chance) else []
+                if apart <= max(_APART, by_chance):
+                    return []
+                text = (
+                    "the public rows are drawn otherwise than the private ones: by all their columns together one can "
+                    f"say of {apart:.0%} of pairs, a public and a private row each, which is which (50% of rows drawn "
+                    "alike). What is learnt by way of them may serve the private population badly. Take public rows "
+                    "that are drawn as the private ones are, where there are any."
+                )
+                return [Told(text, category=CovariateShiftWarning)]
     except Exception:  # an odd cell of one record may not stop a release, nor be quoted
         return []
     of_all = "the one column" if n_columns == 1 else f"{len(shown)} of {n_columns} columns"
@@ -96,16 +104,6 @@ def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | Non
         f"public ones: {', '.join(map(str, shown[:_LISTED]))}{more}. Are they in other units, scaled on one side, or "
         "spelt otherwise? Then the labels would teach nothing, and cost all the same. Give both sides in the same "
         "units; a scaler belongs inside the estimator, or is fitted on the public rows and applied to both."
-    )
-    return [Told(text, category=CovariateShiftWarning)]
-
-
-def _about_drawing(apart: float) -> list[Told]:
-    text = (
-        "the public rows are drawn otherwise than the private ones: by all their columns together one can say of "
-        f"{apart:.0%} of pairs, a public and a private row each, which is which (50% of rows drawn alike). What is "
-        "learnt by way of them may serve the private population badly. Take public rows that are drawn as the private "
-        "ones are, where there are any."
     )
     return [Told(text, category=CovariateShiftWarning)]
 
@@ -163,9 +161,13 @@ def _as_numbers(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> list[tuple[Floa
     if one.dtype != object:
         return [(one.astype(np.float64), two.astype(np.float64))]
     mine, yours = one.astype(str), two.astype(str)
-    names, counts = np.unique(mine, return_counts=True)
-    frequent = names[counts >= max(3, len(mine) / _INTERVALS)]
-    return [((mine == name).astype(np.float64), (yours == name).astype(np.float64)) for name in frequent]
+    return [((mine == name).astype(np.float64), (yours == name).astype(np.float64)) for name in _frequent(mine)]
+
+
+def _frequent(texts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the categories that are frequent in public rows."""
+    names, counts = np.unique(texts, return_counts=True)
+    return names[counts >= max(3, len(texts) / _INTERVALS)]
 
 
 def _ranks(x: FloatArray) -> FloatArray:
@@ -243,9 +245,7 @@ def _by_quantile(public: npt.NDArray[Any], private: npt.NDArray[Any]) -> tuple[F
 
 def _by_category(public: npt.NDArray[Any], private: npt.NDArray[Any]) -> tuple[FloatArray, FloatArray]:
     """Return the shares of both in categories that are frequent in public rows, and in all others together."""
-    names, counts = np.unique(public.astype(str), return_counts=True)
-    frequent = names[counts >= max(3, len(public) / _INTERVALS)]
-    shares = []
+    frequent, shares = _frequent(public.astype(str)), []
     for side in (public.astype(str), private.astype(str)):
         known = np.array([np.count_nonzero(side == name) for name in frequent], dtype=np.float64)
         shares.append(np.append(known, len(side) - known.sum()) / max(1, len(side)))

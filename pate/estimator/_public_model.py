@@ -184,8 +184,10 @@ class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
         """Return labels, and set ``classes_``."""
         strict, y = teachers.classes is None, plain_column(y)
         y, _ = flat_labels(y, strict=strict)
-        if not strict:
-            self._check_classes(y, n_records, teachers)
+        if not strict:  # what is not one for each record is refused
+            values = check_classes(teachers.classes)
+            self.classes_ = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
+            label_column(y, n_records)
             return y
         labels = check_labels("y", y, n_records)
         if labels.dtype.kind == "f" and (labels != np.floor(labels)).any():
@@ -195,12 +197,6 @@ class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
             )
         self.classes_ = classes_in(labels, stacklevel=5)
         return labels
-
-    def _check_classes(self, y: Any, n_records: int, teachers: ShardEnsemble) -> None:
-        """Set ``classes_``, and refuse labels that are not one for each record."""
-        values = check_classes(teachers.classes)
-        self.classes_ = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
-        label_column(y, n_records)
 
     def _check_public(self, X_public: Any, teachers: ShardEnsemble, *, reset: bool = False) -> Any:
         X_public = plain_rows(X_public, name="X_public")

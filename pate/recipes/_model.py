@@ -92,18 +92,9 @@ class Answers(ClassifierMixin, BaseEstimator):
 class RecordModel(Answers):
     """A public model of released ballots: raw rows in, probabilities out, for any row, for ever and for nothing.
 
-    Attributes
-    ----------
-    voters : RecordVoters
-        The public maps.
-    head : Head
-        Fitted on released ballots and public rows.
-    columns : Representation or None
-        What a head of columns sees of a row, beside its direction.
-    temperature : float
-        Logits are divided by it before they are told as probabilities.
-    weights : tuple of float
-        The head's probabilities are divided by them before the largest one is taken; empty: they are not.
+    ``voters`` hold the public maps; ``columns`` is what a head of columns sees of a row, beside its direction. Logits
+    are divided by ``temperature`` before they are told as probabilities, the head's own by ``weights``, if there are
+    any, before the largest one is taken.
 
     Examples
     --------
@@ -138,17 +129,9 @@ class RecordModel(Answers):
     def answers(self, X: Any, *, verbose: bool = False) -> IntArray:
         """Return the class index of each **private** row, from that row alone; -1 where it cannot be asked with.
 
-        Parameters
-        ----------
-        X : rows, or records that the same voters hold
-            The latter are asked with the directions that they cast, phi in whole 2^-16, as residual ballots are.
-        verbose : bool
-            Show progress: for records whose number is public.
-
-        Returns
-        -------
-        int64 array of shape (n_rows,)
-            **Sensitive.** Rows are asked in blocks of one fixed shape; one that is not finite is not asked.
+        Records that the same voters hold are asked with the directions that they cast, phi in whole 2^-16, as residual
+        ballots are. **Sensitive.** Rows are asked in blocks of one fixed shape; one that is not finite is not asked.
+        ``verbose`` shows progress: for records whose number is public.
         """
         if isinstance(X, HeldRecords):
             pieces = track(X.pieces, total=len(X.pieces), label="answers", show=verbose)
@@ -226,14 +209,8 @@ _LINEAR_FORM, _WEIGHTS = "linear model 1", "weights.safetensors"
 class MappedLinear(Answers):
     """Public maps, one behind the other, then a linear model: raw rows in, probabilities out.
 
-    Parameters
-    ----------
-    maps : tuple of Representation
-        Fitted on public rows or constants; empty where rows are taken as they are.
-    coef : float32 array of shape (n_classes, n_features)
-        Of the logits.
-    temperature, weights
-        As of :class:`RecordModel`.
+    ``maps`` were fitted on public rows or constants, none where rows are taken as they are; ``coef``, float32 of shape
+    (n_classes, n_features), is of the logits; for the others see :class:`RecordModel`.
 
     Examples
     --------

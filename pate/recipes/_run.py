@@ -130,36 +130,10 @@ _Learning = TypeVar("_Learning", LikelihoodHead, DescentHead)
 class RecordsPlan:
     """Ballots that will be cast, in which public space and at what price: nothing private was looked at.
 
-    Attributes
-    ----------
-    recipe : Recipe
-    facts : PublicFacts
-        What it was chosen from.
-    terms : ReleaseTerms
-    voters : RecordVoters
-    rows : array, DataFrame or texts
-        All public rows.
-    z, phi : float64 arrays of shape (at most 20,000, ...)
-        Representation and directions of public rows, those that maps and heads are fitted on.
-    columns : Representation or None
-        The map to columns that trees learn from, where the recipe wants them.
-    table : array or None
-        Those columns of the rows of ``z``.
-    n_units : int
-    unit : {"record", "group"}
-    image_shape, random_state, checkpoint_dir
-        See :meth:`of`.
-    anyway : bool
-        Go on where a round has more noise than all ballots together.
-    measured_shares : tuple of float
-        Parts of mu^2 by which the accuracy is measured in the end: of the count, and of cells by class. Empty: it is
-        not.
-    decide : {"likeliest", "balanced"}
-
-    Examples
-    --------
-    >>> RecordsPlan.__dataclass_params__.frozen
-    True
+    ``z`` and ``phi`` are representation and directions of the public rows that maps and heads are fitted on (at most
+    20,000 of ``rows``); ``columns`` is the map to columns that trees learn from, where the recipe wants them, and
+    ``table`` those columns. ``anyway`` goes on where a round has more noise than all ballots together. Parts of mu^2 in
+    ``measured_shares`` measure the accuracy in the end: by the count, and by cells by class; empty: it is not measured.
     """
 
     recipe: Recipe

@@ -15,7 +15,7 @@ import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -371,11 +371,13 @@ def put_down(pieces: Iterable[Piece]) -> Iterator[Piece]:
         start += n * d
 
 
+@dataclass(frozen=True, repr=False, eq=False)
 class Directions:
     """From rows to their directions, by public maps: each row by itself."""
 
-    def __init__(self, maps: PublicMap, *, keep: bool = False) -> None:
-        self.maps, self.keep = maps, keep
+    maps: PublicMap
+    _: KW_ONLY
+    keep: bool = False
 
     def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> Piece:
         """Return the directions of these records."""
@@ -456,11 +458,12 @@ def _block(rows: npt.NDArray[Any], start: int, end: int) -> FloatArray:
     return block
 
 
+@dataclass(frozen=True, repr=False, eq=False)
 class Work:
     """What a worker does with one piece: public maps and constants go there, a sum comes back."""
 
-    def __init__(self, look: Directions, sums: Sums) -> None:
-        self.look, self.sums = look, sums
+    look: Directions
+    sums: Sums
 
     def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> tuple[IntArray, Mask]:
         """Return the sum of these records' ballots, and which of them cast one."""

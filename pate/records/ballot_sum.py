@@ -197,11 +197,6 @@ def delta_squared(kind: str, n_classes: int, adjacency: str, clip: float | None 
     return 2 * (m * GRID) ** 2 if kind != "signed" else 4 * m * (m - 1) * GRID**2
 
 
-def ballot_scale(n_classes: int, clip: float | None = None) -> int:
-    """Return how many whole numbers make one unit: |phi| = 1 with the centred one-hot, or with a residual."""
-    return n_classes * GRID if clip is None else GRID * GRID
-
-
 #: A sum of so many ballots, of norm below 2^33 each, stays within 64 bits.
 MOST_RECORDS = 1 << 29
 
@@ -325,7 +320,7 @@ class BallotFacts(UnitFacts):
     @property
     def scale(self) -> int:
         """Whole numbers per unit: |phi| = 1 with the centred one-hot (or a residual)."""
-        return ballot_scale(self.n_classes, self.clip)
+        return self.n_classes * GRID if self.clip is None else GRID * GRID
 
     @property
     def delta_squared(self) -> int:

@@ -117,14 +117,6 @@ class RowMemory:
         return piece
 
 
-def memory_for(rep: Any, X: Any) -> RowMemory | None:
-    """Return the memory that is on, where this map is slow and these are rows that are cheaply told apart."""
-    memory = _ACTIVE.get()
-    if memory is None or not rep.slow_ or type(X) is not np.ndarray or X.dtype.kind not in "biuf" or not len(X):
-        return None
-    return memory
-
-
 # What nothing public may be fitted on (representations, ballot spaces, students), told by its type.
 
 #: Types of this package that hold private things, or rows beside the public ones. By name: some stand on upper floors.
@@ -267,8 +259,9 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def vectors(self, X: Any) -> npt.NDArray[Any]:
         """Return what :meth:`transform` does, as an array whatever ``set_output`` or scikit-learn's settings say."""
         check_is_fitted(self, "n_features_out_")
-        memory = memory_for(self, X)
-        return self._vectors(X) if memory is None else memory.vectors(self, X)
+        memory = _ACTIVE.get()
+        told_apart = type(X) is np.ndarray and X.dtype.kind in "biuf" and len(X) > 0  # cheaply
+        return memory.vectors(self, X) if memory is not None and self.slow_ and told_apart else self._vectors(X)
 
     def _vectors(self, X: Any) -> npt.NDArray[Any]:
         rows = self.cells_.read(X)

@@ -40,10 +40,6 @@ class PublicScale(Representation):
         0 leaves the scale as it is, 1 makes all spreads alike, 1/2 is between: of wavelet scattering it lets the quiet
         maps be heard without letting them speak alone.
 
-    Notes
-    -----
-    Each number is worked on by itself, so a row's vector is the same to the last bit wherever it stands.
-
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(2000, 2)) * [100.0, 1.0]
@@ -82,10 +78,6 @@ class PublicScale(Representation):
 class AboveLeast(Representation):
     """Columns less their least public value, and no less than 0: of amounts, how far they are from nothing.
 
-    Notes
-    -----
-    Each number is worked on by itself, so a row's vector is the same to the last bit wherever it stands.
-
     Examples
     --------
     >>> AboveLeast().fit(np.array([[2.0, 0.0], [5.0, 1.0]])).transform(np.array([[3.0, -1.0]]))
@@ -118,10 +110,6 @@ class UnitRows(Representation):
     constant : float
         A last coordinate of this value, the others being scaled so that the row has norm 1: a bias that a linear model
         pays for with ``constant**2`` of its gradient. 0 adds no coordinate.
-
-    Notes
-    -----
-    Squares are added up column by column, so a row's vector is the same to the last bit wherever it stands.
 
     Examples
     --------
@@ -167,10 +155,6 @@ class GroupedRows(Representation):
     ----------
     n_groups : int
         Divides the number of columns.
-
-    Notes
-    -----
-    Sums are taken column by column, so a row's vector is the same to the last bit wherever it stands.
 
     Examples
     --------

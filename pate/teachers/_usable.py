@@ -505,9 +505,8 @@ def about_labels(y: Any, groups: Any, classes: Sequence[Any], *, counted: bool =
     several = sum(k for value, k in others.items() if _holds_several(value, classes))
     parts = []
     if counted and not votes.all():
-        why = [f"{n_out:,} {of}" for n_out, of in (
-            (int((places < 0).sum()), "of a class outside classes"), (int((~has_owner).sum()), "of an unknown owner")
-        ) if n_out]  # fmt: skip
+        left_out = ((places < 0, "of a class outside classes"), (~has_owner, "of an unknown owner"))
+        why = [f"{int(out.sum()):,} {of}" for out, of in left_out if out.any()]
         parts.append(f"{int(votes.sum()):,} of {n:,} records ({votes.mean():.1%}) vote: {', '.join(why)}.")
     if several:
         parts.append(f"{several:,} hold several classes in one cell: a record votes for one.")
