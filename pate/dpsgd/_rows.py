@@ -116,6 +116,7 @@ def read_groups(groups: Any, n_records: int, *, tell_n: bool = True) -> tuple[np
     if not tell_n and (getattr(groups, "ndim", 1) != 1 or len(groups) != n_records):
         raise InvalidInputError(f"groups must hold one id for each row of X. {_UNTOLD}")
     owners = Owners.of(groups, n_records)
+    assert owners.codes is not None
     return np.where(owners.known, owners.codes, -1).astype(np.int64), owners.groups, owners.known
 
 

@@ -318,10 +318,10 @@ class TableMap(Representation):
             if "kept" in column:
                 _one_hot(block[:, j], column["kept"], target)
             elif width:
-                self._numbers(block[:, j], column, target)
+                self._write_numbers(block[:, j], column, target)
         return made
 
-    def _numbers(self, cells: FloatArray, column: dict[str, FloatArray], target: FloatArray) -> None:
+    def _write_numbers(self, cells: FloatArray, column: dict[str, FloatArray], target: FloatArray) -> None:
         missing = np.isnan(cells)
         if column["absent"][0]:
             target[:, -1] = missing
