@@ -34,22 +34,6 @@ from pate.core.tensors import HARMLESS, as_safetensors, pack_estimator, parsing,
 from pate.exceptions import InvalidInputError, PateError
 from pate.teachers._rows import is_frame, is_sparse
 
-__all__ = [
-    "SKOPS",
-    "TRUSTED_TYPES",
-    "WEIGHTS",
-    "CheckpointStore",
-    "Codec",
-    "DamagedCheckpointError",
-    "describe",
-    "pack",
-    "pack_weights",
-    "recipe_key",
-    "unpack",
-    "unpack_weights",
-]
-
-
 # What a teacher is made of, as a digest: the key under which it is kept, and found again. Everything that goes in is
 # written with its length before it, so that no two recipes read the same.
 
