@@ -36,7 +36,7 @@ _HOME = {
     "LabelRelease": "pate.release",
     "LabelSession": "pate.release",
     "Ledger": "pate.ledger",
-    "MeasuredAccuracy": "pate.statement.measured",
+    "MeasuredAccuracy": "pate.statement.fields",
     "NoisyHistogram": "pate.mechanisms",
     "PATEClassifier": "pate.estimator",
     "Partition": "pate.data",
@@ -108,8 +108,8 @@ if TYPE_CHECKING:
         release_labels,
     )
     from pate.selection import private_select
+    from pate.statement.fields import MeasuredAccuracy
     from pate.statement.files import render_statement
-    from pate.statement.measured import MeasuredAccuracy
     from pate.statement.model import PrivacyStatement
     from pate.studies.account import PrivacyReport, account
     from pate.studies.plan import Plan, plan

@@ -41,7 +41,7 @@ from pate.records import count_right
 from pate.records._maps import BLOCK_ROWS, in_blocks
 from pate.release import ReleasedCounts, check_measure, measured_accuracy, measured_shares
 from pate.release._door import PaidBallots
-from pate.statement.measured import MeasuredAccuracy
+from pate.statement.fields import MeasuredAccuracy
 
 if TYPE_CHECKING:
     from pate.dpsgd._checkpoint import Checkpoint

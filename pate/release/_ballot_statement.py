@@ -14,7 +14,7 @@ from pate.records import BallotFacts, RightFacts
 from pate.release._quote import ReleaseTerms
 from pate.release._rounds import counted
 from pate.release._statement import _NOISE, _others
-from pate.statement.assumptions import Assumption, check_stated
+from pate.statement.fields import Assumption, check_stated
 from pate.statement.model import PrivacyStatement
 from pate.statement.plain import as_plain_text, promises
 

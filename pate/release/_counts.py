@@ -27,7 +27,7 @@ from pate.release._kept import round_key, rounds_in
 from pate.release._measured import SIZE_OF_LABELS, ReleasedCounts, measured_accuracy
 from pate.release._quote import ReleaseTerms
 from pate.release._rounds import sum_of_rounds
-from pate.statement.assumptions import Assumption
+from pate.statement.fields import Assumption
 from pate.statement.model import PrivacyStatement
 
 #: Assumptions of a label statement that its counts bring.

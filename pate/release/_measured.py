@@ -24,8 +24,7 @@ from pate.mechanisms import GaussianSum
 from pate.records import RightFacts
 from pate.records.ballot_sum import GRID
 from pate.release._labels import ModelLabels, RecordLabels, ReleasedLabels
-from pate.statement.fields import Doubt
-from pate.statement.measured import ClassRecall, MeasuredAccuracy
+from pate.statement.fields import ClassRecall, Doubt, MeasuredAccuracy
 from pate.statement.model import PrivacyStatement
 from pate.statement.plain import as_plain_text
 

@@ -11,7 +11,7 @@ from pate.privacy.convert import format_up
 from pate.privacy.words import Guarantee
 from pate.release._kept import with_counts
 from pate.release._quote import Quote, ReleaseTerms
-from pate.statement.assumptions import NAMED, Assumption, check_stated
+from pate.statement.fields import NAMED, Assumption, check_stated
 from pate.statement.model import PrivacyStatement
 from pate.statement.plain import as_plain_text, promises
 from pate.votes import Votes
