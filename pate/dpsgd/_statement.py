@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -21,7 +20,8 @@ from pate.privacy.cost import Charge
 from pate.privacy.losses import discretization_interval
 from pate.privacy.words import Guarantee
 from pate.records._maps import own_throughout
-from pate.statement.model import Assumption, PrivacyStatement
+from pate.statement.fields import Assumption, drawn_noise
+from pate.statement.model import PrivacyStatement, made_statement
 from pate.statement.plain import CURVE_DELTAS, at_epsilon_0
 
 # What one DP-SGD run will do and cost: decided by public numbers alone, before a record is touched.
@@ -235,7 +235,6 @@ def dpsgd_statement(
     """
     guarantee, shape = plan.guarantee, plan.shape
     seeded, nominal = noise == "seeded", guarantee.adjacency == "add-or-remove"
-    releases = tuple(releases)
     mu = None if seeded else plan.mechanism.mu(plan.noise_multiplier, shape, guarantee.adjacency)
     together = (
         f"; of each person at most {rows_per_unit} records in a step, drawn at random, whose mean loss gives one "
@@ -243,19 +242,19 @@ def dpsgd_statement(
         if unit == "group"
         else ""
     )
-    return PrivacyStatement(
+    return made_statement(
         released="the parameters of a classifier trained by DP-SGD, and whatever is computed from them"
         + ("; noisy counts of the records that it is right about" if isinstance(plan.mechanism, Measured) else ""),
         unit=unit,
         n_units=None if nominal else shape.n_units - n_canaries,
-        guarantee=dataclasses.replace(guarantee, kind="seeded") if seeded else guarantee,
+        guarantee=guarantee,
         mechanism=mechanism_of(plan, clipping)
         + together
         + (f"; {n_canaries} canaries of an audit beside them" if n_canaries else "")
         + (f"; rate and steps from a nominal number of {shape.n_units:,} {unit}s" if nominal else ""),
         accounting=plan.mechanism.theorem(shape, guarantee.adjacency).format(unit=unit)
         + ("" if guarantee.adjacency == "replace-one" or seeded else _beside_replace_one(plan)),
-        noise_source=_SOURCES[noise],
+        noise_source=_SOURCES.get(noise, ""),
         seeded=seeded,
         covered=(
             "this training run, every intermediate step included",
@@ -269,8 +268,8 @@ def dpsgd_statement(
         assumptions=_prepared(road, moving=nominal or unit == "group")
         + _assumptions(plan, unit=unit, nominal=nominal, classes_given=classes_given, noise=noise, apart=apart),
         verify=plan.mechanism.verify(plan.noise_multiplier, shape, guarantee, plan.interval),
-        ledger_head="" if ledger is None or not releases else ledger.head_of(releases),
-        ledger_releases=releases,
+        ledger=ledger,
+        releases=releases,
         mu=mu,
         rho=None if mu is None else mu * mu / 2,
         curve=()
@@ -283,13 +282,15 @@ def dpsgd_statement(
 
 
 _SOURCES = {
-    "seeded": "a fixed seed: NOT PRIVATE",
     "system": "the operating system's cryptographic generator, for the noise and for the samples",
     "keyed": (
         "SHAKE-256 under a key of 256 bits from the operating system's cryptographic generator, for the noise and for "
         "the samples; the key was kept in the checkpoint until the run had ended"
     ),
 }
+
+
+_KEYED = "a key of the operating system's generator, in a file that is gone now"
 
 
 def _beside_replace_one(plan: Plan) -> str:
@@ -315,86 +316,61 @@ def _prepared(road: RecipePlan | None, *, moving: bool) -> tuple[Assumption, ...
     """
     claim = "the features were scaled without statistics of the private records"
     if road is None or not road.maps:
-        return (Assumption(name="preprocessing", claim=claim),)
+        return (Assumption("preprocessing", claim),)
     if road.given:  # what the caller fitted, nobody here saw being fitted
         how = f"a representation of the caller's, which says of itself: {road.maps[0].provenance_}"
-        found = [Assumption(name="preprocessing", claim=claim, how=how)]
     else:
         how = f"recipe {road.recipe.name!r}: maps that public rows or constants fixed, each private row by itself"
-        found = [Assumption(name="preprocessing", claim=claim, how=how, by="pate")]
+    found = [Assumption("preprocessing", claim, how, "nobody" if road.given else "pate")]
     if road.facts.declared:
-        found.append(
-            Assumption(
-                name="ranges",
-                claim="the ranges of the columns are public: they were known without these records",
-                how="they were declared beforehand",
-                by="curator",
-            )
-        )
+        known = "the ranges of the columns are public: they were known without these records"
+        found.append(Assumption("ranges", known, "they were declared beforehand", "curator"))
     if road.facts.n_public or road.given:
-        found.append(Assumption(name="public rows", claim="the rows that the features were fitted on are public"))
-    whose = "the caller's" if road.given else "scikit-learn's"
+        found.append(Assumption("public rows", "the rows that the features were fitted on are public"))
     own, exact = all(map(own_throughout, road.maps)), all(each.exact_ for each in road.maps)
-    found.append(
-        Assumption(
-            name="own row only",
-            claim="each record's features are computed from that record and from public things alone",
-            how=f"a map of {whose}, which was only tried on made-up rows"
-            if not own
-            else "maps of pate's own, in blocks of one fixed shape; last bits may hang on a row's place in its block, "
-            "which another unit's presence or size moves"
-            if moving and not exact
-            else "maps of pate's own, in blocks of one fixed shape"
-            if not exact
-            else "maps of pate's own, whose every sum is exact",
-            by="pate" if own and (exact or not moving) else "nobody",
-        )
-    )
-    return tuple(found)
+    how = "maps of pate's own, in blocks of one fixed shape"
+    if not own:
+        whose = "the caller's" if road.given else "scikit-learn's"
+        how = f"a map of {whose}, which was only tried on made-up rows"
+    elif exact:
+        how = "maps of pate's own, whose every sum is exact"
+    elif moving:
+        how += "; last bits may hang on a row's place in its block, which another unit's presence or size moves"
+    claim = "each record's features are computed from that record and from public things alone"
+    by = "pate" if own and (exact or not moving) else "nobody"
+    return (*found, Assumption("own row only", claim, how, by))
 
 
 def _assumptions(
     plan: Plan, *, unit: str, nominal: bool, classes_given: bool, noise: str, apart: str
 ) -> tuple[Assumption, ...]:
-    n_units, seeded = plan.shape.n_units, noise == "seeded"
+    n_units, one = plan.shape.n_units, "each person is one record"
     number = f"the nominal number of {unit}s ({n_units:,})" if nominal else f"the number of private {unit}s"
+    read = ("it was read off the labels, at no charge", "nobody")
     return (
-        Assumption(name="parameters", claim=f"{number} and all hyperparameters are public"),
-        Assumption(name="one person", claim="each person is one record")
-        if unit == "record"
-        else Assumption(name="one person", claim="all records of a person carry the same group"),
+        Assumption("parameters", f"{number} and all hyperparameters are public"),
+        Assumption("one person", one if unit == "record" else "all records of a person carry the same group"),
         Assumption(
-            name="arithmetic",
-            claim="real arithmetic: attacks on rounding and on running time are outside the model",
-            how="floating point was used",
-            by="nobody",
+            "arithmetic",
+            "real arithmetic: attacks on rounding and on running time are outside the model",
+            "floating point was used",
         ),
         Assumption(
-            name="sampling",
-            claim=plan.mechanism.sampling().format(unit=unit),
-            how="drawn by the class that also states what it costs",
-            by="pate",
+            "sampling",
+            plan.mechanism.sampling().format(unit=unit),
+            "drawn by the class that also states what it costs",
+            "pate",
+        ),
+        Assumption("clipping", f"no {unit} moves another one's gradient", apart, "pate"),
+        drawn_noise(
+            noise == "seeded",
+            "nobody can predict or repeat the noise and the samples",
+            "drawn from the operating system's generator" if noise == "system" else _KEYED,
+            "a fixed seed: the assumption does NOT hold",
         ),
         Assumption(
-            name="clipping",
-            claim=f"no {unit} moves another one's gradient",
-            how=apart,
-            by="pate",
-        ),
-        Assumption(
-            name="noise",
-            claim="nobody can predict or repeat the noise and the samples",
-            how="a fixed seed: the assumption does NOT hold"
-            if seeded
-            else "drawn from the operating system's generator"
-            if noise == "system"
-            else "a key of the operating system's generator, in a file that is gone now",
-            by="nobody" if seeded else "pate",
-        ),
-        Assumption(
-            name="classes",
-            claim="the set of classes is public",
-            how="they were passed as classes=" if classes_given else "it was read off the labels, at no charge",
-            by="curator" if classes_given else "nobody",
+            "classes",
+            "the set of classes is public",
+            *(("they were passed as classes=", "curator") if classes_given else read),
         ),
     )

@@ -2,7 +2,6 @@
 
 from pate.release._ballot_release import BallotRelease, Decisions
 from pate.release._ballot_session import BallotSession, open_ballot_session, release_ballots, stored_rounds
-from pate.release._ballot_statement import check_ballots_stated
 from pate.release._kept import session_left
 from pate.release._labels import LabelRelease, ModelLabels, RecordLabels, ReleasedLabels
 from pate.release._lock import release_labels
@@ -27,7 +26,7 @@ from pate.release._quote import Quote, ReleaseTerms, affordable_answers, price_o
 from pate.release._rounds import share_rounds
 from pate.release._sanitised import sanitised_epsilon
 from pate.release._session import LabelSession, open_session, opened
-from pate.release._statement import check_release_stated
+from pate.release._statement import check_ballots_stated, check_release_stated
 from pate.release._vote_cap import VoteCapRun, open_vote_cap
 from pate.release._worth import (
     NOISE_PER_TEACHER,

@@ -17,12 +17,12 @@ from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget
 from pate.records import BallotFacts, BallotSum, RightCounts, RightFacts
 from pate.release._ballot_release import BallotRelease
-from pate.release._ballot_statement import ballot_statement, check_ballots_stated
 from pate.release._door import Door, PaidBallots
 from pate.release._kept import Claim, fcntl, round_key, rounds_in
 from pate.release._measured import ReleasedCounts
 from pate.release._quote import ReleaseTerms, warn_if_weak
 from pate.release._rounds import buy_rounds, sum_of_rounds
+from pate.release._statement import ballot_statement, check_ballots_stated
 from pate.statement.files import bind_statement
 from pate.statement.model import PrivacyStatement
 

@@ -21,17 +21,25 @@ from pate.ledger import Registration
 from pate.privacy.convert import gdp_from_budget
 from pate.records import RightCounts, RightFacts
 from pate.release._ballot_session import right_facts_of, right_request_of, stored_statistics
-from pate.release._ballot_statement import counts_in_words
 from pate.release._door import PaidBallots
 from pate.release._kept import round_key, rounds_in
 from pate.release._measured import SIZE_OF_LABELS, ReleasedCounts, measured_accuracy
 from pate.release._quote import ReleaseTerms
 from pate.release._rounds import sum_of_rounds
+from pate.release._statement import counts_in_words
 from pate.statement.fields import Assumption
 from pate.statement.model import PrivacyStatement
 
 #: Assumptions of a label statement that its counts bring.
 _ASKED_ALONE, _MODEL = "own row only", "public model"
+_BY_PATE = {
+    True: ("pate asked the model in blocks of one fixed shape, or row by row, and counted in whole numbers", "pate"),
+    False: ("records were counted in whole numbers, but read or answered by code that pate does not know", "nobody"),
+}
+_MADE_HERE = {
+    True: ("pate trained it on the released labels and on the public rows", "pate"),
+    False: ("parts of it were fitted before, on what is not known here", "nobody"),
+}
 
 
 class PaidCounts:
@@ -128,25 +136,16 @@ def told_of_counts(
     """
     own = all(c.facts.own for c in counts)
     earlier = "" if paid.head or not statement.ledger_releases else ", stored in the ledger by an earlier run"
-    how = (
-        "pate asked the model in blocks of one fixed shape, or row by row, and counted in whole numbers"
-        if own
-        else "records were counted in whole numbers, but read or answered by code that pate does not know"
-    )
     asked = Assumption(
-        name=_ASKED_ALONE,
-        claim="what the model says of each unit's records is computed from that unit's own records and from public "
-        "things alone",
-        how=how,
-        by="pate" if own else "nobody",
+        _ASKED_ALONE,
+        "what the model says of each unit's records is computed from that unit's own records and from public things "
+        "alone",
+        *_BY_PATE[own],
     )
     model = Assumption(
-        name=_MODEL,
-        claim="the model that records were asked about was computed from released quantities and public rows alone",
-        how="pate trained it on the released labels and on the public rows"
-        if made_here
-        else "parts of it were fitted before, on what is not known here",
-        by="pate" if made_here else "nobody",
+        _MODEL,
+        "the model that records were asked about was computed from released quantities and public rows alone",
+        *_MADE_HERE[made_here],
     )
     told = replace(
         statement,

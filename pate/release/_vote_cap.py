@@ -20,9 +20,9 @@ from pate.privacy.words import Guarantee
 from pate.release._door import Door, PaidVotes
 from pate.release._quote import ReleaseTerms, warn_if_weak
 from pate.release._statement import _ACCOUNTING, _NOISE, _others, check_release_stated, make_assumptions
+from pate.statement.fields import Assumption
 from pate.statement.files import bind_statement
-from pate.statement.model import Assumption, PrivacyStatement
-from pate.statement.plain import as_plain_text, promises
+from pate.statement.model import PrivacyStatement, made_statement
 
 
 class VoteCapRun:
@@ -183,9 +183,7 @@ def open_vote_cap(
     paid = Door(terms, data).capped_votes(mechanism, n_teachers=n_teachers, n_classes=len(values))
     charge = mechanism.charge()
     guarantee = charge.guarantee(budget.delta)
-    if terms.seeded:
-        guarantee = replace(guarantee, kind="seeded")
-    statement = PrivacyStatement(
+    statement = made_statement(
         released="noisy labels of any number of public rows, chosen adaptively",
         unit=unit,
         n_units=n_units,
@@ -195,7 +193,7 @@ def open_vote_cap(
             f"{_ACCOUNTING[guarantee.method]}; a constant for the whole run, fully adaptive (filter on the changed "
             "teacher's votes: Smith and Thakurta 2022; Feldman and Zrnic 2021, Theorem 3.1)"
         ),
-        noise_source=_NOISE[terms.seeded],
+        noise_source=_NOISE,
         seeded=terms.seeded,
         covered=("the released labels and everything computed from them and from public data",),
         not_covered=(
@@ -205,16 +203,15 @@ def open_vote_cap(
         assumptions=(
             *make_assumptions(unit=unit, classes_inferred=False, seeded=terms.seeded, classes_named=True),
             Assumption(
-                name="abstaining",
-                claim="whether a teacher abstains depends on its own shard and on earlier answers alone",
+                "abstaining", "whether a teacher abstains depends on its own shard and on earlier answers alone"
             ),
         ),
-        tuning=as_plain_text(tuning),
         verify=f"from pate.mechanisms import VoteCap; {mechanism}.charge().guarantee({budget.delta!r})",
-        **promises(charge),
-    ).with_stated(stated)
-    if ledger is not None and paid.release is not None:
-        head = ledger.releases([paid.release])[0].digest
-        statement = replace(statement, ledger_head=head, ledger_releases=(paid.release,))
-        bind_statement(statement, ledger)
-    return VoteCapRun(paid, guarantee, statement, ledger=ledger)
+        charge=charge,
+        ledger=ledger,
+        releases=() if paid.release is None else (paid.release,),
+        tuning=tuning,
+        stated=stated,
+    )
+    bind_statement(statement, ledger)
+    return VoteCapRun(paid, statement.guarantee, statement, ledger=ledger)

@@ -21,12 +21,11 @@ from pate.privacy.cost import Charge
 from pate.privacy.sampled_votes import LEAST_SIGMA, sampled_votes_epsilon
 from pate.privacy.words import Guarantee
 from pate.records._maps import PublicMap, own_throughout, rows_of, slabs
-from pate.release._ballot_statement import ballot_assumptions
-from pate.release._statement import with_public_rows
+from pate.release._statement import ballot_assumptions, with_public_rows
 from pate.representations._cells import n_rows
 from pate.rivals._base import Priced, Rival, Task
 from pate.statement.model import PrivacyStatement
-from pate.statement.plain import as_plain_text, promises
+from pate.statement.plain import as_plain_text
 from pate.teachers._usable import as_column, class_indices, owned
 from pate.votes import ABSTAIN
 
@@ -480,7 +479,7 @@ class PrivateKNN(Rival):
             verify=(
                 f"from pate.rivals import SampledNeighbours; {mechanism!r}.guarantee({n_queries}, {promised.delta!r})"
             ),
-            **({} if charge is None else promises(charge)),
+            charge=charge,
         )
         own = own_throughout(task.representation)
         if own and (task.unit == "record" or bool(getattr(task.representation, "exact_", False))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
@@ -19,7 +19,8 @@ from pate.privacy.convert import gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.selection._contestant import Contestant, Facts, StatedContestant, at_default_orders
-from pate.statement.model import Assumption, PrivacyStatement
+from pate.statement.fields import Assumption, drawn_noise
+from pate.statement.model import PrivacyStatement, made_statement
 from pate.statement.plain import promises
 
 # What a whole selection costs, and the least noise with which it fits: public numbers only.
@@ -244,27 +245,24 @@ def selection_statement(
     ledger : Ledger or None
     releases : iterable of int
     """
-    releases = tuple(releases)
     chosen = (
         f"the choice among the {len(contestants)} candidates named above was made by this selection and is charged in "
         "it; nobody stated what else was tuned on the private data"
     )
-    return PrivacyStatement(
+    return made_statement(
         released="a classifier, the best of several private runs, its name and its noisy score, and whatever is "
         "computed from them",
         unit=facts.unit,
         n_units=facts.n_units,
-        guarantee=replace(guarantee, kind="seeded") if seeded else guarantee,
+        guarantee=guarantee,
         mechanism=mechanism_of(contestants, weights, price, facts),
         accounting=(
             "replace-one: the largest Renyi divergence among the candidates and the score at every order (a unit is "
             "either trained on or held out, and a run is of one candidate), then the price of the best of a random "
             f"number of runs ({_LAWS[price.law.distribution]})"
         ),
-        noise_source="a fixed seed: NOT PRIVATE"
-        if seeded
-        else "the operating system's cryptographic generator, for the number of runs, the candidates drawn, the split, "
-        "the scores and every run's own noise",
+        noise_source="the operating system's cryptographic generator, for the number of runs, the candidates drawn, "
+        "the split, the scores and every run's own noise",
         seeded=seeded,
         covered=("every run of this selection, the losers included, and the winner's score",),
         not_covered=(
@@ -275,8 +273,8 @@ def selection_statement(
         assumptions=_assumptions(contestants, facts, seeded=seeded, inner=inner),
         tuning=tuning if tuning.strip() else chosen,
         verify=_verify(contestants, price, guarantee.delta),
-        ledger_head="" if ledger is None or not releases else ledger.head_of(releases),
-        ledger_releases=releases,
+        ledger=ledger,
+        releases=releases,
         curve=() if seeded else promises(price.whole)["curve"],
         created=created,
     )
@@ -288,52 +286,40 @@ def _assumptions(
     stated = [c.name for c in contestants if isinstance(c, StatedContestant)]
     rowwise = all(c.rowwise for c in contestants)
     one = "each person is one group" if facts.grouped else "each person is one record"
+    cut = "by person" if facts.grouped else "by record"
+    priced = f"the curator states the price of {', '.join(stated)}"
+    compared = "every run's own account was compared with it"
+    alone = ("all candidates are models that answer row by row", "pate") if rowwise else ("", "nobody")
     own = (
-        Assumption(name="parameters", claim="the number of units and all settings of all candidates are public"),
-        Assumption(name="one person", claim=one),
+        Assumption("parameters", "the number of units and all settings of all candidates are public"),
+        Assumption("one person", one),
         Assumption(
-            name="selection",
-            claim="the number of runs has the law that is accounted, is not known, and only the winner got out",
-            how="drawn exactly from that law before the first run; nothing of the other runs was kept",
-            by="pate",
+            "selection",
+            "the number of runs has the law that is accounted, is not known, and only the winner got out",
+            "drawn exactly from that law before the first run; nothing of the other runs was kept",
+            "pate",
         ),
+        Assumption("held-out units", "no unit was both trained on and scored", f"cut at random, {cut}", "pate"),
+        Assumption("scores", "what a model says of one held-out row hangs on no other row", *alone),
         Assumption(
-            name="held-out units",
-            claim="no unit was both trained on and scored",
-            how="cut at random, " + ("by person" if facts.grouped else "by record"),
-            by="pate",
+            "candidates",
+            "one run of every candidate costs what was computed beforehand",
+            priced if stated else compared,
+            "curator" if stated else "pate",
         ),
+        Assumption("failures", "whether a candidate's training fails hangs on no single unit"),
         Assumption(
-            name="scores",
-            claim="what a model says of one held-out row hangs on no other row",
-            how="all candidates are models that answer row by row" if rowwise else "",
-            by="pate" if rowwise else "nobody",
-        ),
-        Assumption(
-            name="candidates",
-            claim="one run of every candidate costs what was computed beforehand",
-            how="every run's own account was compared with it"
-            if not stated
-            else f"the curator states the price of {', '.join(stated)}",
-            by="curator" if stated else "pate",
-        ),
-        Assumption(name="failures", claim="whether a candidate's training fails hangs on no single unit"),
-        Assumption(
-            name="losers",
-            claim="the runs that lost rest on what statements of their own kind assume, as the winner's does on what "
+            "losers",
+            "the runs that lost rest on what statements of their own kind assume, as the winner's does on what "
             "follows here",
         ),
-        Assumption(
-            name="noise",
-            claim="nobody can predict or repeat the noise and the draws",
-            how="a fixed seed: the assumption does NOT hold"
-            if seeded
-            else "drawn from the operating system's generator",
-            by="nobody" if seeded else "pate",
+        drawn_noise(
+            seeded,
+            "nobody can predict or repeat the noise and the draws",
+            "drawn from the operating system's generator",
+            "a fixed seed: the assumption does NOT hold",
         ),
-        Assumption(
-            name="classes", claim="the set of classes is public", how="they were passed as classes=", by="curator"
-        ),
+        Assumption("classes", "the set of classes is public", "they were passed as classes=", "curator"),
     )
     known = {a.name for a in own}
     return (*own, *(a for a in inner if a.name not in known))

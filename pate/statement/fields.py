@@ -113,6 +113,21 @@ class Assumption(Part):
         return replace(self, how=how, by=by)
 
 
+#: Of whom a statement protects, where units are records.
+ONE_RECORD = "one person is one record: who has several is protected for each of them, not for all together"
+CLASSES_NAMED = Assumption("classes", "the set of classes is public knowledge", "they were named beforehand", "curator")
+
+
+def drawn_noise(
+    seeded: bool,
+    claim: str = "nobody can predict or repeat the noise",
+    how: str = "drawn from the operating system's generator, once, when it was used",
+    fixed: str = "it is a fixed seed, which anybody can repeat: the assumption does NOT hold",
+) -> Assumption:
+    """Return the assumption about the noise: pate draws it, and knows."""
+    return Assumption("noise", claim, fixed if seeded else how, "nobody" if seeded else "pate")
+
+
 def check_stated(stated: Mapping[str, str] | None, names: Iterable[str]) -> dict[str, str]:
     """Return what a person states, or refuse it before anything is trained or charged."""
     if stated is None:

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from pate.exceptions import InvalidInputError
+from pate.ledger import Ledger
+from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.statement import people
 from pate.statement.catalogue import open_catalogue
@@ -28,10 +30,12 @@ from pate.statement.fields import (
     check_stated,
     versions,
 )
-from pate.statement.plain import as_plain_text, check_keys
+from pate.statement.plain import as_plain_text, check_keys, promises
 
 __all__ = ["DERIVED", "OPEN_TUNING", "SCHEMA", "UNITS", "Assumption", "PrivacyStatement", "versions"]
 
+#: Where noise came from that anybody can repeat.
+SEEDED = "a fixed seed: NOT PRIVATE"
 #: Derived from the fields, for readers of the JSON; a file in which they differ from the fields is refused. The digest
 #: covers all other entries, so it comes last: what the others say against each other is said first.
 DERIVED = ("schema", "headline", "private", "tier", "meaning", "digest")
@@ -276,3 +280,38 @@ class PrivacyStatement(StatementFields):
 
     def __str__(self) -> str:
         return self.text()
+
+
+def made_statement(
+    *,
+    guarantee: Guarantee,
+    seeded: bool,
+    noise_source: str,
+    charge: Charge | None = None,
+    ledger: Ledger | None = None,
+    releases: Iterable[int] = (),
+    head: str | None = None,
+    tuning: str = "",
+    stated: Mapping[str, str] | None = None,
+    **said: Any,
+) -> PrivacyStatement:
+    """Return a statement of what is paid for by now: no text of anybody's may stop it.
+
+    Seeded noise is no promise, whatever the guarantee says; ``charge`` promises more than one (epsilon, delta); the
+    head is of the entry with the answers, ``head`` or the last one of ``releases``, not of the one with the charge: a
+    ledger without the answers must not fit. What a person stated, and was checked at the door, is told where it has a
+    place still: not of classes, say, that votes then turn out to have read off.
+    """
+    releases = tuple(releases)
+    made = PrivacyStatement(
+        guarantee=replace(guarantee, kind="seeded") if seeded else guarantee,
+        seeded=seeded,
+        noise_source=SEEDED if seeded else noise_source,
+        tuning=as_plain_text(tuning),
+        ledger_head="" if ledger is None or not releases else head or ledger.head_of(releases),
+        ledger_releases=releases,
+        **({} if charge is None else promises(charge)),
+        **said,
+    )
+    known = {*NAMED, *(a.name for a in made.assumptions)}
+    return made.with_stated({name: text for name, text in (stated or {}).items() if name in known})
