@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from typing import Any
 
 from pate.core.checks import check_classes, check_int, shown
 from pate.exceptions import InvalidInputError, LedgerError
@@ -18,7 +16,17 @@ from pate.privacy.budget import Budget
 from pate.records import BallotFacts, BallotSum, RightCounts, RightFacts
 from pate.release._ballot_release import BallotRelease
 from pate.release._door import Door, PaidBallots
-from pate.release._kept import Claim, fcntl, round_key, rounds_in
+from pate.release._kept import (
+    Claim,
+    OneHolder,
+    check_alike,
+    check_name,
+    claimed,
+    next_round,
+    round_key,
+    rounds_in,
+    stored_rounds_of,
+)
 from pate.release._measured import ReleasedCounts
 from pate.release._quote import ReleaseTerms, warn_if_weak
 from pate.release._rounds import buy_rounds, sum_of_rounds
@@ -174,7 +182,7 @@ def stored_statistics(ledger: Ledger, request: str, release: int) -> tuple[float
     return answer.noisy_counts
 
 
-class BallotSession:
+class BallotSession(OneHolder):
     """Rounds that are paid for; :func:`pate.open_ballot_session` makes it.
 
     Attributes
@@ -200,6 +208,9 @@ class BallotSession:
     (1, BallotSession(2 rounds, n_left=1))
     """
 
+    _uncopied = "a session cannot be copied or stored: each copy would draw what was paid for once."
+    _elsewhere = "this session was opened in another process. Ask there, or open another one here."
+
     def __init__(
         self,
         paid: PaidBallots,
@@ -212,32 +223,17 @@ class BallotSession:
     ) -> None:
         self.mechanisms, self.release = paid.rounds, paid.release
         self.charge = sum_of_rounds(paid.rounds)
-        self._paid, self._terms, self._data, self._n, self._stated, self._claim = paid, terms, data, n, stated, claim
+        self._paid, self._terms, self._data, self._n, self._stated = paid, terms, data, n, stated
         self._ledger = terms.ledger
         #: What was cast so far, where no ledger holds it.
         self._known: dict[str, _Cast] = {}
         self._fresh: set[str] = set()  # requests that were drawn by this very object
         #: Whether each round's statement is one that is let out: not where more is said in the end.
         self.binds = True
-        self._turn, self._process, self._closed = threading.Lock(), os.getpid(), False
+        super().__init__(claim)
 
     def __repr__(self) -> str:
         return f"BallotSession({len(self.mechanisms)} rounds, n_left={self.n_left})"
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise InvalidInputError("a session cannot be copied or stored: each copy would draw what was paid for once.")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Cast nothing more; what is left can be taken up again by name, if the session has a ledger and a name."""
-        self._closed = True
-        if self._claim is not None:
-            self._claim.let_go()
 
     @property
     def n_left(self) -> int:
@@ -329,24 +325,16 @@ class BallotSession:
             assert isinstance(found.facts, RightFacts)
             return ReleasedCounts.of(drawn, found.facts, self.mechanisms[found.index], statement)
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise InvalidInputError("this session was opened in another process. Ask there, or open another one here.")
-
     def _check(self, ballots: BallotSum | RightCounts) -> None:
-        if self._closed:
-            raise InvalidInputError("this session is closed. Open it again, by its name if it has one.")
+        self._check_open()
         f, said, data = ballots.facts, ballots.registration(), self._data
-        for name, found, wanted in (
+        check_alike(
+            "ballots",
             ("classes", said.classes, data.classes),
             ("unit", f.unit, data.unit),
             ("adjacency", f.adjacency, data.adjacency),
             ("n_units", f.n, f.n if self._n is None else self._n),
-        ):
-            if found != wanted:
-                raise InvalidInputError(
-                    f"ballots must have {name}={wanted!r} like the session, got {found!r}. Open another for these."
-                )
+        )
         if data.fingerprint not in (None, said.fingerprint):
             raise InvalidInputError("ballots come from other private records than the session's. Open one for those.")
         if data.fingerprint is None:
@@ -509,8 +497,7 @@ def open_ballot_session(
     """
     terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
     said = check_ballots_stated(stated, residual=True)
-    if name is not None and (not isinstance(name, str) or not name or ledger is None):
-        raise InvalidInputError(f"name must be some text, and needs a ledger, got {shown(name)}.")
+    check_name(name, ledger, shown(name))
     if n_units is not None and nominal_n is not None:
         raise InvalidInputError("n_units and nominal_n must not both be given: the number is public or it is not.")
     n = n_units if nominal_n is None else nominal_n
@@ -523,20 +510,15 @@ def open_ballot_session(
     warn_if_weak(budget.delta, n, epsilon=budget.epsilon)
     door = Door(terms, data)
     mark = None if name is None else _mark(terms, shares, name)
-    claim = None if mark is None or ledger is None or fcntl is None else Claim(ledger.path, mark)
-    try:
+
+    def take() -> PaidBallots:
         row = None if mark is None or ledger is None else ledger.find(mark)
         if row is not None and ledger is not None:
-            rounds = _rounds_of(row)
-            # After the last one that is stored: one before it that failed to be was used up all the same.
-            n_used = max(rounds_in(row.facts), default=-1) + 1
-            paid = door.ballot_session_again(rounds, row.id, n_used, ledger.n_answers(row.id))
-        else:
-            rounds = buy_rounds(budget, shares, ledger, n_units=n, anyway=anyway, n_measured=n_measured)
-            facts = {"noise_multipliers": [m.noise_multiplier for m in rounds]}
-            paid = door.ballot_session(rounds, facts, request=mark or "")
-    except BaseException:
-        if claim is not None:
-            claim.let_go()
-        raise
+            n_stored, drawn, row = stored_rounds_of(ledger, row.id)
+            return door.ballots_again(_rounds_of(row), row.id, next_round(drawn), n_stored)
+        rounds = buy_rounds(budget, shares, ledger, n_units=n, anyway=anyway, n_measured=n_measured)
+        facts = {"noise_multipliers": [m.noise_multiplier for m in rounds]}
+        return door.ballot_session(rounds, facts, request=mark or "")
+
+    paid, claim = claimed(ledger, mark, take)
     return BallotSession(paid, terms, data, n, stated=said, claim=claim)

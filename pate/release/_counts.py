@@ -10,11 +10,8 @@ once before the first label is drawn; the cap on answers is what the rest of the
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
 
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
@@ -22,7 +19,7 @@ from pate.privacy.convert import gdp_from_budget
 from pate.records import RightCounts, RightFacts
 from pate.release._ballot_session import right_facts_of, right_request_of, stored_statistics
 from pate.release._door import PaidBallots
-from pate.release._kept import round_key, rounds_in
+from pate.release._kept import OneHolder, round_key, rounds_in
 from pate.release._measured import SIZE_OF_LABELS, ReleasedCounts, measured_accuracy
 from pate.release._quote import ReleaseTerms
 from pate.release._rounds import sum_of_rounds
@@ -42,7 +39,7 @@ _MADE_HERE = {
 }
 
 
-class PaidCounts:
+class PaidCounts(OneHolder):
     """Counts that were charged with labels; :meth:`release` draws each once, or gives what was drawn.
 
     Attributes
@@ -51,11 +48,14 @@ class PaidCounts:
         Of the count, and perhaps of the cells by class.
     """
 
+    _uncopied = "paid counts cannot be copied or stored: each copy would draw them for one price."
+    _elsewhere = "these counts were paid for in another process. Draw them there."
+
     def __init__(self, paid: PaidBallots, terms: ReleaseTerms, data: Registration) -> None:
         self.mechanisms = paid.rounds
         self._paid, self._terms, self._data = paid, terms, data
         self._known: dict[str, tuple[RightFacts, list[float]]] = {}
-        self._turn, self._process = threading.Lock(), os.getpid()
+        super().__init__()
         #: Digest of the ledger's entry that holds the last count drawn here.
         self.head: str | None = None
 
@@ -63,9 +63,6 @@ class PaidCounts:
     def budget(self) -> tuple[float, float]:
         """Epsilon and delta of labels and counts together."""
         return self._terms.budget.epsilon, self._terms.budget.delta
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise InvalidInputError("paid counts cannot be copied or stored: each copy would draw them for one price.")
 
     def release(self, counts: RightCounts) -> ReleasedCounts | None:
         """Return noisy counts: drawn now, or given again; None where what was paid for was drawn of another model.
@@ -82,8 +79,7 @@ class PaidCounts:
         LedgerError
             They could not be stored, or somebody else draws them: none are returned.
         """
-        if os.getpid() != self._process:
-            raise InvalidInputError("these counts were paid for in another process. Draw them there.")
+        self._check_process()
         self._check(counts)
         index = int(counts.facts.by_class)
         request = right_request_of(counts.facts, f"labels {self._paid.release}", seeded=self._terms.seeded)

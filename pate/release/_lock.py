@@ -15,7 +15,7 @@ from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
 from pate.privacy.budget import Budget
 from pate.release._counts import PaidCounts
 from pate.release._door import Door, PaidBallots
-from pate.release._kept import answers_to_store, rounds_in, weaknesses
+from pate.release._kept import answers_to_store, next_round, stored_rounds_of, weaknesses
 from pate.release._labels import LabelRelease
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, request_digest, warn_if_weak
 from pate.release._statement import check_release_stated, make_statement
@@ -159,9 +159,8 @@ def released(
 def _counts_again(door: Door, ledger: Ledger, request: str) -> PaidBallots:
     paid = ledger.find(request)
     assert paid is not None
-    n_stored = ledger.n_answers(paid.id)
-    drawn = rounds_in(ledger.releases([paid.id])[0].facts)  # after the number of answers: see counts_again
-    return door.counts_again(paid.id, n_stored, max(drawn, default=-1) + 1)
+    n_stored, drawn, _ = stored_rounds_of(ledger, paid.id)
+    return door.ballots_again(door.terms.counts, paid.id, next_round(drawn), n_stored)
 
 
 def assembled(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NoReturn, Self
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +15,17 @@ from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget
 from pate.release._counts import PaidCounts
 from pate.release._door import Door, PaidQueries
-from pate.release._kept import Claim, answers_to_store, left_over, mark_of, weaknesses
+from pate.release._kept import (
+    Claim,
+    OneHolder,
+    answers_to_store,
+    check_alike,
+    check_name,
+    claimed,
+    left_over,
+    mark_of,
+    weaknesses,
+)
 from pate.release._labels import LabelRelease
 from pate.release._lock import assembled, distinct, stored_answers
 from pate.release._pipeline import lean
@@ -28,7 +36,7 @@ from pate.statement.model import PrivacyStatement
 from pate.votes import Voter, Votes
 
 
-class LabelSession:
+class LabelSession(OneHolder):
     """Queries that are paid for and not yet asked; :func:`pate.open_session` makes it.
 
     Attributes
@@ -52,6 +60,11 @@ class LabelSession:
     pate.exceptions.BudgetExceededError: this session has 1 of its 3 queries left, and 2 new ones were asked. ...
     """
 
+    _elsewhere = (
+        "this session was opened in another process, which may be asking too. Open it again there, or here by its name "
+        "when the other process has ended."
+    )
+
     def __init__(
         self,
         paid: PaidQueries,
@@ -67,11 +80,8 @@ class LabelSession:
         self._paid, self._terms, self._data, self._classes = paid, terms, data, classes
         self._stated, self._classes_inferred = stated, classes_inferred
         self._known: dict[str, Answer] = {}
-        self._claim = claim
         self._counts: PaidCounts | None = None
-        self._turn = threading.Lock()
-        self._process = os.getpid()
-        self._closed = False
+        super().__init__(claim)
 
     def __repr__(self) -> str:
         return (
@@ -79,36 +89,8 @@ class LabelSession:
             f"guarantee={self.quote.guarantee})"
         )
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise InvalidInputError("a session cannot be copied or stored: each copy would ask all that was paid for once.")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ask nothing more; what is left can be taken up again by name, if the session has a ledger and a name.
-
-        Examples
-        --------
-        >>> from pate import Budget, GNMax, open_session
-        >>> with open_session(GNMax(2.0), n_queries=3, n_teachers=9, classes=2, budget=Budget(10.0, 1e-5)) as session:
-        ...     session.n_left
-        3
-        """
-        if os.getpid() != self._process:
-            # A forked copy: the lock's file, and a turn that was taken when it was made, belong to the other process.
-            self._closed = True
-            if self._claim is not None:
-                self._claim.let_go()
-            return
-        with self._turn:  # an answer on its way is stored before anybody else may go on
-            self._closed = True
-            if self._claim is not None:
-                # Nothing left, and the file agrees: whoever takes it up again has nothing to ask either.
-                self._claim.let_go(remove=not self.n_left and not self._paid.in_doubt)
+    def _used_up(self) -> bool:
+        return not self.n_left and not self._paid.in_doubt
 
     @property
     def n_left(self) -> int:
@@ -161,8 +143,7 @@ class LabelSession:
         check_choice("on_exhausted", on_exhausted, ["raise", "abstain"])
         self._check(votes)
         with self._turn:
-            if self._closed:
-                raise InvalidInputError("this session is closed. Open it again, by its name if it has one.")
+            self._check_open()
             self._check_whose(votes)
             release = self._ask(votes, on_exhausted)
             bind_statement(release.statement, self._terms.ledger)
@@ -204,24 +185,17 @@ class LabelSession:
             yield self.ask(voter.vote(rows, **options), on_exhausted="abstain")
 
     def _check(self, votes: Votes) -> None:
-        if os.getpid() != self._process:
-            raise InvalidInputError(
-                "this session was opened in another process, which may be asking too. Open it again there, or here by "
-                "its name when the other process has ended."
-            )
+        self._check_process()
         if not isinstance(votes, Votes):
             raise InvalidInputError(
                 f"votes must be pate.Votes, got {type(votes).__name__}. Use Votes.from_counts or Votes.from_labels."
             )
-        for name, found, wanted in (
+        check_alike(
+            "votes",
             ("n_teachers", votes.n_teachers, self._data.n_shards),
             ("classes", votes.classes, self._classes),
             ("unit", votes.unit, self._data.unit),
-        ):
-            if found != wanted:
-                raise InvalidInputError(
-                    f"votes must have {name}={wanted!r} like the session, got {found!r}. Open another for these."
-                )
+        )
         if self._terms.ledger is not None and votes.query_hashes is None:
             raise InvalidInputError(
                 "votes of a session with a ledger need query_hashes (pate.votes.hash_queries of the public rows): "
@@ -231,10 +205,8 @@ class LabelSession:
     def _check_whose(self, votes: Votes) -> None:
         """Refuse votes of other records; what nobody said at opening, the first votes say, for ledger and session."""
         data = self._data
-        if data.n_units is not None and votes.n_units not in (None, data.n_units):
-            raise InvalidInputError(
-                f"votes must have n_units={data.n_units} like the session, got {votes.n_units}. Open another for these."
-            )
+        if data.n_units is not None and votes.n_units is not None:
+            check_alike("votes", ("n_units", votes.n_units, data.n_units))
         if data.fingerprint is not None and votes.fingerprint not in (None, data.fingerprint):
             raise InvalidInputError("votes come from other private records than the session's. Open one for those.")
         said = replace(
@@ -427,20 +399,16 @@ def opened(
     n_queries, n_teachers, ledger = check_int("n_queries", n_queries, low=1), data.n_shards, terms.ledger
     if n_teachers is None:
         raise InvalidInputError("data must say the number of teachers, n_shards, got None.")
-    if name is not None and (not isinstance(name, str) or not name or ledger is None):
-        raise InvalidInputError(f"name must be some text, and needs a ledger, got {name!r} and ledger={ledger!r}.")
+    check_name(name, ledger, f"{name!r} and ledger={ledger!r}")
     stated = check_release_stated(terms.stated, unit=data.unit, classes_inferred=classes_inferred)
     door = Door(terms, data)
     mark = mark_of(name, mechanism, terms, n_queries, n_teachers)
-    claim = None if mark is None or ledger is None else Claim(ledger.path, mark)
-    try:
+
+    def take() -> PaidQueries:
         left = None if mark is None or ledger is None else left_over(ledger, mark, terms.budget)
         if left is not None:
-            paid = door.session_again(mechanism, left)
-        else:
-            paid = door.session(mechanism, price_as_planned(n_queries, mechanism, terms, planned), request=mark or "")
-    except BaseException:
-        if claim is not None:
-            claim.let_go()
-        raise
+            return door.session_again(mechanism, left)
+        return door.session(mechanism, price_as_planned(n_queries, mechanism, terms, planned), request=mark or "")
+
+    paid, claim = claimed(ledger, mark, take)
     return LabelSession(paid, terms, data, classes, stated=stated, classes_inferred=classes_inferred, claim=claim)
