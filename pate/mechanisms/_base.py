@@ -113,24 +113,11 @@ class Mechanism(ABC):
 
         ``orders`` outside :data:`~pate.privacy.DEFAULT_ORDERS` are interpolated by the chords of the convex
         (alpha - 1) D_alpha, which is an upper bound; beyond the last order it is infinite.
-
-        Examples
-        --------
-        >>> from pate import LNMax
-        >>> LNMax(scale=20.0).public_rdp([2.0, 8.0]).round(5)
-        array([0.00491, 0.01924])
         """
         return self.charge(1).rdp_at(orders)
 
     def scaled(self, factor: float) -> Self:
-        """Return the same mechanism with every noise multiplied by ``factor``.
-
-        Examples
-        --------
-        >>> from pate import ConfidentGNMax
-        >>> ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40).scaled(2)
-        ConfidentGNMax(threshold=200.0, sigma_threshold=300.0, sigma=80.0)
-        """
+        """Return the same mechanism with every noise multiplied by ``factor``."""
         return dataclasses.replace(self, **{name: getattr(self, name) * factor for name in self._noises})
 
     def _asked(self, n_queries: int, max_answers: int | None) -> tuple[int, int]:
@@ -140,24 +127,12 @@ class Mechanism(ABC):
 
 
 def all_answered(labels: npt.NDArray[np.int64], noisy: npt.NDArray[np.float64] | None = None) -> Draw:
-    """Return a draw in which every query got its label.
-
-    Examples
-    --------
-    >>> all_answered(np.array([1, 0])).status.tolist()
-    ['answered', 'answered']
-    """
+    """Return a draw in which every query got its label."""
     return Draw(labels.astype(np.int64), np.full(len(labels), ANSWERED, dtype="<U9"), noisy)
 
 
 def capped(passed: npt.NDArray[np.bool_], labels: npt.NDArray[np.int64], max_answers: int | None) -> Draw:
-    """Return a draw that answers the first ``max_answers`` queries that passed and asks none after them.
-
-    Examples
-    --------
-    >>> capped(np.array([True, False, True, True]), np.array([5, 6, 7, 8]), 2).status.tolist()
-    ['answered', 'refused', 'answered', 'not asked']
-    """
+    """Return a draw that answers the first ``max_answers`` queries that passed and asks none after them."""
     status = np.where(passed, ANSWERED, REFUSED).astype("<U9")
     cap = len(passed) if max_answers is None else max_answers
     order = np.cumsum(passed)

@@ -79,32 +79,15 @@ class GaussianSum:
         ------
         BudgetExceededError
             Nothing is left.
-
-        Examples
-        --------
-        >>> GaussianSum.for_budget(Budget(0.02, 1e-5)).noise_multiplier.__round__(2)
-        131.8
         """
         return calibrate(cls(1.0), check_budget(budget), n_queries=1, left=ledger_left)
 
     def charge(self, n_rounds: int = 1, max_answers: int | None = None) -> Charge:
-        """Return the cost of so many sums: mu^2 = n_rounds / noise_multiplier^2.
-
-        Examples
-        --------
-        >>> GaussianSum(2.0).charge(3).mu_squared
-        0.75
-        """
+        """Return the cost of so many sums: mu^2 = n_rounds / noise_multiplier^2."""
         return Charge.gaussian(sensitivity=1.0, sigma=self.noise_multiplier) * check_int("n_rounds", n_rounds, low=0)
 
     def scaled(self, factor: float) -> GaussianSum:
-        """Return the same with the noise multiplied by ``factor``.
-
-        Examples
-        --------
-        >>> GaussianSum(2.0).scaled(2)
-        GaussianSum(noise_multiplier=4.0)
-        """
+        """Return the same with the noise multiplied by ``factor``."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def scale(self, delta_squared: int) -> float:
@@ -114,11 +97,6 @@ class GaussianSum:
         ----------
         delta_squared : int
             Delta^2, exact.
-
-        Examples
-        --------
-        >>> GaussianSum(2.0).scale(9), GaussianSum(1.0).scale(2)
-        (6.0, 1.4142135623730951)
         """
         most = Fraction(self.noise_multiplier) ** 2 * check_int("delta_squared", delta_squared, low=1)
         value = self.noise_multiplier * math.sqrt(delta_squared) * (1 - 2.0**-50)
@@ -136,12 +114,6 @@ class GaussianSum:
         delta_squared : int
             One unit moves them by no more than its square root.
         noise : NoiseSource
-
-        Examples
-        --------
-        >>> sums = np.array([[10**12, -(10**12)]])
-        >>> GaussianSum(1.0).sample(sums, 10**12, NoiseSource(0)).shape
-        (1, 2)
         """
         if not isinstance(sums, np.ndarray) or sums.dtype != np.int64 or sums.ndim != 2:
             raise InvalidInputError("sums must be an int64 array of shape (d, m).")

@@ -81,12 +81,6 @@ class VoteCap:
         -------
         Charge
             mu^2 = 2 B / sigma^2, and at most alpha B / sigma^2 at Renyi order alpha.
-
-        Examples
-        --------
-        >>> cap = VoteCap(max_votes=8, sigma=2.0)
-        >>> cap.charge().mu_squared, cap.charge(10**9).mu_squared, cap.charge(2).mu_squared
-        (4.0, 4.0, 1.0)
         """
         votes = self.max_votes
         for name, end in (("n_queries", n_queries), ("max_answers", max_answers)):
@@ -98,23 +92,11 @@ class VoteCap:
         return Charge(2.0 * votes / self.sigma**2, tuple(curve.tolist()))
 
     def scaled(self, factor: float) -> VoteCap:
-        """Return the same cap with the noise multiplied by ``factor``.
-
-        Examples
-        --------
-        >>> VoteCap(max_votes=8, sigma=2.0).scaled(3)
-        VoteCap(max_votes=8, sigma=6.0)
-        """
+        """Return the same cap with the noise multiplied by ``factor``."""
         return replace(self, sigma=self.sigma * factor)
 
     def session(self, *, n_teachers: int, n_classes: int, noise: NoiseSource) -> VoteCapSession:
-        """Return a run that counts the teachers' votes; open it by :func:`pate.release.open_vote_cap`, which charges.
-
-        Examples
-        --------
-        >>> VoteCap(max_votes=8, sigma=2.0).session(n_teachers=3, n_classes=2, noise=NoiseSource())
-        VoteCapSession(VoteCap(max_votes=8, sigma=2.0), n_teachers=3, n_classes=2, votes cast=<sensitive>)
-        """
+        """Return a run that counts the teachers' votes; :func:`pate.release.open_vote_cap` charges for it."""
         return VoteCapSession(self, n_teachers=n_teachers, n_classes=n_classes, noise=noise)
 
 
@@ -167,12 +149,6 @@ class VoteCapSession:
         InvalidInputError
             Wrong shape, labels that are neither class indices nor ABSTAIN, or a copy of the session in a forked
             process; nothing was released.
-
-        Examples
-        --------
-        >>> run = VoteCap(max_votes=1, sigma=1.0).session(n_teachers=100, n_classes=2, noise=NoiseSource(0))
-        >>> run.ask([[-1]] * 50 + [[1]] * 50).labels
-        array([1])
         """
         self._check_process()
         array = np.asarray(labels)

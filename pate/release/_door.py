@@ -33,8 +33,7 @@ from pate.privacy.cost import Charge
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
 from pate.records import BallotSum, RightCounts
 from pate.release._kept import Left, StoredSoFar, counts_to_store, statistics_to_store, with_counts
-from pate.release._quote import Quote, ReleaseTerms
-from pate.release._rounds import sum_of_rounds
+from pate.release._quote import Quote, ReleaseTerms, sum_of_rounds
 
 T = TypeVar("T")
 
@@ -44,12 +43,7 @@ def _nothing(drawn: Any) -> Iterator[NewAnswer]:
 
 
 def _check_tape(noise: NoiseSource) -> None:
-    """Refuse to draw in a replay from what was paid for outside: a real answer would be spent, and might be another's.
-
-    Raises
-    ------
-    ReplayError
-    """
+    """Refuse to draw in a replay from what was paid for outside: a real answer would be spent, or another's."""
     if playing() is not None and not noise.on_tape:
         raise ReplayError(
             "a replay asks nothing of a session that was opened before it: that would use up what was paid for, and "

@@ -85,19 +85,6 @@ def correction(accuracy: float, *, n: int, n_classes: int, mu: float, size: floa
     b = s sqrt(a (1 - a) d (m - 1)/n) E/(E + 20), with evidence E = n mu/(m sqrt 2) and d components: sampling error of
     d (m - 1) numbers per record, of which little was learnt where noise was large. A law fitted to development tables,
     not a theorem.
-
-    Parameters
-    ----------
-    accuracy : float
-        a, as it was measured.
-    n : int
-        Units.
-    n_classes : int
-        m.
-    mu : float
-        What the model cost, as Gaussian differential privacy.
-    size : float
-        s: .2 of a model of ballots or of DP-SGD, .03 of a student of teachers' labels.
     """
     n, m = check_int("n", n, low=1), check_int("n_classes", n_classes, low=2)
     a = min(max(accuracy, 0.0), 1.0)
@@ -127,17 +114,7 @@ def check_measure(measure: Any) -> bool | str | None:
 
 
 def noise_half_width(n: int, mu: float, share: float = SHARE) -> float:
-    """Return the half width that noise alone gives a measured accuracy: 1.96/(n mu sqrt(share)).
-
-    Parameters
-    ----------
-    n : int
-        Units, or their nominal number.
-    mu : float
-        What the whole release may cost.
-    share : float
-        Part of mu^2.
-    """
+    """Return the half width that noise alone gives a measured accuracy: 1.96/(n mu sqrt(share))."""
     return _QUANTILE / (n * mu * math.sqrt(share))
 
 

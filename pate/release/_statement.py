@@ -14,8 +14,7 @@ from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.records import BallotFacts, RightFacts
 from pate.release._kept import with_counts
-from pate.release._quote import Quote, ReleaseTerms
-from pate.release._rounds import counted
+from pate.release._quote import Quote, ReleaseTerms, counted
 from pate.statement.fields import CLASSES_NAMED, ONE_RECORD, Assumption, check_stated, drawn_noise
 from pate.statement.model import PrivacyStatement, made_statement
 from pate.statement.plain import as_plain_text
@@ -123,17 +122,7 @@ def vouch_for_training(
     preprocessing: str = "none",
     public_rows: str | None = None,
 ) -> PrivacyStatement:
-    """Return the statement of labels whose teachers pate itself partitioned and trained (see :func:`drawn_here`).
-
-    Parameters
-    ----------
-    statement : PrivacyStatement
-        Of a release of those teachers' votes.
-    preprocessing : {"public", "shard", "none"}
-        Where a table's scaling and encoding was learnt.
-    public_rows : {"checked", "declared"} or None
-        Whether private rows were looked for among the public ones, or a person declared that those are public.
-    """
+    """Return the statement of labels whose teachers pate itself partitioned and trained (see :func:`drawn_here`)."""
     known = any(a.name == KNOWN_SHARDS for a in statement.assumptions)
     by = "a seed that may be known" if known else "a secret of 256 bits from the operating system"
     shards = (
@@ -403,29 +392,7 @@ def ballot_statement(
     earlier: bool = False,
     right: Sequence[RightFacts] = (),
 ) -> PrivacyStatement:
-    """Return the statement of sums of ballots that are one charge: one release, or the rounds of a session so far.
-
-    Parameters
-    ----------
-    facts : sequence of BallotFacts
-        Of each round that was cast.
-    rounds : sequence of GaussianSum
-        All that were charged.
-    charge : Charge
-    terms : ReleaseTerms
-    stated : mapping
-        Checked at the door.
-    release : int or None
-        The charge's number in the ledger.
-    head : str or None
-        Digest of the entry that holds the last statistics.
-    seeded : bool
-        The stored statistics were drawn with a seed.
-    earlier : bool
-        Some of the statistics were not cast now: the ledger stored them before.
-    right : sequence of RightFacts
-        Of counts of right answers, which are rounds too.
-    """
+    """Return the statement of sums of ballots that are one charge: one release, or the rounds of a session so far."""
     last, ledger, seeded = facts[-1], terms.ledger, seeded or terms.seeded
     guarantee = replace(charge.guarantee(terms.budget.delta), adjacency=last.adjacency)
     residual = any(f.clip is not None for f in facts)
