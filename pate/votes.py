@@ -25,12 +25,6 @@ def hash_queries(X: Any) -> tuple[str, ...]:
     Parameters
     ----------
     X : array or DataFrame of shape (n_queries, n_features)
-
-    Examples
-    --------
-    >>> a, b, c = hash_queries(np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 2.0]]))
-    >>> a == c, a == b
-    (True, False)
     """
     if hasattr(X, "columns"):
         header = repr([str(c) for c in X.columns]).encode()
@@ -160,12 +154,6 @@ class Votes:
         ------
         InvalidInputError
             Wrong shape, negative or fractional counts, or rows of different sums.
-
-        Examples
-        --------
-        >>> Votes.from_counts([[8, 2], [5, 4]])
-        Traceback (most recent call last):
-        pate.exceptions.InvalidInputError: counts must have rows that all sum to the number of teachers; ...
         """
         array = _whole_numbers("counts", counts)
         if array.ndim != 2 or array.shape[1] < 2:
@@ -222,12 +210,6 @@ class Votes:
         ------
         InvalidInputError
             Wrong shape, fractional labels, or labels outside the classes.
-
-        Examples
-        --------
-        >>> votes = Votes.from_labels([[0, 1], [0, 1], [1, 1]], classes=2)
-        >>> votes.counts.tolist()
-        [[2, 1], [0, 3]]
         """
         array = _whole_numbers("labels", labels, narrow=True)
         if array.ndim != 2 or not array.shape[0]:
@@ -275,11 +257,6 @@ class Votes:
         ----------
         rows : int or bool array
             Positions, or a mask of shape (n_queries,).
-
-        Examples
-        --------
-        >>> Votes.from_counts([[8, 2], [5, 5]]).take([1]).n_queries
-        1
         """
         index = np.arange(self.n_queries)[np.asarray(rows)]
         return Votes(
@@ -336,11 +313,6 @@ def as_votes(votes: Any) -> Votes:
         Counts per class. Rows must have one sum, and some count must be at least the number of columns: teachers'
         labels (n_teachers, n_queries) would then need more classes than there are queries. The columns of a DataFrame
         name the classes, unless they are numbered.
-
-    Raises
-    ------
-    InvalidInputError
-        It may be labels just as well, or it is neither.
     """
     if isinstance(votes, Votes):
         return votes

@@ -188,30 +188,6 @@ def measure_module(
 ) -> MeasuredAccuracy:
     """Ask every private record whether the trained module is right about it, and release the counts paid for.
 
-    Parameters
-    ----------
-    mechanism : Measured
-        Charged already.
-    module : torch.nn.Module
-        Trained with differential privacy; in evaluation mode, on the CPU.
-    rows : float32 array of shape (n, ...)
-        **Private.**
-    labels, usable, owners
-        Class indices (-1 for none), which records count, and whose they are.
-    classes, adjacency, nominal_n
-        Of the run. Under zero-out a unit keeps its place and their number is public: its count moves by one at most.
-    mu : float
-        Of the whole budget.
-    offsets : float64 array of shape (n_classes,) or 0
-        Taken off all logits; public.
-    kept : Checkpoint or None
-        Of a run that can be taken up: its counts are drawn once.
-
-    Returns
-    -------
-    MeasuredAccuracy
-        Public.
-
     Notes
     -----
     Where rows keep their places they are asked in blocks of one shape; where another unit's records might move them,

@@ -88,23 +88,7 @@ def make_plan(
     ledger: Ledger | None = None,
     on_exhausted: str = "raise",
 ) -> Plan:
-    """Return the plan with the least noise that the budget (and the ledger) allow, or with the noise given.
-
-    Parameters
-    ----------
-    mechanism : TrainingMechanism or None
-        None is Poisson sampling.
-    adjacency : {"replace-one", "add-or-remove", "zero-out"}
-    on_exhausted : {"raise", "stop"}
-        Where the noise given is too little for all steps: refuse, or stop before the step that would exceed the budget.
-
-    Raises
-    ------
-    InvalidInputError
-        No theorem is known for the mechanism with this shape and adjacency.
-    BudgetExceededError
-        The noise given is too little, or the ledger does not pay for the run.
-    """
+    """Return the plan with the least noise that the budget (and the ledger) allow, or with the noise given."""
     mechanism = PoissonSGD() if mechanism is None else mechanism
     mechanism.check(shape, adjacency)
     interval = discretization_interval(budget.epsilon, shape.n_steps)
@@ -213,26 +197,7 @@ def dpsgd_statement(
     ledger: Ledger | None = None,
     releases: Iterable[int] = (),
 ) -> PrivacyStatement:
-    """Return what was protected, from what, how, and at which price; a function of public numbers alone.
-
-    Parameters
-    ----------
-    classes_given : bool
-        False when the set of classes was read off the private labels.
-    noise : {"system", "keyed", "seeded"}
-        Where samples and noise came from.
-    apart : str
-        How the engine saw to it that no record moved another one's gradient.
-    unit : {"record", "group"}
-    rows_per_unit : int
-        How many of a person's records took part in a step at most.
-    n_canaries : int
-        Units of an auditor's among ``shape.n_units``.
-    road : RecipePlan or None
-        Whose public maps the rows went through.
-    releases : iterable of int
-        The numbers under which the run was charged there.
-    """
+    """Return what was protected, from what, how, and at which price; a function of public numbers alone."""
     guarantee, shape = plan.guarantee, plan.shape
     seeded, nominal = noise == "seeded", guarantee.adjacency == "add-or-remove"
     mu = None if seeded else plan.mechanism.mu(plan.noise_multiplier, shape, guarantee.adjacency)

@@ -61,12 +61,6 @@ class NoiseSource:
         ----------
         path : int
             Whole numbers >= 0.
-
-        Examples
-        --------
-        >>> a, b = NoiseSource(7).child(1), NoiseSource(7).child(2)
-        >>> bool((a.words(2) == b.words(2)).any()), bool((a.words(1) == NoiseSource(7).words(1)).any())
-        (False, False)
         """
         if self._key is not None:
             made = NoiseSource(key=derive(self._key, f"noise {path}"))
@@ -88,13 +82,7 @@ class NoiseSource:
         return f"NoiseSource({kind})"
 
     def words(self, size: int) -> WordArray:
-        """Return ``size`` uniform 64-bit words.
-
-        Examples
-        --------
-        >>> NoiseSource().words(4).dtype
-        dtype('uint64')
-        """
+        """Return ``size`` uniform 64-bit words."""
         if self._key is not None:
             # A sponge takes its key as a prefix (Bertoni et al. 2011); no two calls share a counter.
             self._drawn += 1

@@ -110,32 +110,7 @@ class Rival(ByRecords):
         return "records"
 
     def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Rival:
-        """Spend the budget on labels of public rows, and train the student on them.
-
-        Parameters
-        ----------
-        X : array, table or sparse matrix of shape (n_records, n_features), images (n, ...), or texts (n_records,)
-            Private.
-        y : array-like of shape (n_records,)
-            Private class values.
-        X_public : as X
-            Public rows, unlabelled; 20 at least.
-        groups : array-like of shape (n_records,) or None
-            Who each record belongs to: then persons are protected.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError
-            No budget, too few public rows, or a value out of range; nothing was spent.
-        BudgetExceededError
-            No noise fits the budget; nothing was spent.
-        StudentError
-            The student cannot learn from the labels; they are kept in ``release_`` (:meth:`refit_student`).
-        """
+        """Spend the budget on labels of public rows, and train the student on them."""
         budget = check_budget(self.budget)
         if X_public is None:
             raise InvalidInputError(

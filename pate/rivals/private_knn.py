@@ -203,12 +203,6 @@ class SampledNeighbours:
         ------
         BudgetExceededError
             No noise below a billion votes is enough.
-
-        Examples
-        --------
-        >>> m = SampledNeighbours(30, 0.25, 1.0).for_budget(Budget(1.0, 1e-5), 20)
-        >>> 0.99 < m.guarantee(20, 1e-5).epsilon <= 1.0
-        True
         """
 
         def fits(factor: float) -> bool:
@@ -288,22 +282,6 @@ def neighbour_settings(budget: Budget, *, n_units: int, n_classes: int, n_public
     / m the rule asks 0.6 S queries (one for each class at least, 1,000 at most) and takes f = min(1, 5.5/sqrt(S)) / m:
     five times the noise, and nearer neighbours where there are many. The numbers were chosen on splits of training
     rows: docs/rivals.md.
-
-    Parameters
-    ----------
-    budget : Budget
-    n_units, n_classes, n_public : int
-
-    Returns
-    -------
-    share : float
-    n_queries : int
-
-    Examples
-    --------
-    >>> share, n_queries = neighbour_settings(Budget(1.0, 1e-5), n_units=60_000, n_classes=10, n_public=5_000)
-    >>> round(share, 4), n_queries
-    (0.0137, 965)
     """
     signal = n_units * math.sqrt(budget.mu_squared) / n_classes
     n_queries = min(max(round(min(_MOST_QUERIES, _QUERIES * signal)), n_classes), n_public)

@@ -141,11 +141,6 @@ class StabilityTest:
         ------
         BudgetExceededError
             The noise would be beyond a million teachers.
-
-        Examples
-        --------
-        >>> StabilityTest.for_budget(Budget(3.0, 1e-5), n_queries=20, max_unstable=1).threshold
-        17
         """
         found = [
             cls(_threshold(a, b, n_queries, budget.delta), a, b, max_unstable)
@@ -241,11 +236,6 @@ def stability_settings(
     of teachers with r records each are: N (1 - exp(-r / 3m)) / 2; and that 2^-(x^1.2) of them are as far as x times
     that. So many unstable ones are allowed as let the most answers be expected; four times as many rows are asked
     about, and five for each class at least: that costs only a logarithm.
-
-    Returns
-    -------
-    max_unstable : int
-    n_queries : int
     """
     typical = n_teachers / 2 * -math.expm1(-n_units / n_teachers / (3 * n_classes))
 

@@ -88,11 +88,6 @@ def find_price(
 
     Every candidate by itself is given the least noise with which a selection among it alone would fit; then all noises
     grow by one factor until the worst of their curves fits. So no candidate is favoured, and none pays for another's.
-
-    Raises
-    ------
-    BudgetExceededError
-        There is no such noise: a candidate's own settings cost too much, or the ledger does not pay.
     """
     left = None if ledger is None else ledger.remaining(default_total=budget)
     poisson = law.distribution == "poisson"
@@ -228,23 +223,7 @@ def selection_statement(
     ledger: Ledger | None = None,
     releases: Iterable[int] = (),
 ) -> PrivacyStatement:
-    """Return what was protected, how, and at which price; a function of public numbers and of who won.
-
-    Parameters
-    ----------
-    contestants, weights, price, facts
-        What ran.
-    guarantee : Guarantee
-        Of the whole.
-    seeded : bool
-    created : str
-        When it was charged: the end would tell how many runs there were.
-    tuning : str
-    inner : sequence of Assumption
-        What the winner rests on.
-    ledger : Ledger or None
-    releases : iterable of int
-    """
+    """Return what was protected, how, and at which price; a function of public numbers and of who won."""
     chosen = (
         f"the choice among the {len(contestants)} candidates named above was made by this selection and is charged in "
         "it; nobody stated what else was tuned on the private data"

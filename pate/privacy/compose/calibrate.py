@@ -14,14 +14,7 @@ from pate.privacy.cost import Charge
 
 
 class Allowance(Protocol):
-    """What is left to spend, such as :meth:`pate.Ledger.remaining`.
-
-    Examples
-    --------
-    >>> from pate.privacy import Budget, Charge
-    >>> isinstance(Budget(1.0, 1e-5).allows(Charge.zero()), bool)
-    True
-    """
+    """What is left to spend, such as :meth:`pate.Ledger.remaining`."""
 
     def allows(self, cost: Charge) -> bool:
         """Return whether a release of this cost fits."""
