@@ -288,6 +288,7 @@ def neighbour_settings(budget: Budget, *, n_units: int, n_classes: int, n_public
     return min(1.0, max(_LEAST_SHARE, _SHARE / math.sqrt(signal))) / n_classes, n_queries
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class PrivateKNN(Rival):
     """Label public rows by the noisy vote of their nearest private records, then train a student on the labels.
 
@@ -357,40 +358,21 @@ class PrivateKNN(Rival):
     (True, True)
     """
 
-    def __init__(
-        self,
-        *,
-        budget: Budget | None = None,
-        classes: Any = None,
-        sample_rate: float = 1.0,
-        n_neighbors: int | None = None,
-        n_queries: int | None = None,
-        screening: tuple[float, float] | None = None,
-        representation: Any = None,
-        image_shape: Any = None,
-        student: Any = None,
-        random_state: int | None = None,
-        noise_seed: int | None = None,
-        overlap_is_public: bool = False,
-        tuning: str = "",
-        stated: Mapping[str, str] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.budget = budget
-        self.classes = classes
-        self.sample_rate = sample_rate
-        self.n_neighbors = n_neighbors
-        self.n_queries = n_queries
-        self.screening = screening
-        self.representation = representation
-        self.image_shape = image_shape
-        self.student = student
-        self.random_state = random_state
-        self.noise_seed = noise_seed
-        self.overlap_is_public = overlap_is_public
-        self.tuning = tuning
-        self.stated = stated
-        self.verbose = verbose
+    budget: Budget | None = None
+    classes: Any = None
+    sample_rate: float = 1.0
+    n_neighbors: int | None = None
+    n_queries: int | None = None
+    screening: tuple[float, float] | None = None
+    representation: Any = None
+    image_shape: Any = None
+    student: Any = None
+    random_state: int | None = None
+    noise_seed: int | None = None
+    overlap_is_public: bool = False
+    tuning: str = ""
+    stated: Mapping[str, str] | None = None
+    verbose: bool = False
 
     def _price(self, task: Task) -> Priced:
         share, wanted = neighbour_settings(

@@ -248,6 +248,7 @@ def stability_settings(
     return best, min(n_public, max(_FEWEST * n_classes, math.ceil(4 * answers(best)) + best))
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class SparseVectorPATE(Rival):
     """Label public rows by the exact plurality of shard teachers wherever that is stable, then train a student.
 
@@ -296,42 +297,22 @@ class SparseVectorPATE(Rival):
     (True, True)
     """
 
-    def __init__(
-        self,
-        *,
-        budget: Budget | None = None,
-        classes: Any = None,
-        estimator: Any = None,
-        n_teachers: int | None = None,
-        max_unstable: int | None = None,
-        n_queries: int | None = None,
-        representation: Any = None,
-        image_shape: Any = None,
-        student: Any = None,
-        n_jobs: int | None = None,
-        random_state: int | None = None,
-        noise_seed: int | None = None,
-        overlap_is_public: bool = False,
-        tuning: str = "",
-        stated: Mapping[str, str] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.budget = budget
-        self.classes = classes
-        self.estimator = estimator
-        self.n_teachers = n_teachers
-        self.max_unstable = max_unstable
-        self.n_queries = n_queries
-        self.representation = representation
-        self.image_shape = image_shape
-        self.student = student
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.noise_seed = noise_seed
-        self.overlap_is_public = overlap_is_public
-        self.tuning = tuning
-        self.stated = stated
-        self.verbose = verbose
+    budget: Budget | None = None
+    classes: Any = None
+    estimator: Any = None
+    n_teachers: int | None = None
+    max_unstable: int | None = None
+    n_queries: int | None = None
+    representation: Any = None
+    image_shape: Any = None
+    student: Any = None
+    n_jobs: int | None = None
+    random_state: int | None = None
+    noise_seed: int | None = None
+    overlap_is_public: bool = False
+    tuning: str = ""
+    stated: Mapping[str, str] | None = None
+    verbose: bool = False
 
     def _price(self, task: Task) -> Priced:
         n_teachers = min(task.n_units, default_heads(task.n_units if task.unit == "record" else None))
