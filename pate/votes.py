@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -175,15 +175,8 @@ class Votes:
                 "If this file holds class ids (teachers x queries), use Votes.from_labels; otherwise state "
                 "n_teachers and check for dropped votes."
             )
-        return cls(
-            _frozen(array),
-            None,
-            n_teachers,
-            _class_values(classes, array.shape[1]),
-            unit,
-            n_units,
-            query_hashes,
-        )
+        values = _class_values(classes, array.shape[1])
+        return cls(_frozen(array), None, n_teachers, values, unit, n_units, query_hashes)
 
     @classmethod
     def from_labels(
@@ -230,15 +223,7 @@ class Votes:
             flat = part + n_classes * np.arange(part.shape[1], dtype=np.int64)
             size = part.shape[1] * n_classes
             counts[start : start + _COUNTED_ROWS] = np.bincount(flat.ravel(), minlength=size).reshape(-1, n_classes)
-        return cls(
-            _frozen(counts),
-            _frozen(array),
-            n_teachers,
-            values,
-            unit,
-            n_units,
-            query_hashes,
-        )
+        return cls(_frozen(counts), _frozen(array), n_teachers, values, unit, n_units, query_hashes)
 
     @property
     def n_queries(self) -> int:
@@ -259,17 +244,11 @@ class Votes:
             Positions, or a mask of shape (n_queries,).
         """
         index = np.arange(self.n_queries)[np.asarray(rows)]
-        return Votes(
-            _frozen(self.counts[index]),
-            None if self.labels is None else _frozen(self.labels[:, index]),
-            self.n_teachers,
-            self.classes,
-            self.unit,
-            self.n_units,
-            None if self.query_hashes is None else tuple(self.query_hashes[i] for i in index),
-            self.classes_inferred,
-            self.fingerprint,
-            self.partition_seeded,
+        return replace(
+            self,
+            counts=_frozen(self.counts[index]),
+            labels=None if self.labels is None else _frozen(self.labels[:, index]),
+            query_hashes=None if self.query_hashes is None else tuple(self.query_hashes[i] for i in index),
         )
 
     def __repr__(self) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from pate.dpsgd._calibration import SMALLEST_DELTA, central_limit_guess, least_between, least_noise
+from pate.dpsgd._calibration import SMALLEST_DELTA, central_limit_guess, least_noise
 from pate.dpsgd._measured import Measured
 from pate.dpsgd.clipping import Clipping
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TrainingMechanism
@@ -16,6 +16,7 @@ from pate.exceptions import BudgetExceededError
 from pate.ledger import Ledger
 from pate.privacy.attacker import attack_bounds
 from pate.privacy.budget import Budget
+from pate.privacy.compose.calibrate import largest, least_between
 from pate.privacy.cost import Charge
 from pate.privacy.losses import discretization_interval
 from pate.privacy.words import Guarantee
@@ -104,7 +105,7 @@ def make_plan(
             sigma = _grown(sigma, mechanism, shape, budget, ledger)
     spent = epsilon(sigma, shape.n_steps)
     if spent > budget.epsilon and on_exhausted == "stop":
-        shape = replace(shape, n_steps=_most_steps(lambda n: epsilon(float(sigma), n) <= budget.epsilon, shape.n_steps))
+        shape = replace(shape, n_steps=largest(lambda n: epsilon(float(sigma), n) <= budget.epsilon, shape.n_steps - 1))
         spent = epsilon(sigma, shape.n_steps) if shape.n_steps else math.inf
     if spent > budget.epsilon:
         raise BudgetExceededError(
@@ -140,15 +141,6 @@ def _calibrated(mechanism: TrainingMechanism, shape: Shape, budget: Budget, adja
 
     start = central_limit_guess(budget.epsilon, budget.delta, shape.sample_rate, shape.n_steps, adjacency)
     return least_noise(fits, start)
-
-
-def _most_steps(fits: Callable[[int], bool], most: int) -> int:
-    """Return how many steps fit, fewer than ``most``; more steps never cost less."""
-    low, high = 0, most
-    while high > low + 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
 
 
 def _grown(sigma: float, mechanism: TrainingMechanism, shape: Shape, budget: Budget, ledger: Ledger) -> float:

@@ -71,7 +71,26 @@ def _noted(sample: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Mechanism(ABC):
+class Noisy:
+    """What has noises, each of a size that is checked, and that grow together when it is calibrated."""
+
+    #: The fields that hold a standard deviation or scale, the largest there may be, and what they are.
+    _noises: ClassVar[tuple[str, ...]] = ("sigma",)
+    _most: ClassVar[float] = math.inf
+    _unit: ClassVar[str] = "It is the scale of the noise in votes."
+
+    def __post_init__(self) -> None:
+        for name in self._noises:
+            value = check_real(name, getattr(self, name), low=MIN_NOISE, high=self._most, remedy=self._unit)
+            object.__setattr__(self, name, value)
+
+    def scaled(self, factor: float) -> Self:
+        """Return the same with every noise multiplied by ``factor``."""
+        return dataclasses.replace(self, **{name: getattr(self, name) * factor for name in self._noises})
+
+
+@dataclass(frozen=True)
+class Mechanism(Noisy, ABC):
     """Base of the mechanisms: frozen, comparable, printable; votes and generators are arguments.
 
     Subclasses say :meth:`charge` and :meth:`sample` side by side, so that what is sampled is what is accounted.
@@ -87,18 +106,11 @@ class Mechanism(ABC):
     family: ClassVar[str]
     #: Whether the mechanism may refuse, so that a cap on answers lowers the price.
     may_refuse: ClassVar[bool] = False
-    _noises: ClassVar[tuple[str, ...]] = ("sigma",)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if inspect.isfunction(vars(cls).get("sample")):  # a static method, say, is as it was
             cls.sample = _noted(cls.sample)  # type: ignore[method-assign]
-
-    def __post_init__(self) -> None:
-        for name in self._noises:
-            remedy = "It is the scale of the noise in votes."
-            value = check_real(name, getattr(self, name), low=MIN_NOISE, remedy=remedy)
-            object.__setattr__(self, name, value)
 
     @abstractmethod
     def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
@@ -115,10 +127,6 @@ class Mechanism(ABC):
         (alpha - 1) D_alpha, which is an upper bound; beyond the last order it is infinite.
         """
         return self.charge(1).rdp_at(orders)
-
-    def scaled(self, factor: float) -> Self:
-        """Return the same mechanism with every noise multiplied by ``factor``."""
-        return dataclasses.replace(self, **{name: getattr(self, name) * factor for name in self._noises})
 
     def _asked(self, n_queries: int, max_answers: int | None) -> tuple[int, int]:
         n_queries = check_int("n_queries", n_queries, low=0)

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_int, check_real
+from pate.core.checks import check_int
 from pate.exceptions import InvalidInputError, SensitiveValueError
-from pate.mechanisms._base import Draw
+from pate.mechanisms._base import Draw, Noisy
 from pate.mechanisms.noisy_max import GNMax
 from pate.noise.source import NoiseSource
 from pate.privacy.convert import DEFAULT_ORDERS
-from pate.privacy.cost import MIN_NOISE, Charge
+from pate.privacy.cost import Charge
 from pate.privacy.public_curve import vote_cap_rho_star
 from pate.privacy.words import Sensitive
 from pate.votes import ABSTAIN
 
 
 @dataclass(frozen=True)
-class VoteCap:
+class VoteCap(Noisy):
     """Gaussian noisy max over teachers that cast at most ``max_votes`` votes each, in as many queries as one likes.
 
     A teacher may abstain (its vote is then the zero vector) by any rule on its own shard and on what was released
@@ -64,8 +64,7 @@ class VoteCap:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "max_votes", check_int("max_votes", self.max_votes, low=1))
-        remedy = "It is the scale of the noise in votes."
-        object.__setattr__(self, "sigma", check_real("sigma", self.sigma, low=MIN_NOISE, remedy=remedy))
+        super().__post_init__()
 
     def charge(self, n_queries: int | None = None, max_answers: int | None = None) -> Charge:
         """Return the worst-case cost of a whole run, in as many queries as one likes.
@@ -90,10 +89,6 @@ class VoteCap:
             return Charge.zero()
         curve = vote_cap_rho_star(DEFAULT_ORDERS, self.sigma, votes)
         return Charge(2.0 * votes / self.sigma**2, tuple(curve.tolist()))
-
-    def scaled(self, factor: float) -> VoteCap:
-        """Return the same cap with the noise multiplied by ``factor``."""
-        return replace(self, sigma=self.sigma * factor)
 
     def session(self, *, n_teachers: int, n_classes: int, noise: NoiseSource) -> VoteCapSession:
         """Return a run that counts the teachers' votes; :func:`pate.release.open_vote_cap` charges for it."""

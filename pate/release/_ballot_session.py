@@ -122,7 +122,9 @@ def release_ballots(
         drawn, release = list(stored_statistics(ledger, request, row.id)), row.id
         charge, seeded = row.charge, row.seeded
         # Under a revised ledger the records may be others by now; what was released was of so many.
-        facts = facts_of(row.facts["ballots"], facts.classes)
+        known = facts_of({"facts": row.facts["ballots"]}, facts.classes)
+        assert isinstance(known, BallotFacts)
+        facts = known
     statement = ballot_statement(
         [facts], [mechanism], charge, terms, stated=said, release=release, seeded=seeded, earlier=row is not None
     )
@@ -153,26 +155,20 @@ def request_of(facts: BallotFacts, mechanism: GaussianSum, name: str, *, seeded:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def facts_of(held: Mapping[str, Any], classes: tuple[Any, ...]) -> BallotFacts:
-    """Return stored facts as they were; classes as they are given now (JSON has no others than plain ones)."""
-    try:
-        return BallotFacts(**{**held, "classes": classes})
-    except TypeError:
-        raise LedgerError("the ledger holds a sum of ballots that pate did not write. Restore it.") from None
-
-
 def right_request_of(facts: RightFacts, name: str, *, seeded: bool) -> str:
     """Return what counts of right answers are recognised by in a ledger: public facts alone."""
     known = {k: v for k, v in facts.to_dict().items() if k not in ("n", "own")}
     return hashlib.sha256(json.dumps(["right 1", known, name, seeded], sort_keys=True).encode()).hexdigest()
 
 
-def right_facts_of(held: Mapping[str, Any], classes: tuple[Any, ...]) -> RightFacts:
-    """Return stored facts of counts as they were; classes as they are given now."""
+def facts_of(told: Mapping[str, Any], classes: tuple[Any, ...]) -> BallotFacts | RightFacts:
+    """Return the facts of a stored round as they were; classes as they are given now (JSON has but plain ones)."""
+    kind, name = (RightFacts, "right") if "right" in told else (BallotFacts, "facts")
     try:
-        return RightFacts(**{**held, "classes": classes})
+        return kind(**{**told[name], "classes": classes})
     except TypeError:
-        raise LedgerError("the ledger holds counts of right answers that pate did not write. Restore it.") from None
+        what = "counts of right answers" if kind is RightFacts else "a sum of ballots"
+        raise LedgerError(f"the ledger holds {what} that pate did not write. Restore it.") from None
 
 
 def stored_statistics(ledger: Ledger, request: str, release: int) -> tuple[float, ...]:
@@ -372,9 +368,7 @@ class BallotSession(OneHolder):
         found = {}
         for index in rounds_in(held):
             told = held[round_key(index)]
-            right, classes = "right" in told, self._data.classes
-            facts = right_facts_of(told["right"], classes) if right else facts_of(told["facts"], classes)
-            found[str(told["request"])] = _Cast(index, facts, None)
+            found[str(told["request"])] = _Cast(index, facts_of(told, self._data.classes), None)
         return found
 
 
@@ -582,7 +576,9 @@ class PaidCounts(OneHolder):
         for told in (held[round_key(i)] for i in rounds_in(held)):
             if told["request"] == request:
                 stored = stored_statistics(ledger, request, release)
-                return right_facts_of(told["right"], facts.classes), list(stored)
+                found = facts_of(told, facts.classes)
+                assert isinstance(found, RightFacts)
+                return found, list(stored)
         return None
 
     def _check(self, counts: RightCounts) -> None:

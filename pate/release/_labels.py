@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -468,14 +468,6 @@ class ModelLabels(ReleasedLabels):
     probability: npt.NDArray[np.float64]
     charge: Charge
 
-    @staticmethod
-    def said(
-        probability: npt.NDArray[np.float64], labels: npt.NDArray[np.int64] | None = None
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_]]:
-        """Return the labels, by default the likeliest class of every row, and their status."""
-        labels = probability.argmax(axis=1).astype(np.int64) if labels is None else labels
-        return labels, np.full(len(labels), ANSWERED, dtype="<U9")
-
     @classmethod
     def by_model(
         cls,
@@ -483,12 +475,13 @@ class ModelLabels(ReleasedLabels):
         classes: tuple[Any, ...],
         charge: Charge,
         statement: PrivacyStatement,
-        *,
+        *more: Any,
         labels: npt.NDArray[np.int64] | None = None,
-    ) -> ModelLabels:
+    ) -> Self:
         """Return the labels, by default the likeliest class of every row, under the statement of the model."""
-        labels, status = ModelLabels.said(probability, labels)
-        return ModelLabels(labels, status, classes, statement.guarantee, statement, probability, charge)
+        labels = probability.argmax(axis=1).astype(np.int64) if labels is None else labels
+        status = np.full(len(labels), ANSWERED, dtype="<U9")
+        return cls(labels, status, classes, statement.guarantee, statement, probability, charge, *more)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(n_queries={self.n_queries}, guarantee={self.guarantee})"
@@ -524,8 +517,7 @@ class RecordLabels(ModelLabels):
         labels: npt.NDArray[np.int64] | None = None,
     ) -> RecordLabels:
         """Return the labels, by default the likeliest class of every row, under the statement of all rounds."""
-        labels, status = ModelLabels.said(probability, labels)
-        return cls(labels, status, rounds[-1].classes, statement.guarantee, statement, probability, charge, rounds)
+        return cls.by_model(probability, rounds[-1].classes, charge, statement, rounds, labels=labels)
 
     def __repr__(self) -> str:
         return f"RecordLabels(n_queries={self.n_queries}, n_rounds={len(self.rounds)}, guarantee={self.guarantee})"

@@ -137,13 +137,8 @@ def vouch_for_training(
         "pate looked for equal rows in different shards; what it found, and what was done about it, is not told here"
     )
     s = s.with_evidence("duplicates", looked, by="nobody")
-    return with_public_rows(with_preprocessing(s, preprocessing), public_rows)
-
-
-def with_preprocessing(statement: PrivacyStatement, where: str) -> PrivacyStatement:
-    """Return the statement with where scaling and encoding was learnt, see :func:`vouch_for_training`."""
-    how, by = _PREPROCESSING[where]
-    return statement.with_evidence("preprocessing", how, by=by)
+    how, by = _PREPROCESSING[preprocessing]
+    return with_public_rows(s.with_evidence("preprocessing", how, by=by), public_rows)
 
 
 def with_public_rows(statement: PrivacyStatement, public_rows: str | None) -> PrivacyStatement:

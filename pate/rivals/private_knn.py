@@ -17,6 +17,7 @@ from pate.mechanisms import ANSWERED, REFUSED, Draw
 from pate.noise import real_argmax, real_at_least
 from pate.noise.source import NoiseSource
 from pate.privacy.budget import Budget
+from pate.privacy.compose.calibrate import least_between
 from pate.privacy.cost import Charge
 from pate.privacy.sampled_votes import LEAST_SIGMA, sampled_votes_epsilon
 from pate.privacy.words import Guarantee
@@ -223,10 +224,7 @@ class SampledNeighbours:
         while low == high and low > least:
             low = largest_of(least, high / 1.1)
             low, high = (low, low) if fits(low) else (low, high)
-        while high > 1.001 * low:
-            middle = math.sqrt(low * high)
-            low, high = (low, middle) if fits(middle) else (middle, high)
-        return self.scaled(high)
+        return self.scaled(least_between(low, high, fits, within=0.001))
 
     def draw(self, distances: FloatArray, labels: IntArray, n_classes: int, noise: NoiseSource) -> Draw:
         """Draw samples and noise, and return the labels.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -14,6 +13,7 @@ from pate.core.types import FloatArray
 from pate.exceptions import BudgetExceededError
 from pate.ledger import Ledger
 from pate.privacy.budget import Budget
+from pate.privacy.compose.calibrate import least_between
 from pate.privacy.compose.repetitions import Repetitions, deltas_of
 from pate.privacy.convert import gdp_to_epsilon
 from pate.privacy.cost import Charge
@@ -26,7 +26,7 @@ from pate.statement.plain import promises
 # What a whole selection costs, and the least noise with which it fits: public numbers only.
 
 #: Noise is found to this, relative.
-_CLOSE = 1.005
+_CLOSE = 0.005
 #: Candidates of unlike curves need a little more noise together than each by itself.
 _LEAST_GROWTH, _MOST_GROWTH = 0.005, 10.0
 _MOST_NOISE = 1e7
@@ -114,7 +114,8 @@ def find_price(
         if found is None:
             raise refuse(name, priced([run(_MOST_NOISE)]))
         if poisson and found > low:  # deltas allow for less, but not for much less
-            found = _between(lambda noise: affords(priced([run(noise)])), largest_of(low, found / 2), found)
+            half = largest_of(low, found / 2)
+            found = least_between(half, found, lambda noise: affords(priced([run(noise)])), within=_CLOSE)
         return found
 
     def refuse(name: str, whole: Charge) -> BudgetExceededError:
@@ -156,7 +157,9 @@ def find_price(
         if growth > _MOST_GROWTH:
             raise refuse("these candidates together", priced(at(1 + growth)[2]))
         growth = largest_of(2 * growth, _LEAST_GROWTH)
-    factor = _between(lambda f: affords(priced(at(f)[2])), 1 + growth / 2, 1 + growth) if growth else 1.0
+    factor = 1.0
+    if growth:
+        factor = least_between(1 + growth / 2, 1 + growth, lambda f: affords(priced(at(f)[2])), within=_CLOSE)
     grown, score, runs = at(factor)
     return Price(law, grown, score, worst_of([charge for charge, _ in runs]), priced(runs))
 
@@ -180,15 +183,7 @@ def _least(fits: Callable[[float], bool], low: float) -> float | None:
         low, top = top, top * 2
         if top > _MOST_NOISE:
             return None
-    return _between(fits, low, top)
-
-
-def _between(fits: Callable[[float], bool], low: float, top: float) -> float:
-    """Return the least noise in (low, top] that fits, as ``top`` does."""
-    while top > _CLOSE * low:
-        middle = math.sqrt(low * top)
-        low, top = (low, middle) if fits(middle) else (middle, top)
-    return top
+    return least_between(low, top, fits, within=_CLOSE)
 
 
 _LAWS = {
