@@ -61,6 +61,12 @@ class NoiseSource:
         ----------
         path : int
             Whole numbers >= 0.
+
+        Examples
+        --------
+        >>> a, b = NoiseSource(7).child(1), NoiseSource(7).child(2)
+        >>> bool((a.words(2) == b.words(2)).any()), bool((a.words(1) == NoiseSource(7).words(1)).any())
+        (False, False)
         """
         if self._key is not None:
             made = NoiseSource(key=derive(self._key, f"noise {path}"))

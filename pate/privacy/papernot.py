@@ -173,6 +173,11 @@ def laplace_moments(counts: npt.ArrayLike, scale: float, orders: npt.ArrayLike) 
     Returns
     -------
     array of shape (n_queries, n_orders)
+
+    Examples
+    --------
+    >>> laplace_moments([[240, 10], [125, 125]], 20.0, [2.0, 8.0]).round(6)
+    array([[7.e-06, 9.e-06], [1.e-02, 4.e-02]])
     """
     scale = check_real("scale", scale, low=0, low_open=True)
     alphas = check_orders(orders)

@@ -403,7 +403,17 @@ class LabelRelease(ReleasedLabels):
 
     @property
     def lead(self) -> npt.NDArray[np.float64]:
-        """By how many noisy votes the largest count leads the second, shape (n_queries,); NaN where none is known."""
+        """By how many noisy votes the largest count leads the second, shape (n_queries,); NaN where none is known.
+
+        Examples
+        --------
+        >>> from pate import Budget, GNMax, NoisyHistogram, Votes, release_labels
+        >>> votes = Votes.from_counts([[98, 2]])
+        >>> bool(abs(release_labels(votes, NoisyHistogram(sigma=2.0), budget=Budget(10.0, 1e-5)).lead[0] - 96) < 20)
+        True
+        >>> release_labels(votes, GNMax(sigma=2.0), budget=Budget(10.0, 1e-5)).lead
+        array([nan])
+        """
         if self.noisy_counts is None:
             return np.full(self.n_queries, np.nan)
         top = np.sort(self.noisy_counts, axis=1)
@@ -421,12 +431,30 @@ class LabelRelease(ReleasedLabels):
         ------
         InvalidInputError
             The mechanism did not release counts.
+
+        Examples
+        --------
+        >>> from pate import Budget, NoisyHistogram, Votes, release_labels
+        >>> votes = Votes.from_counts([[98, 2], [51, 49]])
+        >>> release = release_labels(votes, NoisyHistogram(sigma=2.0), budget=Budget(10.0, 1e-5))
+        >>> found = release.leader_probability()
+        >>> found.sum(axis=1).round(6).tolist(), bool(found[0, 0] > 0.999)
+        ([1.0, 1.0], True)
         """
         places = range(len(self.classes))
         return np.stack([self._leads(np.full(self.n_queries, place)) for place in places], axis=1)
 
     def confidence(self) -> npt.NDArray[np.float64]:
-        """Return :meth:`leader_probability` of the labels alone, shape (n_queries,); NaN where there is none."""
+        """Return :meth:`leader_probability` of the labels alone, shape (n_queries,); NaN where there is none.
+
+        Examples
+        --------
+        >>> from pate import Budget, NoisyHistogram, Votes, release_labels
+        >>> votes = Votes.from_counts([[98, 2]])
+        >>> release = release_labels(votes, NoisyHistogram(sigma=2.0), budget=Budget(10.0, 1e-5))
+        >>> bool(release.confidence()[0] > 0.999)
+        True
+        """
         return np.where(self.answered, self._leads(np.where(self.answered, self.labels, 0)), np.nan)
 
     def _leads(self, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

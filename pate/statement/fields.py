@@ -265,6 +265,13 @@ class ClassRecall(Part):
         The class.
     estimate, low, high : float or None
         Shares; all None where the class's noisy count is too small.
+
+    Examples
+    --------
+    >>> print(ClassRecall(name="yes", estimate=0.8, low=0.7, high=0.9))
+    yes 80.0% (70.0 to 90.0)
+    >>> print(ClassRecall(name="no"))
+    no: too few to tell
     """
 
     name: str

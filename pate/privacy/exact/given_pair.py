@@ -110,7 +110,14 @@ class GivenPair:
         return f"GivenPair(n_queries={len(self.log_p)}, n_outcomes={self.log_p.shape[1]})"
 
     def first(self, n_queries: int) -> GivenPair:
-        """Return the pair of the first so many queries of the list."""
+        """Return the pair of the first so many queries of the list.
+
+        Examples
+        --------
+        >>> from pate.privacy.exact import GaussianNoise
+        >>> given_pair([[5, 5]] * 9, [[6, 4]] * 9, noise=GaussianNoise(4.0)).first(2)
+        GivenPair(n_queries=2, n_outcomes=2)
+        """
         kept = int(np.searchsorted(self.places, n_queries))
         return GivenPair(self.log_p[:kept], self.log_q[:kept], self.places[:kept], self.cap)
 

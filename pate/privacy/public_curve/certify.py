@@ -38,7 +38,13 @@ MARGIN = 8.0  # beyond it a class that lags by so many sigma is negligible
 
 
 def grid_orders(ratio: float = 1.08, smallest: float = 0.01, largest: float = 8192.0) -> FloatArray:
-    """Return the table's orders: a - 1 grows geometrically, whole orders up to 64 are hit exactly."""
+    """Return the table's orders: a - 1 grows geometrically, whole orders up to 64 are hit exactly.
+
+    Examples
+    --------
+    >>> 2.0 in grid_orders(), float(grid_orders()[0])
+    (True, 1.01)
+    """
     n = int(np.ceil(np.log(largest / smallest) / np.log(ratio)))
     geometric = 1.0 + smallest * ratio ** np.arange(n + 1)
     exact = np.concatenate([np.arange(2.0, 17.0), [1.25, 1.5, 1.75, 2.5, 20.0, 24.0, 32.0, 48.0, 64.0]])
@@ -47,7 +53,13 @@ def grid_orders(ratio: float = 1.08, smallest: float = 0.01, largest: float = 81
 
 
 def grid_inverse_sigmas(ratio: float = 1.08, smallest: float = 1e-4, largest: float = 2.0) -> FloatArray:
-    """Return the table's values of 1/sigma (1/sensitivity for the threshold test), with 1/10, 1/40 ... exact."""
+    """Return the table's values of 1/sigma (1/sensitivity for the threshold test), with 1/10, 1/40 ... exact.
+
+    Examples
+    --------
+    >>> bool(1 / 40 in grid_inverse_sigmas())
+    True
+    """
     n = int(np.ceil(np.log(largest / smallest) / np.log(ratio)))
     geometric = smallest * ratio ** np.arange(n + 1)
     exact = 1.0 / np.array([5.0, 10.0, 20.0, 40.0, 50.0, 100.0, 150.0, 200.0])
@@ -97,7 +109,13 @@ def cell_bound(order: float, corner: FloatArray, k_g: float, k_f: float, r_sq: f
 
 
 def binary_bound(order: float, shift: float, step: float = 0.004) -> float:
-    """Return a proved bound on sup_u (a-1) D_a between the laws (Phi(u), Phi(-u)) at u and at u - shift."""
+    """Return a proved bound on sup_u (a-1) D_a between the laws (Phi(u), Phi(-u)) at u and at u - shift.
+
+    Examples
+    --------
+    >>> round(binary_bound(2.0, 0.01) / (2 * 0.01**2 / 2), 3)
+    0.637
+    """
     a, tail = order, 9.0
     low, high = -tail - (a - 1.0) * shift, tail + shift
     n = int(np.ceil((high - low) / step))
@@ -112,7 +130,14 @@ def binary_bound(order: float, shift: float, step: float = 0.004) -> float:
 
 
 class Plane:
-    """The lattice of (x, y), and the three outcomes' log probabilities on it and on its shift by (-h, +h)."""
+    """The lattice of (x, y), and the three outcomes' log probabilities on it and on its shift by (-h, +h).
+
+    Examples
+    --------
+    >>> plane = Plane(6.0, step=0.2)
+    >>> bool(abs(plane.win[5, 5] + plane.win[5, 5] + plane.neither(5, 5) - 1) < 1e-12)
+    True
+    """
 
     def __init__(self, reach: float = LARGEST_T, step: float = STEP) -> None:
         self.step = step
