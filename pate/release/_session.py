@@ -22,7 +22,6 @@ from pate.release._door import Door, PaidQueries, PaidVotes
 from pate.release._kept import (
     Claim,
     OneHolder,
-    answers_to_store,
     check_alike,
     check_name,
     claimed,
@@ -31,7 +30,7 @@ from pate.release._kept import (
     weaknesses,
 )
 from pate.release._labels import LabelRelease
-from pate.release._lock import assembled, distinct, stored_answers
+from pate.release._lock import Questions, check_mechanism, check_votes
 from pate.release._pipeline import lean
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, warn_if_weak
 from pate.release._statement import _ACCOUNTING, _NOISE, _others, check_release_stated, make_assumptions, make_statement
@@ -172,10 +171,7 @@ class LabelSession(OneHolder):
 
     def _check(self, votes: Votes) -> None:
         self._check_process()
-        if not isinstance(votes, Votes):
-            raise InvalidInputError(
-                f"votes must be pate.Votes, got {type(votes).__name__}. Use Votes.from_counts or Votes.from_labels."
-            )
+        check_votes(votes)
         check_alike(
             "votes",
             ("n_teachers", votes.n_teachers, self._data.n_shards),
@@ -210,32 +206,22 @@ class LabelSession(OneHolder):
         votes = replace(
             votes, n_units=self._data.n_units, classes_inferred=votes.classes_inferred | self._classes_inferred
         )
-        first, same_as = distinct(votes)
-        known = stored_answers(votes, first, mechanism, ledger)
-        if votes.query_hashes is not None:
-            known |= {int(i): self._known[h] for i in first if (h := votes.query_hashes[i]) in self._known}
-        fresh = np.array([i for i in first if i not in known], dtype=np.int64)
-        n_left = self.n_left
+        questions = Questions.of(votes, mechanism, ledger, self._known)
+        n_left, fresh = self.n_left, questions.fresh
         if len(fresh) > n_left and on_exhausted == "raise":
             raise BudgetExceededError(
                 f"this session has {n_left} of its {self.quote.n_queries} queries left, and {len(fresh)} new ones were "
                 "asked. Ask fewer, or pass on_exhausted='abstain'. Nothing was asked."
             )
         asked = fresh[:n_left]
-        draw, head = self._paid.draw(
-            votes.counts[asked],
-            lambda drawn: answers_to_store(votes.query_hashes, asked, mechanism, drawn),
-            weaknesses(votes),
-        )
+        draw, head = self._paid.draw(votes.counts[asked], questions.to_store(asked), weaknesses(votes))
         if votes.query_hashes is not None and ledger is None:
-            for key, _, label, counts in answers_to_store(votes.query_hashes, asked, mechanism, draw):
+            for key, _, label, counts in questions.to_store(asked)(draw):
                 self._known[key] = Answer(label, None if counts is None else tuple(map(float, counts)), 0)
-        sources = {answer.release for answer in known.values() if answer.release}
-        if self.release is not None:
-            sources.add(self.release)
-        found = assembled(votes, draw, asked, known, same_as)
-        statement = self._statement(votes, sources, head)
-        return LabelRelease.of(found, votes.classes, mechanism, self.quote, statement, self.quote.counts)
+        statement = self._statement(votes, questions.sources(self.release), head)
+        return LabelRelease.of(
+            questions.answered(draw, asked), votes.classes, mechanism, self.quote, statement, self.quote.counts
+        )
 
     def _statement(self, votes: Votes, sources: set[int], head: str | None) -> PrivacyStatement:
         statement = make_statement(
@@ -380,8 +366,7 @@ def opened(
     >>> opened(GNMax(sigma=40.0), ReleaseTerms(budget=Budget(3.0, 1e-5)), data, ("no", "yes"), n_queries=30).n_left
     30
     """
-    if not isinstance(mechanism, Mechanism):
-        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
+    check_mechanism(mechanism)
     n_queries, n_teachers, ledger = check_int("n_queries", n_queries, low=1), data.n_shards, terms.ledger
     if n_teachers is None:
         raise InvalidInputError("data must say the number of teachers, n_shards, got None.")
