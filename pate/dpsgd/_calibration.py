@@ -55,6 +55,7 @@ from dp_accounting import pld, rdp
 
 from pate.core.checks import check_choice, check_int, check_real, largest_of, least_of
 from pate.exceptions import InvalidInputError
+from pate.privacy.compose.calibrate import least_between
 from pate.privacy.compose.dpsgd_accountants import sampled_gaussian_rdp
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, gdp_from_budget, gdp_to_epsilon, rdp_to_epsilon
 from pate.privacy.exact.sampled_gaussian import tilted_epsilon
@@ -231,14 +232,6 @@ def least_noise(fits: Callable[[float], bool], start: float) -> float:
             return low
         high, low, factor = low, largest_of(low / factor, SMALLEST_NOISE_MULTIPLIER), factor**1.5
     return least_between(low, high, fits, within=5e-5)
-
-
-def least_between(low: float, high: float, fits: Callable[[float], bool], *, within: float) -> float:
-    """Return what fits and is within this share of what does not: ``high`` does, ``low`` does not."""
-    while high > (1 + within) * low:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
 
 
 def _check_delta(delta: float) -> float:

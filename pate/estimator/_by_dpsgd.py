@@ -31,7 +31,7 @@ from pate.recipes import MappedLinear
 from pate.recipes._answers import balancing, check_decide, decided, temperature_as_measured, tempered
 from pate.release import Evidence, ModelLabels, ReleaseTerms, doubted, tell_doubts
 from pate.representations import Representation
-from pate.statement.assumptions import NAMED, check_stated
+from pate.statement.fields import NAMED, check_stated
 from pate.statement.plain import as_plain_text
 from pate.students import try_student
 from pate.teachers._usable import about_labels, units_of

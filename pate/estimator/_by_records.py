@@ -17,7 +17,7 @@ from pate.estimator._roads import any_rows, measured_with, plan_records
 from pate.recipes import PublicFacts, Recipe, RecordsPlan, choose
 from pate.records._maps import rows_of
 from pate.release import Evidence, ReleaseTerms, check_ballots_stated, tell_doubts
-from pate.statement.measured import MeasuredAccuracy
+from pate.statement.fields import MeasuredAccuracy
 from pate.statement.model import PrivacyStatement
 from pate.students import try_student
 from pate.teachers import ShardEnsemble

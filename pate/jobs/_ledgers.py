@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger, Registration
-from pate.ledger._beside import ledgers_in
+from pate.ledger._registration import ledgers_in
 
 
 def find_ledger(records: str, *folders: Path) -> Path | None:

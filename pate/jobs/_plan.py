@@ -14,7 +14,7 @@ from pate.privacy.words import Guarantee
 from pate.recipes import Recipe
 from pate.release import Quote
 from pate.release._measured import SHARE
-from pate.release._rounds import counted
+from pate.release._quote import counted
 
 
 def as_lines(named: list[tuple[str, str]]) -> str:

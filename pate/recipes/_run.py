@@ -53,7 +53,7 @@ from pate.release import (
     open_ballot_session,
     stored_rounds,
 )
-from pate.release._rounds import buy_rounds, sum_of_rounds
+from pate.release._quote import buy_rounds, sum_of_rounds
 from pate.representations import Representation
 from pate.representations._cells import n_rows
 from pate.teachers._usable import class_indices, label_column

@@ -31,7 +31,7 @@ from pate.selection._candidates import read_candidates
 from pate.selection._contestant import Contestant, Facts, PrivateRows
 from pate.selection._statement import Price, find_price, mechanism_of, selection_statement
 from pate.statement._fits import count_selection, counted_elsewhere, join_kin
-from pate.statement.assumptions import check_stated
+from pate.statement.fields import check_stated
 from pate.statement.files import bind_statement
 from pate.statement.model import PrivacyStatement
 from pate.teachers._usable import Owners, class_indices, label_column, usable

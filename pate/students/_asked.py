@@ -31,7 +31,7 @@ from pate.exceptions import StudentWarning
 from pate.records import count_right
 from pate.records._maps import BLOCK_ROWS, own_throughout, slabs, take
 from pate.release import LabelRelease, ReleasedCounts
-from pate.release._counts import PaidCounts, told_of_counts
+from pate.release._ballot_session import PaidCounts, told_of_counts
 from pate.representations import Representation
 
 #: Parts of scikit-learn whose classes answer for each row from it and from what was fitted: all of them, but for those
