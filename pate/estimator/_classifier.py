@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -61,6 +62,7 @@ def _n_classes(classes: Any, y: Any) -> int:
     return 2
 
 
+@dataclass(eq=False, repr=False)
 class PATEClassifier(SavedModel):
     """Learn from private data by letting it vote on public rows, within a privacy budget.
 
@@ -233,66 +235,35 @@ class PATEClassifier(SavedModel):
     (True, True)
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        n_teachers: int | None = None,
-        budget: Budget | None = None,
-        classes: Any = None,
-        mechanism: Mechanism | None = None,
-        student: Any = None,
-        n_queries: int | None = None,
-        select: str = "auto",
-        gap: float | None = None,
-        max_answers: int | None = None,
-        on_exhausted: str = "raise",
-        n_jobs: int | None = None,
-        random_state: int | None = None,
-        partition_seed: int | None = None,
-        noise_seed: int | None = None,
-        ledger: Any = None,
-        checkpoint_dir: Any = None,
-        tuning: str = "",
-        overlap_is_public: bool = False,
-        stated: Mapping[str, str] | None = None,
-        voters: str | None = None,
-        representation: Any = None,
-        image_shape: Any = None,
-        ranges: Any = None,
-        anyway: bool = False,
-        measure: bool | str | None = None,
-        decide: str = "likeliest",
-        verbose: bool = False,
-    ) -> None:
-        self.estimator = estimator
-        self.n_teachers = n_teachers
-        self.budget = budget
-        self.classes = classes
-        self.mechanism = mechanism
-        self.student = student
-        self.n_queries = n_queries
-        self.select = select
-        self.gap = gap
-        self.max_answers = max_answers
-        self.on_exhausted = on_exhausted
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.partition_seed = partition_seed
-        self.noise_seed = noise_seed
-        self.ledger = ledger
-        self.checkpoint_dir = checkpoint_dir
-        self.tuning = tuning
-        self.overlap_is_public = overlap_is_public
-        self.stated = stated
-        self.voters = voters
-        self.representation = representation
-        self.image_shape = image_shape
-        self.ranges = ranges
-        self.anyway = anyway
-        self.measure = measure
-        self.decide = decide
-        self.verbose = verbose
+    estimator: Any = None
+    _: KW_ONLY
+    n_teachers: int | None = None
+    budget: Budget | None = None
+    classes: Any = None
+    mechanism: Mechanism | None = None
+    student: Any = None
+    n_queries: int | None = None
+    select: str = "auto"
+    gap: float | None = None
+    max_answers: int | None = None
+    on_exhausted: str = "raise"
+    n_jobs: int | None = None
+    random_state: int | None = None
+    partition_seed: int | None = None
+    noise_seed: int | None = None
+    ledger: Any = None
+    checkpoint_dir: Any = None
+    tuning: str = ""
+    overlap_is_public: bool = False
+    stated: Mapping[str, str] | None = None
+    voters: str | None = None
+    representation: Any = None
+    image_shape: Any = None
+    ranges: Any = None
+    anyway: bool = False
+    measure: bool | str | None = None
+    decide: str = "likeliest"
+    verbose: bool = False
 
     def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Self:
         """Train teachers on private data, release labels of public rows, train the student.

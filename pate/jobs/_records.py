@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.estimator._by_dpsgd import TrainingPlan, plan_training, stand_ins
-from pate.estimator._roads import plan_records
+from pate.estimator._roads import Ask, measured_with, plan_records
 from pate.exceptions import InvalidInputError
+from pate.jobs._asked import LabelSettings
 from pate.jobs._plan import BallotPlan, GradientPlan
-from pate.jobs._reading import Sources, units_of
+from pate.jobs._reading import Sources
 from pate.recipes import (
     FEWEST_PUBLIC,
     Expectation,
@@ -30,24 +29,36 @@ from pate.recipes import (
 )
 from pate.release import Evidence, ModelLabels, RecordLabels, ReleaseTerms, warn_if_weak
 from pate.representations import Representation
+from pate.teachers._usable import units_of
 
 if TYPE_CHECKING:
     from pate.dpsgd._checkpoint import Checkpoint
 
 
+def _ask(
+    job: LabelSettings, source: Sources, classes: tuple[Any, ...], representation: Representation | None = None
+) -> Ask:
+    n_units, unit = units_of(source.groups, len(source.y))
+    return Ask(
+        classes=classes,
+        n_units=n_units,
+        unit=unit,
+        classes_inferred=job.classes is None,
+        representation=representation,
+        image_shape=source.image_shape,
+        random_state=job.random_state,
+        n_jobs=job.n_jobs if len(source.y) > _FEWEST_SHARED else None,
+        checkpoint_dir=job.checkpoint_dir,
+        verbose=job.verbose,
+        anyway=job.anyway,
+        measure=measured_with(job.measure, job.student),
+        decide=job.decide,
+    )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class BallotRoad:
-    """From private records to labels of all public rows, by ballots.
-
-    Attributes
-    ----------
-    source : Sources
-    ballots : RecordsPlan
-    evidence : Evidence
-    plan : BallotPlan
-    commonest : float or None
-        Share of the commonest class, as a person stated it.
-    """
+    """From private records to labels of all public rows, by ballots; ``commonest`` is as a person stated it."""
 
     source: Sources
     ballots: RecordsPlan
@@ -57,23 +68,7 @@ class BallotRoad:
 
     @classmethod
     def of(
-        cls,
-        source: Sources,
-        terms: ReleaseTerms,
-        *,
-        classes: tuple[Any, ...],
-        classes_inferred: bool,
-        public_rows: str,
-        anyway: bool = False,
-        max_categories: int = 50,
-        random_state: int | None = None,
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        verbose: bool = False,
-        commonest: float | None = None,
-        measure: bool | str | None = None,
-        decide: str = "likeliest",
-        why: str = "",
+        cls, job: LabelSettings, source: Sources, terms: ReleaseTerms, *, classes: tuple[Any, ...], why: str = ""
     ) -> Self:
         """Fit public maps and price all rounds; of private records only their number is used."""
         n_public = len(source.public)
@@ -82,34 +77,12 @@ class BallotRoad:
                 f"public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
                 "the map that private records vote on. Add public rows, or say voters='dpsgd' (--voters dpsgd)."
             )
-        warn_if_weak(terms.budget.delta, units_of(source)[1], epsilon=terms.budget.epsilon)
-        representation = public_representation(
-            source,
-            max_categories=max_categories,
-            random_state=random_state,
-            checkpoint_dir=checkpoint_dir,
-            verbose=verbose,
-        )
-        ballots = plan_records(
-            in_planes(source.public, source.image_shape),
-            terms,
-            classes=classes,
-            classes_inferred=classes_inferred,
-            n_records=len(source.y),
-            groups=source.groups,
-            representation=representation,
-            image_shape=source.image_shape,
-            random_state=random_state,
-            n_jobs=n_jobs if len(source.y) > _FEWEST_SHARED else None,
-            checkpoint_dir=checkpoint_dir,
-            verbose=verbose,
-            anyway=anyway,
-            measure=measure,
-            decide=decide,
-        )
-        hope = _hope_of(ballots, anyway=anyway, commonest=commonest)
+        warn_if_weak(terms.budget.delta, source.n_units, epsilon=terms.budget.epsilon)
+        ask = _ask(job, source, classes, public_representation(job, source))
+        ballots = plan_records(in_planes(source.public, source.image_shape), terms, ask)
+        hope = _hope_of(ballots, anyway=job.anyway, commonest=job.commonest)
         evidence = Evidence(
-            preprocessing="public" if ballots.voters.own_maps else "none", public_rows=public_rows, road=why
+            preprocessing="public" if ballots.voters.own_maps else "none", public_rows=job.public_rows, road=why
         )
         before = f"{source.public.shape[1]} columns" if source.kind == "table" else source.kind
         encoding = f"{before} become {ballots.z.shape[1]} numbers, by what the public rows teach"
@@ -124,10 +97,10 @@ class BallotRoad:
             guarantee=ballots.guarantee,
             is_paid=ballots.stored,
             expectation=str(hope),
-            instead=without_privacy(ballots.facts, commonest),
+            instead=without_privacy(ballots.facts, job.commonest),
             files=source.files,
         )
-        return cls(source, ballots, evidence, plan, commonest)
+        return cls(source, ballots, evidence, plan, job.commonest)
 
     def run(self, y: npt.NDArray[Any]) -> tuple[RecordLabels, RecordModel]:
         """Charge, cast every round, and return all labels and the model; ``y`` holds the classes' own values."""
@@ -149,25 +122,18 @@ def _hope_of(ballots: RecordsPlan, *, anyway: bool, commonest: float | None) -> 
     return check_expected(facts, ballots.recipe, unit=ballots.unit, delta=delta, commonest=commonest)
 
 
-def public_representation(
-    source: Sources,
-    *,
-    max_categories: int,
-    random_state: int | None,
-    checkpoint_dir: str | os.PathLike[str] | None,
-    verbose: bool,
-) -> Representation:
+def public_representation(job: LabelSettings, source: Sources) -> Representation:
     """Return the default representation of such data, fitted on public rows or found in ``checkpoint_dir``."""
     rows = in_planes(source.public, source.image_shape)
-    seed = 0 if random_state is None else random_state % 2**32
+    seed = 0 if job.random_state is None else job.random_state % 2**32
     return fitted_representation(
         kind_of(rows, source.image_shape),
         some_rows(rows, seed),
         image_shape=source.image_shape,
         random_state=seed,
-        max_categories=max_categories,
-        checkpoint_dir=checkpoint_dir,
-        verbose=verbose,
+        max_categories=job.max_categories,
+        checkpoint_dir=job.checkpoint_dir,
+        verbose=job.verbose,
     )
 
 
@@ -182,41 +148,10 @@ def in_planes(rows: Any, image_shape: tuple[int, ...] | None) -> Any:
 
 # A job whose model DP-SGD learns from the private records: planned by public facts, with or without public rows.
 
-#: Parameters of a job that DP-SGD does not heed, their options, and what says nothing.
-_UNHEEDED: dict[str, tuple[str, Any]] = {"max_categories": ("--max-categories", 50), "commonest": ("--commonest", None)}
-#: ... that speak of a public table.
-_OF_PUBLIC: dict[str, tuple[str, Any]] = {
-    "text": ("--text", ()),
-    "only_common": ("--only-common", False),
-    "overlap_is_public": ("--overlap-is-public", False),
-    "dates": ("--dates", "auto"),
-    "student": ("--student", None),
-}
-
-
-def check_heeded(said: Mapping[str, Any], *, public: bool) -> None:
-    """Refuse what would be passed over in silence."""
-    for where, names in (("voters='dpsgd' (--voters dpsgd)", _UNHEEDED), ("there are no public rows", _OF_PUBLIC)):
-        if public and names is _OF_PUBLIC:
-            continue
-        for name, (option, silent) in names.items():
-            value = said.get(name, silent)
-            if value != silent and not (silent == () and not list(value)):
-                verb = "with" if names is _UNHEEDED else "where"
-                raise InvalidInputError(f"{name} ({option}) must be left out {verb} {where}. It would change nothing.")
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GradientRoad:
-    """From private records to a model by DP-SGD, and to its labels of all public rows.
-
-    Attributes
-    ----------
-    source : Sources
-    training : TrainingPlan
-    evidence : Evidence
-    plan : GradientPlan
-    """
+    """From private records to a model by DP-SGD, and to its labels of all public rows."""
 
     source: Sources
     training: TrainingPlan
@@ -225,48 +160,26 @@ class GradientRoad:
 
     @classmethod
     def of(
-        cls,
-        source: Sources,
-        terms: ReleaseTerms,
-        *,
-        classes: tuple[Any, ...],
-        classes_inferred: bool,
-        public_rows: str,
-        why: str = "",
-        ranges: Any = None,
-        random_state: int | None = None,
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-        measure: bool | str | None = None,
-        decide: str = "likeliest",
-        verbose: bool = False,
+        cls, job: LabelSettings, source: Sources, terms: ReleaseTerms, *, classes: tuple[Any, ...], why: str = ""
     ) -> Self:
         """Choose recipe, public map and noise, and price the run; of private records only their number is used."""
         rows = None if source.public is None else in_planes(source.public, source.image_shape)
-        shape = tuple(np.shape(source.X)[1:])
+        shape, ranges = tuple(np.shape(source.X)[1:]), job.ranges
         training = plan_training(
             rows,
             terms,
-            classes=classes,
-            classes_inferred=classes_inferred,
-            n_records=len(source.y),
+            _ask(job, source, classes),
             row_shape=shape,
-            groups=source.groups,
             like=stand_ins(source.X, ranges) if rows is None else rows,
-            image_shape=source.image_shape,
             ranges=ranges,
-            random_state=random_state,
-            checkpoint_dir=checkpoint_dir,
-            verbose=verbose,
-            measure=measure,
-            decide=decide,
         )
         before = f"{shape[0]} columns" if source.kind == "table" else source.kind
         said = "what the public rows teach" if training.road.facts.n_public else "public constants"
         after = training.road.maps[-1].n_features_out_ if training.road.maps else int(np.prod(shape))
         plan = GradientPlan(
-            n_units=training.n_units,
+            n_units=training.ask.n_units,
             n_public=0 if rows is None else len(source.public),
-            unit=training.unit,
+            unit=training.ask.unit,
             encoding=f"{before} become {after} numbers, by {'declared ranges' if ranges is not None else said}",
             chosen=why,
             reasons=training.road.recipe.reasons,
@@ -279,7 +192,7 @@ class GradientRoad:
             counts=getattr(training.plan.mechanism, "counts", ()),
             files=source.files,
         )
-        evidence = Evidence(public_rows=None if rows is None else public_rows, road=why)
+        evidence = Evidence(public_rows=None if rows is None else job.public_rows, road=why)
         return cls(source, training, evidence, plan)
 
     def run(self, y: npt.NDArray[Any]) -> tuple[ModelLabels, MappedLinear, Checkpoint | None]:

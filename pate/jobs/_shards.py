@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -15,12 +14,12 @@ from pate.core.checks import check_int
 from pate.core.secret import training_seed
 from pate.data import TableEncoder, make_shard_encoder
 from pate.exceptions import InvalidInputError
-from pate.jobs._choice import QueryChoice, Uncertain
+from pate.jobs._asked import LabelSettings
+from pate.jobs._choice import QueryChoice, Uncertain, take
 from pate.jobs._plan import LabelPlan
-from pate.jobs._reading import Sources, kept_in, name_of, take, units_of
+from pate.jobs._reading import Sources, kept_in, name_of
 from pate.jobs._records import in_planes, public_representation
 from pate.ledger import Registration
-from pate.mechanisms import Mechanism
 from pate.release import (
     Asking,
     BatchPlan,
@@ -32,11 +31,9 @@ from pate.release import (
     ReleaseTerms,
     affordable_answers,
     cast_votes,
-    check_enough,
     default_heads,
     expected_of_votes,
     opened,
-    plan_release,
     price_of,
     session_left,
     warn_if_weak,
@@ -51,15 +48,7 @@ from pate.votes import ABSTAIN, Voter, Votes, hash_queries
 
 @dataclass(frozen=True, eq=False)
 class Chooser:
-    """Whoever chooses rows, by public rows and released labels alone, and a look at what comes of it.
-
-    Attributes
-    ----------
-    choice : QueryChoice
-    rows : array or DataFrame of shape (n_public, n_features)
-        Public rows as numbers, for choosing among them.
-    random_state : int or None
-    """
+    """Whoever chooses rows, by public rows and released labels alone, and a look at what comes of it."""
 
     choice: QueryChoice
     rows: Any
@@ -92,18 +81,7 @@ class Chooser:
 class RoundsPlan:
     """What :class:`pate.release.BatchPlan` is, for a session: ``run`` takes all public rows, and chooses among them.
 
-    Attributes
-    ----------
-    terms : ReleaseTerms
-    asking : Asking
-    chooser : Chooser
-    hashes : array of str, shape (n_public,)
-        Of all public rows.
-    n_teachers : int
-    rounds : tuple of int
-    n_fresh : int
-        How many queries will be paid for now: none, where an earlier session is taken up again.
-    quote : Quote
+    ``n_fresh`` queries will be paid for now: none, where an earlier session is taken up again.
     """
 
     terms: ReleaseTerms
@@ -207,21 +185,8 @@ _N_TEACHERS = 100
 class ShardRoad:
     """From private records to labels of some public rows, by teachers on disjoint shards.
 
-    Attributes
-    ----------
-    source : Sources
-    teachers : ShardEnsemble
-        Untrained.
-    encoder : TableEncoder, Representation (of texts) or None
-        Fitted on public rows; None where a representation, the shards or nobody encodes.
-    rows : array or DataFrame of shape (n_public, ...)
-        Public rows as the teachers take them.
-    road : BatchPlan or RoundsPlan
-        What is asked, and its price.
-    evidence : Evidence
-    plan : LabelPlan
-    commonest : float or None
-        Share of the commonest class, as a person stated it.
+    ``teachers`` are untrained; ``encoder`` was fitted on public rows, and is None where a representation, the shards or
+    nobody encodes; ``rows`` are public ones as the teachers take them, ``commonest`` is as a person stated it.
     """
 
     source: Sources
@@ -236,34 +201,19 @@ class ShardRoad:
     @classmethod
     def of(
         cls,
+        job: LabelSettings,
         source: Sources,
         terms: ReleaseTerms,
         *,
         classes: tuple[Any, ...] | None,
-        heads: bool,
-        teacher: Any,
         estimator: Any,
-        n_teachers: int | None,
-        mechanism: Mechanism | None,
-        n_queries: int | None,
-        gap: float | None,
-        choice: QueryChoice,
-        select: Any,
-        preprocess: str,
-        max_categories: int,
-        public_rows: str,
-        anyway: bool,
-        commonest: float | None,
         measure: bool | str | None,
-        n_jobs: int | None,
-        random_state: int | None,
-        partition_seed: int | None,
-        checkpoint_dir: str | os.PathLike[str] | None,
-        verbose: bool,
     ) -> Self:
         """Fit public encodings, choose what is asked and price it; of private records only their number is used."""
-        unit, n_units = units_of(source)
+        heads, teacher = job.voters == "heads", job.teacher
+        unit, n_units, n_public = source.unit, source.n_units, len(source.public)
         n_records = None if unit == "group" else n_units
+        n_teachers = job.n_teachers
         if n_teachers is None:
             n_teachers = default_heads(n_records) if heads else _N_TEACHERS
         if n_units < n_teachers:
@@ -272,60 +222,37 @@ class ShardRoad:
             )
         warn_if_weak(terms.budget.delta, n_units, epsilon=terms.budget.epsilon)
         n_classes = 2 if classes is None else len(classes)
-        asking = plan_release(
-            terms.budget,
-            len(source.public),
-            n_teachers=n_teachers,
-            n_classes=n_classes,
-            n_records=n_records,
-            mechanism=mechanism,
-            n_queries=n_queries,
-            gap=gap,
-            anyway=anyway,
-            measure=measure,
-            n_units=n_units,
+        asking = job.asking(
+            n_public, n_teachers=n_teachers, n_classes=n_classes, n_records=n_records, measure=measure, n_units=n_units
         )
         table = source.kind == "table"
         encoder: TableEncoder | Representation | None = None
         if heads:
-            representation = public_representation(
-                source,
-                max_categories=max_categories,
-                random_state=random_state,
-                checkpoint_dir=checkpoint_dir,
-                verbose=verbose,
-            )
-            teacher, estimator = "head", HeadTeacherEnsemble(representation)
+            teacher, estimator = "head", HeadTeacherEnsemble(public_representation(job, source))
         elif source.kind == "texts":
-            if preprocess != "public":
-                raise InvalidInputError(f"preprocess must be 'public' for texts, got {preprocess!r}. Leave it out.")
-            encoder = public_representation(
-                source,
-                max_categories=max_categories,
-                random_state=random_state,
-                checkpoint_dir=checkpoint_dir,
-                verbose=verbose,
-            )
-        elif table and preprocess == "public":
-            encoder = TableEncoder(max_categories=max_categories).fit(source.public)
-        elif table and preprocess == "shard":
+            if job.preprocess != "public":
+                raise InvalidInputError(f"preprocess must be 'public' for texts, got {job.preprocess!r}. Leave it out.")
+            encoder = public_representation(job, source)
+        elif table and job.preprocess == "public":
+            encoder = TableEncoder(max_categories=job.max_categories).fit(source.public)
+        elif table and job.preprocess == "shard":
             if isinstance(estimator, ShardEnsemble):
                 raise InvalidInputError(
                     f"preprocess must be 'public' or 'none' for teacher {teacher!r}: torch teachers take numbers, and "
                     "no pipeline makes them inside their shards."
                 )
-            estimator = make_pipeline(make_shard_encoder(source.public, max_categories=max_categories), estimator)
+            estimator = make_pipeline(make_shard_encoder(source.public, max_categories=job.max_categories), estimator)
         rows = numbers = _encoded(source.public, source, encoder, heads=heads)
-        if table and encoder is None and select not in ("random", "first"):
+        if table and encoder is None and job.select not in ("random", "first"):
             # For choosing among them; by what the public rows teach in any case.
-            numbers = TableEncoder(max_categories=max_categories).fit_transform(source.public)
-        chooser = Chooser(choice, numbers, random_state)
+            numbers = TableEncoder(max_categories=job.max_categories).fit_transform(source.public)
+        chooser = Chooser(job.choice, numbers, job.random_state)
         road = plan_questions(terms, asking, chooser, source.hashed, n_teachers=n_teachers)
         batch = road if isinstance(road, BatchPlan) else None
         plan = LabelPlan(
             n_records=len(source.y),
             n_units=n_units,
-            n_public=len(source.public),
+            n_public=n_public,
             unit=unit,
             n_teachers=n_teachers,
             mechanism=asking.mechanism,
@@ -334,43 +261,36 @@ class ShardRoad:
             n_free=road.n_free,
             quote=road.quote,
             teacher=name_of(teacher, estimator),
-            select=select if isinstance(select, str) else type(select).__name__,
+            select=job.select if isinstance(job.select, str) else type(job.select).__name__,
             rounds=road.rounds if isinstance(road, RoundsPlan) else (len(road.queries),),
-            encoding=encoding_of(source.kind, _width(source.public), _width(rows), "heads" if heads else preprocess),
+            encoding=encoding_of(
+                source.kind, _width(source.public), _width(rows), "heads" if heads else job.preprocess
+            ),
             affordable=affordable_answers(asking.mechanism, road.terms),
             counts=road.terms.counts,
             files=source.files,
             expectation=expected_of_votes(asking.mechanism, n_teachers, n_classes),
         )
-        if not (anyway or plan.is_paid):
-            check_enough(
-                plan.quote.max_answers + plan.n_free,
-                asking.mechanism,
-                budget=terms.budget,
-                n_public=plan.n_public,
-                n_teachers=n_teachers,
-                n_classes=n_classes,
-                commonest=commonest,
-            )
-        if isinstance(choice, Uncertain) and len(plan.rounds) > 1:
-            choice.try_out(numbers, sum(plan.rounds), n_classes)
+        job.check_enough(plan, n_classes)
+        if isinstance(job.choice, Uncertain) and len(plan.rounds) > 1:
+            job.choice.try_out(numbers, sum(plan.rounds), n_classes)
         teachers: ShardEnsemble = make_ensemble(
             estimator,
             n_teachers,
             classes=classes,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            partition_seed=partition_seed,
-            checkpoint_dir=kept_in(checkpoint_dir, estimator, teacher),
-            verbose=verbose,
+            n_jobs=job.n_jobs,
+            random_state=job.random_state,
+            partition_seed=job.partition_seed,
+            checkpoint_dir=kept_in(job.checkpoint_dir, estimator, teacher),
+            verbose=job.verbose,
         )
         evidence = Evidence(
             classes_inferred=classes is None,
             trained=True,
-            preprocessing="none" if source.kind == "images" else preprocess,
-            public_rows=public_rows,
+            preprocessing="none" if source.kind == "images" else job.preprocess,
+            public_rows=job.public_rows,
         )
-        return cls(source, teachers, encoder, rows, road, evidence, plan, commonest)
+        return cls(source, teachers, encoder, rows, road, evidence, plan, job.commonest)
 
     def run(self, y: npt.NDArray[Any]) -> Outcome:
         """Train, ask and release; ``y`` holds the classes' own values."""
@@ -399,14 +319,7 @@ def plan_questions(
 ) -> BatchPlan | RoundsPlan:
     """Choose the rows, or how they will be chosen, and price them: a job's one quote.
 
-    Parameters
-    ----------
-    terms : ReleaseTerms
-    asking : Asking
-    chooser : Chooser
-    hashed : DataFrame or array of shape (n_public, ...)
-        Public rows as they stand in the file, so that another encoding still finds its stored answers.
-    n_teachers : int
+    ``hashed`` are public rows as they stand in the file, so that another encoding still finds its stored answers.
     """
     if len(chooser.rounds(asking.n_queries)) > 1:
         hashes = np.array(hash_queries(hashed), dtype=object)
@@ -417,16 +330,7 @@ def plan_questions(
 
 
 def encoding_of(kind: str, n_columns: int, n_numbers: int, how: str) -> str:
-    """Return in words how rows become numbers.
-
-    Parameters
-    ----------
-    kind : {"table", "texts", "images"}
-    n_columns, n_numbers : int
-        Before, and after.
-    how : {"heads", "public", "shard", "none"}
-        By a representation, or as ``preprocess`` says.
-    """
+    """Return in words how so many columns become numbers; ``how``: as ``preprocess`` says, or ``"heads"``."""
     if kind == "texts":
         return "texts, by a representation that the public ones teach"
     if kind == "images":

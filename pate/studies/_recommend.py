@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pate.core.checks import check_int, check_real
-from pate.estimator._roads import FEWEST_PUBLIC, plan_records
+from pate.estimator._roads import FEWEST_PUBLIC, Ask, plan_records
 from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
 from pate.privacy.attacker import largest_success
@@ -144,15 +144,15 @@ def forecast_rows(
     """
     n_classes = check_int("n_classes", n_classes, low=2)
     n_records = check_int("n_records", n_records, low=1)
-    found = plan_records(
-        X_public,
-        ReleaseTerms(budget=budget, ledger=ledger),
+    ask = Ask(
         classes=tuple(range(n_classes)),
-        n_records=n_records,
+        n_units=n_records,
+        unit="record",
         image_shape=image_shape,
         random_state=0,
         anyway=True,
     )
+    found = plan_records(X_public, ReleaseTerms(budget=budget, ledger=ledger), ask)
     facts = replace(found.facts, mu=found.mu)
     return RecordsForecast(facts, found.recipe, expected(facts, found.recipe), found.guarantee)
 

@@ -49,7 +49,7 @@ from pate.comparison.named import compare_on
 from pate.data import load_dataset
 from pate.data.files.images import COLORS
 from pate.jobs import CHOICES, PREPROCESSING, LabelJob, VoteJob
-from pate.jobs._votes import UNITS
+from pate.jobs._asked import UNITS
 from pate.jobs.vote_files import read_votes
 from pate.mechanisms import named_mechanisms
 from pate.queries import STRATEGIES
