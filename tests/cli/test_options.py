@@ -19,9 +19,8 @@ from typer.testing import CliRunner
 
 from pate import Budget, GNMax, InvalidInputError, quote
 from pate.cli import _options as shared
-from pate.cli import account, app, experiment, plan
+from pate.cli import account, app, experiment
 from pate.cli import label as label_command
-from pate.cli._label_options import LabelOptions
 from pate.cli._options import (
     _KINDS,
     DELTA,
@@ -45,6 +44,7 @@ from pate.cli._options import (
     takes_options,
     uses_of,
 )
+from pate.cli.label import LabelOptions
 from pate.comparison.named import compare_on
 from pate.data import load_dataset
 from pate.data.files.images import COLORS
@@ -440,7 +440,7 @@ def test_defaults_of_run_and_compare_are_those_of_their_functions():
             and parameter.default != theirs[names.get(name, name)].default
         }
         assert differ == {}, command.__name__
-    assert inspect.signature(plan.plan).parameters["delta"].default == DELTA
+    assert inspect.signature(account.plan).parameters["delta"].default == DELTA
 
 
 def test_an_option_is_called_as_its_argument_is_but_for_n():
