@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget, check_budget
 from pate.release import Asking, ReleaseTerms, check_enough, plan_release
 
+#: Of a file of labels, whatever the job.
+_COLUMNS = ("label", "status", "lead", "confidence")
 PREPROCESSING = ("public", "shard", "none")
 UNITS = ("record", "group")
 
@@ -185,6 +187,20 @@ class LabelSettings(JobSettings):
             for name, (option, silent) in names.items() if names is _UNHEEDED or self.public is None else ():
                 if getattr(self, name) != (list(silent) if silent == () else silent):
                     raise InvalidInputError(f"{name} ({option}) must be left out {where}. It would change nothing.")
+
+
+def check_id(name: str | None, classes: Sequence[Any] | None = None) -> str | None:
+    """Return the name of an id column, or refuse it: a file of labels would have two columns of that name."""
+    if name in _COLUMNS or name in proba_columns(classes or ()):
+        raise InvalidInputError(
+            f"id must not be called {name!r}, as a column of the written labels is. Rename it in the table."
+        )
+    return name
+
+
+def proba_columns(classes: Sequence[Any]) -> list[str]:
+    """Return what the columns of probabilities are called."""
+    return [f"p_{value}" for value in classes]
 
 
 # One private data set, one ledger: a file of another name is not a fresh budget.

@@ -22,8 +22,7 @@ from pate.data.files._formats import TableFormat
 from pate.data.files._opened import is_table
 from pate.data.files.tables import TARGET, ColumnUse, quoted
 from pate.exceptions import CheckpointWarning, InvalidInputError, PrivacyLeakWarning
-from pate.jobs._asked import LabelSettings
-from pate.jobs._writing import check_id
+from pate.jobs._asked import LabelSettings, check_id
 from pate.teachers import import_teacher, is_import_path, make_teacher
 from pate.teachers.checkpoints import pack
 
@@ -315,6 +314,15 @@ def _not_classes(labels: npt.NDArray[Any] | None, classes: tuple[Any, ...] | Non
         return ""
     found = {str(value) for value in as_classes(labels, classes).tolist() if value is not None and value not in classes}
     return f"the public file has {', '.join(map(repr, sorted(found)[:5]))} there, which is no class" if found else ""
+
+
+def in_planes(rows: Any, image_shape: tuple[int, ...] | None) -> Any:
+    """Return rows of coloured images colour by colour, as representations of images take them; others as they are."""
+    if image_shape is None or len(image_shape) < 3:
+        return rows
+    colours, height, width = image_shape
+    pixels = rows.reshape(len(rows), height, width, colours)
+    return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)).reshape(len(rows), -1)
 
 
 # What a job is given, brought to one form: the teacher, the classes, the units.

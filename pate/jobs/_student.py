@@ -24,9 +24,8 @@ from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.jobs._asked import JobSettings, LabelSettings
 from pate.jobs._choice import take
-from pate.jobs._reading import Sources
-from pate.jobs._records import in_planes
-from pate.jobs._shards import ShardRoad
+from pate.jobs._reading import Sources, in_planes
+from pate.jobs._records import ShardRoad
 from pate.jobs._writing import write_labels
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram

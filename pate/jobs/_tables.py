@@ -20,9 +20,8 @@ from pate.estimator._roads import check_likeliest, check_ranges, road_of
 from pate.exceptions import InvalidInputError, StudentError
 from pate.jobs._asked import LabelSettings, check_absent, check_only_ledger
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan
-from pate.jobs._reading import as_classes, chosen_teacher, read_classes, read_sources
-from pate.jobs._records import BallotRoad, GradientRoad, in_planes
-from pate.jobs._shards import ShardRoad
+from pate.jobs._reading import as_classes, chosen_teacher, in_planes, read_classes, read_sources
+from pate.jobs._records import BallotRoad, GradientRoad, ShardRoad
 from pate.jobs._student import LeavesModel, measured_for, pupil_of_ballots, pupil_of_shards
 from pate.jobs._writing import write_statement
 from pate.ledger import Ledger, Registration

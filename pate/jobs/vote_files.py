@@ -16,10 +16,9 @@ from pate.core.checks import check_choice, check_classes, check_int
 from pate.data import read_table, votes_fingerprint
 from pate.data.files._npz import read_npy, read_npz
 from pate.exceptions import InvalidInputError
-from pate.jobs._asked import UNITS, JobSettings, check_absent, check_only_ledger
+from pate.jobs._asked import UNITS, JobSettings, check_absent, check_id, check_only_ledger
 from pate.jobs._plan import VotePlan
 from pate.jobs._student import LeavesModel, Pupil, door_of
-from pate.jobs._writing import check_id
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import NoisyHistogram
 from pate.privacy.budget import check_budget
