@@ -43,7 +43,7 @@ class Use:
     argument : str or None
         Who is asked calls it that (several options may make one argument); empty: as the option; None: not handed on.
     way : str
-        The only way in that heeds it; empty: all do.
+        The only way in that heeds it; empty: every one whose job has that argument.
     not_in_file : str
         Why no job file must hold it; empty: it may.
     kind : type

@@ -6,6 +6,7 @@ help, group, allowed words and default stand here and nowhere else.
 
 from __future__ import annotations
 
+import inspect
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,8 +117,6 @@ def show(
 # ``pate label``.
 
 NO_NAMES = o.Names()
-#: Heeded where teachers are trained here, and where votes were cast elsewhere.
-HERE, ELSEWHERE = Use(way="private"), Use(way="votes")
 
 
 def _take_config(context: typer.Context, value: Path | None) -> Path | None:
@@ -138,14 +137,12 @@ class LabelOptions:
             "folder of images, one sub-folder per class.",
             PRIVATE,
         ),
-        HERE,
     ] = None
-    target: Annotated[str | None, option("Column of the classes; folders of images have none.", PRIVATE), HERE] = None
+    target: Annotated[str | None, option("Column of the classes; folders of images have none.", PRIVATE)] = None
     classes: Annotated[
         list[str] | None,
         o.names_option(
-            "Every class that could occur, by commas, or one each time it is given. Public knowledge.",
-            PRIVATE,
+            "Every class that could occur, by commas, or one each time it is given. Public knowledge.", PRIVATE
         ),
     ] = None
     classes_file: Annotated[
@@ -175,7 +172,6 @@ class LabelOptions:
             "before _.",
             PRIVATE,
         ),
-        HERE,
     ] = None
     public: Annotated[Path | None, option("Public table with the same features, or flat folder of images.", PUBLIC)] = (
         None
@@ -189,28 +185,23 @@ class LabelOptions:
             PUBLIC,
             metavar="COLUMN=LOW:HIGH|A,B,...",
         ),
-        Use(argument="ranges", way="private"),
+        Use(argument="ranges"),
     ] = None
     ranges: Annotated[
         Path | None,
-        option(
-            "The same in a TOML or JSON file: age = [0, 120], sex = ['male', 'female'].",
-            PUBLIC,
-        ),
-        Use(argument="ranges", way="private"),
+        option("The same in a TOML or JSON file: age = [0, 120], sex = ['male', 'female'].", PUBLIC),
+        Use(argument="ranges"),
     ] = None
     overlap_is_public: Annotated[
         bool,
         option("You say that the public rows are public, wherever they also stand.", PUBLIC, "--overlap-is-public"),
-        HERE,
     ] = False
     preprocess: Annotated[
         Literal["public", "shard", "none"],
         option("Where scaling and encoding are learnt: from public rows, in each shard, or nowhere.", PUBLIC),
-        HERE,
     ] = "public"
     max_categories: Annotated[
-        int, option("Most columns that one text column becomes, by what is frequent in public rows.", PUBLIC), HERE
+        int, option("Most columns that one text column becomes, by what is frequent in public rows.", PUBLIC)
     ] = 50
 
     id: Annotated[
@@ -218,18 +209,17 @@ class LabelOptions:
         option("Column of ids, in either file: no feature; the public file's stand beside the labels.", TABLES),
     ] = None
     drop: Annotated[
-        list[str], o.names_option("Columns to leave out of either file; by commas, or given again.", TABLES), HERE
+        list[str], o.names_option("Columns to leave out of either file; by commas, or given again.", TABLES)
     ] = NO_NAMES  # type: ignore[assignment]
-    text: Annotated[
-        list[str], o.names_option("Columns of codes: text even where they look like numbers.", TABLES), HERE
-    ] = NO_NAMES  # type: ignore[assignment]
-    only_common: Annotated[
-        bool, option("Leave out columns that stand in one file only.", TABLES, "--only-common"), HERE
-    ] = False
+    text: Annotated[list[str], o.names_option("Columns of codes: text even where they look like numbers.", TABLES)] = (
+        NO_NAMES  # type: ignore[assignment]
+    )
+    only_common: Annotated[bool, option("Leave out columns that stand in one file only.", TABLES, "--only-common")] = (
+        False
+    )
     sep: Annotated[
         str | None,
         option("What parts the cells of a CSV file: one character, or tab; recognised by the header line.", TABLES),
-        HERE,
     ] = None
     encoding: Annotated[
         str | None,
@@ -238,27 +228,20 @@ class LabelOptions:
             "one's is taken to be the same.",
             TABLES,
         ),
-        HERE,
     ] = None
     decimal: Annotated[
         Literal[".", ","] | None,
         option("What stands before the decimals of a CSV file; as the public one has it.", TABLES),
-        HERE,
     ] = None
     dates: Annotated[
         Literal["auto", "day-first", "month-first", "text"],
         option("Columns of dates become days; how 1/2/2020 is meant, or that dates stay text.", TABLES),
-        HERE,
     ] = "auto"
-    sheet: Annotated[str | None, option("Which sheet of an Excel workbook that has several.", TABLES), HERE] = None
+    sheet: Annotated[str | None, option("Which sheet of an Excel workbook that has several.", TABLES)] = None
 
-    size: Annotated[
-        o.Size | None, o.size_option("Size of all images; the public ones' when left out.", IMAGES), HERE
-    ] = None
-    resize: Annotated[bool, option("Bring other images to that size, not refuse them.", IMAGES, "--resize"), HERE] = (
-        False
-    )
-    color: Annotated[Literal["grey", "rgb"] | None, option("Bring all images to that.", IMAGES), HERE] = None
+    size: Annotated[o.Size | None, o.size_option("Size of all images; the public ones' when left out.", IMAGES)] = None
+    resize: Annotated[bool, option("Bring other images to that size, not refuse them.", IMAGES, "--resize")] = False
+    color: Annotated[Literal["grey", "rgb"] | None, option("Bring all images to that.", IMAGES)] = None
 
     votes: Annotated[
         Path | None,
@@ -267,16 +250,11 @@ class LabelOptions:
             "--classes) or counts (rows x classes). With --public, line for line, the ledger knows rows.",
             VOTES,
         ),
-        ELSEWHERE,
     ] = None
-    kind: Annotated[o.VoteKind, ELSEWHERE] = None
-    key: Annotated[o.VoteKey, ELSEWHERE] = None
-    unit: Annotated[Literal["record", "group"], option("What one teacher's shard holds whole.", VOTES), ELSEWHERE] = (
-        "record"
-    )
-    units: Annotated[
-        int | None, option("How many of them there are, if known.", VOTES), Use(argument="n_units", way="votes")
-    ] = None
+    kind: o.VoteKind = None
+    key: o.VoteKey = None
+    unit: Annotated[Literal["record", "group"], option("What one teacher's shard holds whole.", VOTES)] = "record"
+    units: Annotated[int | None, option("How many of them there are, if known.", VOTES), Use(argument="n_units")] = None
 
     voters: Annotated[
         Literal["auto", "records", "heads", "shards", "dpsgd"] | None,
@@ -286,7 +264,6 @@ class LabelOptions:
             "noise; that is records, or DP-SGD where public rows are none or too few.",
             TEACHERS,
         ),
-        HERE,
     ] = None
     teachers: Annotated[
         int | None,
@@ -304,22 +281,20 @@ class LabelOptions:
             "torch-mlp, torch-small-cnn, ...; or package.module:attribute with --allow-import.",
             TEACHERS,
         ),
-        HERE,
     ] = None
     allow_import: Annotated[
         bool,
         option("Import the teacher's module. This runs its code: only if you trust it.", TEACHERS, "--allow-import"),
         Use(
-            way="private",
             not_in_file="it lets code run, and a file that is passed on must not decide that. Say --allow-import on "
-            "the command line",
+            "the command line"
         ),
     ] = False
-    partition_seed: Annotated[o.PartitionSeed, HERE] = None
+    partition_seed: o.PartitionSeed = None
     checkpoints: Annotated[
         bool,
         option("Keep what was trained in OUT.private, so that a killed run goes on.", TEACHERS),
-        Use(argument="checkpoint_dir", way="private"),
+        Use(argument="checkpoint_dir"),
     ] = True
 
     epsilon: Annotated[o.Epsilon, Use(argument="budget")]
@@ -363,7 +338,7 @@ class LabelOptions:
             NOISE,
         ),
     ] = "auto"
-    rounds: Annotated[int | None, option("Rounds of --select uncertain; 5 when left out.", NOISE), HERE] = None
+    rounds: Annotated[int | None, option("Rounds of --select uncertain; 5 when left out.", NOISE)] = None
     gap: o.Gap = None
     max_answers: o.MaxAnswers = None
     on_exhausted: o.OnExhausted = "raise"
@@ -390,7 +365,6 @@ class LabelOptions:
             "public rows (for balanced accuracy where classes are of unequal size).",
             MODEL,
         ),
-        HERE,
     ] = "likeliest"
     measure: Annotated[
         Literal["yes", "no", "by-class"] | None,
@@ -399,7 +373,6 @@ class LabelOptions:
             "of its mu^2; by-class also recall, for as much again. Left out: where noise leaves less than +-5 points.",
             MODEL,
         ),
-        HERE,
     ] = None
     student: Annotated[
         str | None,
@@ -438,8 +411,7 @@ class LabelOptions:
         Use(argument=None, not_in_file="a file names no other file. Put all options into one"),
     ] = None
     anyway: Annotated[
-        bool,
-        option("Go on with a setting from which nearly nothing is to be expected.", RUN, "--anyway"),
+        bool, option("Go on with a setting from which nearly nothing is to be expected.", RUN, "--anyway")
     ] = False
     yes: Annotated[
         bool,
@@ -448,7 +420,7 @@ class LabelOptions:
     ] = False
     plan: Annotated[bool, option("Only say what would be done and spent.", RUN, "--plan"), Use(argument=None)] = False
     seed: Annotated[o.Seed, Use(argument="random_state")] = 0
-    jobs: Annotated[o.Jobs, Use(argument="n_jobs", way="private")] = o.JOBS
+    jobs: Annotated[o.Jobs, Use(argument="n_jobs")] = o.JOBS
 
     def __post_init__(self) -> None:
         """Bring names to one form: what reads the command line gives lists."""
@@ -467,12 +439,20 @@ class LabelOptions:
 
         return self.private is not None and not is_table(self.private)
 
+    def heeds(self, use: Use) -> bool:
+        """Return whether this way in heeds an option: its job takes what is made of it, where nothing else is said."""
+        if use.way or use.argument is None:
+            return use.way in ("", self.way)
+        from pate.jobs import LabelJob, VoteJob
+
+        return use.argument in inspect.signature(LabelJob if self.way == "private" else VoteJob).parameters
+
     def arguments(self) -> dict[str, Any]:
         """Return what a job of this way in is given: ``LabelJob(**arguments)`` or ``VoteJob(**arguments)``."""
         found = {
             use.argument: getattr(self, name)
             for name, use in uses_of(type(self)).items()
-            if use.argument is not None and use.way in ("", self.way)
+            if use.argument is not None and self.heeds(use)
         }
         return found | {argument: value for argument, value in self._made().items() if argument in found}
 
@@ -638,7 +618,7 @@ def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
     if options.private is not None and options.votes is not None:
         raise InvalidInputError("--private and --votes are two ways in: teachers here, or votes cast elsewhere.")
     for name, use in uses_of(type(options)).items():
-        if was_given(context, name) and use.way not in ("", options.way):
+        if was_given(context, name) and not options.heeds(use):
             here = {"votes": "votes cast elsewhere (--votes)", "private": "teachers trained here (--private)"}
             raise InvalidInputError(f"--{name.replace('_', '-')} says nothing about {here[options.way]}. Leave it out.")
     ranged = options.ranges is not None or options.range is not None
