@@ -189,10 +189,12 @@ def _tell(done: Any, folder: Path) -> None:
 
 
 def _summary(result: Result, sensitive: SensitiveResult | None) -> None:
+    from statistics import fmean
+
     rows = []
     for name, epsilon, of_it in _groups([row.to_dict() for row in result.rows], "epsilon"):
         answers = [r["answers"] for r in of_it if r["answers"] is not None]
-        told = f"{_mean(answers):.0f}" if answers else ""
+        told = f"{fmean(answers):.0f}" if answers else ""
         rows.append((name, f"{epsilon:g}", *_spread([r["accuracy"] for r in of_it]), told))
     heading = ("contestant", "epsilon", "accuracy", "spread", "seeds", "answers")
     show_table(f"{result.title}: accuracy on test rows", heading, rows)
@@ -211,11 +213,7 @@ def _groups(rows: list[dict[str, Any]], key: str) -> list[tuple[str, Any, list[d
     return [(name, value, members) for (name, value), members in found.items()]
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
 def _spread(values: list[float]) -> tuple[str, str, str]:
-    from statistics import stdev
+    from statistics import fmean, stdev
 
-    return f"{_mean(values):.3f}", f"{stdev(values):.3f}" if len(values) > 1 else "", str(len(values))
+    return f"{fmean(values):.3f}", f"{stdev(values):.3f}" if len(values) > 1 else "", str(len(values))

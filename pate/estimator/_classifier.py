@@ -24,7 +24,6 @@ from pate.estimator._roads import (
     check_likeliest,
     check_ranges,
     chosen_voters,
-    head_teachers,
     len_of,
     road_of,
 )
@@ -33,6 +32,7 @@ from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
 from pate.queries import select_queries
+from pate.recipes import fitted_representation, kind_of
 from pate.release import (
     BatchPlan,
     Evidence,
@@ -47,7 +47,7 @@ from pate.release import (
 )
 from pate.students import try_student
 from pate.students._asked import as_public, measured_labels
-from pate.teachers import ShardEnsemble, make_ensemble
+from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, make_ensemble
 from pate.teachers._rows import is_frame, takes_missing
 from pate.teachers._usable import about_labels, class_indices, label_column, units_of
 from pate.votes import Votes
@@ -466,16 +466,23 @@ class PATEClassifier(SavedModel):
 
     def _ensemble(self, X_public: Any = None) -> ShardEnsemble:
         teacher = LogisticRegression() if self.estimator is None else self.estimator  # a forest's truth is its length
-        teachers = make_ensemble(
-            head_teachers(
-                flat_rows(read_rows(X_public, name="X_public")),
-                representation=self.representation,
-                image_shape=self._image_shape(),
-                random_state=self.random_state,
-                verbose=self.verbose,
+        if self.who_votes() == "heads":
+            rows, shape = flat_rows(read_rows(X_public, name="X_public")), self._image_shape()
+            if isinstance(shape, list):
+                raise InvalidInputError(f"image_shape must be a tuple, got {shape!r}.")
+            seed = 0 if self.random_state is None else self.random_state % 2**32
+            teacher = HeadTeacherEnsemble(
+                fitted_representation(
+                    kind_of(rows, shape),
+                    rows,
+                    representation=self.representation,
+                    image_shape=shape,
+                    random_state=seed,
+                    verbose=self.verbose,
+                )
             )
-            if self.who_votes() == "heads"
-            else teacher,
+        teachers = make_ensemble(
+            teacher,
             self.n_teachers,
             classes=self.classes,
             n_jobs=self.n_jobs,

@@ -30,7 +30,7 @@ from pate.recipes import (
 from pate.recipes._answers import check_decide
 from pate.release import ReleaseTerms, check_measure
 from pate.representations import Representation
-from pate.teachers import HeadTeacherEnsemble, TeacherEnsemble
+from pate.teachers import TeacherEnsemble
 
 VOTERS = ("auto", "records", "heads", "shards", "dpsgd")
 #: What is said of shard teachers, and means that they are wanted.
@@ -199,29 +199,6 @@ def check_likeliest(decide: str) -> None:
             f"decide must be 'likeliest' where teachers on shards vote, got {decide!r}: their noisy counts are decided "
             "anew by release_.decide(offsets=...). Leave it out."
         )
-
-
-def head_teachers(
-    X_public: Any,
-    *,
-    representation: Representation | None,
-    image_shape: tuple[int, ...] | None,
-    random_state: int | None,
-    verbose: bool = False,
-) -> HeadTeacherEnsemble:
-    """Return heads as teachers, on the representation that was named or the default of this kind of data."""
-    if isinstance(image_shape, list):
-        raise InvalidInputError(f"image_shape must be a tuple, got {image_shape!r}.")
-    return HeadTeacherEnsemble(
-        fitted_representation(
-            kind_of(X_public, image_shape),
-            X_public,
-            representation=representation,
-            image_shape=image_shape,
-            random_state=0 if random_state is None else random_state % 2**32,
-            verbose=verbose,
-        )
-    )
 
 
 def any_rows(classes: Any) -> TeacherEnsemble:

@@ -117,27 +117,25 @@ def write_labels(
     frame["status"] = frame["status"].fillna("not asked")
     content = as_csv(frame, names=names, ids=ids, id_name=id_name, safe_csv=safe_csv)
     statement = release.statement.of_file(paths[0].name, content)
-    texts = (json_text(statement.to_dict()), statement.text(), statement.html())
-    # Labels last: without their statement they should not lie around.
-    files = {path: text.encode("utf-8") for path, text in zip(paths[1:], texts, strict=True)} | {paths[0]: content}
-    _write_all(files, out, statement, ledger)
-    return paths, statement
+    return _write_all(paths, statement, ledger, labels=content), statement
 
 
 def write_statement(
     statement: PrivacyStatement, out: str | os.PathLike[str], *, ledger: Ledger | None = None
 ) -> list[Path]:
     """Write a statement alone, where there are no labels, beside what ``out`` names; return the paths."""
-    paths = _new_paths(out)[1:]
-    texts = (json_text(statement.to_dict()), statement.text(), statement.html())
-    _write_all({path: text.encode("utf-8") for path, text in zip(paths, texts, strict=True)}, out, statement, ledger)
-    return paths
+    return _write_all(_new_paths(out), statement, ledger, labels=None)
 
 
 def _write_all(
-    files: dict[Path, bytes], out: str | os.PathLike[str], statement: PrivacyStatement, ledger: Ledger | None
-) -> None:
-    """Write all files or none; with a ledger their digests are bound first."""
+    paths: list[Path], statement: PrivacyStatement, ledger: Ledger | None, *, labels: bytes | None
+) -> list[Path]:
+    """Write all files or none, and return their paths; with a ledger their digests are bound first."""
+    out, *beside = paths
+    texts = (json_text(statement.to_dict()), statement.text(), statement.html())
+    files = {path: text.encode("utf-8") for path, text in zip(beside, texts, strict=True)}
+    if labels is not None:  # last: without their statement they should not lie around
+        files[out] = labels
     if statement.ledger_releases:
         bind_released(ledger, contents={path.name: data for path, data in files.items()})
     try:
@@ -148,9 +146,10 @@ def _write_all(
         for path in files:
             path.unlink(missing_ok=True)  # none was there before
         raise InvalidInputError(
-            f"out={os.fspath(out)!r} could not be written: {error.strerror or error}. No file was left. A ledger keeps "
+            f"out={str(out)!r} could not be written: {error.strerror or error}. No file was left. A ledger keeps "
             "what was paid for: make room or name another file, and the same command gives it for free."
         ) from error
+    return beside if labels is None else paths
 
 
 def check_proba(plan: Any) -> None:

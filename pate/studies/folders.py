@@ -47,18 +47,7 @@ class RunFolder:
     def new(cls, out: str | os.PathLike[str], *, config: str = "") -> RunFolder:
         """Prepare a folder for a run; it must be absent or empty.
 
-        Parameters
-        ----------
-        out : path
-        config : str
-            What decides the run, public. A killed run's private folder is only taken up again by the same one.
-
-        Raises
-        ------
-        RunFolderError
-            It holds something already, or its private folder belongs to another run.
-        InvalidInputError
-            It cannot be made or written to.
+        A killed run's private folder is only taken up again by the same one: ``config`` is what decides it, public.
         """
         public = Path(out).absolute()
         if public.is_file() or (public.is_dir() and any(public.iterdir())):

@@ -64,12 +64,6 @@ def ordinary_model(kind: str, n_records: int, *, seed: int) -> Any:
     """Return an unfitted model of a kind that is usual for such data: boosted trees on tables, else a kernel machine.
 
     Of more than 20,000 images, a network of one layer.
-
-    Parameters
-    ----------
-    kind : {"table", "image"}
-    n_records : int
-    seed : int
     """
     if kind == "table":
         return HistGradientBoostingClassifier(random_state=seed)
@@ -85,17 +79,8 @@ _NEXT_TO_NO_NOISE = 1e4
 def look_behind(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: PATEClassifier, seed: int) -> SensitiveResult:
     """Return the numbers without privacy of one repeat in which records voted; for the sensitive report only.
 
-    There are no teachers, no margins, and no data-dependent cost: a Gaussian sum has none that is lower.
-
-    Parameters
-    ----------
-    data, coded : Dataset
-        As the records' representation reads it, and encoded as numbers.
-    plan : RecordsPlan
-        What ``clf.fit_keeping`` gave.
-    clf : PATEClassifier
-        Fitted.
-    seed : int
+    There are no teachers, no margins, and no data-dependent cost: a Gaussian sum has none that is lower. ``data`` is as
+    the records' representation reads it, ``coded`` the same as numbers, ``plan`` what ``clf.fit_keeping`` gave.
     """
     private = data.private
     # The same maps, rounds and head; at this epsilon the noise is far below one ballot.
@@ -143,19 +128,8 @@ def look_inside(
 ) -> SensitiveResult:
     """Return the numbers without privacy of one repeat; they go to the sensitive report only.
 
-    Parameters
-    ----------
-    data, coded : Dataset
-        As the teachers read it, and encoded as numbers.
-    teachers, votes
-        What ``clf.fit_keeping`` gave; **sensitive**.
-    clf : PATEClassifier
-        Fitted.
-    seed : int
-    delta : float
-        For the data-dependent costs.
-    first : bool
-        Whether this is the first repeat, which alone is shown in detail.
+    ``teachers`` and ``votes`` are what ``clf.fit_keeping`` gave, **sensitive**; ``delta`` is for the data-dependent
+    costs. The ``first`` repeat alone is shown in detail.
     """
     test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
     on_test = teachers.vote(test)
@@ -257,16 +231,7 @@ _LARGEST = 64  # points a side
 def examples_of(release: ReleasedLabels, data: Dataset, queries: npt.NDArray[np.int64]) -> tuple[Example, ...]:
     """Return some of the public images asked about; none where rows are no images.
 
-    Parameters
-    ----------
-    release : ReleasedLabels
-    data : Dataset
-    queries : int64 array of shape (n_queries,)
-        Which public rows were asked about.
-
-    Notes
-    -----
-    **Guarantees.** Everything here is computed from public rows and the release.
+    Everything here is computed from public rows and the release.
     """
     if data.image_shape is None or max(data.image_shape[-2:]) > _LARGEST:
         return ()
@@ -427,6 +392,11 @@ class _First:
     recipe: Recipe | None
 
 
+#: What a run and its classifier call alike.
+_ALIKE = ("n_teachers", "budget", "mechanism", "n_queries", "select", "gap", "max_answers", "on_exhausted", "n_jobs",
+          "tuning")  # fmt: skip
+
+
 def _classifier(
     config: RunConfig, data: Dataset, seed: int, folder: RunFolder | None, repeat: int, verbose: bool
 ) -> PATEClassifier:
@@ -439,26 +409,18 @@ def _classifier(
             "checkpoint_dir": None if kept is None else kept / "teachers",
             "measure": False,  # test rows tell, and what votes cost is worked out for labels alone
         }
+    alike: dict[str, Any] = {name: getattr(config, name) for name in _ALIKE}
     return PATEClassifier(
         None if config.teacher is None else make_teacher(config.teacher),
         voters=who,
-        n_teachers=config.n_teachers,
-        budget=config.budget,
         classes=range(len(data.classes)),
-        mechanism=config.mechanism,
         student=None if config.student is None else make_student(config.student),
-        n_queries=config.n_queries,
-        select=config.select,
-        gap=config.gap,
-        max_answers=config.max_answers,
-        on_exhausted=config.on_exhausted,
-        n_jobs=config.n_jobs,
         random_state=seed,
         image_shape=data.image_shape,
         ledger=None if kept is None else Ledger(kept / "ledger.sqlite"),
-        tuning=config.tuning,
         anyway=True,  # a study shows what comes of any setting
         verbose=verbose,
+        **alike,
         **by_teachers,
     )
 
@@ -508,10 +470,8 @@ def _result(config: RunConfig, first: _First, rows: list[Row], command: str | No
         command=command,
         **stamp,
         classes=tuple(data.classes),
-        settings={
-            **config.settings(),
-            **({} if recipe is None else {"recipe": "; ".join(what for what, _ in recipe.reasons)}),
-        },
+        settings=config.settings()
+        | ({} if recipe is None else {"recipe": "; ".join(what for what, _ in recipe.reasons)}),
         budget=config.budget,
         rows=tuple(rows),
         answers_per_class=tuple(np.bincount(answered, minlength=len(data.classes)).tolist()),
