@@ -153,19 +153,7 @@ class Uncertain:
         return (n_queries - rest, *(len(part) for part in parts))
 
     def try_out(self, rows: Any, n_queries: int, n_classes: int) -> None:
-        """Refuse, before anything is paid for, a student that could not learn from the first round's labels.
-
-        Parameters
-        ----------
-        rows : array or DataFrame of shape (n_public, n_features)
-        n_queries, n_classes : int
-
-        Examples
-        --------
-        >>> Uncertain("knn").try_out(np.eye(9), 3, 2)
-        Traceback (most recent call last):
-        pate.exceptions.InvalidInputError: student must be able to learn from 2 labels: ...
-        """
+        """Refuse, before anything is paid for, a student that could not learn from the first round's labels."""
         first = self.rounds(n_queries)[0]
         queries = np.arange(min(first, np.shape(rows)[0]))
         try_student(self.student, rows, n_classes=n_classes, queries=queries, n_answers=len(queries))

@@ -64,16 +64,13 @@ if TYPE_CHECKING:
     from pate.dpsgd._checkpoint import Checkpoint
 
 
-def _ask(
-    job: LabelSettings, source: Sources, classes: tuple[Any, ...], representation: Representation | None = None
-) -> Ask:
+def _ask(job: LabelSettings, source: Sources, classes: tuple[Any, ...]) -> Ask:
     n_units, unit = units_of(source.groups, len(source.y))
     return Ask(
         classes=classes,
         n_units=n_units,
         unit=unit,
         classes_inferred=job.classes is None,
-        representation=representation,
         image_shape=source.image_shape,
         random_state=job.random_state,
         n_jobs=job.n_jobs if len(source.y) > _FEWEST_SHARED else None,
@@ -103,14 +100,14 @@ class BallotRoad:
         cls, job: LabelSettings, source: Sources, terms: ReleaseTerms, *, classes: tuple[Any, ...], why: str = ""
     ) -> Self:
         """Fit public maps and price all rounds; of private records only their number is used."""
-        n_public = len(source.public)
+        ask, n_public = _ask(job, source, classes), len(source.public)
         if n_public < FEWEST_PUBLIC:
             raise InvalidInputError(
                 f"public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
                 "the map that private records vote on. Add public rows, or say voters='dpsgd' (--voters dpsgd)."
             )
         warn_if_weak(terms.budget.delta, source.n_units, epsilon=terms.budget.epsilon)
-        ask = _ask(job, source, classes, public_representation(job, source))
+        ask = replace(ask, representation=public_representation(job, source))
         ballots = plan_records(in_planes(source.public, source.image_shape), terms, ask)
         hope = _hope_of(ballots, anyway=job.anyway, commonest=job.commonest)
         evidence = Evidence(

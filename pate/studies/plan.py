@@ -102,20 +102,8 @@ def needed_gap(sigma: float, *, n_classes: int = 2, right: float = 0.99) -> floa
 class PlanRow:
     """One choice: a mechanism calibrated to the budget, and a number of teachers.
 
-    Attributes
-    ----------
-    name : {"histogram", "gnmax", "confident"}
-    mechanism : Mechanism
-    n_teachers : int
-    n_queries, n_answers : int
-        Asked, and answered at most.
-    gap, gap_two_classes : float
-        Votes of lead for a right answer, over all classes (union bound) and between two (exact).
-    lead : float
-        The gap as a share of the teachers; above 1 no answer can be that sure.
-    records_per_teacher : int or None
-    guarantee : Guarantee
-        Public.
+    ``gap`` and ``gap_two_classes`` are the votes of lead for a right answer, over all classes (union bound) and between
+    two (exact); ``lead`` is the gap as a share of the teachers: above 1 no answer can be that sure.
     """
 
     name: str
@@ -258,43 +246,14 @@ _ATTACKER = "the best guess of one who knows everything but whether a record is 
 class Recommendation:
     """How to spend a budget, from public numbers alone.
 
-    Attributes
-    ----------
-    voters : {"records", "shards"}
-    why : str
-        What speaks for them.
-    n_teachers : int or None
-        None: every private record votes.
-    n_queries : int
-        Public rows that get a label.
-    noise : str
-        In words.
-    guarantee : Guarantee
-        What it spends; public.
-    attacker : int
-        How many of 100 guesses are right at most of one who knows everything but whether a record is this or another,
-        and held both for as likely: what the statement will say.
-    share, plus_minus : float
-        Records: accuracy over what the same path reaches without noise, and half of the interval around it.
-        Teachers: the least probability that a label is right where three in four of them agree, and 0.
-    within : bool
-        Whether that is known; see :class:`pate.recipes.Expectation`.
-    doubt : str
-        Why it is not known, where it is not.
-    stands_on : str
-        Where share and plus_minus come from; empty where they are not known.
-    right : (float, float) or None
-        Between which shares of right labels to expect, where it was said what a model without privacy reaches, and
-        the share is known.
-    worth : bool
-        False: it buys nearly nothing, and :attr:`better` says what would do.
-    better : str
-    others : tuple of (float, float)
-        (epsilon, share) at other budgets where it is known.
-    instead : str
-        What would cost no privacy, and how often that is right.
-    command : str
-        To paste.
+    ``n_teachers`` is None where every private record votes, ``n_queries`` the public rows that get a label.
+    ``attacker`` is what the statement will say: of 100 guesses of one who knows everything but whether a record is
+    this or another, and held both for as likely, so many are right at most. ``share`` is the accuracy over what the
+    same path reaches without noise, ``plus_minus`` half of the interval around it; of teachers the least probability
+    that a label is right where three in four of them agree, and 0. ``within`` says whether that is known, ``doubt``
+    why not, ``stands_on`` from where; ``right`` is between which shares of right labels to expect. Where it is not
+    ``worth`` it, ``better`` says what would do; ``others`` are (epsilon, share) at other budgets; ``instead`` is what
+    would cost no privacy.
     """
 
     voters: str
