@@ -23,7 +23,7 @@ from pate.jobs._asked import check_id, proba_columns
 from pate.jobs._reading import in_planes
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
-from pate.model import Door, ModelFile, read_model
+from pate.model import Door, read_model
 from pate.release import LabelRelease, ModelLabels, ReleasedLabels
 from pate.statement.files import bind_released
 from pate.statement.model import PrivacyStatement
@@ -288,17 +288,6 @@ class Predictions:
     measured: str = ""
 
 
-def open_model(file: ModelFile) -> Any:
-    """Return the classifier in a model file that was read.
-
-    Raises
-    ------
-    InvalidInputError
-        It is damaged, holds types that are not safe to build, or is no classifier of this version.
-    """
-    return PATEClassifier._of_file(file)
-
-
 def predict_file(
     model: str | os.PathLike[str],
     rows: str | os.PathLike[str],
@@ -369,7 +358,7 @@ def predict_file(
     check_can_write("out", goal)
     file = read_model(model)
     check_id(id, file.manifest.classes)
-    clf = open_model(file)
+    clf: Any = PATEClassifier._of_file(file)
     if proba and not hasattr(clf, "predict_proba"):
         raise InvalidInputError(
             f"proba must be left out: the model's student ({', '.join(file.manifest.made_of)}) gives no probabilities."

@@ -332,34 +332,22 @@ class Recommendation:
         return f"{low:.0%} to {high:.0%} of the labels right: {told}"
 
 
-def forecast(
-    budget: Budget,
-    n_classes: int,
-    *,
-    n_records: int,
-    n_public: int,
-    X_public: Any,
-    image_shape: tuple[int, ...] | None,
-    kind: str,
-    ledger: Ledger | None,
-) -> RecordsForecast:
+def forecast(X_public: Any, terms: ReleaseTerms, facts: PublicFacts, image_shape: Any) -> RecordsForecast:
     """Return how records would vote within a budget, and what to expect; nothing private is touched.
 
     With the public rows at hand it is the very plan that ``pate label`` and ``PATEClassifier`` make.
     """
     if X_public is None:
-        left = None if ledger is None else ledger.remaining(default_total=budget)
-        mechanism = GaussianSum.for_budget(budget, left)
-        mu = 1 / mechanism.noise_multiplier
-        facts = PublicFacts(n_units=n_records, n_classes=n_classes, mu=mu, n_public=n_public, kind=kind)
-        recipe, guarantee = choose(facts), mechanism.charge().guarantee(budget.delta)
+        left = None if terms.ledger is None else terms.ledger.remaining(default_total=terms.budget)
+        mechanism = GaussianSum.for_budget(terms.budget, left)
+        facts = replace(facts, mu=1 / mechanism.noise_multiplier)
+        recipe, guarantee = choose(facts), mechanism.charge().guarantee(terms.budget.delta)
     else:
-        n_records = check_int("n_records", n_records, low=1)
-        classes = tuple(range(n_classes))
+        classes = tuple(range(facts.n_classes))
         ask = Ask(
-            classes=classes, n_units=n_records, unit="record", image_shape=image_shape, random_state=0, anyway=True
+            classes=classes, n_units=facts.n_units, unit="record", image_shape=image_shape, random_state=0, anyway=True
         )
-        found = plan_records(X_public, ReleaseTerms(budget=budget, ledger=ledger), ask)
+        found = plan_records(X_public, terms, ask)
         facts, recipe, guarantee = replace(found.facts, mu=found.mu), found.recipe, found.guarantee
     return RecordsForecast(facts, recipe, expected(facts, recipe), guarantee)
 
@@ -512,13 +500,7 @@ class Plan:
     recommendation: Recommendation | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values.
-
-        Examples
-        --------
-        >>> plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10).to_dict()["teachers"][0]["mechanism"]
-        'NoisyHistogram(sigma=91.38...)'
-        """
+        """Return everything as JSON values."""
         return {
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
@@ -532,13 +514,7 @@ class Plan:
         }
 
     def columns(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Return the heading and the rows of the table as text.
-
-        Examples
-        --------
-        >>> plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10).columns()[0][:2]
-        ('mechanism', 'teachers')
-        """
+        """Return the heading and the rows of the table as text."""
         records = self.n_records is not None
         heading = (
             "mechanism",
@@ -568,13 +544,7 @@ class Plan:
         return heading, body
 
     def advice(self) -> list[str]:
-        """Return what speaks for each mechanism, and what the figures say, as sentences.
-
-        Examples
-        --------
-        >>> plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10).advice()[0][:38]
-        'histogram: Take it when in doubt. The '
-        """
+        """Return what speaks for each mechanism, and what the figures say, as sentences."""
         lines = [] if self.records is None else self.records.lines()
         if not self.rows:
             return lines
@@ -722,16 +692,9 @@ def plan(
             n_public = int(X_public.shape[0]) if hasattr(X_public, "shape") else len(X_public)
         n_public = check_int("n_public", n_public, low=1)
         if n_public >= FEWEST_PUBLIC:
-            by_records = forecast(
-                budget,
-                n_classes,
-                n_records=n_records,
-                n_public=n_public,
-                X_public=X_public,
-                image_shape=image_shape,
-                kind=kind,
-                ledger=ledger,
-            )
+            n_records = check_int("n_records", n_records, low=1)
+            facts = PublicFacts(n_units=n_records, n_classes=n_classes, mu=1.0, n_public=n_public, kind=kind)
+            by_records = forecast(X_public, ReleaseTerms(budget=budget, ledger=ledger), facts, image_shape)
             advice = recommend_records(budget, by_records, commonest=commonest, best=best, words=words)
     elif n_queries is None:
         raise InvalidInputError(
