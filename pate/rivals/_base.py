@@ -12,7 +12,7 @@ from pate.core.frames import plain_column, plain_rows
 from pate.core.types import FloatArray, IntArray
 from pate.data import check_public_rows
 from pate.data._door import flat_rows
-from pate.estimator._by_records import ByRecords
+from pate.estimator._by_dpsgd import ByRecords
 from pate.estimator._public_model import digest_of, hashes_of
 from pate.estimator._roads import any_rows
 from pate.exceptions import InvalidInputError

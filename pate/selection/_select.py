@@ -27,8 +27,7 @@ from pate.privacy.compose.repetitions import Repetitions
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.release import warn_if_weak
-from pate.selection._candidates import read_candidates
-from pate.selection._contestant import Contestant, Facts, PrivateRows
+from pate.selection._contestant import Candidate, Contestant, Facts, PATEContestant, PrivateRows, StatedContestant
 from pate.selection._statement import Price, find_price, mechanism_of, selection_statement
 from pate.statement._fits import count_selection, counted_elsewhere, join_kin
 from pate.statement.fields import check_stated
@@ -352,6 +351,40 @@ def private_select(
         guarantee=told.guarantee,
         statement=told,
         charge=price.whole,
+    )
+
+
+def read_candidates(candidates: Any, facts: Facts) -> tuple[Contestant, ...]:
+    """Return the contestants by name, checked as far as public numbers go."""
+    if isinstance(candidates, list | tuple):
+        candidates = {f"candidate {i}": one for i, one in enumerate(candidates, start=1)}
+    if not isinstance(candidates, Mapping) or not candidates:
+        raise InvalidInputError(
+            f"candidates must be a dictionary of names to classifiers, or a list of them, got {shown(candidates)}. For "
+            'example {"slow": DPSGDClassifier(...), "fast": DPSGDClassifier(...)}.'
+        )
+    found = tuple(_contestant(name, one, facts) for name, one in candidates.items())
+    for one in found:
+        one.check_own()
+    return found
+
+
+def _contestant(name: Any, candidate: Any, facts: Facts) -> Contestant:
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidInputError(f"candidates must have texts for names, got {shown(name)}.")
+    if isinstance(candidate, Candidate):
+        return StatedContestant(name, candidate.estimator, facts, candidate.charge)
+    # By name: nobody pays for importing torch who has no use for it.
+    rooms = {kind.__module__.rpartition(".")[0] for kind in type(candidate).__mro__}
+    if "pate.dpsgd" in rooms:
+        from pate.selection._by_dpsgd import DPSGDContestant
+
+        return DPSGDContestant(name, candidate, facts)
+    if "pate.estimator" in rooms:
+        return PATEContestant(name, candidate, facts)
+    raise InvalidInputError(
+        f"the candidate {name!r} must be a DPSGDClassifier, a PATEClassifier or a pate.selection.Candidate(estimator, "
+        f"charge), got {type(candidate).__name__}: no price is known of it."
     )
 
 

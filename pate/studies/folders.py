@@ -36,8 +36,7 @@ class RunFolder:
     def new(cls, out: str | os.PathLike[str], *, config: str = "") -> RunFolder:
         """Prepare a folder for a run; it must be absent or empty.
 
-        ``config`` is what decides the run, public: a killed run's private folder is only taken up again by the same
-        one.
+        A killed run's private folder is only taken up again by the same one: ``config`` is what decides it, public.
         """
         public = Path(out).absolute()
         if public.is_file() or (public.is_dir() and any(public.iterdir())):

@@ -32,8 +32,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pate import Budget, GNMax, Ledger, Partition, Votes, partition, read_table, release_labels
-from pate.cli._label_options import LabelOptions
 from pate.cli._options import read_job_file, uses_of
+from pate.cli.label import LabelOptions
 from pate.comparison._folder import CellFolder
 from pate.data.files import _npz
 from pate.data.named._fetch import StoredFile, idx_contents, load_file, parse_idx, unpack

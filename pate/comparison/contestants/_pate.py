@@ -26,7 +26,7 @@ from pate.recipes._build import scattered
 from pate.representations import Representation, TableMap
 from pate.rivals import PrivateKNN, SparseVectorPATE
 from pate.students import make_student
-from pate.studies._shard_rows import shard_rows
+from pate.studies.plan import shard_rows
 
 # The public maps that contestants look through, fitted once for all budgets and contestants of a repeat.
 
@@ -127,9 +127,6 @@ def plan_shards(
             len(setting.classes),
             n_records=setting.n_units,
             n_teachers=n_teachers,
-            max_answers=None,
-            right=0.99,
-            ledger=None,
         )
         return next(r for r in rows if r.name == name)
 

@@ -25,7 +25,7 @@ from pate.recipes import kind_of
 from pate.records import HardSpace, RecordVoters
 from pate.release import release_ballots
 from pate.representations import TableMap
-from pate.studies._references import ordinary_model
+from pate.studies.run import ordinary_model
 
 
 class NoisyMajority(ClassifierMixin, BaseEstimator):
