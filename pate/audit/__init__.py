@@ -18,7 +18,7 @@ _HOME = {
     "Audit": "pate.audit.report",
     "Claim": "pate.audit.claims",
     "attack": "pate.audit.attacks",
-    "audit_job": "pate.audit.jobs",
+    "audit_job": "pate.audit.audited",
     "audit_mechanism": "pate.audit.audited",
     "audit_statement": "pate.audit.audited",
     "audit_votes": "pate.audit.audited",
@@ -37,11 +37,10 @@ __all__ = [*sorted(_HOME)]
 
 if TYPE_CHECKING:
     from pate.audit.attacks import attack
-    from pate.audit.audited import audit_mechanism, audit_statement, audit_votes
+    from pate.audit.audited import audit_job, audit_mechanism, audit_statement, audit_votes
     from pate.audit.canaries import canary
     from pate.audit.claims import Claim
     from pate.audit.game import game
-    from pate.audit.jobs import audit_job
     from pate.audit.laws import independence, law
     from pate.audit.one_run import one_run
     from pate.audit.pair import pair

@@ -23,7 +23,7 @@ from pate.estimator import PATEClassifier
 from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhileError, PateError
 from pate.mechanisms import NOT_ASKED, ExactLaw, Mechanism
 from pate.privacy.budget import Budget
-from pate.report.rows import FitCost, GroupScore
+from pate.report.result import FitCost, GroupScore
 from pate.representations import RowMemory
 from pate.statement._fits import counted_elsewhere
 from pate.statement.model import PrivacyStatement

@@ -8,10 +8,10 @@ from math import ceil, comb
 from statistics import fmean
 from typing import Any
 
-from pate.comparison import crossings, statistics, verdicts
+from pate.comparison import statistics, verdicts
 from pate.comparison.cells import Cell
 from pate.comparison.statistics import PairedDifference
-from pate.report.comparison_result import Band, Crossing, Rule, SideVerdict, Stretch, Verdict
+from pate.report.result import Band, Crossing, Rule, SideVerdict, Stretch, Verdict
 
 #: Whose curves are held against each other, the first one's lead being positive.
 OURS, THEIRS = "PATE", "DP-SGD"
@@ -27,7 +27,7 @@ class Found:
     Attributes
     ----------
     bands, verdicts, side_verdicts, side_pairs, crossings, rule
-        Those of :class:`pate.report.comparison_result.ComparisonResult`.
+        Those of :class:`pate.report.result.ComparisonResult`.
     """
 
     bands: tuple[Band, ...] = ()
@@ -221,6 +221,6 @@ def _crossings(between: Sequence[verdicts.SideVerdict]) -> tuple[Crossing, ...]:
     theirs = min({b for _, b in common}, key=lambda b: (fmean(total[pair] for pair in common if pair[1] == b), b))
     if (ours, theirs) not in common:
         return ()
-    found = crossings.crossing([v.epsilon for v in between], [v.pairs[ours, theirs] for v in between])
+    found = verdicts.crossing([v.epsilon for v in between], [v.pairs[ours, theirs] for v in between])
     stretches = tuple(Stretch(low=one.low, high=one.high, at=one.at, sure=one.sure) for one in found.where)
     return (Crossing(first=ours, second=theirs, stretches=stretches, told=found.says(ours, theirs)),)

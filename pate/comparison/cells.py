@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pate.data import Dataset
 from pate.exceptions import InvalidInputError
 from pate.release._statement import KNOWN_SHARDS
-from pate.report.rows import Row
+from pate.report.result import Row
 from pate.statement.model import PrivacyStatement
 from pate.teachers._usable import units_of
 
@@ -33,7 +33,7 @@ class Cell(Row):
     Attributes
     ----------
     contestant, epsilon, delta, repeat, accuracy, ...
-        Those of :class:`pate.report.rows.Row`.
+        Those of :class:`pate.report.result.Row`.
     seeded : bool or None
         Whether the noise could be repeated (then nothing is private); None where the contestant does not say.
     statement : PrivacyStatement or None

@@ -16,7 +16,7 @@ from pate.data import Dataset
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.recipes import some_rows
-from pate.report.rows import ROLES, SIDES
+from pate.report.result import ROLES, SIDES
 from pate.representations import Representation, cached
 from pate.teachers._usable import units_of
 

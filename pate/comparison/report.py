@@ -20,9 +20,16 @@ from pate.core.pages import lined_up
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.report._answer import answer, listed, looks
 from pate.report._parts import promised
-from pate.report.comparison_result import ComparisonResult, Crossing, SideVerdict, Verdict
-from pate.report.result import SensitiveResult, Stated
-from pate.report.rows import Entrant, FitCost
+from pate.report.result import (
+    ComparisonResult,
+    Crossing,
+    Entrant,
+    FitCost,
+    SensitiveResult,
+    SideVerdict,
+    Stated,
+    Verdict,
+)
 from pate.statement.model import PrivacyStatement
 from pate.studies.folders import read_json, refuse_other_results
 
@@ -186,7 +193,7 @@ class ComparisonReport:
             raise InvalidInputError("cells must hold at least one fit, got none. Use pate.compare to make a report.")
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one dict per fit, with the fields of :class:`pate.report.rows.Row`.
+        """Return one dict per fit, with the fields of :class:`pate.report.result.Row`.
 
         Examples
         --------

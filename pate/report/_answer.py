@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from pate.report._parts import Sheet, percent, promised
-from pate.report.comparison_result import ComparisonResult, SideVerdict, Verdict
+from pate.report.result import ComparisonResult, SideVerdict, Verdict
 
 _TONES = {"PATE": "cool", "DP-SGD": "warm"}
 

@@ -17,7 +17,7 @@ from pate.report import plots
 from pate.report._answer import answer, listed, looks, rule_text, verdict_sheet
 from pate.report._measures import against_epsilon, by_class, by_group, costs, fits, measures, span, starved
 from pate.report._parts import Sheet, facts, percent, picture, plain, promised
-from pate.report.comparison_result import Band, ComparisonResult
+from pate.report.result import Band, ComparisonResult
 from pate.statement.catalogue import english
 from pate.statement.people import glossary
 
@@ -172,7 +172,7 @@ def comparison_picture(
 
     Examples
     --------
-    >>> from pate.report.rows import Row
+    >>> from pate.report.result import Row
     >>> band = Band(contestant="PATE", epsilon=1.0, mean=0.9, n_repeats=1)
     >>> row = {"contestant": "PATE", "epsilon": 1.0, "delta": 1e-5, "accuracy": 0.9, "seed": 0}
     >>> made = ComparisonResult(kind="comparison", title="t", rows=[Row.from_dict(row)], bands=[band])
@@ -383,7 +383,7 @@ def render_markdown(result: ComparisonResult) -> str:
 
     Examples
     --------
-    >>> from pate.report.rows import Row
+    >>> from pate.report.result import Row
     >>> row = Row(contestant="PATE", epsilon=2.0, delta=1e-5, accuracy=0.95, seed=0)
     >>> print(render_markdown(ComparisonResult(kind="comparison", title="PATE on digits", rows=[row])).split("##")[0])
     # PATE on digits

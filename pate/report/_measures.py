@@ -13,8 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from pate.report._parts import Sheet, number, percent, promised
-from pate.report.result import Example, Result
-from pate.report.rows import FitCost, Row
+from pate.report.result import Example, FitCost, Result, Row
 
 # Who was ahead in this project's own measurements, PATE or DP-SGD, at the same epsilon, delta and split.
 

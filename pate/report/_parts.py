@@ -11,7 +11,6 @@ from typing import Any
 from markupsafe import Markup
 
 from pate.privacy.convert import format_up
-from pate.report import plots
 from pate.report.result import Result
 
 # Numbers as they are printed: an epsilon is never rounded down.
@@ -129,6 +128,8 @@ def facts(result: Result) -> list[tuple[str, str]]:
 
 def picture(draw: Callable[[Any], Any], caption: str, name: str) -> Markup:
     """Return a picture drawn twice, wide and for a phone; ``draw`` takes axes or None, and returns the axes."""
+    from pate.report import plots  # it needs matplotlib, and words do not
+
     wide = draw(None)
     thin = draw(plots.narrow_axes(wide))
     svgs = {"wide": plots.figure_to_svg(wide), "narrow": plots.figure_to_svg(thin)}

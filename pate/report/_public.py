@@ -17,9 +17,7 @@ from pate.report._answer import listed
 from pate.report._comparison import comparison_picture, render_comparison
 from pate.report._measures import costs, fits, span, thumbnails, who_wins
 from pate.report._parts import Sheet, accuracy_text, facts, largest_epsilon, number, percent, picture, promised
-from pate.report.comparison_result import ComparisonResult, typed
-from pate.report.result import EnsembleCurve, Result, SensitiveResult
-from pate.report.rows import Row
+from pate.report.result import ComparisonResult, EnsembleCurve, Result, Row, SensitiveResult, typed
 from pate.statement.catalogue import Catalogue, english
 from pate.statement.model import UNITS, PrivacyStatement
 from pate.statement.people import explained, glossary, people_page, tier

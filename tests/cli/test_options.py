@@ -45,7 +45,7 @@ from pate.cli._options import (
     takes_options,
     uses_of,
 )
-from pate.comparison.named import compare_on
+from pate.comparison.run import compare_on
 from pate.data import load_dataset
 from pate.data.files.images import COLORS
 from pate.jobs import CHOICES, PREPROCESSING, LabelJob, VoteJob

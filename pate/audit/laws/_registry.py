@@ -415,7 +415,7 @@ SampleOf = Callable[[Any, IntArray, NoiseSource], Any]
 _ROOMS = {
     "pate.mechanisms": "pate.audit.laws._votes",
     "pate.privacy.publish": "pate.audit.laws._votes",
-    "pate.rivals": "pate.audit.laws._rival_methods",
+    "pate.rivals": "pate.audit.laws._votes",
     "pate.dpsgd": "pate.audit.laws._training",
 }
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pate.audit.replays._records import row_hashes
 from pate.audit.replays._trace import Event, Run, summary
+from pate.audit.replays.neighbours import row_hashes
 from pate.core.checks import largest_of
 from pate.core.types import IntArray
 

@@ -17,7 +17,7 @@ from typing import Any
 import joblib
 import numpy as np
 
-from pate.audit.replays._records import Records, row_hashes
+from pate.audit.replays.neighbours import Records, row_hashes
 from pate.core.tape import Outcome
 from pate.exceptions import InvalidInputError
 from pate.votes import Votes
