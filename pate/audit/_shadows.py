@@ -46,21 +46,11 @@ _DIGITS = 9
 
 @dataclass(frozen=True, repr=False)
 class Answers:
-    """What every shadow model says of every unit.
+    """What every shadow model says of every unit."""
 
-    Attributes
-    ----------
-    logit : float64 array of shape (n_shadows, n_units)
-        Log odds of the right class.
-    member : bool array of shape (n_shadows, n_units)
-        Rows 2j and 2j + 1 are a pair.
-    robust : float64 array of shape (n_shadows, n_units) or None
-        The share of copies of the unit whose class is told right.
-    """
-
-    logit: FloatArray
-    member: Mask
-    robust: FloatArray | None = None
+    logit: FloatArray  # (n_shadows, n_units): log odds of the right class
+    member: Mask  # (n_shadows, n_units): rows 2j and 2j + 1 are a pair
+    robust: FloatArray | None = None  # (n_shadows, n_units): the share of copies of the unit whose class is told right
     _made: dict[str, _References] = field(default_factory=dict)
 
     def values(self, attack: str) -> FloatArray:
@@ -124,24 +114,6 @@ def scores(
 ) -> FloatArray:
     """Return the scores that models get as targets.
 
-    Parameters
-    ----------
-    attack : {"lira", "lira-offline", "rmia", "loss", "label-only"}
-    answers : Answers
-    targets : int array of shape (n_targets,)
-        Which models.
-    earlier : bool
-        Compare with the pairs before a target's own alone: then how a target is attacked is settled without it. The
-        first pair of all has none, and its scores are 0.
-    without : int array of shape (n,) or None
-        Pairs that nobody is compared with, none of them a target's.
-
-    Returns
-    -------
-    float64 array of shape (n_targets, n_units)
-
-    Notes
-    -----
     With t the log odds of the right class, and mean and variance over the other models with a unit (in) and without it
     (out): **lira** is log N(t; in) - log N(t; out) (Carlini et al. 2022, online; one variance for all units where there
     are fewer than 31 models on a side); **lira-offline** is (t - mean out) / sd out, which needs no model with it.
@@ -197,17 +169,11 @@ class Interval:
 
 @dataclass(frozen=True, repr=False)
 class Points:
-    """One ROC: rates that rise from 0 to 1.
+    """One ROC: rates that rise from 0 to 1."""
 
-    Attributes
-    ----------
-    false_positives, true_positives : arrays of shape (n_points + 1,)
-    thresholds : array of shape (n_points,)
-        Falling; at point j + 1 what is at or above ``thresholds[j]`` is taken for a member.
-    """
-
-    false_positives: FloatArray
+    false_positives: FloatArray  # (n_points + 1,)
     true_positives: FloatArray
+    #: (n_points,): Falling; at point j + 1 what is at or above ``thresholds[j]`` is taken for a member.
     thresholds: FloatArray
 
     @classmethod
@@ -237,21 +203,12 @@ class Points:
 
 @dataclass(frozen=True, repr=False)
 class Roc:
-    """The ROC of an attack, and what it is without some pairs of models.
-
-    Attributes
-    ----------
-    whole : Points
-    left_out : sequence of Points
-    n_out : int
-        Of how many units that a target was not fitted on, over all targets.
-    n_apart : int
-        Of how many of ``left_out`` targets are missing: the others vary little, and are no evidence of their own.
-    """
+    """The ROC of an attack, and what it is without some pairs of models."""
 
     whole: Points
     left_out: Sequence[Points]
-    n_out: int
+    n_out: int  # of how many units that a target was not fitted on, over all targets
+    #: Of how many of ``left_out`` targets are missing: the others vary little, and are no evidence of their own.
     n_apart: int
 
     def auc(self, level: float) -> Interval:
@@ -302,27 +259,13 @@ _REMEDY = "Choose another folder, or delete this one if it is not needed."
 
 
 class ShadowFolder:
-    """What shadow models of one estimator, on one set of records, said: a file each, for its owner only.
-
-    Parameters
-    ----------
-    path : path
-        Made when absent (mode 0700).
-    """
+    """What shadow models of one estimator, on one set of records, said: a file each, for its owner only."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
     def open(self, digest: str, *, random_state: int | None) -> int:
-        """Start here or go on, and return the seed of all halves and fits.
-
-        Raises
-        ------
-        RunFolderError
-            It holds something else.
-        InvalidInputError
-            It cannot be made or written to.
-        """
+        """Start here or go on, and return the seed of all halves and fits."""
         if self.path.exists() and not self.path.is_dir():
             raise RunFolderError(f"{self.path} is a file. Choose a folder.")
         check_can_write("folder", self.path / _CONFIG)
@@ -377,22 +320,12 @@ _HALVES = 0x4A1F
 
 @dataclass(frozen=True, repr=False)
 class Units:
-    """Whose record each is: its own, or a person's.
+    """Whose record each is: its own, or a person's."""
 
-    Attributes
-    ----------
-    of : int array of shape (n_records,)
-        The unit of each record.
-    n : int
-    name : {"record", "group"}
-    first : int array of shape (n,)
-        A record of each.
-    """
-
-    of: IndexArray
+    of: IndexArray  # (n_records,): the unit of each record
     n: int
-    name: str
-    first: IndexArray
+    name: str  # {"record", "group"}
+    first: IndexArray  # (n,): a record of each
 
     @classmethod
     def made(cls, n_records: int, groups: Any) -> Units:
@@ -422,10 +355,6 @@ def draw_halves(n_units: int, n_shadows: int, seed: int) -> Mask:
 
     A half hangs on the seed and the number of its pair alone, so that more shadow models join those there are. Of an
     odd number of units one is in neither half of a pair.
-
-    Returns
-    -------
-    bool array of shape (n_shadows, n_units)
     """
     halves = np.zeros((n_shadows, n_units), dtype=bool)
     size = n_units // 2
@@ -449,45 +378,27 @@ _NONE_HERE = {
 
 @dataclass(frozen=True, repr=False)
 class Material:
-    """What all shadow models are made of and asked about (**sensitive**).
-
-    Attributes
-    ----------
-    estimator : unfitted classifier or ensemble of teachers
-    X, y : rows and class values
-    groups : array of shape (n_records,) or None
-    X_public : rows or None
-    copies : float array of shape (n_copies * n_records, ...) or None
-        Noisy copies of all rows, one after the other; None where nobody asks for them.
-    seed : int
-    """
+    """What all shadow models are made of and asked about (**sensitive**)."""
 
     estimator: Any
     X: Any
     y: Any
-    groups: Any
+    groups: Any  # (n_records,)
     X_public: Any
+    #: (n_copies * n_records, ...): Noisy copies of all rows, one after the other; None where nobody asks for
+    #: them.
     copies: Any
     seed: int
 
 
 @dataclass(frozen=True, repr=False)
 class Shadow:
-    """What one shadow model says (**sensitive**).
+    """What one shadow model says (**sensitive**)."""
 
-    Attributes
-    ----------
-    logit : float64 array of shape (n_records,)
-        Log odds of the right class.
-    right : bool array of shape (n_records,)
-    robust : float64 array of shape (n_records,) or None
-    promise : dict
-        What its statement promises: "epsilon", "delta", "adjacency", "unit", "seeded"; empty without one.
-    """
-
-    logit: FloatArray
-    right: FloatArray
-    robust: FloatArray | None
+    logit: FloatArray  # (n_records,): log odds of the right class
+    right: FloatArray  # (n_records,)
+    robust: FloatArray | None  # (n_records,)
+    #: What its statement promises: "epsilon", "delta", "adjacency", "unit", "seeded"; empty without one.
     promise: dict[str, Any]
 
 

@@ -48,19 +48,11 @@ _MOST_EPSILON = 250.0
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The claim that attacks are held against; None where there is none.
-
-    Attributes
-    ----------
-    claim : Claim or None
-    words : str
-    remark : str
-        What to add to the limits.
-    """
+    """The claim that attacks are held against; None where there is none."""
 
     claim: Claim | None
     words: str
-    remark: str = ""
+    remark: str = ""  # what to add to the limits
 
     @property
     def sensitive(self) -> bool:
@@ -71,17 +63,6 @@ class Ceiling:
 def promised(given: Any, promises: Sequence[dict[str, Any]], unit: str) -> Ceiling:
     """Return what attacks on models fitted on halves of a fixed size are held against.
 
-    Parameters
-    ----------
-    given : None, or what Claim.of takes
-        None asks the models' own statements.
-    promises : sequence of dict
-        Of each model: "epsilon", "delta", "adjacency", "unit" and "seeded"; empty for one without a statement.
-    unit : {"record", "group"}
-        What is attacked.
-
-    Notes
-    -----
     **Guarantees.** A unit replaced by another is two steps for whom adding or removing one is a step, or emptying it: P
     <= e^epsilon (e^epsilon Q + delta) + delta.
     """
@@ -128,20 +109,7 @@ _STAKES = np.array([0.1, 0.3, 0.6, 0.95])
 
 
 def wealth_against(claim: Claim, scores: FloatArray, member: Mask) -> FloatArray:
-    """Return the wealth after each pair of targets.
-
-    Parameters
-    ----------
-    claim : Claim
-    scores : float64 array of shape (n_targets, n_units)
-        Each target's by models of earlier pairs alone.
-    member : bool array of shape (n_targets, n_units)
-
-    Returns
-    -------
-    float64 array of shape (n_targets / 2,)
-        An e-process under the claim.
-    """
+    """Return the wealth after each pair of targets."""
     slopes, allowed = _lines(claim)
     inside, outside = ([np.sort(row[of]) for row, of in zip(scores, side, strict=True)] for side in (member, ~member))
     stakes = _STAKES / (slopes + allowed)[:, None]  # (n_lines, n_stakes)

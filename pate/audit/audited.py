@@ -44,13 +44,7 @@ __all__ = ["audit_job", "audit_mechanism", "audit_statement", "audit_votes", "ti
 
 
 def tie(n_teachers: int, n_classes: int) -> tuple[IntArray, IntArray]:
-    """Return votes that nobody cast, two classes as equal as can be, and the same with one vote moved across.
-
-    Examples
-    --------
-    >>> [votes.tolist() for votes in tie(5, 3)]
-    [[[3, 2, 0]], [[2, 3, 0]]]
-    """
+    """Return votes that nobody cast, two classes as equal as can be, and the same with one vote moved across."""
     votes = np.zeros((1, n_classes), dtype=np.int64)
     votes[0, :2] = (n_teachers + 1) // 2, n_teachers // 2
     moved = votes.copy()

@@ -66,13 +66,7 @@ def said(score: Any) -> str:
 
 
 def scorer(score: Any, release: Any) -> Callable[[Any, Any, Any, bool], FloatArray]:
-    """Return what turns outputs into an array with one row per run: a score, or the features of a classifier.
-
-    Raises
-    ------
-    InvalidInputError
-        "likelihood" for a release that knows none, or something that is no score.
-    """
+    """Return what turns outputs into an array with one row per run: a score, or the features of a classifier."""
     if isinstance(score, str) and score == "likelihood":
         if not callable(getattr(release, "log_ratio", None)):
             raise InvalidInputError(
@@ -276,24 +270,12 @@ _DEEPEST = 8
 
 @dataclass(frozen=True)
 class Plan:
-    """What is played, fixed before the first run.
+    """What is played, fixed before the first run."""
 
-    Attributes
-    ----------
-    n_runs : int
-        In each world, at most.
-    block : int
-        Runs that are made, and kept, together.
-    batched : bool
-        Whether the release makes a whole block at once.
-    seed : int
-        Of all runs' seeds.
-    """
-
-    n_runs: int
-    block: int
-    batched: bool
-    seed: int
+    n_runs: int  # in each world, at most
+    block: int  # runs that are made, and kept, together
+    batched: bool  # whether the release makes a whole block at once
+    seed: int  # of all runs' seeds
 
     def blocks(self) -> list[tuple[int, int]]:
         """Return the blocks as (first run, past the last)."""
@@ -357,20 +339,7 @@ def played(
 
 
 class Kept:
-    """A folder of blocks, for its owner alone (mode 0700): what runs on private data gave is private.
-
-    Parameters
-    ----------
-    folder : path
-    plan : Plan
-    facts : dict
-        What else must be the same when it is taken up again.
-
-    Raises
-    ------
-    InvalidInputError
-        The folder holds another game, or something else.
-    """
+    """A folder of blocks, for its owner alone (mode 0700): what runs on private data gave is private."""
 
     def __init__(self, folder: str | os.PathLike[str], plan: Plan, facts: dict[str, Any]) -> None:
         self._folder = Path(folder)

@@ -48,13 +48,7 @@ def forget_peak() -> bool:
 
 
 def peak_mib(known: bool) -> tuple[float | None, float | None]:
-    """Return the most MiB held since :func:`forget_peak`, by the process and on its CUDA device; None where unknown.
-
-    Parameters
-    ----------
-    known : bool
-        What :func:`forget_peak` returned.
-    """
+    """Return the most MiB held since :func:`forget_peak`, by the process and on its CUDA device; None where unknown."""
     here = None
     if known:
         with suppress(OSError, ValueError, StopIteration):
@@ -95,12 +89,6 @@ class Asked:
 def calibration_error(confidence: FloatArray, right: npt.NDArray[np.bool_]) -> float:
     """Return the expected calibration error: how far confidence is from accuracy, in 15 bins of equal width.
 
-    Parameters
-    ----------
-    confidence : array of shape (n,)
-        Probability that the model gives to the class it predicts.
-    right : bool array of shape (n,)
-
     References
     ----------
     Guo, Pleiss, Sun, Weinberger 2017, "On Calibration of Modern Neural Networks", equation 5.
@@ -111,18 +99,7 @@ def calibration_error(confidence: FloatArray, right: npt.NDArray[np.bool_]) -> f
 
 
 def scores(model: Any, data: Dataset, values: Sequence[Any], by: str | None, asked: Asked | None) -> dict[str, Any]:
-    """Return the fields of a cell that are measured on the test rows and on what was asked.
-
-    Parameters
-    ----------
-    model : fitted classifier
-    data : Dataset
-    values : sequence
-        What the model calls the classes, in the order of their indices.
-    by : str or None
-        Public column that names groups.
-    asked : Asked or None
-    """
+    """Return the fields of a cell that are measured on the test rows and on what was asked."""
     n_classes, truth = len(data.classes), np.asarray(data.test.y)
     with timed("predicting"):
         said = indices_of(model.predict(data.test.X), values)
@@ -209,13 +186,7 @@ def told(model: Any) -> str | None:
 
 
 def check_column(data: Dataset, by: str | None) -> None:
-    """Refuse a column that names no groups.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no such column, or it has more than 20 values among public and test rows.
-    """
+    """Refuse a column that names no groups."""
     if by is None:
         return
     columns = [str(name) for name in getattr(data.test.X, "columns", ())]
@@ -276,37 +247,19 @@ _ROWS = RowMemory()
 
 @dataclass(frozen=True, repr=False)
 class Task:
-    """One fit to be made: who, at which budget, in which repeat.
-
-    Attributes
-    ----------
-    contestant : Contestant
-    budget : Budget
-    repeat, n_repeats : int
-    seed : int
-        Of training.
-    cut_seed : int or None
-        Of shards; None cuts them by a secret, whatever the contestant was built with.
-    noise_seed : int or None
-    created : str
-        When the comparison began: a fit's own time would tell how long it took.
-    by : str or None
-    cache : Path or None
-    n_jobs : int or None
-        Workers that the fit itself may have.
-    """
+    """One fit to be made: who, at which budget, in which repeat."""
 
     contestant: Contestant
     budget: Budget
     repeat: int
     n_repeats: int
-    seed: int
-    cut_seed: int | None
+    seed: int  # of training
+    cut_seed: int | None  # of shards; None cuts them by a secret, whatever the contestant was built with
     noise_seed: int | None
-    created: str
+    created: str  # when the comparison began: a fit's own time would tell how long it took
     by: str | None = None
     cache: Path | None = None
-    n_jobs: int | None = None
+    n_jobs: int | None = None  # workers that the fit itself may have
 
     @property
     def key(self) -> Key:
@@ -337,13 +290,7 @@ class _Refused(Exception):
 
 
 def fit_tasks(tasks: list[Task], data: Dataset, *, in_worker: bool = False) -> list[Done]:
-    """Fit some, one after the other.
-
-    Raises
-    ------
-    Exception
-        What the fit raised, which then says which fit it was.
-    """
+    """Fit some, one after the other."""
     made = []
     for task in tasks:
         try:

@@ -22,13 +22,7 @@ _NEAR = 0.15
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What may be said of a comparison.
-
-    Attributes
-    ----------
-    bands, verdicts, side_verdicts, side_pairs, crossings, rule
-        Those of :class:`pate.report.result.ComparisonResult`.
-    """
+    """What may be said of a comparison, as :class:`pate.report.result.ComparisonResult` holds it."""
 
     bands: tuple[Band, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
@@ -43,14 +37,6 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
 
     A contestant takes part at an epsilon where every one of its repeats was measured; without knowing which test rows
     were right, or how test rows were drawn, nothing is said but means.
-
-    Parameters
-    ----------
-    cells : sequence of Cell
-        Without private ceilings.
-    sides : mapping of str to str
-    redraws, n_pool
-        Those of :class:`pate.data.Dataset`.
     """
     fits: dict[tuple[str, float | None], list[Cell]] = {}
     for cell in sorted(cells, key=lambda cell: cell.repeat):

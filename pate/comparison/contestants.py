@@ -78,16 +78,7 @@ def quick_representation(setting: Setting) -> Any:
 
 
 def planned(setting: Setting, *, name: str | None = None, representation: Representation | None = None) -> RecipePlan:
-    """Return DP-SGD's plan for a setting: its representation is found where it was fitted for another contestant.
-
-    Parameters
-    ----------
-    setting : Setting
-    name : str or None
-        Of a preset; None chooses.
-    representation : Representation or None
-        Fitted on public rows; None takes the recipe's.
-    """
+    """Return DP-SGD's plan for a setting: its representation is found where it was fitted for another contestant."""
     return RecipePlan.of(
         tuple(np.shape(setting.X_public)[1:]),
         setting.X_public,
@@ -140,14 +131,6 @@ def plan_shards(
 
     250 teachers, or one for every 20 records (persons) where that is fewer; ten queries, and one for each class, at
     least; at most all public rows. All of it is public, and nothing carries over from one budget to another.
-
-    Parameters
-    ----------
-    setting : Setting
-    name : {"gnmax", "confident"}
-    noise : float or None
-        Standard deviation on a count, in votes per teacher; None: the paper's.
-    records_each : int
     """
     n_teachers = min(_TEACHERS, max(_FEWEST, setting.n_units // records_each), setting.n_units)
     n_public = len(setting.X_public)
@@ -345,19 +328,6 @@ class NoisyMajority(ClassifierMixin, BaseEstimator):
     The commonest class is no public fact: whoever knows all labels but one could learn that one from it. Every record
     (person) casts one bounded ballot for its class, whatever its row is, and noise goes to the sum
     (:class:`pate.mechanisms.GaussianSum`): the cheapest thing that labels can buy.
-
-    Parameters
-    ----------
-    budget : Budget
-    classes : sequence
-    noise_seed : int or None
-        For tests.
-
-    Attributes
-    ----------
-    shares_ : float64 array of shape (n_classes,)
-        Noisy shares of the classes, none negative, that sum to 1; public.
-    statement_ : PrivacyStatement
     """
 
     def __init__(self, *, budget: Budget, classes: Any, noise_seed: int | None = None) -> None:
@@ -366,13 +336,7 @@ class NoisyMajority(ClassifierMixin, BaseEstimator):
         self.noise_seed = noise_seed
 
     def fit(self, X: Any, y: Any, *, groups: Any = None) -> NoisyMajority:
-        """Count classes, with noise; rows are not looked at.
-
-        Raises
-        ------
-        InvalidInputError
-            No label is among the classes.
-        """
+        """Count classes, with noise; rows are not looked at."""
         y = np.asarray(y)
         # One cell that every record falls into; the other one stays empty.
         voters = RecordVoters(None, HardSpace(2, random_state=0).fit(_TWO), classes=tuple(self.classes))
@@ -403,14 +367,6 @@ class PublicLabels(ClassifierMixin, BaseEstimator):
 
     What labelling so many rows oneself would give, for nothing in privacy: whoever can do that needs no private labels
     unless they give more.
-
-    Parameters
-    ----------
-    representation : Representation
-        Fitted on the public rows.
-    y_public : int64 array of shape (n_public,)
-        Class indices, -1 where a row has no label.
-    classes : sequence
     """
 
     def __init__(self, representation: Any, y_public: Any, *, classes: Any) -> None:
@@ -419,13 +375,7 @@ class PublicLabels(ClassifierMixin, BaseEstimator):
         self.classes = classes
 
     def fit(self, X: Any, y: Any, *, X_public: Any = None) -> PublicLabels:
-        """Learn from the labelled public rows; ``X`` and ``y`` are not looked at.
-
-        Raises
-        ------
-        InvalidInputError
-            There are no public rows, or none has a label.
-        """
+        """Learn from the labelled public rows; ``X`` and ``y`` are not looked at."""
         told = np.asarray(self.y_public)
         if X_public is None or not (told >= 0).any():
             raise InvalidInputError("X_public must be public rows of which some have a label in y_public, got none.")
@@ -456,12 +406,7 @@ class PublicLabels(ClassifierMixin, BaseEstimator):
 
 
 class Ordinary(ClassifierMixin, BaseEstimator):
-    """A good ordinary model of all private rows, without any privacy: a ceiling.
-
-    Parameters
-    ----------
-    model : scikit-learn classifier
-    """
+    """A good ordinary model of all private rows, without any privacy: a ceiling."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -490,13 +435,7 @@ def majority(setting: Setting) -> NoisyMajority:
 
 
 def public_labels(setting: Setting) -> PublicLabels:
-    """Return a model of the public rows that somebody labelled by hand, on record voters' own representation.
-
-    Raises
-    ------
-    InvalidInputError
-        The setting tells no labels of public rows.
-    """
+    """Return a model of the public rows that somebody labelled by hand, on record voters' own representation."""
     if setting.y_public is None:
         raise InvalidInputError(
             "y_public must be told to a contestant of labelled public rows, got None. Give the Contestant "
@@ -615,12 +554,7 @@ def is_large(image_shape: tuple[int, ...] | None) -> bool:
 
 
 def check_images(contestant: str, image_shape: tuple[int, ...] | None) -> None:
-    """Refuse a contestant that is for images alone.
-
-    Raises
-    ------
-    InvalidInputError
-    """
+    """Refuse a contestant that is for images alone."""
     if not is_large(image_shape):
         raise InvalidInputError(
             f"contestant {contestant!r} is for images of at least {_SMALL_IMAGE} pixels a side, got "
@@ -630,13 +564,7 @@ def check_images(contestant: str, image_shape: tuple[int, ...] | None) -> None:
 
 
 def by_recipe(setting: Setting, *, name: str | None = None, contestant: str = "dpsgd") -> DPSGDClassifier:
-    """Return DP-SGD by its planner, or by a preset.
-
-    Raises
-    ------
-    InvalidInputError
-        The preset is not for such data.
-    """
+    """Return DP-SGD by its planner, or by a preset."""
     if name is not None:
         check_images(contestant, setting.image_shape)
     return _planned_classifier(setting, planned(setting, name=name))

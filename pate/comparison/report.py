@@ -103,13 +103,7 @@ def write_cells(folder: Path, cells: Sequence[Cell]) -> None:
 
 
 def read(folder: Path) -> tuple[ComparisonResult, tuple[Cell, ...]]:
-    """Return what a finished comparison left in its folder: the result, and the fits in its order.
-
-    Raises
-    ------
-    RunFolderError
-        There is none, or it is damaged.
-    """
+    """Return what a finished comparison left in its folder: the result, and the fits in its order."""
     try:
         lines = (folder / _CELLS).read_text(encoding="utf-8").splitlines()
         told = read_json(folder / "results.json")

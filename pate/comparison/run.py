@@ -352,29 +352,7 @@ def compare_on(
     data_home: Any = None,
     verbose: bool = False,
 ) -> ComparisonReport:
-    """Compare contestants by name on a named data set; see :func:`pate.compare`.
-
-    Parameters
-    ----------
-    dataset, protocol, n_public, n_private, data_home
-        See :func:`pate.load_dataset`.
-    contestants : sequence of str
-        Of :data:`pate.comparison.contestants.NAMES`; none: those that are done in minutes on such data.
-    epsilons : sequence of float
-    delta, n_repeats, by, random_state, n_jobs, out, verbose
-        See :func:`pate.compare`.
-    sensitive_report : bool
-        Also write ``sensitive.html``.
-
-    Returns
-    -------
-    ComparisonReport
-
-    Raises
-    ------
-    InvalidInputError
-        An unknown data set or contestant.
-    """
+    """Compare contestants by name on a named data set; see :func:`pate.compare`."""
     from pate.comparison.contestants import default_contestants, named
 
     if not len(epsilons):

@@ -26,16 +26,7 @@ from pate.statement.people import glossary
 
 @dataclass(frozen=True)
 class Anchor:
-    """An accuracy at an epsilon as a paper states both.
-
-    Attributes
-    ----------
-    dataset, method, side, source : str
-    accuracy, epsilon, delta : float
-    adjacency : str
-        Empty where the paper's was not checked here.
-    accounting : {"worst case", "data-dependent", "as claimed"}
-    """
+    """An accuracy at an epsilon as a paper states both."""
 
     dataset: str
     method: str
@@ -43,20 +34,12 @@ class Anchor:
     accuracy: float
     epsilon: float
     delta: float
-    adjacency: str
-    accounting: str
+    adjacency: str  # empty where the paper's was not checked here
+    accounting: str  # {"worst case", "data-dependent", "as claimed"}
     source: str
 
     def differs(self, delta: float, adjacency: str | None) -> str:
-        """Return in what its promise is another one than that of a comparison; empty where it is the same.
-
-        Parameters
-        ----------
-        delta : float
-            Of the comparison.
-        adjacency : str or None
-            Of the comparison; None where nobody says.
-        """
+        """Return in what its promise is another one than that of a comparison; empty where it is the same."""
         told = [] if delta == self.delta else [f"δ = {self.delta:g}"]
         if not self.adjacency:
             told.append("adjacency not checked here")

@@ -249,16 +249,7 @@ def _starved(result: Result) -> dict[tuple[str, str], list[tuple[float, int, flo
 
 
 def costs(fits_cost: Sequence[FitCost], *, by_epsilon: bool = True, private: bool = False) -> Sheet:
-    """Return time and memory by contestant and epsilon: medians over the repeats.
-
-    Parameters
-    ----------
-    fits_cost : sequence of FitCost
-    by_epsilon : bool
-        Else the medians are over all epsilons, too.
-    private : bool
-        Show data-dependent epsilons, too: for the curator alone.
-    """
+    """Return time and memory by contestant and epsilon: medians over the repeats."""
     groups: dict[tuple[str, float | None], list[FitCost]] = {}
     for cost in fits_cost:
         groups.setdefault((cost.contestant, cost.epsilon if by_epsilon else None), []).append(cost)

@@ -37,21 +37,11 @@ _TOGETHER, _EACH, _ANY_TOGETHER, _ANY_EACH = 0.6, 0.1, 0.2, 0.1
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Independent cells, each with its law over outcomes, and the bets against it.
+    """Independent cells, each with its law over outcomes, and the bets against it."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        Of the cells: histograms, or a class of a histogram.
-    law : float array of shape (n_cells, n_outcomes)
-        Exact; 0 beyond a cell's own outcomes.
-    rivals : dict of str to float array of the same shape
-        Laws to bet on.
-    """
-
-    names: tuple[str, ...]
-    law: FloatArray
-    rivals: Mapping[str, FloatArray]
+    names: tuple[str, ...]  # of the cells: histograms, or a class of a histogram
+    law: FloatArray  # (n_cells, n_outcomes): exact; 0 beyond a cell's own outcomes
+    rivals: Mapping[str, FloatArray]  # laws to bet on
 
     @cached_property
     def _log_null(self) -> FloatArray:
@@ -115,12 +105,7 @@ class Cells:
         return (self.names[where[0][0]], int(where[0][1])) if len(where) else None
 
     def statistics(self, tallies: IntArray) -> FloatArray:
-        """Return chi-square and the largest log likelihood ratio, for tallies of shape (..., n_cells, n_outcomes).
-
-        Returns
-        -------
-        float array of shape (..., 2)
-        """
+        """Return chi-square and the largest log likelihood ratio, for tallies of shape (..., n_cells, n_outcomes)."""
         counts = np.asarray(tallies, dtype=float)
         null = np.exp(self._log_null)
         expected = counts.sum(axis=-1, keepdims=True) * null
@@ -163,19 +148,10 @@ _MOST = 2**21
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Histograms of one width, and the law of what is released of them.
-
-    Attributes
-    ----------
-    names : tuple of str
-    counts : int64 array of shape (n_histograms, m)
-    law : float array (n_histograms, n_outcomes) or Numbers
-    rivals : dict of str to float array of the law's shape, on the stretches of ``edges`` for numbers
-    edges : float array or None
-    """
+    """Histograms of one width, and the law of what is released of them."""
 
     names: tuple[str, ...]
-    counts: IntArray
+    counts: IntArray  # (n_histograms, m)
     law: FloatArray | Numbers
     rivals: Mapping[str, FloatArray]
     edges: FloatArray | None = None

@@ -34,24 +34,12 @@ _DISPATCHER = re.compile(r"^_(\w+)_dispatcher$")
 
 @dataclass(frozen=True, repr=False)
 class Call:
-    """A call that was given as many rows as there are private records, and returned.
+    """A call that was given as many rows as there are private records, and returned."""
 
-    Attributes
-    ----------
-    who : str
-        The estimator's class, or the function.
-    args : str
-        Digest of those rows.
-    result : str
-        Digest of what it returned, and of the object that it belongs to.
-    rows : tuple of str or None
-        Digests of the rows that it returned, where they are as many.
-    """
-
-    who: str
-    args: str
-    result: str
-    rows: tuple[str, ...] | None
+    who: str  # the estimator's class, or the function
+    args: str  # digest of those rows
+    result: str  # digest of what it returned, and of the object that it belongs to
+    rows: tuple[str, ...] | None  # digests of the rows that it returned, where they are as many
 
 
 class Seen(BaseException):
@@ -59,18 +47,7 @@ class Seen(BaseException):
 
 
 class Witness:
-    """Watches one run's calls; slow, so it is asked once something leaks.
-
-    Parameters
-    ----------
-    n_records : int
-    before : str
-        Ends the run where this stage is about to begin, if it is "teachers" and they are trained by pate.
-    other : Witness or None
-        Of the run to compare with: this one ends when somebody is found.
-    n_changed : int
-        Rows in which the data sets differ.
-    """
+    """Watches one run's calls; slow, so it is asked once something leaks."""
 
     def __init__(self, n_records: int, before: str, other: Witness | None = None, n_changed: int = 1) -> None:
         self.calls: list[Call] = []
@@ -218,69 +195,34 @@ _ROUNDING = 1e-5
 
 @dataclass(frozen=True)
 class Allowed:
-    """How far two data sets may move what is inside.
+    """How far two data sets may move what is inside."""
 
-    Attributes
-    ----------
-    units : int
-        Neighbouring steps between them; 1 but for another order of the same records.
-    shards : int or None
-        Shards that may move where the cut is fixed; None: any.
-    places : int array or None
-        Which records differ, where both have equally many.
-    adjacency : str
-    sizes : (int, int)
-        Number of records of both.
-    unit : {"record", "group"}
-        What is to be protected whole.
-    order : bool
-        The same records in another order.
-    """
-
-    units: int
-    shards: int | None
-    places: IntArray | None
+    units: int  # neighbouring steps between them; 1 but for another order of the same records
+    shards: int | None  # shards that may move where the cut is fixed; None: any
+    places: IntArray | None  # which records differ, where both have equally many
     adjacency: str
-    sizes: tuple[int, int] = (0, 0)
-    unit: str = "record"
-    order: bool = False
+    sizes: tuple[int, int] = (0, 0)  # number of records of both
+    unit: str = "record"  # {"record", "group"}: What is to be protected whole
+    order: bool = False  # the same records in another order
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that moved though it may not, or too far: **sensitive**.
-
-    Attributes
-    ----------
-    stage : str
-    what : str
-        In words.
-    """
+    """Something that moved though it may not, or too far: **sensitive**."""
 
     stage: str
-    what: str
+    what: str  # in words
 
 
 @dataclass
 class Moved:
-    """How much moved, whether it may or not: the most over all steps.
+    """How much moved, whether it may or not: the most over all steps."""
 
-    Attributes
-    ----------
-    teachers, votes : int
-        Teachers of one ensemble; votes on one query.
-    rows : int
-        Rows that differ of what teachers were given.
-    n_rows : int
-    most : float
-        Of sums, how far over how far they may.
-    """
-
-    teachers: int = 0
-    votes: int = 0
-    rows: int = 0
+    teachers: int = 0  # of one ensemble
+    votes: int = 0  # on one query
+    rows: int = 0  # rows that differ of what teachers were given
     n_rows: int = 0
-    most: float = 0.0
+    most: float = 0.0  # of sums, how far over how far they may
     differences: list[Difference] = field(default_factory=list)
 
 

@@ -57,13 +57,7 @@ Pipeline = Callable[[Records], Any]
 
 
 def as_pipeline(target: Any, *, X_public: Any = None, mechanism: Any = None) -> tuple[Pipeline, str]:
-    """Return a function of records, and what it is called.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no way to run it on private records.
-    """
+    """Return a function of records, and what it is called."""
     name = type(target).__name__
     if not isinstance(target, type):
         if hasattr(target, "cast") and hasattr(target, "space"):
@@ -222,13 +216,7 @@ def run_on_tape(
 
 
 def check_repeats(pipeline: Pipeline, records: Records, key: bytes, first: Run) -> None:
-    """Refuse a pipeline that is not the same twice on the same data and the same tape.
-
-    Raises
-    ------
-    ReplayError
-        It is not: nothing that differs between two data sets could be put down to them.
-    """
+    """Refuse a pipeline that is not the same twice on the same data and the same tape."""
     again = run_on_tape(pipeline, records, key)
     nothing = Allowed(units=0, shards=0, places=None, adjacency="replace-one")
     found = compare(first, again, nothing)
@@ -284,14 +272,7 @@ class Found:
 
 
 class Replayer:
-    """A pipeline that is run on pairs; the first run of a data set serves all its neighbours.
-
-    Parameters
-    ----------
-    target : callable or object
-    X_public, mechanism : see :func:`replay`
-    random_state : int or None
-    """
+    """A pipeline that is run on pairs; the first run of a data set serves all its neighbours."""
 
     def __init__(
         self, target: Any, *, X_public: Any = None, mechanism: Any = None, random_state: int | None = None

@@ -25,41 +25,22 @@ from pate.votes import Votes
 
 @dataclass(frozen=True, repr=False)
 class Event:
-    """One step.
-
-    Attributes
-    ----------
-    stage : str
-    who : str
-        Of that stage: a class, a sampler.
-    public : dict
-        What must be equal for neighbours, given what was let out before.
-    private : dict
-        What may differ as much as one unit moves it.
-    """
+    """One step."""
 
     stage: str
-    who: str
+    who: str  # of that stage: a class, a sampler
+    #: What must be equal for neighbours, given what was let out before.
     public: dict[str, Any] = field(default_factory=dict)
-    private: dict[str, Any] = field(default_factory=dict)
+    private: dict[str, Any] = field(default_factory=dict)  # what may differ as much as one unit moves it
 
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """One run on a tape; **sensitive**.
-
-    Attributes
-    ----------
-    events : tuple of Event
-    outcomes : tuple of Outcome
-        What was let out.
-    error : Exception or None
-        What the pipeline raised.
-    """
+    """One run on a tape; **sensitive**."""
 
     events: tuple[Event, ...]
-    outcomes: tuple[Outcome, ...]
-    error: Exception | None = None
+    outcomes: tuple[Outcome, ...]  # what was let out
+    error: Exception | None = None  # what the pipeline raised
 
     @property
     def refused(self) -> bool:

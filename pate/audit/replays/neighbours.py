@@ -29,13 +29,7 @@ class Records:
 
     @classmethod
     def of(cls, data: Any, name: str = "D") -> Records:
-        """Return records behind ``(X, y)``, ``(X, y, groups)`` or records.
-
-        Raises
-        ------
-        InvalidInputError
-            It is something else, or lengths differ.
-        """
+        """Return records behind ``(X, y)``, ``(X, y, groups)`` or records."""
         if not isinstance(data, Records):
             if not isinstance(data, tuple | list) or len(data) not in (2, 3):
                 raise InvalidInputError(
@@ -103,30 +97,14 @@ def row_hashes(X: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Distance:
-    """How two data sets differ.
+    """How two data sets differ."""
 
-    Attributes
-    ----------
-    units : int
-        Neighbouring steps from the one to the other, under the adjacency.
-    touched : int
-        Ids or places whose records differ: so many shards may move where the cut is fixed.
-    places : int array or None
-        Which records differ, where both have equally many.
-    order : bool
-        The same records in another order.
-    sizes : (int, int)
-        Number of units of both.
-    records : int
-        Records that differ: of equally many by place, else by what is there.
-    """
-
-    units: int
-    touched: int
-    places: IntArray | None
-    order: bool
-    sizes: tuple[int, int]
-    records: int = 0
+    units: int  # neighbouring steps from the one to the other, under the adjacency
+    touched: int  # ids or places whose records differ: so many shards may move where the cut is fixed
+    places: IntArray | None  # which records differ, where both have equally many
+    order: bool  # the same records in another order
+    sizes: tuple[int, int]  # number of units of both
+    records: int = 0  # records that differ: of equally many by place, else by what is there
 
     def are_neighbours(self, adjacency: str) -> bool:
         """Whether they are one step apart; under replace-one adjacency both have equally many units."""
@@ -198,20 +176,11 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which record is changed, and how: what chance, or a search, decides.
+    """Which record is changed, and how: what chance, or a search, decides."""
 
-    Attributes
-    ----------
-    at, other : int
-        Taken modulo what there is.
-    label : int
-        So many classes further, modulo the number of the others.
-    factor : float
-    """
-
-    at: int = 0
+    at: int = 0  # taken modulo what there is
     other: int = 0
-    label: int = 0
+    label: int = 0  # so many classes further, modulo the number of the others
     factor: float = 30.0
 
 
@@ -425,13 +394,7 @@ _TWO_STEPS = ("replace", "flip", "scale", "missing")
 
 
 def make_neighbour(kind: str, records: Records, choice: Choice, *, adjacency: str, classes: Any = None) -> Neighbour:
-    """Return one pair.
-
-    Raises
-    ------
-    InvalidInputError
-        That cannot be done to these records, or gives no neighbour under this adjacency; the error says why.
-    """
+    """Return one pair."""
     try:
         if adjacency == "add-or-remove" and kind in _TWO_STEPS:
             raise _No("a record that changes is one gone and one new: two steps of add-or-remove")
