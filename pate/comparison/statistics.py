@@ -55,9 +55,8 @@ class Design:
     same_rows: bool  # whether all repeats have the same test rows, in the same order
     #: Where not: the share of all rows that a repeat draws as its test rows; the others are what it learns from.
     test_share: float | None = None
-    groups: Any = (
-        None  # whose row each test row is, where a person has several; one array a repeat where rows are redrawn
-    )
+    #: Whose row each test row is, where a person has several; one array a repeat where rows are redrawn.
+    groups: Any = None
     level: float = 0.95  # of confidence, of all looks together
     looks: int = 1
 
