@@ -421,21 +421,17 @@ def _worst(votes: Votes, mechanism: Any, order: float | None, delta: float, max_
 
 def _growing(votes: Votes, theirs: Votes, mechanism: Any, delta: float, max_answers: int | None) -> Picture:
     """Return the chain by the number of queries."""
-    from pate.audit.pair import bounds_picture, laws_of
+    from pate.audit.pair import bounds_picture, laws_of, reached
 
     curves: Any = cost_by_queries(
         votes, mechanism, delta=delta, max_answers=max_answers, pld=False, n_points=6
     ).reveal()
     by_name = {str(c["label"]): c for c in curves}
-    places = list(by_name["public"]["queries"])
+    places, public = list(by_name["public"]["queries"]), by_name["public"]["epsilon"]
     inner = [c["epsilon"] for name, c in by_name.items() if name.startswith("exact")]
     laws, _ = laws_of(votes, theirs, mechanism, max_answers)
-    measured = {"the worst neighbour": [laws.first(n).epsilon(delta).epsilon[0] for n in places]}
-    if inner:
-        measured = {
-            "data-dependent": [min(at) for at in zip(*inner, by_name["public"]["epsilon"], strict=True)]
-        } | measured
-    return bounds_picture(places, measured, by_name["public"]["epsilon"])
+    measured = {"data-dependent": [min(at) for at in zip(*inner, public, strict=True)]} if inner else {}
+    return bounds_picture(places, measured | {"the worst neighbour": reached(laws, places, delta)}, public)
 
 
 # A statement -----------------------------------------------------------------------------------------------------
