@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -45,14 +46,18 @@ def _of(gate: PTRGate) -> dict[str, Any]:
 
 def _gate_law(gate: PTRGate, counts: IntArray) -> FloatArray:
     """Law of (refused, passed): Phi((Gamma - cut) / width), as the module's top says it."""
+    beyond = [(_margin(gate, row) - _cut(gate)) / gate.width for row in counts]
+    return np.array([[ndtr(-z), ndtr(z)] for z in beyond])
+
+
+def _margin(gate: PTRGate, row: IntArray) -> float:
     bound = TailBound(sigma=gate.sigma, order=gate.order, sigma_threshold=gate.sigma_threshold)
-    cut = -gate.width * float(ndtri(gate.delta0))
-    rows = []
-    for row in counts:
-        scores = query_scores(_batch(row), gate.sigma, threshold=gate.threshold, sigma_threshold=gate.sigma_threshold)
-        gamma = safe_distance(scores, bound, gate.tau, limit=40 * gate.width)
-        rows.append([ndtr(-(gamma - cut) / gate.width), ndtr((gamma - cut) / gate.width)])
-    return np.array(rows)
+    scores = query_scores(_batch(row), gate.sigma, threshold=gate.threshold, sigma_threshold=gate.sigma_threshold)
+    return safe_distance(scores, bound, gate.tau, limit=40 * gate.width)
+
+
+def _cut(gate: PTRGate) -> float:
+    return -gate.width * float(ndtri(gate.delta0))
 
 
 def _gate(gate: PTRGate, counts: IntArray, noise: NoiseSource) -> IntArray:
@@ -62,20 +67,11 @@ def _gate(gate: PTRGate, counts: IntArray, noise: NoiseSource) -> IntArray:
 
 def _gate_bank(gate: PTRGate, n_classes: int) -> dict[str, IntArray]:
     """Batches whose margin lies about the cut: where the bit is tossed by the noise."""
-    cut = -gate.width * float(ndtri(gate.delta0))
-    tops = np.arange(125, 251)
-    two = [np.array([t, 250 - t]) for t in tops]
-    bound = TailBound(sigma=gate.sigma, order=gate.order, sigma_threshold=gate.sigma_threshold)
-
-    def margin(row: IntArray) -> float:
-        scores = query_scores(_batch(row), gate.sigma, threshold=gate.threshold, sigma_threshold=gate.sigma_threshold)
-        return safe_distance(scores, bound, gate.tau, limit=40 * gate.width)
-
-    margins = np.array([margin(row) for row in two[::3]])
-    found = {}
-    for name, at in (("margin at the cut", 0.0), ("a width and a half below", -1.5), ("a width and a half above", 1.5)):
-        found[name] = two[3 * int(abs(margins - cut - at * gate.width).argmin())]
-    return found
+    two = [np.array([t, 250 - t]) for t in range(125, 251)]
+    margins = np.array([_margin(gate, row) for row in two[::3]])
+    widths = {"margin at the cut": 0.0, "a width and a half below": -1.5, "a width and a half above": 1.5}
+    nearest = {name: abs(margins - _cut(gate) - at * gate.width).argmin() for name, at in widths.items()}
+    return {name: two[3 * int(place)] for name, place in nearest.items()}
 
 
 @dataclass(frozen=True)
@@ -170,49 +166,48 @@ def _capped_bank(mechanism: VoteCap, n_classes: int) -> dict[str, IntArray]:
     return law_bank(n_classes, mechanism.sigma)
 
 
+def _of_each(counts: IntArray, draw: Callable[[IntArray, int], IntArray]) -> IntArray:
+    """Return labels drawn of each histogram, for all of its rows together."""
+    labels = np.empty(len(counts), dtype=np.int64)
+    rows, which = np.unique(counts, axis=0, return_inverse=True)
+    for h, row in enumerate(rows):
+        asked = np.flatnonzero(which.ravel() == h)
+        labels[asked] = draw(row, len(asked))
+    return labels
+
+
 def _capped(mechanism: VoteCap, counts: IntArray, noise: NoiseSource) -> IntArray:
     """One session of two rounds for each histogram: votes within the cap, then as many that it must drop.
 
     The second round is asked where nobody has voted: its counts must be zeros, whatever the teachers say.
     """
-    labels = np.empty(len(counts), dtype=np.int64)
-    rows, which = np.unique(counts, axis=0, return_inverse=True)
-    for h, row in enumerate(rows):
-        asked = np.flatnonzero(which.ravel() == h)
-        votes = np.repeat(np.arange(len(row)), row) if row.any() else np.array([0])
+    cap = mechanism.max_votes
+
+    def draw(row: IntArray, n: int) -> IntArray:
+        if not row.any():
+            many = max(2, round(3 * mechanism.sigma))
+            run = mechanism.session(n_teachers=many, n_classes=len(row), noise=noise)
+            run.ask(np.zeros((many, cap), dtype=np.int64))
+            return run.ask(np.zeros((many, n), dtype=np.int64)).labels
         # Who says nothing is asked too: one teacher beyond those who vote.
-        said = np.concatenate([votes if row.any() else [], [-1]]).astype(np.int64)
-        cap = mechanism.max_votes
-        if row.any():
-            for start in range(0, len(asked), cap):
-                some = asked[start : start + cap]
-                run = mechanism.session(n_teachers=len(said), n_classes=len(row), noise=noise)
-                labels[some] = run.ask(np.tile(said[:, None], (1, len(some)))).labels
-            continue
-        many = max(2, round(3 * mechanism.sigma))
-        run = mechanism.session(n_teachers=many, n_classes=len(row), noise=noise)
-        run.ask(np.zeros((many, cap), dtype=np.int64))
-        labels[asked] = run.ask(np.zeros((many, len(asked)), dtype=np.int64)).labels
-    return labels
+        said, found = np.append(np.repeat(np.arange(len(row)), row), -1), []
+        for start in range(0, n, cap):
+            run = mechanism.session(n_teachers=len(said), n_classes=len(row), noise=noise)
+            found.append(run.ask(np.tile(said[:, None], (1, min(cap, n - start)))).labels)
+        return np.concatenate(found)
+
+    return _of_each(counts, draw)
 
 
-def _registered() -> None:
-    register([GNMax(40.0), GNMax(2.0)])
-    register([LNMax(20.0), LNMax(3.0)])
-    register([ConfidentGNMax(200, 150, 40), ConfidentGNMax(12.0, 6.0, 4.0)])
-    register([NoisyHistogram(40.0), NoisyHistogram(2.0**15)], law=_histogram_law, sample=_noisy_counts)
-    register(
-        [GaussianSum(4.0), GaussianSum(0.3)],
-        law=_sums_law,
-        bank=_sums_bank,
-        sample=_sums,
-        n_classes=5,
-        max_releases=2_000,
-    )
-    register([VoteCap(500, 10.0)], law=_capped_law, bank=_capped_bank, sample=_capped, noises=("sigma",))
-
-
-_registered()
+register([GNMax(40.0), GNMax(2.0)])
+register([LNMax(20.0), LNMax(3.0)])
+register([ConfidentGNMax(200, 150, 40), ConfidentGNMax(12.0, 6.0, 4.0)])
+register([NoisyHistogram(40.0), NoisyHistogram(2.0**15)], law=_histogram_law, sample=_noisy_counts)
+register(
+    [GaussianSum(4.0), GaussianSum(0.3)],
+    law=_sums_law, bank=_sums_bank, sample=_sums, n_classes=5, max_releases=2_000,
+)  # fmt: skip
+register([VoteCap(500, 10.0)], law=_capped_law, bank=_capped_bank, sample=_capped, noises=("sigma",))
 
 
 # Rivals' label mechanisms: votes of sampled neighbours, and answers of stable queries.
@@ -244,15 +239,12 @@ def _neighbours_law(m: SampledNeighbours, counts: IntArray) -> FloatArray:
 
 
 def _neighbours(m: SampledNeighbours, counts: IntArray, noise: NoiseSource) -> IntArray:
-    labels = np.empty(len(counts), dtype=np.int64)
-    rows, which = np.unique(counts, axis=0, return_inverse=True)
-    for h, row in enumerate(rows):
-        asked = np.flatnonzero(which.ravel() == h)
-        votes = _units(row)
-        shape = (len(asked), len(votes))
-        distances = np.broadcast_to(np.arange(float(len(votes))), shape)
-        labels[asked] = m.draw(distances, np.broadcast_to(votes, shape), len(row), noise).labels
-    return labels
+    def draw(row: IntArray, n: int) -> IntArray:
+        votes = np.broadcast_to(_units(row), (n, int(row.sum())))
+        distances = np.broadcast_to(np.arange(float(votes.shape[1])), votes.shape)
+        return m.draw(distances, votes, len(row), noise).labels
+
+    return _of_each(counts, draw)
 
 
 def _neighbours_bank(m: SampledNeighbours, n_classes: int) -> dict[str, IntArray]:
