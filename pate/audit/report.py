@@ -109,35 +109,17 @@ class Audit(PrivateRecord):
         raise KeyError(f"no audit of layer {layer!r}; there are: {', '.join(r.layer for r in self.results) or 'none'}")
 
     def cited(self) -> list[dict[str, Any]]:
-        """Return what may be said in public whatever the data were; :meth:`PrivacyStatement.with_audits` takes it.
-
-        Examples
-        --------
-        >>> Audit(title="t").cited()
-        []
-        """
+        """Return what may be said in public whatever the data were; :meth:`PrivacyStatement.with_audits` takes it."""
         return [*(r.cited() for r in self.results), *(c.to_dict() for c in self.citations)]
 
     def public(self) -> Self:
-        """Return it with what was made from private data as citations only.
-
-        Examples
-        --------
-        >>> Audit(title="t").public().sensitive
-        False
-        """
+        """Return it with what was made from private data as citations only."""
         open_ = tuple(r for r in self.results if not r.sensitive)
         told = tuple(CitedAudit.from_dict(r.cited()) for r in self.results if r.sensitive)
         return replace(self, results=open_, citations=(*told, *self.citations))
 
     def rows(self, *, include_sensitive: bool = False) -> list[dict[str, Any]]:
-        """Return the figures as one tidy row each; those made from private data with ``include_sensitive=True`` alone.
-
-        Examples
-        --------
-        >>> Audit(title="t").rows()
-        []
-        """
+        """Return the figures as one tidy row each; of private data with ``include_sensitive=True`` alone."""
         shown = self.results if include_sensitive else self.public().results
         return [row for r in shown for row in r.rows(include_sensitive=include_sensitive)]
 
@@ -148,11 +130,6 @@ class Audit(PrivateRecord):
         ----------
         include_sensitive : bool
             False: the audits of private data are cited only.
-
-        Examples
-        --------
-        >>> Audit(title="t").to_dict()["schema"]
-        'pate-audit-1'
         """
         shown = self if include_sensitive else self.public()
         values = Record.to_dict(replace(shown, results=()))
@@ -196,13 +173,7 @@ class Audit(PrivateRecord):
         return cls.from_dict(read_json_file(path, what="audit", most_bytes=_MAX_BYTES))
 
     def html(self, *, include_sensitive: bool = False) -> str:
-        """Return the page: one file that asks nothing of the network.
-
-        Examples
-        --------
-        >>> "<script" in Audit(title="t").html()
-        False
-        """
+        """Return the page: one file that asks nothing of the network."""
         from pate.report import BADGE
 
         shown = self if include_sensitive else self.public()
@@ -290,24 +261,12 @@ class Audit(PrivateRecord):
         return bounds_picture(bounds(self.results if include_sensitive else self.public().results), ax=ax)
 
     def table(self) -> list[tuple[str, str, str, str]]:
-        """Return what was tried and what came of it, by layer: a heading and a row for each; nothing private.
-
-        Examples
-        --------
-        >>> Audit(title="t").table()
-        [('layer', 'claim', 'tried', 'outcome')]
-        """
+        """Return what was tried and what came of it, by layer: a heading and a row for each; nothing private."""
         told: Iterable[AuditResult | CitedAudit] = (*self.results, *self.citations)
         return [("layer", "claim", "tried", "outcome"), *((t.layer, t.claim, t.tried, outcome(t)) for t in told)]
 
     def summary(self) -> str:
-        """Return what came of it in a sentence or more; of private data only whether the claim stood.
-
-        Examples
-        --------
-        >>> Audit(title="t").summary()
-        'Nothing was tried.'
-        """
+        """Return what came of it in a sentence or more; of private data only whether the claim stood."""
         open_ = self.public()
         return " ".join(answer(open_.results, open_.citations))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -294,10 +294,8 @@ def fit_tasks(tasks: list[Task], data: Dataset, *, in_worker: bool = False) -> l
     made = []
     for task in tasks:
         try:
-            if in_worker:  # a fit's own workers would multiply with those beside it
-                with parallel_config(backend="sequential"):
-                    made.append(_done(task, data))
-            else:
+            # A fit's own workers would multiply with those beside it.
+            with parallel_config(backend="sequential") if in_worker else nullcontext():
                 made.append(_done(task, data))
         except Exception as error:
             tell(error, f"{task.where}: ", f"{task.where}.")
@@ -397,15 +395,8 @@ def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:
 
 def _made(task: Task, data: Dataset) -> Any:
     """Return the unfitted classifier: its noise from where the comparison says, its shards as the comparison says."""
-    setting = Setting.of(
-        data,
-        task.contestant,
-        budget=task.budget,
-        seed=task.seed,
-        noise_seed=task.noise_seed,
-        n_jobs=task.n_jobs,
-        cache=task.cache,
-    )
+    said: dict[str, Any] = {name: getattr(task, name) for name in ("budget", "seed", "noise_seed", "n_jobs", "cache")}
+    setting = Setting.of(data, task.contestant, **said)
     try:
         model = task.contestant.make(setting)
     except (BudgetExceededError, NotWorthwhileError) as error:
@@ -418,12 +409,10 @@ def _made(task: Task, data: Dataset) -> Any:
             "it has a ledger, which would give the answers of one fit to the next, and charge them all to one budget. "
             "Leave ledger=None."
         )
-    chosen: dict[str, Any] = {}
-    if "noise_seed" in takes:
-        chosen["noise_seed"] = task.noise_seed
-    no_shards = isinstance(model, PATEClassifier) and model.who_votes() in ("auto", "records", "dpsgd")
-    if "partition_seed" in takes and not no_shards:
-        chosen["partition_seed"] = task.cut_seed
+    chosen = {"noise_seed": task.noise_seed, "partition_seed": task.cut_seed}
+    if isinstance(model, PATEClassifier) and model.who_votes() in ("auto", "records", "dpsgd"):  # there are no shards
+        del chosen["partition_seed"]
+    chosen = {name: seed for name, seed in chosen.items() if name in takes}
     return model.set_params(**chosen) if chosen else model
 
 

@@ -79,30 +79,28 @@ def quick_representation(setting: Setting) -> Any:
 
 def planned(setting: Setting, *, name: str | None = None, representation: Representation | None = None) -> RecipePlan:
     """Return DP-SGD's plan for a setting: its representation is found where it was fitted for another contestant."""
-    return RecipePlan.of(
-        tuple(np.shape(setting.X_public)[1:]),
-        setting.X_public,
-        n_units=setting.n_units,
-        n_classes=len(setting.classes),
-        budget=setting.budget,
-        name=name,
-        representation=representation,
-        image_shape=setting.image_shape,
-        random_state=setting.seed,
-        fit=setting.fitted,
-    )
+    more = {"name": name, "representation": representation, "random_state": setting.seed, "fit": setting.fitted}
+    return RecipePlan.of(*_rows_of(setting), **_public_facts(setting), **more)
 
 
 def facts_of_setting(setting: Setting) -> TrainingFacts:
     """Return the public facts that DP-SGD's planner chooses from."""
-    return facts_of(
-        tuple(np.shape(setting.X_public)[1:]),
-        setting.X_public,
-        n_units=setting.n_units,
-        n_classes=len(setting.classes),
-        budget=setting.budget,
-        image_shape=setting.image_shape,
-    )
+    return facts_of(*_rows_of(setting), **_public_facts(setting))
+
+
+def _rows_of(setting: Setting) -> tuple[tuple[int, ...], Any]:
+    return tuple(np.shape(setting.X_public)[1:]), setting.X_public
+
+
+def _public_facts(setting: Setting) -> dict[str, Any]:
+    said = {name: getattr(setting, name) for name in ("n_units", "budget", "image_shape")}
+    return {**said, "n_classes": len(setting.classes)}
+
+
+def _said(setting: Setting, **more: Any) -> dict[str, Any]:
+    """Return what every classifier is told of a setting."""
+    own = {name: getattr(setting, name) for name in ("budget", "classes", "noise_seed", "image_shape")}
+    return {**own, "random_state": setting.seed, **more}
 
 
 # The 2018 recipe: teachers on shards, GNMax and Confident-GNMax, planned per budget from public numbers.
@@ -170,21 +168,9 @@ def by_2018(setting: Setting, *, name: str) -> PATEClassifier:
     """
     plan = plan_shards(setting, name)
     teacher, student = _models(setting)
-    return PATEClassifier(
-        teacher,
-        n_teachers=plan.n_teachers,
-        budget=setting.budget,
-        classes=setting.classes,
-        mechanism=plan.mechanism,
-        n_queries=plan.n_queries,
-        max_answers=plan.n_answers,
-        on_exhausted="abstain",
-        student=student,
-        n_jobs=setting.n_jobs,
-        random_state=setting.seed,
-        noise_seed=setting.noise_seed,
-        anyway=True,
-    )
+    asked = {"mechanism": plan.mechanism, "n_queries": plan.n_queries, "max_answers": plan.n_answers}
+    said = _said(setting, n_jobs=setting.n_jobs, anyway=True, image_shape=None, **asked)
+    return PATEClassifier(teacher, n_teachers=plan.n_teachers, student=student, on_exhausted="abstain", **said)
 
 
 def _models(setting: Setting) -> tuple[Any, Any]:
@@ -211,23 +197,13 @@ confident = partial(by_2018, name="confident")
 
 def private_knn(setting: Setting) -> PrivateKNN:
     """Return private kNN; images are compared by scattering."""
-    return PrivateKNN(**_said_of_rival(setting))
+    return PrivateKNN(**_said(setting, representation=quick_representation(setting)))
 
 
 def sparse_vector(setting: Setting) -> SparseVectorPATE:
     """Return the sparse-vector scheme; images are seen by scattering."""
-    return SparseVectorPATE(**_said_of_rival(setting), n_jobs=setting.n_jobs)
-
-
-def _said_of_rival(setting: Setting) -> dict[str, Any]:
-    return {
-        "budget": setting.budget,
-        "classes": setting.classes,
-        "image_shape": setting.image_shape,
-        "representation": quick_representation(setting),
-        "random_state": setting.seed,
-        "noise_seed": setting.noise_seed,
-    }
+    said = _said(setting, representation=quick_representation(setting), n_jobs=setting.n_jobs)
+    return SparseVectorPATE(**said)
 
 
 #: Noise is then far below one ballot.
@@ -276,47 +252,39 @@ def _as_columns(facts: PublicFacts) -> PublicFacts:
 
 def default(setting: Setting) -> PATEClassifier:
     """Return pate's default: nothing said, records vote on their own road, image student and all."""
-    return PATEClassifier(**_said(setting), representation=own_representation(setting))
+    return PATEClassifier(**_records(setting), representation=own_representation(setting))
 
 
 def auto(setting: Setting) -> PATEClassifier:
     """Return whoever pate's public rule chooses, records that vote or DP-SGD."""
-    return PATEClassifier(**{**_said(setting), "voters": "auto"})
+    return PATEClassifier(**_records(setting) | {"voters": "auto"})
 
 
 def fast(setting: Setting) -> PATEClassifier:
     """Return record voters without networks: of images scattering, of all else the default."""
-    return Fast(**_said(setting), representation=quick_representation(setting))
+    return Fast(**_records(setting), representation=quick_representation(setting))
 
 
 def linear(setting: Setting) -> PATEClassifier:
     """Return record voters with a linear head and no student, on the default's own representation."""
-    return HeadAlone(**_said(setting), representation=own_representation(setting))
+    return HeadAlone(**_records(setting), representation=own_representation(setting))
 
 
 def same(setting: Setting) -> PATEClassifier:
     """Return record voters with a linear head on the very representation that DP-SGD's recipe takes at this budget."""
     (map_,) = planned(setting).maps
-    return HeadOfColumns(**_said(setting), representation=map_)
+    return HeadOfColumns(**_records(setting), representation=map_)
 
 
 def noiseless(setting: Setting) -> PATEClassifier:
     """Return the default's votes without noise."""
-    said = _said(setting) | {"budget": Budget(_NO_NOISE, setting.budget.delta)}
+    said = _records(setting) | {"budget": Budget(_NO_NOISE, setting.budget.delta)}
     return Noiseless(**said, representation=own_representation(setting))
 
 
-def _said(setting: Setting) -> dict[str, Any]:
-    return {
-        "voters": "records",
-        "budget": setting.budget,
-        "classes": setting.classes,
-        "image_shape": setting.image_shape,
-        "random_state": setting.seed,
-        "noise_seed": setting.noise_seed,
-        "n_jobs": setting.n_jobs,
-        "anyway": True,  # a comparison shows what comes of any budget
-    }
+def _records(setting: Setting) -> dict[str, Any]:
+    # A comparison shows what comes of any budget.
+    return _said(setting, voters="records", n_jobs=setting.n_jobs, anyway=True)
 
 
 # Floors and ceilings: what a method must beat, and what it cannot.
@@ -582,14 +550,7 @@ def on_public(setting: Setting) -> DPSGDClassifier:
 
 
 def _planned_classifier(setting: Setting, plan: RecipePlan) -> DPSGDClassifier:
-    return PlannedDPSGD(
-        budget=setting.budget,
-        classes=setting.classes,
-        image_shape=setting.image_shape,
-        device="auto",
-        random_state=setting.seed,
-        noise_seed=setting.noise_seed,
-    ).along(plan)
+    return PlannedDPSGD(device="auto", **_said(setting)).along(plan)
 
 
 scattering = partial(by_recipe, name="linear", contestant="dpsgd-linear-scattering")

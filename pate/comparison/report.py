@@ -258,36 +258,15 @@ class ComparisonReport:
         return find(self.cells, sides, redraws=self.redraws, n_pool=self.n_pool)
 
     def verdicts(self) -> tuple[Verdict, ...]:
-        """Return, at every epsilon, the contestant of the best mean against each rival: ahead, or undecided.
-
-        Examples
-        --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-        >>> ComparisonReport(cells=(cell,), dataset="digits").verdicts()
-        ()
-        """
+        """Return, at every epsilon, the contestant of the best mean against each rival: ahead, or undecided."""
         return self._found.verdicts
 
     def side_verdicts(self) -> tuple[SideVerdict, ...]:
-        """Return, at every epsilon, the side of PATE against that of DP-SGD, where both have contestants.
-
-        Examples
-        --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-        >>> ComparisonReport(cells=(cell,), dataset="digits").side_verdicts()
-        ()
-        """
+        """Return, at every epsilon, the side of PATE against that of DP-SGD, where both have contestants."""
         return self._found.side_verdicts
 
     def crossings(self) -> tuple[Crossing, ...]:
-        """Return where the curves of the best of both sides cross, with an interval.
-
-        Examples
-        --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-        >>> ComparisonReport(cells=(cell,), dataset="digits").crossings()
-        ()
-        """
+        """Return where the curves of the best of both sides cross, with an interval."""
         return self._found.crossings
 
     @property
@@ -337,66 +316,28 @@ class ComparisonReport:
         ----------
         command : str or None
             The command that made it, to be shown in the report.
-
-        Examples
-        --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-        >>> ComparisonReport(cells=(cell,), dataset="digits").result()
-        ComparisonResult('A on digits')
         """
-        found = self._found
+        told = {name: getattr(self, name) for name in _SHARED} | vars(self._found)
+        names = [cell.contestant for cell in self.cells if cell.role == "private"]
+        stated = self.statements.items()
         return ComparisonResult(
             kind="comparison",
-            title=titled([cell.contestant for cell in self.cells if cell.role == "private"], self.dataset),
-            dataset=self.dataset,
-            protocol=self.protocol,
-            description=self.description,
+            title=titled(names, self.dataset),
             command=command,
-            created=self.created,
-            versions=dict(self.versions),
-            commit=self.commit,
-            classes=self.classes,
-            settings=self.settings,
-            published=self.published,
-            entrants=self.entrants,
             rows=tuple(cell.row() for cell in self.cells),
-            statements=tuple(
-                Stated(contestant=name, epsilon=epsilon, statement=statement)
-                for (name, epsilon), statement in self.statements.items()
-            ),
+            statements=tuple(Stated(contestant=name, epsilon=epsilon, statement=s) for (name, epsilon), s in stated),
             notes=tuple(self.notes),
             # Of published data alone; what depends on the votes is private always.
             fit_costs=tuple(replace(c, data_dependent_epsilon=None) for c in self.costs) if self.published else (),
-            redraws=self.redraws,
-            n_pool=self.n_pool,
-            bands=found.bands,
-            verdicts=found.verdicts,
-            side_verdicts=found.side_verdicts,
-            side_pairs=found.side_pairs,
-            crossings=found.crossings,
-            rule=found.rule,
+            **told,
         )
 
     def sensitive(self) -> SensitiveResult:
-        """Return what stays with the curator: ceilings, time, memory and data-dependent epsilons.
-
-        Examples
-        --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-        >>> ComparisonReport(cells=(cell,), dataset="digits").sensitive()
-        SensitiveResult(<sensitive>)
-        """
+        """Return what stays with the curator: ceilings, time, memory and data-dependent epsilons."""
         return SensitiveResult(ceilings=tuple(cell.row() for cell in self.ceilings), costs=self.costs)
 
     def to_dict(self, *, command: str | None = None) -> dict[str, Any]:
-        """Return :meth:`result` as JSON values.
-
-        Examples
-        --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-        >>> ComparisonReport(cells=(cell,), dataset="digits").to_dict()["title"]
-        'A on digits'
-        """
+        """Return :meth:`result` as JSON values."""
         return self.result(command=command).to_dict()
 
     def plot(self, ax: Any = None) -> Display:
@@ -505,8 +446,7 @@ class ComparisonReport:
         pate.exceptions.RunFolderError: nowhere holds no finished comparison (results.json and cells.jsonl). ...
         """
         result, cells = read(Path(folder))
-        known = {f.name for f in fields(cls)} & {f.name for f in fields(result)}
-        told = {name: value for name in known if (value := getattr(result, name)) is not None}
+        told = {name: value for name in _SHARED if (value := getattr(result, name)) is not None}
         return cls(cells=cells, costs=result.fit_costs, **told)
 
     def _repr_html_(self) -> str:
@@ -525,3 +465,7 @@ class ComparisonReport:
 def _mean(cells: list[Cell], key: str) -> float | None:
     values = [value for cell in cells if (value := getattr(cell, key)) is not None]
     return statistics.fmean(values) if values else None
+
+
+#: What stands in the report as in its result.
+_SHARED = {f.name for f in fields(ComparisonReport)} & {f.name for f in fields(ComparisonResult)}

@@ -131,13 +131,8 @@ def compare(
 
     base = training_seed(None) if random_state is None else random_state
     seeds = [training_seed(base, r) for r in range(n_repeats)]
-    identity = {
-        "epsilons": list(epsilons),
-        "delta": delta,
-        "random_state": random_state,
-        "noise_seed": noise_seed,
-        "by": by,
-    }
+    seeded = {"random_state": random_state, "noise_seed": noise_seed}
+    identity = {"epsilons": list(epsilons), "delta": delta, **seeded, "by": by}
     # One time for all: a time for each fit would tell how long it took, which private rows decide.
     now = stamp = provenance()
     with CellFolder(out) if out is not None else nullcontext() as folder, _cache(out) as cache:
@@ -149,19 +144,9 @@ def compare(
 
         def task(contestant: Contestant, epsilon: float, repeat: int) -> Task:
             seed = seeds[repeat]
-            made = Task(
-                contestant,
-                Budget(epsilon, delta),
-                repeat,
-                n_repeats,
-                seed=seed,
-                cut_seed=seed if known_shards else None,
-                noise_seed=None,
-                created=stamp["created"],
-                by=by,
-                cache=Path(cache),
-                n_jobs=None if alone else 1,
-            )
+            seeds_of = {"seed": seed, "cut_seed": seed if known_shards else None, "noise_seed": None}
+            own: dict[str, Any] = {"created": stamp["created"], "by": by, "cache": Path(cache), **seeds_of}
+            made = Task(contestant, Budget(epsilon, delta), repeat, n_repeats, n_jobs=None if alone else 1, **own)
             return replace(made, noise_seed=_noise_of(noise_seed, made.key))
 
         # Whole repeats first: more of them go on where fewer ended.
@@ -235,15 +220,11 @@ class _Kept:
         self.costs: dict[Key, FitCost] = {}
         if folder is None:
             return
-        for line in folder.lines(private=True):
-            cost = _stored(FitCost, line.get("cost"), plan, folder.path)
-            self.costs[cost.key] = cost
-            if "cell" in line:
-                ceiling = _stored(Cell, line["cell"], plan, folder.path)
-                self.cells[ceiling.key] = ceiling
-        for line in folder.lines():
-            cell = _stored(Cell, line, plan, folder.path)
-            self.cells[cell.key] = cell
+        private = list(folder.lines(private=True))
+        kept = [_stored(FitCost, line.get("cost"), plan, folder.path) for line in private]
+        ceilings = [line["cell"] for line in private if "cell" in line]
+        cells = [_stored(Cell, line, plan, folder.path) for line in (*ceilings, *folder.lines())]
+        self.costs, self.cells = ({one.key: one for one in some} for some in (kept, cells))
 
     def take(self, done: Done) -> None:
         """Keep a finished fit: what is the curator's first, so that no cell is without its cost."""

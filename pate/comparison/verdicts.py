@@ -341,14 +341,7 @@ class Crossings:
         return tuple(one for one in self.where if one.sure)
 
     def says(self, a: str, b: str) -> str:
-        """Return it in words, for the contestants whose difference was a less b.
-
-        Examples
-        --------
-        >>> one = Crossing(0.4, 1.2, (0.7,), "ahead", "behind")
-        >>> Crossings((0.1, 8.0), (one,), "ahead", 0.95).says("PATE", "DP-SGD")
-        'PATE is ahead below epsilon 0.7, DP-SGD above (95% interval 0.4 to 1.2).'
-        """
+        """Return it in words, for the contestants whose difference was a less b."""
         looked = f"epsilon {self.epsilons[0]:g} to {self.epsilons[-1]:g}"
         names = {"ahead": a, "behind": b}
         if not self.where:

@@ -181,14 +181,7 @@ class AuditResult(PrivateRecord):
         raise KeyError(f"no figure {name!r}; there are: {', '.join(dict.fromkeys(f.name for f in self.figures))}")
 
     def cited(self) -> dict[str, Any]:
-        """Return what may be said in public whatever the data were: layer, what was tried, whether the claim stood.
-
-        Examples
-        --------
-        >>> AuditResult(layer="pair", target="t", claim="(1, 1e-05)-DP", tried="one crafted record", refuted=False,
-        ...             finding="0.9 of 1", sensitive=True).cited()
-        {'layer': 'pair', 'claim': '(1, 1e-05)-DP', 'tried': 'one crafted record', 'stood': True}
-        """
+        """Return what may be said in public whatever the data were: layer, what was tried, whether the claim stood."""
         claim, tried = as_plain_text(self.claim), as_plain_text(self.tried)
         return CitedAudit(layer=self.layer, claim=claim, tried=tried, stood=not self.refuted).to_dict()
 
@@ -218,11 +211,6 @@ class AuditResult(PrivateRecord):
         ------
         SensitiveValueError
             It was made from private data and was not asked for by name.
-
-        Examples
-        --------
-        >>> AuditResult(layer="law", target="t", claim="c", tried="x", refuted=True, finding="y").to_dict()["refuted"]
-        True
         """
         self._ask(include_sensitive)
         return super().to_dict()

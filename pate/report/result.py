@@ -206,13 +206,7 @@ class FitCost(PrivateRecord):
 
     @property
     def key(self) -> tuple[str, float | None, int]:
-        """Which fit of the comparison this is.
-
-        Examples
-        --------
-        >>> FitCost(contestant="PATE", epsilon=1.0, repeat=0).key
-        ('PATE', 1.0, 0)
-        """
+        """Which fit of the comparison this is."""
         return self.contestant, self.epsilon, self.repeat
 
 
@@ -341,13 +335,7 @@ class Result(Record):
 
     @classmethod
     def of(cls, result: Self | Mapping[str, Any]) -> Self:
-        """Return a result as it is, or read from its JSON values.
-
-        Examples
-        --------
-        >>> Result.of({"kind": "run", "title": "A run", "rows": []})
-        Result('A run')
-        """
+        """Return a result as it is, or read from its JSON values."""
         return result if isinstance(result, cls) else cls.from_dict(result)  # type: ignore[arg-type]
 
     def _check(self) -> None:
@@ -751,15 +739,7 @@ class ComparisonResult(Result):
 
 
 def typed(result: Result | Mapping[str, Any]) -> Result:
-    """Return a result of the class that its JSON belongs to.
-
-    Examples
-    --------
-    >>> type(typed({"kind": "comparison", "schema": SCHEMA, "title": "A", "rows": []})).__name__
-    'ComparisonResult'
-    >>> type(typed({"kind": "run", "title": "A", "rows": []})).__name__
-    'Result'
-    """
+    """Return a result of the class that its JSON belongs to."""
     if isinstance(result, Result):
         return result
     return (ComparisonResult if "schema" in result else Result).of(result)
