@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -438,32 +439,22 @@ def shadows_of(
             if kept is not None and (material.copies is None or kept["robust"] is not None):
                 found[i] = Shadow(**{**kept, "promise": json.loads(kept["promise"])})
     left = [i for i in range(len(halves)) if i not in found]
-    fits = _fitted(material, halves, left, n_jobs)
+    work = Parallel(n_jobs=n_jobs, return_as="generator")
+    fits = work(delayed(fit_shadow)(material, halves[i], i, in_worker=n_jobs not in (None, 1)) for i in left)
     for i, shadow in track(fits, total=len(halves), label="shadow models", show=verbose, begun=len(found)):
         found[i] = shadow
         if folder is not None:
-            folder.save(
-                i, logit=shadow.logit, right=shadow.right, robust=shadow.robust, promise=json.dumps(shadow.promise)
-            )
+            folder.save(i, **{**vars(shadow), "promise": json.dumps(shadow.promise)})
     return [found[i] for i in range(len(halves))]
-
-
-def _fitted(
-    material: Material, halves: list[IndexArray], left: list[int], n_jobs: int | None
-) -> Iterator[tuple[int, Shadow]]:
-    alone = n_jobs in (None, 1)
-    work = Parallel(n_jobs=n_jobs, return_as="generator")
-    yield from work(delayed(fit_shadow)(material, halves[i], i, in_worker=not alone) for i in left)
 
 
 def fit_shadow(material: Material, half: IndexArray, index: int, *, in_worker: bool) -> tuple[int, Shadow]:
     """Fit one shadow model and ask it about every record."""
     with counted_elsewhere(), global_generators(global_seed(material.seed, index)):
         try:
-            if in_worker:  # a fit's own workers would multiply with those beside it
-                with parallel_config(backend="sequential"):
-                    return index, _asked(material, _trained(material, half, index))
-            return index, _asked(material, _trained(material, half, index))
+            # A fit's own workers would multiply with those beside it.
+            with parallel_config(backend="sequential") if in_worker else nullcontext():
+                return index, _asked(material, _trained(material, half, index))
         except PateError as error:
             raise type(error)(f"shadow model {index + 1} failed: {error}") from error
         except Exception as error:
@@ -485,12 +476,11 @@ def _asked(material: Material, model: Any) -> Shadow:
     robust = None
     if material.copies is not None:
         n = len(right)
-        n_copies = material.copies.shape[0] // n
-        labels = np.tile(np.arange(n), n_copies)
-        found = right.copy()
+        n_copies, robust = material.copies.shape[0] // n, right.copy()
         if n_copies:
-            found += said_of(model, material.copies, material.y[labels])[1].reshape(n_copies, n).sum(axis=0)
-        robust = found / (1 + n_copies)
+            labels = np.tile(material.y, n_copies)
+            robust += said_of(model, material.copies, labels)[1].reshape(n_copies, n).sum(axis=0)
+        robust /= 1 + n_copies
     if not np.isfinite(logit).all():
         raise InvalidInputError(
             "the model's answers must be finite numbers, got NaN or infinity. Train it more gently, or scale its rows."
@@ -561,11 +551,5 @@ def _promise(model: Any) -> dict[str, Any]:
     statement = getattr(model, "statement_", None)
     if not isinstance(statement, PrivacyStatement):
         return {}
-    said = statement.guarantee
-    return {
-        "epsilon": said.epsilon,
-        "delta": said.delta,
-        "adjacency": said.adjacency,
-        "unit": statement.unit,
-        "seeded": statement.seeded,
-    }
+    said = {name: getattr(statement.guarantee, name) for name in ("epsilon", "delta", "adjacency")}
+    return {**said, "unit": statement.unit, "seeded": statement.seeded}

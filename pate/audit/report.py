@@ -408,7 +408,7 @@ def _drawn(result: AuditResult, place: int) -> Markup | None:
     if any(c.low for c in drawn.curves):
         caption += " Bands: intervals of what was measured."
     name = f"{result.layer} {place + 1}: {drawn.y_label} by {drawn.x_label}"
-    return picture(lambda ax: plots.audit_picture(drawn, ax=ax).ax_, caption[:1].upper() + caption[1:], name)
+    return picture(caption[:1].upper() + caption[1:], name, plots.audit_picture, drawn)
 
 
 def _side_by_side(results: Sequence[AuditResult]) -> dict[str, Any] | None:
@@ -425,6 +425,6 @@ def _side_by_side(results: Sequence[AuditResult]) -> dict[str, Any] | None:
     froms = {"price": "the price"}
     rows = [(b["label"], number(b["value"]), froms.get(b["kind"], b["kind"])) for b in found]
     return {
-        "picture": picture(lambda ax: plots.bounds_picture(found, ax=ax).ax_, caption, "Epsilons side by side"),
+        "picture": picture(caption, "Epsilons side by side", plots.bounds_picture, found),
         "sheet": Sheet(heads=heads, rows=rows, numbers=[1]),
     }

@@ -207,7 +207,7 @@ def _picture(result: ComparisonResult) -> Markup | None:
         told.append("The upright axis is stretched towards 100%.")
     if any(s.low is not None or s.high is not None for c in result.crossings[:1] for s in c.stretches):
         told.append(f"Shaded: where {result.crossings[0].first} and {result.crossings[0].second} may be equal.")
-    return picture(lambda ax: comparison_picture(result, ax), " ".join(told), "Accuracy against epsilon")
+    return picture(" ".join(told), "Accuracy against epsilon", comparison_picture, result)
 
 
 def _accuracy(result: ComparisonResult) -> Sheet:

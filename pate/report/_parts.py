@@ -113,13 +113,16 @@ def facts(result: Result) -> list[tuple[str, str]]:
     return rows
 
 
-def picture(draw: Callable[[Any], Any], caption: str, name: str) -> Markup:
-    """Return a picture drawn twice, wide and for a phone; ``draw`` takes axes or None, and returns the axes."""
+def picture(caption: str, name: str, draw: Callable[..., Any], *args: Any, **more: Any) -> Markup:
+    """Return a picture drawn twice, wide and for a phone: what ``draw(*args, ax=...)`` returns, axes or a display."""
     from pate.report import plots  # it needs matplotlib, and words do not
 
-    wide = draw(None)
-    thin = draw(plots.narrow_axes(wide))
-    svgs = {"wide": plots.figure_to_svg(wide), "narrow": plots.figure_to_svg(thin)}
+    def drawn(ax: Any) -> Any:
+        found = draw(*args, ax=ax, **more)
+        return getattr(found, "ax_", found)
+
+    wide = drawn(None)
+    svgs = {"wide": plots.figure_to_svg(wide), "narrow": plots.figure_to_svg(drawn(plots.narrow_axes(wide)))}
     return figure(svgs, caption, name=name, colours=plots.COLOURS)
 
 
