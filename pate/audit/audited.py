@@ -6,8 +6,9 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -33,6 +34,7 @@ from pate.privacy.exact.noise import ThresholdTest
 from pate.privacy.exact.pair_law import PairLaw, all_laws
 from pate.privacy.words import Guarantee
 from pate.report.audit_result import AuditResult, Figure, Picture
+from pate.statement.fields import LAYERS
 from pate.statement.model import PrivacyStatement
 from pate.studies.account import account, cost_by_queries
 from pate.votes import Votes, as_votes
@@ -165,6 +167,10 @@ class _Tried:
         except InvalidInputError as error:
             self.left_out.append(f"{layer}: {error}")
 
+    def take(self, found: Audit, layers: Collection[str] = LAYERS) -> None:
+        self.results += [r for r in found.results if r.layer in layers]
+        self.left_out += found.left_out
+
     def audit(self, title: str, description: str = "") -> Audit:
         left_out = tuple(dict.fromkeys(self.left_out))
         return Audit(title=title, description=description, results=tuple(self.results), left_out=left_out)
@@ -244,23 +250,21 @@ def audit_mechanism(
     if isinstance(mechanism, GaussianSum):
         tried.left_out.append("pair, game: a Gaussian sum tells the same of every pair at its sensitivity, its price.")
         return tried.audit(f"Audit of {mechanism}")
-    votes, moved = tie(n_teachers, n_classes)
-    what = f"a tie of {n_teachers:,} votes that nobody cast"
+    ours, theirs = (np.repeat(votes, n_queries, axis=0) for votes in tie(n_teachers, n_classes))
+    whole = f"{mechanism}, {n_queries:,} queries"
+    same: dict[str, Any] = {"delta": delta, "published": True}
 
     def on_tie() -> AuditResult:
-        ours, theirs = (Votes.from_counts(np.repeat(v, n_queries, axis=0)) for v in (votes, moved))
-        made = pair(ours, theirs, mechanism, delta=delta, max_answers=max_answers, claim=claim, published=True)
-        words = f"{what}, {n_queries:,} times, one vote moved; exact laws"
-        return replace(made, target=f"{mechanism}, {n_queries:,} queries", tried=words, figures=_of(made, "a tie"))
+        made = pair(ours, theirs, mechanism, max_answers=max_answers, claim=claim, **same)
+        words = f"a tie of {n_teachers:,} votes that nobody cast, {n_queries:,} times, one vote moved; exact laws"
+        return replace(made, target=whole, tried=words, figures=_of(made, "a tie"))
 
     def played() -> AuditResult:
         runs = min(max(_ANSWERS // n_queries, _FEWEST), _MOST) if n_runs is None else n_runs
-        ours, theirs = (np.repeat(v, n_queries, axis=0) for v in (votes, moved))
         promised = mechanism.charge(n_queries) if claim is None else claim
         release: Any = MechanismRelease(mechanism)  # type: ignore[arg-type]  # others it refuses in words
         made = game(release, ours, theirs, claim=promised, n_runs=runs, batch=min(runs, 250),
-                    delta=delta, false_alarms=false_alarms, target=f"{mechanism}, {n_queries:,} queries",
-                    published=True)  # fmt: skip
+                    false_alarms=false_alarms, target=whole, **same)  # fmt: skip
         return replace(made, figures=_of(made, "a tie"))
 
     tried.add("pair", on_tie)
@@ -333,12 +337,12 @@ def audit_votes(
     held = as_votes(votes)
     if not isinstance(mechanism, Mechanism):
         raise InvalidInputError("mechanism must be a mechanism such as GNMax(sigma=40), and votes what it is asked of.")
-    found = audit_mechanism(
-        mechanism, n_queries=held.n_queries, max_answers=max_answers, claim=claim, delta=delta,
-        n_teachers=held.n_teachers, n_classes=held.n_classes, false_alarms=false_alarms, max_releases=max_releases,
-        n_runs=n_runs,
-    )  # fmt: skip
-    tried = _Tried(list(found.results), list(found.left_out))
+    of_held = {name: getattr(held, name) for name in ("n_queries", "n_teachers", "n_classes")}
+    tried = _Tried()
+    tried.take(audit_mechanism(
+        mechanism, max_answers=max_answers, claim=claim, delta=delta, false_alarms=false_alarms,
+        max_releases=max_releases, n_runs=n_runs, **of_held,
+    ))  # fmt: skip
     if isinstance(mechanism, ExactLaw):
         # Refused outright where it cannot be: why not would be a fact about the votes, among what is public.
         tried.results.append(_chain(held, mechanism, delta, max_answers, published))
@@ -376,13 +380,9 @@ def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, 
     found = pair(votes, theirs, mechanism, delta=delta, max_answers=max_answers, published=True)
     reached = found["epsilon of the pair"]
     low = reached.value or 0.0
+    chain = (("the epsilon of the pair", low), ("the data-dependent bound", inner), ("the public price", public))
     wrong = [
-        f"{one} is {a:.6g}, above {other}, {b:.6g}"
-        for (one, a), (other, b) in (
-            (("the epsilon of the pair", low), ("the data-dependent bound", inner)),
-            (("the data-dependent bound", inner), ("the public price", public)),
-        )
-        if a > b * (1 + _MARGIN)
+        f"{one} is {a:.6g}, above {other}, {b:.6g}" for (one, a), (other, b) in pairwise(chain) if a > b * (1 + _MARGIN)
     ]
     return AuditResult(
         layer="pair",
@@ -471,21 +471,18 @@ def audit_statement(
     n_teachers, n_classes = (int(t.replace(",", "")) for t in voters.groups()) if voters else (250, 10)
     asked = _ASKED.search(statement.verify)
     for mechanism in read_mechanisms(statement.mechanism):
+        sized = {"n_teachers": n_teachers, "n_classes": n_classes, "n_runs": n_runs, **some}
         if asked is None or g.kind == "sanitised":
-            found = audit_mechanism(mechanism, n_classes=n_classes, n_runs=n_runs, n_teachers=n_teachers, **some)
             why = f"of {mechanism} the statement does not say how many queries were asked."
             if g.kind == "sanitised":
                 why = "the claim is sanitised: it speaks of the votes that were cast, and of none that are made up."
             tried.left_out.append(f"pair, game: {why}")
-            tried.results += [r for r in found.results if r.layer == "law"]
+            tried.take(audit_mechanism(mechanism, **sized), ["law"])
         else:
             cap = None if asked[2] == "None" else int(asked[2])
-            found = audit_mechanism(
-                mechanism, n_queries=int(asked[1]), max_answers=cap, claim=g, delta=g.delta, n_teachers=n_teachers,
-                n_classes=n_classes, n_runs=n_runs, **some,
-            )  # fmt: skip
-            tried.results += found.results
-        tried.left_out += found.left_out
+            claimed: dict[str, Any] = {"claim": g, "delta": g.delta}
+            release = {"n_queries": int(asked[1]), "max_answers": cap}
+            tried.take(audit_mechanism(mechanism, **release, **claimed, **sized))
     if statement.mechanism.startswith("GaussianSum"):
         _sums(statement, tried, some)
     if not tried.results:
@@ -509,8 +506,7 @@ def _sums(statement: PrivacyStatement, tried: _Tried, some: dict[str, Any]) -> N
     said = _ROUNDS.findall(statement.verify)
     rounds = [GaussianSum(float(value)) for times, value in said for _ in range(int(times))]
     for mechanism in dict.fromkeys(rounds):
-        found = audit_mechanism(mechanism, **some)
-        tried.results += found.results
+        tried.results += audit_mechanism(mechanism, **some).results
     if rounds:
         tried.results.append(_closed_form(statement, rounds))
 
@@ -606,18 +602,15 @@ def audit_job(
 
         def job(X: Any, y: Any, groups: Any = None) -> Any:
             place = Path(tempfile.mkdtemp(dir=folder))
-            rows = pd.DataFrame(X, columns=names).assign(**{label: np.asarray(y)})
-            if groups is not None:
-                rows = rows.assign(**{owner: np.asarray(groups)})
-            _write(rows, place / "private.csv")
-            own = {**held, "ledger": place / "ledger.sqlite"}
-            run = LabelJob(place / "private.csv", folder / "public.csv", **own,
-                           group=None if groups is None else owner)  # fmt: skip
+            private, ledger = place / "private.csv", place / "ledger.sqlite"
+            whose = {} if groups is None else {owner: np.asarray(groups)}
+            _write(pd.DataFrame(X, columns=names).assign(**{label: np.asarray(y)}, **whose), private)
+            own = {**held, "ledger": ledger, "group": owner if whose else None}
             try:
-                return run.run()
+                return LabelJob(private, folder / "public.csv", **own).run()
             finally:
-                beside_ledger(place / "ledger.sqlite").unlink(missing_ok=True)
-                os.unlink(place / "private.csv")
+                beside_ledger(ledger).unlink(missing_ok=True)
+                os.unlink(private)
 
         found = replay_search(job, private_rows.X, private_rows.y, groups=private_rows.groups, classes=classes,
                               n_pairs=n_pairs, published=published, random_state=random_state)  # fmt: skip

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
@@ -108,19 +108,17 @@ def _need_public(X_public: Any, name: str) -> Any:
 @contextmanager
 def _fresh(target: Any) -> Iterator[Any]:
     """Yield an unfitted copy that writes nowhere, but to a ledger that is gone afterwards with its key."""
-    with ExitStack() as stack:
-        try:
-            made = clone(target)
-        except TypeError:
-            made, known = copy.deepcopy(target), dict[str, Any]()
-        else:
-            known = made.get_params(deep=False)
-        if known.get("checkpoint_dir") is not None:
-            made.set_params(checkpoint_dir=None)
-        ledger = known.get("ledger")
-        if ledger is not None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pate-replay-")))
-            made.set_params(ledger=Ledger(folder / "ledger.sqlite", total=ledger.total))
+    try:
+        made = clone(target)
+    except TypeError:
+        yield copy.deepcopy(target)
+        return
+    known = made.get_params(deep=False)
+    if known.get("checkpoint_dir") is not None:
+        made.set_params(checkpoint_dir=None)
+    with tempfile.TemporaryDirectory(prefix="pate-replay-") as folder:
+        if (ledger := known.get("ledger")) is not None:
+            made.set_params(ledger=Ledger(Path(folder) / "ledger.sqlite", total=ledger.total))
         yield made
 
 
@@ -165,13 +163,10 @@ def _of_estimator(target: Any, X_public: Any) -> Pipeline:
 def _seeded() -> Iterator[None]:
     """Seed the global generators, torch's too where somebody uses it, and give them back as they were."""
     torch = sys.modules.get("torch")
-    with global_generators(0):
-        if torch is None:
-            yield
-            return
-        with torch.random.fork_rng():
+    with global_generators(0), nullcontext() if torch is None else torch.random.fork_rng():
+        if torch is not None:
             torch.manual_seed(0)
-            yield
+        yield
 
 
 def run_on_tape(
@@ -501,16 +496,19 @@ def result_of(
     if not pairs:
         raise every[0].failed or ReplayError("no pair was run.")
     failed = "; ".join(dict.fromkeys(one.what for one in every if one.failed is not None))
-    unseen = f" The pipeline fails on both, or refuses one before anything is drawn, where {failed}." if failed else ""
-    unseen = _unseen(frozenset().union(*(one.stages for one in pairs))) + unseen
-    bad = [one for one in pairs if one.finding]
-    whats = dict.fromkeys(one.what for one in pairs)
-    kinds = "; ".join(whats)
-    n = len(pairs)
-    if bad:
-        finding = bad[0].finding if n == 1 else f"{bad[0].finding} (when {bad[0].what}; {len(bad)} of {n} pairs)"
-    else:
-        finding = "nothing moved that may not"
+    unseen = _unseen(frozenset().union(*(one.stages for one in pairs)))
+    if failed:
+        unseen += f" The pipeline fails on both, or refuses one before anything is drawn, where {failed}."
+    bad, n = [one for one in pairs if one.finding], len(pairs)
+    kinds = "; ".join(dict.fromkeys(one.what for one in pairs))
+    finding = bad[0].finding if bad else "nothing moved that may not"
+    if bad and n > 1:
+        finding += f" (when {bad[0].what}; {len(bad)} of {n} pairs)"
+    most = {
+        "teachers moved": max(one.moved.teachers for one in pairs),
+        "votes moved on a query": max(one.moved.votes for one in pairs),
+        "sum moved, of what it may": max(one.moved.most for one in pairs),
+    }
     return AuditResult(
         layer="replay",
         target=replayer.name,
@@ -523,9 +521,7 @@ def result_of(
         seconds=perf_counter() - start,
         limits=LIMITS + unseen,
         figures=(
-            Figure(name="teachers moved", value=float(max(one.moved.teachers for one in pairs)), of="the most"),
-            Figure(name="votes moved on a query", value=float(max(one.moved.votes for one in pairs)), of="the most"),
-            Figure(name="sum moved, of what it may", value=max(one.moved.most for one in pairs), of="the most"),
+            *(Figure(name=name, value=float(value), of="the most") for name, value in most.items()),
             Figure(name="pairs that leak", value=float(len(bad)), of=f"{n} pairs"),
             Figure(name="pairs refused", value=float(len(every) - n), of=f"{len(every)} pairs"),
         ),
@@ -665,19 +661,11 @@ def _by_hypothesis(
             leaking.append(found[-1])
         return bool(found[-1].finding)
 
+    how: dict[str, Any] = {"phases": (Phase.generate, Phase.shrink), "suppress_health_check": list(HealthCheck)}
     try:
-        find(
-            st.tuples(st.sampled_from(kinds), choices),
-            leaks,
-            settings=settings(
-                max_examples=n_examples,
-                database=None,  # what leaks is private
-                deadline=None,
-                derandomize=True,
-                phases=(Phase.generate, Phase.shrink),
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+        # What leaks is private: there is no database.
+        quiet = settings(max_examples=n_examples, database=None, deadline=None, derandomize=True, **how)
+        find(st.tuples(st.sampled_from(kinds), choices), leaks, settings=quiet)
     except NoSuchExample:
         return found
     # The last that leaked is the smallest.
