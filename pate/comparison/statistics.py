@@ -269,27 +269,15 @@ class PairedDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class Band:
-    """An accuracy and an interval around it, for the picture.
+    """An accuracy and an interval around it, for the picture."""
 
-    Attributes
-    ----------
-    mean : float
-        Mean accuracy over repeats, in shares of one.
-    low, high : float or None
-        None below :data:`LEAST_REPEATS` repeats.
-    level : float
-    looks : int
-        How many intervals hold together at that level.
-    paired : bool
-        Whether it is drawn to be compared with the other bands (see :func:`paired_bands`), not to say how well the
-        contestant would do elsewhere.
-    """
-
-    mean: float
-    low: float | None
+    mean: float  # mean accuracy over repeats, in shares of one
+    low: float | None  # None below :data:`LEAST_REPEATS` repeats
     high: float | None
     level: float
-    looks: int
+    looks: int  # how many intervals hold together at that level
+    #: Whether it is drawn to be compared with the other bands (see :func:`paired_bands`), not to say how well the
+    #: contestant would do elsewhere.
     paired: bool
 
 

@@ -26,24 +26,12 @@ RightsByName = Mapping[str, Mapping[float, Sequence[Any]]]
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonVerdict:
-    """Who leads at one epsilon, and ahead of whom.
-
-    Attributes
-    ----------
-    epsilon : float
-    leader : str
-        The greatest mean accuracy.
-    means : dict of name to float
-        Accuracies, greatest first.
-    pairs : dict of (name, name) to PairedDifference
-        All pairs, the greater mean first.
-    looks : int
-    """
+    """Who leads at one epsilon, and ahead of whom."""
 
     epsilon: float
-    leader: str
-    means: dict[str, float]
-    pairs: dict[tuple[str, str], PairedDifference]
+    leader: str  # the greatest mean accuracy
+    means: dict[str, float]  # accuracies, greatest first
+    pairs: dict[tuple[str, str], PairedDifference]  # all pairs, the greater mean first
     looks: int
 
     @property
@@ -64,30 +52,18 @@ class EpsilonVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class SideVerdict:
-    """One side's contestants against the other side's at one epsilon.
-
-    Attributes
-    ----------
-    epsilon : float
-    ours, theirs : str
-        The greatest mean of each side.
-    deciding : (str, str)
-        One of ours and one of theirs, on whom the verdict stands. Ahead or behind: who is ahead of the whole other side
-        (the greatest mean of such), and the rival who comes nearest. Undecided: the greatest mean of all, and the
-        rival it is least told apart from.
-    difference : PairedDifference
-        Between these two.
-    verdict : {"ahead", "behind", "undecided"}
-        ``ahead``: one of ours is ahead of everyone of theirs. ``behind``: one of theirs is ahead of everyone of ours.
-    pairs : dict of (ours, theirs) to PairedDifference
-    looks : int
-    """
+    """One side's contestants against the other side's at one epsilon."""
 
     epsilon: float
-    ours: str
+    ours: str  # the greatest mean of each side
     theirs: str
+    #: One of ours and one of theirs, on whom the verdict stands. Ahead or behind: who is ahead of the whole other
+    #: side (the greatest mean of such), and the rival who comes nearest. Undecided: the greatest mean of all, and
+    #: the rival it is least told apart from.
     deciding: tuple[str, str]
-    difference: PairedDifference
+    difference: PairedDifference  # between these two
+    #: {"ahead", "behind", "undecided"}: ``ahead``: one of ours is ahead of everyone of theirs. ``behind``: one of
+    #: theirs is ahead of everyone of ours.
     verdict: Word
     pairs: dict[tuple[str, str], PairedDifference]
     looks: int
@@ -286,22 +262,12 @@ def _pair(rights: RightsByName, a: str, b: str, epsilon: float, design: Design) 
 
 @dataclass(frozen=True)
 class Crossing:
-    """A stretch of epsilons in which the difference of two contestants may be zero.
+    """A stretch of epsilons in which the difference of two contestants may be zero."""
 
-    Attributes
-    ----------
-    low, high : float or None
-        Its ends; None where it goes on beyond the epsilons looked at.
-    at : tuple of float
-        Where the mean difference is zero in it, linear in log epsilon.
-    before, after : {"ahead", "behind"} or None
-        The sure verdict on its left and on its right.
-    """
-
-    low: float | None
+    low: float | None  # its ends; None where it goes on beyond the epsilons looked at
     high: float | None
-    at: tuple[float, ...]
-    before: Word | None
+    at: tuple[float, ...]  # where the mean difference is zero in it, linear in log epsilon
+    before: Word | None  # {"ahead", "behind"}: The sure verdict on its left and on its right
     after: Word | None
 
     @property
@@ -314,25 +280,17 @@ class Crossing:
 class Crossings:
     """Where the curves of two contestants cross, as far as was looked.
 
-    Attributes
-    ----------
-    epsilons : tuple of float
-        Those looked at, ascending.
-    where : tuple of Crossing
-        Every true crossing lies in one of them, at ``level``; none where one contestant is surely ahead everywhere.
-    start : {"ahead", "behind", "undecided"}
-        The verdict at the least epsilon.
-    level : float
-
     Examples
     --------
     >>> Crossings((0.1, 1.0), (), "ahead", 0.95).says("PATE", "DP-SGD")
     'PATE is ahead everywhere looked at (epsilon 0.1 to 1).'
     """
 
-    epsilons: tuple[float, ...]
+    epsilons: tuple[float, ...]  # those looked at, ascending
+    #: Every true crossing lies in one of them, at ``level``; none where one contestant is surely ahead
+    #: everywhere.
     where: tuple[Crossing, ...]
-    start: Word
+    start: Word  # {"ahead", "behind", "undecided"}: The verdict at the least epsilon
     level: float
 
     @property

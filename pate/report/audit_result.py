@@ -58,24 +58,15 @@ class Figure(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Curve(Record):
-    """One line of an audit's picture.
-
-    Attributes
-    ----------
-    label : str
-    x, y : tuple of float
-    low, high : tuple of float
-        The band around it, of the length of ``x``; empty for none.
-    role : {"measured", "claim", "reference"}
-    """
+    """One line of an audit's picture."""
 
     _name = "curve"
     label: str
     x: tuple[float, ...]
     y: tuple[float, ...]
-    low: tuple[float, ...] = ()
+    low: tuple[float, ...] = ()  # the band around it, of the length of ``x``; empty for none
     high: tuple[float, ...] = ()
-    role: str = "measured"
+    role: str = "measured"  # {"measured", "claim", "reference"}
 
     def _check(self) -> None:
         check_choice(f"{self._name}['role']", self.role, ROLES)

@@ -144,8 +144,15 @@ def some(name: str, values: Any) -> Any:
     return values
 
 
-def finish(ax: Axes, *, x: str, y: str = "", grid: str) -> None:
-    """Name and style the axes; ``grid`` is the direction along which values are read."""
+def finish(ax: Axes, *, x: str, y: str = "", grid: str, whole: str = "", shares: str = "", ticks: int = 5) -> None:
+    """Name and style the axes; ``grid`` is the direction along which values are read.
+
+    ``whole``, ``shares``: the axis ("x", "y") of whole numbers (about so many ticks), and that of shares, in percent.
+    """
+    if whole:
+        getattr(ax, f"{whole}axis").set_major_locator(MaxNLocator(ticks, integer=True))
+    if shares:
+        getattr(ax, f"{shares}axis").set_major_formatter(PercentFormatter(1.0))
     ax.set_xlabel(textwrap.fill(x, 40) if is_narrow(ax) else x, fontsize=SIZE, color=COLOURS["soft"])
     ax.set_ylabel(y, fontsize=SIZE, color=COLOURS["soft"])
     ax.tick_params(labelsize=SIZE - 0.5, color=COLOURS["grid"], labelcolor=COLOURS["ink"])
@@ -156,16 +163,16 @@ def finish(ax: Axes, *, x: str, y: str = "", grid: str) -> None:
         spine.set_color(COLOURS["reference"])
 
 
+def _plain(value: float, place: Any) -> str:
+    return f"{value:g}"
+
+
 def legend(ax: Axes) -> None:
     """Name the lines above the axes, where nothing is drawn over."""
     names = ax.get_legend_handles_labels()[1]
     if names:
-        place: dict[str, Any] = {
-            "loc": "lower left",
-            "bbox_to_anchor": (0.0, 1.0),
-            "borderaxespad": 0.2,
-            "handlelength": 2.2,
-        }
+        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
+        place["handlelength"] = 2.2
         columns = 1 if is_narrow(ax) else next(n for n in (3, 2, 1) if n == 1 or _across(names, n) <= _WIDTH - 0.9)
         legend = ax.legend(frameon=False, fontsize=SIZE, labelcolor=COLOURS["ink"], ncols=columns, **place)
         for text in legend.get_texts():
@@ -242,7 +249,6 @@ def cost_curves(
         What the epsilons are: public ones by default.
     title : str, optional
         What the reader must know first.
-    ax : matplotlib Axes, optional
 
     Examples
     --------
@@ -263,16 +269,9 @@ def cost_curves(
         ax.plot(*point, "o", color=COLOURS["ink"], markersize=7, zorder=4)
         # Below and to the right of a rising curve there is nothing else; only near the edge the text has to turn.
         left = point[0] > 0.75 * ax.get_xlim()[1]
-        ax.annotate(
-            f"this run: {spent['queries']:g} queries, ε = {spent['epsilon']:.4g}",
-            point,
-            xytext=(-10 if left else 6, -16),
-            textcoords="offset points",
-            ha="right" if left else "left",
-            va="top",
-            fontsize=SIZE,
-            color=COLOURS["ink"],
-        )
+        place = {"xytext": (-10 if left else 6, -16), "textcoords": "offset points", "va": "top"}
+        told = f"this run: {spent['queries']:g} queries, ε = {spent['epsilon']:.4g}"
+        ax.annotate(told, point, ha="right" if left else "left", fontsize=SIZE, color=COLOURS["ink"], **place)
     ax.set_xlim(left=0)
     ax.set_ylim(bottom=0)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -292,7 +291,6 @@ def answers_per_class(counts: Sequence[int], classes: Sequence[Any], *, ax: Axes
         Released labels of each class: public, because the labels are.
     classes : sequence
         Class values, in the same order.
-    ax : matplotlib Axes, optional
 
     Examples
     --------
@@ -319,12 +317,10 @@ def answers_per_class(counts: Sequence[int], classes: Sequence[Any], *, ax: Axes
     ax.margins(*((None, 0.14) if short else (0.14, None)))
     ax.tick_params(axis="x" if short else "y", length=0)
     if short:
-        ax.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-        finish(ax, x="class", y="released labels", grid="y")
+        finish(ax, x="class", y="released labels", grid="y", whole="y", ticks=4)
     else:
         ax.invert_yaxis()
-        ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        finish(ax, x="released labels", grid="x")
+        finish(ax, x="released labels", grid="x", whole="x")
     return ax
 
 
@@ -344,7 +340,6 @@ def margin_histogram(
         The largest margin there could be.
     marks : mapping of str to float, optional
         Named positions, such as the noise's standard deviation, drawn as vertical lines.
-    ax : matplotlib Axes, optional
 
     Examples
     --------
@@ -360,8 +355,8 @@ def margin_histogram(
         line = ("--", ":", "-.")[i % 3]
         ax.axvline(position, color=COLOURS["ink"], linestyle=line, linewidth=1.3, label=f"{label}: {position:.4g}")
     ax.set_xlim(-0.5 - 0.01 * n_teachers, n_teachers + 0.5 + 0.01 * n_teachers)
-    ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    finish(ax, x=f"margin: votes of the first class minus the second, of {n_teachers} teachers", y="queries", grid="y")
+    x = f"margin: votes of the first class minus the second, of {n_teachers} teachers"
+    finish(ax, x=x, y="queries", grid="y", whole="y")
     legend(ax)
     return ax
 
@@ -373,7 +368,6 @@ def teacher_accuracies(values: Sequence[float], *, ax: Axes | None = None) -> Ax
     ----------
     values : sequence of float
         One accuracy (0 to 1) for each teacher.
-    ax : matplotlib Axes, optional
 
     Examples
     --------
@@ -383,14 +377,11 @@ def teacher_accuracies(values: Sequence[float], *, ax: Axes | None = None) -> Ax
     """
     ax = axes(ax, height=2.6)
     numbers = [float(value) for value in some("values", values)]
-    ax.hist(
-        numbers, bins=min(30, max(5, round(2 * len(numbers) ** 0.5))), color=COLOURS["series-2"], rwidth=0.92, zorder=2
-    )
+    n_bins = min(30, max(5, round(2 * len(numbers) ** 0.5)))
+    ax.hist(numbers, bins=n_bins, color=COLOURS["series-2"], rwidth=0.92, zorder=2)
     mean = statistics.fmean(numbers)
     ax.axvline(mean, color=COLOURS["ink"], linestyle="--", linewidth=1.3, label=f"mean: {100 * mean:.1f}%")
-    ax.xaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    finish(ax, x="accuracy of one teacher on the test rows", y="teachers", grid="y")
+    finish(ax, x="accuracy of one teacher on the test rows", y="teachers", grid="y", whole="y", shares="x")
     legend(ax)
     return ax
 
@@ -402,7 +393,6 @@ def ensemble_curve(curve: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
     ----------
     curve : mapping
         ``n_teachers``, ``accuracy``, ``low``, ``high`` and ``clear``, as :func:`pate.teachers.ensemble_curve` says.
-    ax : matplotlib Axes, optional
 
     Returns
     -------
@@ -431,15 +421,17 @@ def ensemble_curve(curve: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
     shown = sizes if len(sizes) <= 8 else [*sizes[:-1:2], sizes[-1]]
     ax.set_xticks(shown)
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.xaxis.set_major_formatter(FuncFormatter(_plain))
     ax.set_ylim(0, 1.02)
-    finish(ax, x="teachers asked", y="share of the test rows", grid="y")
+    finish(ax, x="teachers asked", y="share of the test rows", grid="y", shares="y")
     legend(ax)
     return ax
 
 
 _MARKERS = "osD^vP"
+#: Single seeds.
+_DOTS: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 4, "alpha": 0.9, "zorder": 5}
+_DOTS |= {"markerfacecolor": COLOURS["paper"], "markeredgecolor": COLOURS["ink"], "markeredgewidth": 0.8}
 
 
 def group_rows(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, float | None], list[Mapping[str, Any]]]:
@@ -473,13 +465,6 @@ def accuracy_bars(rows: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) 
     ----------
     rows : sequence of mappings
         With ``contestant``, ``accuracy`` (0 to 1) and ``epsilon``; a row without epsilon promises nothing and is grey.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
-        Its figure is ``.figure``.
 
     Examples
     --------
@@ -499,7 +484,7 @@ def accuracy_bars(rows: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) 
         text = f"{100 * mean:.1f}%"
         if spread is not None:
             ax.errorbar(mean, position, xerr=spread, color=COLOURS["ink"], capsize=3, linewidth=1.2, zorder=4)
-            ax.plot(values, [position] * len(values), **_dots())
+            ax.plot(values, [position] * len(values), **_DOTS)
             text += f" ± {100 * spread:.1f}"
         # Beside the axes, one below the other: easy to compare, and never over a bar or a dot.
         beside = ax.get_yaxis_transform()
@@ -524,7 +509,6 @@ def accuracy_against_epsilon(rows: Sequence[Mapping[str, Any]], *, ax: Axes | No
     ----------
     rows : sequence of mappings
         With ``contestant``, ``epsilon`` and ``accuracy``.
-    ax : matplotlib Axes, optional
 
     Returns
     -------
@@ -541,27 +525,22 @@ def accuracy_against_epsilon(rows: Sequence[Mapping[str, Any]], *, ax: Axes | No
     ax = axes(ax, height=3.6)
     epsilons = sorted({epsilon for _, epsilon in groups if epsilon is not None})
     for contestant, (colour, marker) in _by_contestant(rows).items():
-        points = []
-        for (name, epsilon), members in groups.items():
-            if name == contestant and epsilon is not None:
-                points.append((epsilon, *_mean_and_spread([float(row["accuracy"]) for row in members])))
-        points.sort()
-        x, means = [p[0] for p in points], [p[1] for p in points]
-        spreads = [p[2] or 0.0 for p in points]
+        own = {e: found for (name, e), found in groups.items() if name == contestant and e is not None}
+        x = sorted(own)
+        found = [_mean_and_spread([float(row["accuracy"]) for row in own[epsilon]]) for epsilon in x]
+        means, spreads = [mean for mean, _ in found], [spread or 0.0 for _, spread in found]
         ax.plot(x, means, color=colour, marker=marker, markersize=5.5, linewidth=1.8, label=contestant, zorder=3)
         if any(spreads):
-            low = [m - s for m, s in zip(means, spreads, strict=True)]
-            high = [m + s for m, s in zip(means, spreads, strict=True)]
+            low, high = ([m + side * s for m, s in zip(means, spreads, strict=True)] for side in (-1, 1))
             ax.fill_between(x, low, high, color=colour, alpha=0.16, linewidth=0, zorder=2)
     if epsilons and epsilons[0] > 0 and epsilons[-1] > 5 * epsilons[0]:
         ax.set_xscale("log")
     if 0 < len(epsilons) <= 8:
         ax.set_xticks(epsilons)
         ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.xaxis.set_major_formatter(FuncFormatter(_plain))
     ax.margins(x=0.06, y=0.12)
-    finish(ax, x="ε (smaller is more private)", y="accuracy on the test rows", grid="y")
+    finish(ax, x="ε (smaller is more private)", y="accuracy on the test rows", grid="y", shares="y")
     legend(ax)
     return ax
 
@@ -576,24 +555,10 @@ def _by_contestant(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, st
     return {name: (SERIES[i % len(SERIES)], _MARKERS[i % len(_MARKERS)]) for i, name in enumerate(names)}
 
 
-def _dots() -> dict[str, Any]:
-    return {
-        "linestyle": "none",
-        "marker": "o",
-        "markersize": 4,
-        "markerfacecolor": COLOURS["paper"],
-        "markeredgecolor": COLOURS["ink"],
-        "markeredgewidth": 0.8,
-        "alpha": 0.9,
-        "zorder": 5,
-    }
-
-
-# The picture of a comparison: curves with paired bands, lines of reference, published figures, the crossing.
-
-
 # Pictures of an audit: what was measured against what the claim allows.
 
+#: Of what was not measured.
+_LINES = {"claim": (COLOURS["ink"], "--"), "reference": (COLOURS["soft"], ":")}
 #: Letters of a name in a picture, a line.
 _LONG = 72
 #: Larger by so much, the largest epsilon leaves no room for the least on a plain axis.
@@ -610,7 +575,6 @@ def audit_picture(picture: Picture, *, ax: Axes | None = None) -> Display:
     ----------
     picture : Picture
         On log axes points at zero or below have no place, and are left out.
-    ax : matplotlib Axes, optional
 
     Examples
     --------
@@ -625,11 +589,9 @@ def audit_picture(picture: Picture, *, ax: Axes | None = None) -> Display:
     ax.set_yscale(picture.scale)
     number = count()
     for curve in picture.curves:
+        colour, line, marker = *_LINES.get(curve.role, ("", "-")), ""
         if curve.role == "measured":
-            colour, line, marker = SERIES[next(number) % len(SERIES)], "-", "o" if len(curve.x) <= 12 else ""
-        else:
-            colour, marker = COLOURS["ink" if curve.role == "claim" else "soft"], ""
-            line = "--" if curve.role == "claim" else ":"
+            colour, marker = SERIES[next(number) % len(SERIES)], "o" if len(curve.x) <= 12 else ""
         shown = [i for i, at in enumerate(zip(curve.x, curve.y, strict=True)) if picture.scale != "log" or min(at) > 0]
         x, y = [curve.x[i] for i in shown], [curve.y[i] for i in shown]
         ax.plot(x, y, line, marker=marker, color=colour, linewidth=1.8, label=_short(curve.label, _LONG), zorder=3)
@@ -650,7 +612,6 @@ def bounds_picture(bounds: Sequence[Mapping[str, Any]], *, ax: Axes | None = Non
     bounds : sequence of mappings
         ``label``, ``value`` and ``kind`` (``"price"`` or a layer of the audit); ``low`` and ``high`` (or None) of its
         interval, ``estimate`` (hollow). The dashed line stands at the largest of kind ``"price"``.
-    ax : matplotlib Axes, optional
 
     Raises
     ------
@@ -752,7 +713,6 @@ def comparison_curves(
     floor : float, optional
         For one repeat, whose differences may be chance: a straight axis from here to 100%, which does not make
         them look large, and words that say so.
-    ax : matplotlib Axes, optional
 
     Examples
     --------
@@ -769,12 +729,12 @@ def comparison_curves(
         if not points:
             continue
         x, colour = [p["epsilon"] for p in points], COLOURS[role]
-        ax.plot(x, [p["mean"] for p in points], linestyle=dashes, color=colour, marker=marker, markersize=5.5,
-                linewidth=1.9, label=name, zorder=4)  # fmt: skip
+        style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 5.5}
+        ax.plot(x, [p["mean"] for p in points], linestyle=dashes, linewidth=1.9, label=name, zorder=4, **style)
         part = [p for p in points if not p.get("whole", True)]
         if part:
-            ax.plot([p["epsilon"] for p in part], [p["mean"] for p in part], linestyle="none", color=colour,
-                    marker=marker, markersize=5.5, markerfacecolor=COLOURS["paper"], zorder=4.5)  # fmt: skip
+            style |= {"linestyle": "none", "markerfacecolor": COLOURS["paper"], "zorder": 4.5}
+            ax.plot([p["epsilon"] for p in part], [p["mean"] for p in part], **style)
         known = [p for p in points if p["paired_low"] is not None]
         if known:
             low, high = ([p[end] for p in known] for end in ("paired_low", "paired_high"))
@@ -820,7 +780,7 @@ def _log_axis(ax: Axes, epsilons: Sequence[float], more: Sequence[float]) -> Non
             ticks.append(epsilon)
     ax.xaxis.set_major_locator(FixedLocator(ticks))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.xaxis.set_major_formatter(FuncFormatter(_plain))
 
 
 def _limits(

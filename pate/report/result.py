@@ -25,27 +25,14 @@ def _promised() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupScore(Record):
-    """How one named group of rows fared: the rows of one value of a public column.
-
-    Attributes
-    ----------
-    value : str
-    n_test : int
-        Test rows of the group.
-    accuracy : float or None
-        On those.
-    n_queries : int or None
-        Public rows of the group that were asked about; None where nothing is asked.
-    answer_rate : float or None
-        The share of those that was answered.
-    """
+    """How one named group of rows fared: the rows of one value of a public column."""
 
     _name = "group score"
     value: str
-    n_test: int
-    accuracy: float | None
-    n_queries: int | None = None
-    answer_rate: float | None = None
+    n_test: int  # test rows of the group
+    accuracy: float | None  # on those
+    n_queries: int | None = None  # public rows of the group that were asked about; None where nothing is asked
+    answer_rate: float | None = None  # the share of those that was answered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,29 +126,17 @@ class Row(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Entrant(Record):
-    """Who takes part in a comparison, for the reader.
-
-    Attributes
-    ----------
-    name, role, side, sees : str
-        Those of :class:`pate.comparison.contract.Contestant`.
-    rule, tried_on : str
-        By what its settings are set, and the data that they were tried on.
-    n_tried : int or None
-        How many settings were tried; None: nobody says.
-    made_of : str or None
-        The classifier with its parameters, where it was given.
-    """
+    """Who takes part in a comparison, for the reader."""
 
     _name = "entrant"
-    name: str
+    name: str  # as role, side and sees: of :class:`pate.comparison.contract.Contestant`
     role: str = "private"
     side: str = "other"
     sees: str = ""
-    rule: str = ""
-    n_tried: int | None = None
+    rule: str = ""  # by what its settings are set, and the data that they were tried on
+    n_tried: int | None = None  # how many settings were tried; None: nobody says
     tried_on: str = ""
-    made_of: str | None = None
+    made_of: str | None = None  # the classifier with its parameters, where it was given
 
     def _check(self) -> None:
         check_choice(f"{self._name}['role']", self.role, ROLES)
@@ -441,38 +416,20 @@ class EnsembleCurve(PrivateRecord):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SensitiveResult(PrivateRecord):
-    """What stays with the curator: made from private votes, without noise; what ``sensitive.html`` shows.
-
-    Attributes
-    ----------
-    references : tuple of Reference
-    margins : tuple of int
-        For each query of the first repeat, votes of the first class minus those of the second.
-    n_teachers : int or None
-        Needed beside the margins.
-    teacher_accuracy : tuple of float
-    ensemble_curve : EnsembleCurve or None
-    data_dependent : tuple of PrivatePrice
-    label_accuracy : tuple of LabelAccuracy
-    seconds : tuple of Seconds
-    ceilings : tuple of Row
-        Of a comparison: fits without privacy.
-    costs : tuple of FitCost
-        Of a comparison's fits.
-    notes : tuple of str
-    """
+    """What stays with the curator: made from private votes, without noise; what ``sensitive.html`` shows."""
 
     _name = "sensitive"
     references: tuple[Reference, ...] = ()
+    #: For each query of the first repeat, votes of the first class minus those of the second.
     margins: tuple[int, ...] = ()
-    n_teachers: int | None = None
+    n_teachers: int | None = None  # needed beside the margins
     teacher_accuracy: tuple[float, ...] = ()
     ensemble_curve: EnsembleCurve | None = None
     data_dependent: tuple[PrivatePrice, ...] = ()
     label_accuracy: tuple[LabelAccuracy, ...] = ()
     seconds: tuple[Seconds, ...] = ()
-    ceilings: tuple[Row, ...] = ()
-    costs: tuple[FitCost, ...] = ()
+    ceilings: tuple[Row, ...] = ()  # of a comparison: fits without privacy
+    costs: tuple[FitCost, ...] = ()  # of a comparison's fits
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -508,28 +465,15 @@ VERDICTS = ("ahead", "behind", "undecided")
 
 @dataclass(frozen=True, kw_only=True)
 class Band(Record):
-    """How right a contestant is at one epsilon, and how far that can be trusted.
-
-    Attributes
-    ----------
-    contestant : str
-    epsilon : float or None
-        None for floors and ceilings, which have no use for a budget.
-    mean : float
-        Accuracy over the repeats.
-    low, high : float or None
-        Of the accuracy itself; None where one repeat says nothing.
-    paired_low, paired_high : float or None
-        Without what the repeats have in common: where these of two contestants are apart, so are they.
-    n_repeats : int
-    """
+    """How right a contestant is at one epsilon, and how far that can be trusted."""
 
     _name = "band"
     contestant: str
-    epsilon: float | None = None
-    mean: float
-    low: float | None = None
+    epsilon: float | None = None  # None for floors and ceilings, which have no use for a budget
+    mean: float  # accuracy over the repeats
+    low: float | None = None  # of the accuracy itself; None where one repeat says nothing
     high: float | None = None
+    #: Without what the repeats have in common: where these of two contestants are apart, so are they.
     paired_low: float | None = None
     paired_high: float | None = None
     n_repeats: int
@@ -537,30 +481,17 @@ class Band(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict(Record):
-    """Two contestants at one epsilon: the difference of their accuracies, first minus second, and its interval.
-
-    Attributes
-    ----------
-    epsilon : float
-    first, second : str
-    difference : float
-        A share of 1.
-    low, high : float or None
-        None where there are too few repeats for an interval.
-    verdict : {"ahead", "behind", "undecided"}
-        Of the first.
-    repeats_needed : int or None
-        About how many repeats would tell such a difference from none; None where more repeats alone would not.
-    """
+    """Two contestants at one epsilon: the difference of their accuracies, first minus second, and its interval."""
 
     _name = "verdict"
     epsilon: float
     first: str
     second: str
-    difference: float
-    low: float | None = None
+    difference: float  # a share of 1
+    low: float | None = None  # None where there are too few repeats for an interval
     high: float | None = None
-    verdict: str
+    verdict: str  # {"ahead", "behind", "undecided"}: Of the first
+    #: About how many repeats would tell such a difference from none; None where more repeats alone would not.
     repeats_needed: int | None = None
 
     def _check(self) -> None:
@@ -569,40 +500,26 @@ class Verdict(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SideVerdict(Record):
-    """One side against another at one epsilon: the best of each by its mean, and what may be said of the sides.
-
-    Attributes
-    ----------
-    epsilon : float
-    side, other : str
-    best, best_other : str
-        The contestants with the greatest mean of either side.
-    by, against : str
-        The pair on which the verdict stands, one of each side. Ahead or behind: who is ahead of the whole other side,
-        and the rival who comes nearest. Undecided: the greatest mean of all, and a rival it is not told apart from.
-    difference : float
-        Of ``by`` minus ``against``.
-    low, high : float or None
-        Its interval.
-    verdict : {"ahead", "behind", "undecided"}
-        Ahead: some contestant of the side is ahead of every one of the other side.
-    repeats_needed : int or None
-        As of :class:`Verdict`.
-    """
+    """One side against another at one epsilon: the best of each by its mean, and what may be said of the sides."""
 
     _name = "side verdict"
     epsilon: float
     side: str
     other: str
-    best: str
+    best: str  # the contestants with the greatest mean of either side
     best_other: str
+    #: The pair on which the verdict stands, one of each side. Ahead or behind: who is ahead of the whole other
+    #: side, and the rival who comes nearest. Undecided: the greatest mean of all, and a rival it is not told
+    #: apart from.
     by: str
     against: str
-    difference: float
-    low: float | None = None
+    difference: float  # of ``by`` minus ``against``
+    low: float | None = None  # its interval
     high: float | None = None
+    #: {"ahead", "behind", "undecided"}: Ahead: some contestant of the side is ahead of every one of the other
+    #: side.
     verdict: str
-    repeats_needed: int | None = None
+    repeats_needed: int | None = None  # as of :class:`Verdict`
 
     def _check(self) -> None:
         check_choice(f"{self._name}['verdict']", self.verdict, VERDICTS)
@@ -610,72 +527,42 @@ class SideVerdict(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch(Record):
-    """Epsilons between which two contestants may be equally right.
-
-    Attributes
-    ----------
-    low, high : float or None
-        Its ends; None where it goes on beyond the epsilons looked at.
-    at : tuple of float
-        Where the mean difference is zero in it.
-    sure : bool
-        Whether the curves surely cross in it: one contestant is ahead on its left, the other on its right.
-    """
+    """Epsilons between which two contestants may be equally right."""
 
     _name = "stretch"
-    low: float | None = None
+    low: float | None = None  # its ends; None where it goes on beyond the epsilons looked at
     high: float | None = None
-    at: tuple[float, ...] = ()
+    at: tuple[float, ...] = ()  # where the mean difference is zero in it
+    #: Whether the curves surely cross in it: one contestant is ahead on its left, the other on its right.
     sure: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crossing(Record):
-    """Where the curves of two contestants cross, on the logarithm of epsilon.
-
-    Attributes
-    ----------
-    first, second : str
-    stretches : tuple of Stretch
-        Every crossing lies in one of them; none where one contestant is surely ahead everywhere.
-    told : str
-        In words.
-    """
+    """Where the curves of two contestants cross, on the logarithm of epsilon."""
 
     _name = "crossing"
     first: str
     second: str
+    #: Every crossing lies in one of them; none where one contestant is surely ahead everywhere.
     stretches: tuple[Stretch, ...] = ()
-    told: str
+    told: str  # in words
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule(Record):
-    """By which rule verdicts were found.
-
-    Attributes
-    ----------
-    level : float
-        With this probability at least no verdict is wrong, of all together (Bonferroni).
-    n_between, n_others : int
-        Differences looked at between the sides, and between others. Where there are both, four fifths of what may be
-        wrong are for the ones, one fifth is for the others.
-    n_repeats, least_repeats : int
-        Below the least nothing is decided.
-    same_rows : bool
-        Whether all repeats have the same test rows.
-    test_share : float or None
-        Else the share of all rows that a repeat draws as its test rows.
-    """
+    """By which rule verdicts were found."""
 
     _name = "rule"
-    level: float
+    level: float  # with this probability at least no verdict is wrong, of all together (Bonferroni)
+    #: Differences looked at between the sides, and between others. Where there are both, four fifths of what may
+    #: be wrong are for the ones, one fifth is for the others.
     n_between: int
     n_others: int
-    n_repeats: int
+    n_repeats: int  # below the least nothing is decided
     least_repeats: int
-    same_rows: bool
-    test_share: float | None = None
+    same_rows: bool  # whether all repeats have the same test rows
+    test_share: float | None = None  # else the share of all rows that a repeat draws as its test rows
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
