@@ -203,13 +203,9 @@ class Subject:
     def of(cls, parts: Sequence[Part]) -> Subject:
         """Put cells of several widths side by side, with outcomes that never come where one has fewer."""
         width = max(p.probabilities.shape[1] for p in parts)
-
-        def side_by_side(tables: Sequence[FloatArray]) -> FloatArray:
-            return np.concatenate([np.pad(t, ((0, 0), (0, width - t.shape[1]))) for t in tables])
-
         names = tuple(name for p in parts for name in p.cells)
-        rivals = {name: side_by_side([p.rivals[name] for p in parts]) for name in parts[0].rivals}
-        return cls(tuple(parts), Cells(names, side_by_side([p.probabilities for p in parts]), rivals))
+        rivals = {name: _side_by_side([p.rivals[name] for p in parts], width) for name in parts[0].rivals}
+        return cls(tuple(parts), Cells(names, _side_by_side([p.probabilities for p in parts], width), rivals))
 
     @property
     def histograms(self) -> tuple[str, ...]:
@@ -219,8 +215,11 @@ class Subject:
     def tallies(self, sampler: Sampler, n: int) -> IntArray:
         """Draw ``n`` releases of each histogram: (n_cells, n_outcomes)."""
         width = self.cells.law.shape[1]
-        found = [p.tallies(sampler, n) for p in self.parts]
-        return np.concatenate([np.pad(t, ((0, 0), (0, width - t.shape[1]))) for t in found])
+        return _side_by_side([p.tallies(sampler, n) for p in self.parts], width)
+
+
+def _side_by_side(tables: Sequence[Any], width: int) -> Any:
+    return np.concatenate([np.pad(t, ((0, 0), (0, width - t.shape[1]))) for t in tables])
 
 
 def ask(sampler: Sampler, counts: IntArray) -> npt.NDArray[Any]:
