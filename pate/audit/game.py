@@ -18,6 +18,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -55,14 +56,10 @@ def is_learnt(score: Any) -> bool:
 
 def said(score: Any) -> str:
     """Return the score in words."""
-    if isinstance(score, str):
-        return {"likelihood": "the log likelihood ratio", "classifier": "a classifier trained on half of the runs"}[
-            score
-        ]
-    name = getattr(score, "__name__", type(score).__name__)
-    return (
-        f"a classifier ({name}) trained on half of the runs" if is_learnt(score) else f"a function of the user ({name})"
-    )
+    if score == "likelihood":
+        return "the log likelihood ratio"
+    name = "" if isinstance(score, str) else f" ({getattr(score, '__name__', type(score).__name__)})"
+    return f"a classifier{name} trained on half of the runs" if is_learnt(score) else f"a function of the user{name}"
 
 
 def scorer(score: Any, release: Any) -> Callable[[Any, Any, Any, bool], FloatArray]:
@@ -410,18 +407,18 @@ def played_as(what: Any, depth: int = 0) -> Any:
         return name, what
     if depth > _DEEPEST:
         return name
-    if isinstance(what, partial):
-        return name, *(
-            played_as(part, depth + 1) for part in (what.func, what.args, tuple(sorted(what.keywords.items())))
-        )
-    if isinstance(what, FunctionType):
-        cells = tuple(said for cell in what.__closure__ or () if (said := _content(cell)) is not what)
-        parts = what.__code__, what.__defaults__, cells
-        return name, *(played_as(part, depth + 1) for part in parts)
     if isinstance(what, CodeType):
         return name, what.co_name, what.co_code, what.co_names, played_as(what.co_consts, depth + 1)
-    if isinstance(what, tuple):  # lists and the like may change while it is played
-        return name, *(played_as(each, depth + 1) for each in what)
+    parts: tuple[Any, ...] | None = None
+    if isinstance(what, partial):
+        parts = what.func, what.args, tuple(sorted(what.keywords.items()))
+    elif isinstance(what, FunctionType):
+        cells = tuple(said for cell in what.__closure__ or () if (said := _content(cell)) is not what)
+        parts = what.__code__, what.__defaults__, cells
+    elif isinstance(what, tuple):  # lists and the like may change while it is played
+        parts = what
+    if parts is not None:
+        return name, *(played_as(part, depth + 1) for part in parts)
     if is_dataclass(what) and not isinstance(what, type):
         return name, *((f.name, played_as(getattr(what, f.name), depth + 1)) for f in fields(what))
     return name, getattr(what, "__qualname__", "")
@@ -436,8 +433,8 @@ def _content(cell: CellType) -> Any:
 
 def plan_of(n_runs: int, batch: int | None, seed: int | None, folder: str | os.PathLike[str] | None) -> Plan:
     """Return the plan; a seed that was not given is the folder's, or drawn from the operating system."""
-    if seed is None:
-        seed = Kept.seed_in(folder) if folder is not None else None
+    if seed is None and folder is not None:
+        seed = Kept.seed_in(folder)
     return Plan(n_runs, batch or BLOCK, batch is not None, training_seed(None) if seed is None else seed)
 
 
@@ -568,9 +565,8 @@ def game(
 
     model: Any = None
     found: tuple[list[FloatArray], list[FloatArray]] = ([], [])
-    waiting, done, share = list(schedule), 0, schedule[-1][1]
-    runs = played(release, score_of, D, D_prime, plan, kept, n_jobs, verbose)
-    try:
+    waiting, done, share, stop = list(schedule), 0, schedule[-1][1], False
+    with closing(played(release, score_of, D, D_prime, plan, kept, n_jobs, verbose)) as runs:
         for block in runs:
             for rows, part in zip(found, block, strict=True):
                 rows.append(part)
@@ -578,37 +574,24 @@ def game(
             if learnt and model is None and done >= n_train:
                 train = [np.concatenate(rows)[:n_train] for rows in found]
                 model = trained(score, train[0], train[1], plan.seed % 2**32)
-            stop = False
-            while waiting and done - n_train >= waiting[0][0]:
+            while not stop and waiting and done - n_train >= waiting[0][0]:
                 size, share = waiting.pop(0)
                 out, in_ = (_scores(rows, model, n_train, size) for rows in found)
                 stop = bool(waiting) and curve_test(out, in_, held).p_value <= alarms * share
-                if stop:
-                    break
             if stop:
                 break
-    finally:
-        runs.close()
+    asked: dict[str, Any] = {"delta": delta, "level": level, "false_alarms": alarms, "published": published}
+    noted = {"n_runs": n_runs, "runs looked at": len(out), "runs for training the score": n_train}
     result = audit_scores(
         out,
         in_,
         claim=held,
-        delta=delta,
-        level=level,
-        false_alarms=alarms,
         target=target or getattr(release, "__name__", type(release).__name__),
         tried=f"up to {n_runs:,} whole runs in each of two neighbouring worlds, scored by {words}",
-        published=published,
         share=share,
-        settings={
-            "n_runs": n_runs,
-            "runs looked at": len(out),
-            "runs for training the score": n_train,
-            "looks": len(schedule),
-            "batch": batch,
-            "seed": plan.seed,
-        },
+        settings={**noted, "looks": len(schedule), "batch": batch, "seed": plan.seed},
         seconds=time.perf_counter() - begun,
+        **asked,
     )
     return replace(result, n_releases=2 * done)
 
