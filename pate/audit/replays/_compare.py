@@ -109,8 +109,7 @@ class Witness:
         if len(before) == len(after):
             changed = sum(p != q for p, q in zip(before, after, strict=True))
         else:
-            lost, gained = Counter(before) - Counter(after), Counter(after) - Counter(before)
-            changed = max(lost.total(), gained.total())
+            changed = _n_differ(before, after)
         if not before or not after or changed > self._changed:  # else rows pass through
             self.found = mine.who
             raise Seen
@@ -142,14 +141,21 @@ class Witness:
         return hasattr(value, "iloc") and len(value) == self._n
 
 
+def _n_differ(mine: Iterable[Any], other: Iterable[Any]) -> int:
+    """Return how many have no like on the other side, on the side that has more of them."""
+    ours, theirs = Counter(mine), Counter(other)
+    return max((ours - theirs).total(), (theirs - ours).total())
+
+
 def _is_library(code: CodeType) -> bool:
     return "site-packages" in code.co_filename and _PATE not in code.co_filename
 
 
 def _arguments(frame: FrameType) -> dict[str, Any]:
     code = frame.f_code
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + _stars(code)]
-    return {name: frame.f_locals.get(name) for name in names}
+    n = code.co_argcount + code.co_kwonlyargcount
+    n += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    return {name: frame.f_locals.get(name) for name in code.co_varnames[:n]}
 
 
 def _are_arguments(result: tuple[Any, ...], frame: FrameType) -> bool:
@@ -160,10 +166,6 @@ def _are_arguments(result: tuple[Any, ...], frame: FrameType) -> bool:
 def _owner(frame: FrameType) -> Any:
     """Return whose method a frame runs; sklearn's wrapper of ``fit`` calls it the estimator."""
     return frame.f_locals.get("self", frame.f_locals.get("estimator"))
-
-
-def _stars(code: CodeType) -> int:
-    return bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
 
 
 def _who(frame: FrameType) -> str:
@@ -289,8 +291,7 @@ def _given(a: Event, b: Event, allowed: Allowed) -> list[str]:
         differ, may = len({owner for owner, _ in (held[0] - held[1]) + (held[1] - held[0])}), allowed.shards
         what = "persons" if allowed.unit == "group" else "groups"
     else:
-        lost, gained = Counter(mine) - Counter(other), Counter(other) - Counter(mine)
-        differ = max(lost.total(), gained.total())
+        differ = _n_differ(mine, other)
         may = allowed.shards if allowed.places is None else len(allowed.places)
         if allowed.unit == "group" and allowed.places is None:
             return []  # a person may have any number of records
@@ -303,10 +304,9 @@ def _another_course(place: int, a: Event | None, b: Event | None, theirs: Run, m
     if b is None and theirs.error is not None:
         moved.differences.append(_failed(theirs.error))
         return
-    names = [f"{e.stage} ({e.who})" if e is not None else "nothing more" for e in (a, b)]
-    moved.differences.append(
-        Difference("course", f"after {place} equal steps the one run does {names[0]}, the other {names[1]}")
-    )
+    one, other = (f"{e.stage} ({e.who})" if e is not None else "nothing more" for e in (a, b))
+    said = f"after {place} equal steps the one run does {one}, the other {other}"
+    moved.differences.append(Difference("course", said))
 
 
 def _failed(error: Exception) -> Difference:
@@ -404,10 +404,6 @@ def _counts(mine: Any, other: Any, allowed: Allowed, moved: Moved) -> list[str]:
     return []
 
 
-def _draws(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
-    return _counts(a.private["counts"], b.private["counts"], allowed, moved)
-
-
 def _sums(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     mine, other, squared = a.private["sums"], b.private["sums"], a.public["squared sensitivity"]
     if mine.shape != other.shape:
@@ -439,7 +435,7 @@ _PRIVATE: dict[str, Callable[[Event, Event, Allowed, Moved], list[str]]] = {
     "teachers": _teachers,
     "functions": _functions,
     "votes": _votes,
-    "draw": _draws,
+    "draw": lambda a, b, allowed, moved: _counts(a.private["counts"], b.private["counts"], allowed, moved),
     "sum": _sums,
     "ballots": _sums,
     "dpsgd": _steps,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,13 @@ class Distance:
         return self.units == 1 and (adjacency == "add-or-remove" or self.sizes[0] == self.sizes[1])
 
 
+def _by_owner(records: Records, digests: list[bytes]) -> dict[bytes, Counter[bytes]]:
+    found: dict[bytes, Counter[bytes]] = {}
+    for owner, digest in zip(records.groups.tolist(), digests, strict=True):
+        found.setdefault(id_bytes(owner), Counter())[digest] += 1
+    return found
+
+
 def distance(a: Records, b: Records, adjacency: str) -> Distance:
     """Return how two data sets differ."""
     if (a.groups is None) != (b.groups is None):
@@ -120,26 +128,16 @@ def distance(a: Records, b: Records, adjacency: str) -> Distance:
     places = np.flatnonzero([p != q for p, q in zip(ours, theirs, strict=True)]) if same_size else None
     mine, other = Counter(ours), Counter(theirs)
     sizes = (a.n_units, b.n_units)
-    lost, gained = sum((mine - other).values()), sum((other - mine).values())
+    lost, gained = (mine - other).total(), (other - mine).total()
     n_changed = max(lost, gained) if places is None else len(places)
     if mine == other:
         return Distance(0, 0, places, places is not None and len(places) > 0, sizes)
     if a.groups is None:
-        if adjacency == "add-or-remove":
-            return Distance(lost + gained, lost + gained, places, False, sizes, n_changed)
-        assert places is None or len(places)
-        touched = lost + gained if places is None else len(places)
+        touched = len(places) if places is not None and adjacency != "add-or-remove" else lost + gained
         return Distance(touched, touched, places, False, sizes, n_changed)
-    per_unit: list[dict[bytes, Counter[bytes]]] = []
-    for records, digests in ((a, ours), (b, theirs)):
-        found: dict[bytes, Counter[bytes]] = {}
-        for owner, digest in zip(records.groups.tolist(), digests, strict=True):
-            found.setdefault(id_bytes(owner), Counter())[digest] += 1
-        per_unit.append(found)
-    names = per_unit[0].keys() | per_unit[1].keys()
-    differ = [name for name in names if per_unit[0].get(name) != per_unit[1].get(name)]
-    lost = sum(name in per_unit[0] for name in differ)
-    gained = sum(name in per_unit[1] for name in differ)
+    before, after = (_by_owner(records, digests) for records, digests in ((a, ours), (b, theirs)))
+    differ = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
+    lost, gained = (sum(name in held for name in differ) for held in (before, after))
     units = lost + gained if adjacency == "add-or-remove" else max(lost, gained)
     return Distance(units, len(differ), places, False, sizes, n_changed)
 
@@ -254,6 +252,11 @@ def _new_owner(records: Records, choice: Choice) -> Any:
     return next(c for c in candidates if id_bytes(c) not in taken)
 
 
+def _newcomer(records: Records, made: Records, choice: Choice) -> Records:
+    """Return ``made``, whose last record is a new one, with a new person behind that, where persons are known."""
+    return made if records.groups is None else _regrouped(made, [records.n], _new_owner(records, choice))
+
+
 def _regrouped(records: Records, places: Any, owner: Any) -> Records:
     groups = records.groups.copy() if records.groups.dtype.kind in "iu" else records.groups.astype(object)
     groups[places] = owner
@@ -287,30 +290,21 @@ def _flip(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
     return records, records.labelled(own, _otherwise(records, own, c, classes)), what
 
 
-def _scale(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
+def _scale(records: Records, c: Choice, classes: Any, adjacency: str, factor: float | None = None) -> Pair:
+    factor = c.factor if factor is None else factor
+    what = "missing" if np.isnan(factor) else f"{factor:g} times as large"
     if not _numeric(records):
-        raise _No("only rows of floats can be scaled")
+        raise _No(f"only rows of floats can be {'missing here' if np.isnan(factor) else 'scaled'}")
     own = _of_owner(records, c.at % records.n)
-    made = _set_rows(records, own, _floats(records, own) * c.factor)
-    return records, made, f"{_whose(records, 'one record', 'one person')}'s numbers are {c.factor:g} times as large"
-
-
-def _missing(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
-    if not _numeric(records):
-        raise _No("only rows of floats can be missing here")
-    own = _of_owner(records, c.at % records.n)
-    made = _set_rows(records, own, np.full_like(_floats(records, own), np.nan))
-    return records, made, f"{_whose(records, 'one record', 'one person')}'s numbers are missing"
+    made = _set_rows(records, own, _floats(records, own) * factor)
+    return records, made, f"{_whose(records, 'one record', 'one person')}'s numbers are {what}"
 
 
 def _duplicate(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
     at = c.at % records.n
     index = np.append(np.arange(records.n), at)
     if adjacency == "add-or-remove":
-        made = records.take(index)
-        if records.groups is not None:
-            made = _regrouped(made, [records.n], _new_owner(records, c))
-        return records, made, "one record is there twice"
+        return records, _newcomer(records, records.take(index), c), "one record is there twice"
     if records.groups is not None:
         return records, records.take(index), "one of a person's records is there twice"
     if records.n < 2:
@@ -343,10 +337,8 @@ def _add(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
     made = made.labelled(records.n, _other_label(records, at, c, classes))
     if adjacency == "replace-one":
         return records, made, "a person has one record more"
-    if records.groups is not None:
-        made = _regrouped(made, [records.n], _new_owner(records, c))
-        return records, made, "there is one person more"
-    return records, made, "there is one record more"
+    what = _whose(records, "there is one record more", "there is one person more")
+    return records, _newcomer(records, made, c), what
 
 
 def _regroup(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
@@ -384,7 +376,7 @@ def _front(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
 
 _MAKERS: dict[str, Callable[[Records, Choice, Any, str], Pair]] = {
     "replace": _replace, "flip": _flip, "scale": _scale, "duplicate": _duplicate, "remove": _remove, "add": _add,
-    "regroup": _regroup, "only of its class": _only, "front": _front, "missing": _missing,
+    "regroup": _regroup, "only of its class": _only, "front": _front, "missing": partial(_scale, factor=np.nan),
 }  # fmt: skip
 
 #: What can be done to one unit; "front" is the same data set in another order.
