@@ -14,6 +14,7 @@ import numpy as np
 from pate.audit._shadows import (
     ATTACKS,
     Answers,
+    Interval,
     Material,
     Roc,
     ShadowFolder,
@@ -167,7 +168,7 @@ def figures_of(
     """Return what all targets gave together."""
     figures = []
     for kind, roc in rocs.items():
-        found = {"AUC": roc.auc(level)}
+        found: dict[str, Interval | None] = {"AUC": roc.auc(level)}
         found |= {f"true positives at {words} false positives": roc.at(rate, level) for rate, words in RATES.items()}
         for name, one in found.items():
             figures.append(Figure(name=name, of=kind, **({} if one is None else {**vars(one), "level": level})))

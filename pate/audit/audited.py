@@ -471,7 +471,7 @@ def audit_statement(
     n_teachers, n_classes = (int(t.replace(",", "")) for t in voters.groups()) if voters else (250, 10)
     asked = _ASKED.search(statement.verify)
     for mechanism in read_mechanisms(statement.mechanism):
-        sized = {"n_teachers": n_teachers, "n_classes": n_classes, "n_runs": n_runs, **some}
+        sized: dict[str, Any] = {"n_teachers": n_teachers, "n_classes": n_classes, "n_runs": n_runs, **some}
         if asked is None or g.kind == "sanitised":
             why = f"of {mechanism} the statement does not say how many queries were asked."
             if g.kind == "sanitised":
@@ -481,8 +481,8 @@ def audit_statement(
         else:
             cap = None if asked[2] == "None" else int(asked[2])
             claimed: dict[str, Any] = {"claim": g, "delta": g.delta}
-            release = {"n_queries": int(asked[1]), "max_answers": cap}
-            tried.take(audit_mechanism(mechanism, **release, **claimed, **sized))
+            claimed |= {"n_queries": int(asked[1]), "max_answers": cap}
+            tried.take(audit_mechanism(mechanism, **claimed, **sized))
     if statement.mechanism.startswith("GaussianSum"):
         _sums(statement, tried, some)
     if not tried.results:

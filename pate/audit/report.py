@@ -304,7 +304,7 @@ def answer(results: Sequence[AuditResult], citations: Sequence[CitedAudit]) -> l
     """Return what came of all of them, in sentences, the straight one first."""
     told = [f"Refuted: {r.target} does not keep {r.claim}. {_sentence(r.finding)}" for r in results if r.refuted]
     told += [f"Refuted: {c.claim} (layer {c.layer}; what was found is private)." for c in citations if not c.stood]
-    took_part = {one.layer for one in (*results, *citations)}
+    took_part = {r.layer for r in results} | {c.layer for c in citations}
     if told or not took_part:
         return told or ["Nothing was tried."]
     n, layers = len(results) + len(citations), listed([layer for layer in LAYERS if layer in took_part])

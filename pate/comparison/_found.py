@@ -71,7 +71,12 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
         key: Any = band.contestant, band.epsilon
         alone = statistics.band(whole[key], **how) if key in whole else band
         beside = paired.get(key, Band(contestant="", mean=0.0, n_repeats=0))
-        ends = {"low": alone.low, "high": alone.high, "paired_low": beside.low, "paired_high": beside.high}
+        ends: dict[str, Any] = {
+            "low": alone.low,
+            "high": alone.high,
+            "paired_low": beside.low,
+            "paired_high": beside.high,
+        }
         bands.append(replace(band, **ends))
     return Found(
         bands=tuple(bands),
@@ -153,7 +158,12 @@ def _verdict(epsilon: float, first: str, second: str, difference: PairedDifferen
 
 
 def _side_verdict(found: verdicts.SideVerdict) -> SideVerdict:
-    best = {"best": found.ours, "best_other": found.theirs, "by": found.deciding[0], "against": found.deciding[1]}
+    best: dict[str, Any] = {
+        "best": found.ours,
+        "best_other": found.theirs,
+        "by": found.deciding[0],
+        "against": found.deciding[1],
+    }
     told = _told(found.difference) | {"verdict": found.verdict}
     return SideVerdict(epsilon=found.epsilon, side=OURS, other=THEIRS, **best, **told)
 

@@ -79,22 +79,23 @@ def quick_representation(setting: Setting) -> Any:
 
 def planned(setting: Setting, *, name: str | None = None, representation: Representation | None = None) -> RecipePlan:
     """Return DP-SGD's plan for a setting: its representation is found where it was fitted for another contestant."""
-    more = {"name": name, "representation": representation, "random_state": setting.seed, "fit": setting.fitted}
-    return RecipePlan.of(*_rows_of(setting), **_public_facts(setting), **more)
+    more: dict[str, Any] = {
+        "name": name,
+        "representation": representation,
+        "random_state": setting.seed,
+        "fit": setting.fitted,
+    }
+    return RecipePlan.of(**_public_facts(setting), **more)
 
 
 def facts_of_setting(setting: Setting) -> TrainingFacts:
     """Return the public facts that DP-SGD's planner chooses from."""
-    return facts_of(*_rows_of(setting), **_public_facts(setting))
-
-
-def _rows_of(setting: Setting) -> tuple[tuple[int, ...], Any]:
-    return tuple(np.shape(setting.X_public)[1:]), setting.X_public
+    return facts_of(**_public_facts(setting))
 
 
 def _public_facts(setting: Setting) -> dict[str, Any]:
-    said = {name: getattr(setting, name) for name in ("n_units", "budget", "image_shape")}
-    return {**said, "n_classes": len(setting.classes)}
+    said = {name: getattr(setting, name) for name in ("X_public", "n_units", "budget", "image_shape")}
+    return {**said, "row_shape": tuple(np.shape(setting.X_public)[1:]), "n_classes": len(setting.classes)}
 
 
 def _said(setting: Setting, **more: Any) -> dict[str, Any]:

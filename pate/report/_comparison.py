@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -281,16 +282,10 @@ def _marked(result: ComparisonResult) -> list[tuple[str, Anchor]]:
 
 def _published(result: ComparisonResult) -> Sheet:
     delta, adjacency = _delta(result) or 0.0, _adjacency(result)
-    rows = [
-        (
-            f"{mark}: {a.method}",
-            percent(a.accuracy),
-            f"{a.epsilon:g}",
-            a.differs(delta, adjacency) or "nothing",
-            a.source,
-        )
-        for mark, a in _marked(result)
-    ]
+    rows = []
+    for mark, a in _marked(result):
+        differs = a.differs(delta, adjacency) or "nothing"
+        rows.append((f"{mark}: {a.method}", percent(a.accuracy), f"{a.epsilon:g}", differs, a.source))
     return Sheet(heads=["Method", "Accuracy", "ε", "Promise differs by", "Source"], rows=rows, kind="stack")
 
 
@@ -334,11 +329,7 @@ def _settings(result: ComparisonResult) -> list[tuple[str, Sheet]]:
 
 
 def _refused(result: ComparisonResult) -> Sheet:
-    reasons: dict[tuple[str, float | None, str], int] = {}
-    for row in result.rows:
-        if row.refused is not None:
-            key = (row.contestant, row.epsilon, row.refused)
-            reasons[key] = reasons.get(key, 0) + 1
+    reasons = Counter((row.contestant, row.epsilon, row.refused) for row in result.rows if row.refused is not None)
     rows = [(name, "–" if e is None else promised(e), str(n), why) for (name, e, why), n in reasons.items()]
     return Sheet(heads=["Contestant", "ε", "Repeats", "Reason"], rows=rows, kind="stack")
 

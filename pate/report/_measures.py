@@ -178,34 +178,26 @@ def _tables(
     gathered = fits(result.rows)
     for contestant in dict.fromkeys(name for name, _ in gathered):
         epsilons = [epsilon for name, epsilon in gathered if name == contestant]
+        told = [promised(epsilon) if epsilon is not None else "no ε" for epsilon in epsilons]
+        heads = [f"{head}, at ε =", *told] if told != ["no ε"] else [head, ""]
         tables = []
         for key, caption in keys:
-            means = {
-                (name, epsilon): [
-                    v for row in gathered[contestant, epsilon] if (v := values(row, key).get(name)) is not None
-                ]
-                for name in names
-                for epsilon in epsilons
-            }
-            if not any(means.values()):
+            # A mean over the repeats that know the value, or None: of each name (a row), at each epsilon.
+            by_fit = [[values(row, key) for row in gathered[contestant, epsilon]] for epsilon in epsilons]
+            known = [[[v for fit in of if (v := fit.get(name)) is not None] for of in by_fit] for name in names]
+            shares = [[statistics.fmean(some) if some else None for some in line] for line in known]
+            if all(share is None for line in shares for share in line):
                 continue
-            shares = [[None, *(_share(means[name, epsilon]) for epsilon in epsilons)] for name in names]
-            lines = [
-                (name, *("–" if share is None else percent(share) for share in line[1:]))
+            rows = [
+                (name, *("–" if share is None else percent(share) for share in line))
                 for name, line in zip(names, shares, strict=True)
             ]
-            told = [promised(epsilon) if epsilon is not None else "no ε" for epsilon in epsilons]
-            heads = [f"{head}, at ε =", *told] if told != ["no ε"] else [head, ""]
-            rounded = [[None if share is None else round(share, 3) for share in line] for line in shares]
-            tables.append(Sheet(heads=heads, rows=lines, numbers=range(1, len(heads)), kind="heat", caption=caption,
-                                shares=rounded))  # fmt: skip
+            rounded = [[None, *(None if share is None else round(share, 3) for share in line)] for line in shares]
+            places = range(1, len(heads))
+            tables.append(Sheet(heads=heads, rows=rows, numbers=places, kind="heat", caption=caption, shares=rounded))
         if tables:
             found.append((contestant, tables))
     return found
-
-
-def _share(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None
 
 
 def starved(result: Result) -> list[str]:
@@ -218,10 +210,12 @@ def starved(result: Result) -> list[str]:
     for (name, part), found in _starved(result).items():
         epsilon, n, rate, overall = min(found, key=lambda entry: entry[2] / entry[3])
         everybody = f"all {'classes' if part.startswith('class') else 'groups'} together {percent(overall)}"
-        text = f"{name} at ε = {promised(epsilon)}: {part} gets answers to {percent(rate)} of its {n:,} queries, "
-        text += everybody
-        others = [promised(entry[0]) for entry in found if entry[0] != epsilon]
-        told.append(text + (f" (less than half as often, too, at ε = {', '.join(others)})." if others else "."))
+        others = ", ".join(promised(entry[0]) for entry in found if entry[0] != epsilon)
+        told.append(
+            f"{name} at ε = {promised(epsilon)}: {part} gets answers to {percent(rate)} of its {n:,} queries, "
+            + everybody
+            + (f" (less than half as often, too, at ε = {others})." if others else ".")
+        )
     return told
 
 

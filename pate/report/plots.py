@@ -269,7 +269,7 @@ def cost_curves(
         ax.plot(*point, "o", color=COLOURS["ink"], markersize=7, zorder=4)
         # Below and to the right of a rising curve there is nothing else; only near the edge the text has to turn.
         left = point[0] > 0.75 * ax.get_xlim()[1]
-        place = {"xytext": (-10 if left else 6, -16), "textcoords": "offset points", "va": "top"}
+        place: dict[str, Any] = {"xytext": (-10 if left else 6, -16), "textcoords": "offset points", "va": "top"}
         told = f"this run: {spent['queries']:g} queries, ε = {spent['epsilon']:.4g}"
         ax.annotate(told, point, ha="right" if left else "left", fontsize=SIZE, color=COLOURS["ink"], **place)
     ax.set_xlim(left=0)

@@ -122,6 +122,7 @@ def _rows(X: Any) -> tuple[str, ...]:
 
 def _read(stage: str, facts: dict[str, Any]) -> Event:
     """Return what a stage noted: what must be equal beside what may move, and what is long as a digest."""
+    public: dict[str, Any]
     match stage:
         case "rows":  # at a door of pate's, record by record: whatever was made of the rows before shows there
             owners = None if facts["groups"] is None else [repr(g) for g in np.asarray(facts["groups"]).tolist()]
