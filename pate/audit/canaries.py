@@ -97,11 +97,9 @@ def with_labels(y: Any, unit: IntArray, values: Any) -> npt.NDArray[Any]:
     moved = np.array(y, dtype=object)
     moved[unit] = values
     given = np.asarray(y)
-    return (
-        moved
-        if given.dtype.kind == "O"
-        else np.array(moved.tolist(), dtype=None if given.dtype.kind in "US" else given.dtype)
-    )
+    if given.dtype.kind == "O":
+        return moved
+    return np.array(moved.tolist(), dtype=None if given.dtype.kind in "US" else given.dtype)
 
 
 # Which queries are asked: given ones, the most contested, or one that an adversary crafted.
@@ -451,12 +449,8 @@ class Bounds:
 
     def figures(self) -> list[Figure]:
         """Return them as rows of the table, all of this record."""
-        of = f"record {self.record}"
-        more = {
-            "data-dependent epsilon": self.data_dependent,
-            "public epsilon": self.public,
-            "queries moved": float(_n_changed(self.votes, self.prime)),
-        }
+        of, moved = f"record {self.record}", float(_n_changed(self.votes, self.prime))
+        more = {"data-dependent epsilon": self.data_dependent, "public epsilon": self.public, "queries moved": moved}
         own = [replace(f, of=of) for f in self.pair.figures if not f.name.endswith("claimed epsilon")]
         return own[:1] + [Figure(name=k, value=v, of=of) for k, v in more.items()] + own[1:]
 

@@ -7,7 +7,6 @@ import tempfile
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -144,10 +143,20 @@ def compare(
 
         def task(contestant: Contestant, epsilon: float, repeat: int) -> Task:
             seed = seeds[repeat]
-            seeds_of = {"seed": seed, "cut_seed": seed if known_shards else None, "noise_seed": None}
-            own: dict[str, Any] = {"created": stamp["created"], "by": by, "cache": Path(cache), **seeds_of}
-            made = Task(contestant, Budget(epsilon, delta), repeat, n_repeats, n_jobs=None if alone else 1, **own)
-            return replace(made, noise_seed=_noise_of(noise_seed, made.key))
+            key = contestant.name, epsilon if contestant.role == "private" else None, repeat
+            return Task(
+                contestant,
+                Budget(epsilon, delta),
+                repeat,
+                n_repeats,
+                seed=seed,
+                cut_seed=seed if known_shards else None,
+                noise_seed=_noise_of(noise_seed, key),
+                created=stamp["created"],
+                by=by,
+                cache=Path(cache),
+                n_jobs=None if alone else 1,
+            )
 
         # Whole repeats first: more of them go on where fewer ended.
         plan = [
