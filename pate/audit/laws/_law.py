@@ -27,9 +27,6 @@ from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
 from pate.report.audit_result import AuditResult, Curve, Figure, Picture
 
-__all__ = ["independence", "law", "looks"]
-
-
 #: The first look, and by how much each is later than the one before: looking costs time, not false alarms.
 _FIRST, _LATER = 16, 1.15
 #: Simulated tallies of the test of fixed size.

@@ -17,22 +17,6 @@ from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
 
-__all__ = [
-    "FACTORS",
-    "WIDE",
-    "Entry",
-    "about",
-    "find",
-    "label_rivals",
-    "law_bank",
-    "register",
-    "registered",
-    "scaled_copies",
-    "telling_height",
-    "wide_bank",
-]
-
-
 # What a mechanism may do instead of what it claims: laws to bet on, each of a fault that was seen in published
 # code.
 

@@ -18,9 +18,6 @@ from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
 from pate.votes import ABSTAIN
 
-__all__ = ["Cells", "Part", "Subject", "drawn_by", "subject_of"]
-
-
 # What tallies say against a law: an e-process over any number of looks, and a statistic at a fixed size.
 
 #: Probabilities are rounded up to it: that only makes the test more patient.

@@ -44,9 +44,6 @@ from pate.release import release_ballots, release_labels
 from pate.report.audit_result import AuditResult, Figure
 from pate.statement._fits import counted_elsewhere
 
-__all__ = ["Found", "Pipeline", "Replayer", "replay", "result_of"]
-
-
 # What can be replayed: a function of private records, or an object that is fitted on them.
 
 #: Buys whatever is asked: what is replayed is not private, and what it costs is compared, not limited.
