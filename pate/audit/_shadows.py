@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -44,21 +45,11 @@ _DIGITS = 9
 
 @dataclass(frozen=True, repr=False)
 class Answers:
-    """What every shadow model says of every unit.
+    """What every shadow model says of every unit."""
 
-    Attributes
-    ----------
-    logit : float64 array of shape (n_shadows, n_units)
-        Log odds of the right class.
-    member : bool array of shape (n_shadows, n_units)
-        Rows 2j and 2j + 1 are a pair.
-    robust : float64 array of shape (n_shadows, n_units) or None
-        The share of copies of the unit whose class is told right.
-    """
-
-    logit: FloatArray
-    member: Mask
-    robust: FloatArray | None = None
+    logit: FloatArray  # (n_shadows, n_units): log odds of the right class
+    member: Mask  # (n_shadows, n_units): rows 2j and 2j + 1 are a pair
+    robust: FloatArray | None = None  # (n_shadows, n_units): the share of copies of the unit whose class is told right
     _made: dict[str, _References] = field(default_factory=dict)
 
     def values(self, attack: str) -> FloatArray:
@@ -122,24 +113,6 @@ def scores(
 ) -> FloatArray:
     """Return the scores that models get as targets.
 
-    Parameters
-    ----------
-    attack : {"lira", "lira-offline", "rmia", "loss", "label-only"}
-    answers : Answers
-    targets : int array of shape (n_targets,)
-        Which models.
-    earlier : bool
-        Compare with the pairs before a target's own alone: then how a target is attacked is settled without it. The
-        first pair of all has none, and its scores are 0.
-    without : int array of shape (n,) or None
-        Pairs that nobody is compared with, none of them a target's.
-
-    Returns
-    -------
-    float64 array of shape (n_targets, n_units)
-
-    Notes
-    -----
     With t the log odds of the right class, and mean and variance over the other models with a unit (in) and without it
     (out): **lira** is log N(t; in) - log N(t; out) (Carlini et al. 2022, online; one variance for all units where there
     are fewer than 31 models on a side); **lira-offline** is (t - mean out) / sd out, which needs no model with it.
@@ -195,17 +168,11 @@ class Interval:
 
 @dataclass(frozen=True, repr=False)
 class Points:
-    """One ROC: rates that rise from 0 to 1.
+    """One ROC: rates that rise from 0 to 1."""
 
-    Attributes
-    ----------
-    false_positives, true_positives : arrays of shape (n_points + 1,)
-    thresholds : array of shape (n_points,)
-        Falling; at point j + 1 what is at or above ``thresholds[j]`` is taken for a member.
-    """
-
-    false_positives: FloatArray
+    false_positives: FloatArray  # (n_points + 1,)
     true_positives: FloatArray
+    #: (n_points,): Falling; at point j + 1 what is at or above ``thresholds[j]`` is taken for a member.
     thresholds: FloatArray
 
     @classmethod
@@ -235,21 +202,12 @@ class Points:
 
 @dataclass(frozen=True, repr=False)
 class Roc:
-    """The ROC of an attack, and what it is without some pairs of models.
-
-    Attributes
-    ----------
-    whole : Points
-    left_out : sequence of Points
-    n_out : int
-        Of how many units that a target was not fitted on, over all targets.
-    n_apart : int
-        Of how many of ``left_out`` targets are missing: the others vary little, and are no evidence of their own.
-    """
+    """The ROC of an attack, and what it is without some pairs of models."""
 
     whole: Points
     left_out: Sequence[Points]
-    n_out: int
+    n_out: int  # of how many units that a target was not fitted on, over all targets
+    #: Of how many of ``left_out`` targets are missing: the others vary little, and are no evidence of their own.
     n_apart: int
 
     def auc(self, level: float) -> Interval:
@@ -345,22 +303,12 @@ _HALVES = 0x4A1F
 
 @dataclass(frozen=True, repr=False)
 class Units:
-    """Whose record each is: its own, or a person's.
+    """Whose record each is: its own, or a person's."""
 
-    Attributes
-    ----------
-    of : int array of shape (n_records,)
-        The unit of each record.
-    n : int
-    name : {"record", "group"}
-    first : int array of shape (n,)
-        A record of each.
-    """
-
-    of: IndexArray
+    of: IndexArray  # (n_records,): the unit of each record
     n: int
-    name: str
-    first: IndexArray
+    name: str  # {"record", "group"}
+    first: IndexArray  # (n,): a record of each
 
     @classmethod
     def made(cls, n_records: int, groups: Any) -> Units:
@@ -390,10 +338,6 @@ def draw_halves(n_units: int, n_shadows: int, seed: int) -> Mask:
 
     A half hangs on the seed and the number of its pair alone, so that more shadow models join those there are. Of an
     odd number of units one is in neither half of a pair.
-
-    Returns
-    -------
-    bool array of shape (n_shadows, n_units)
     """
     halves = np.zeros((n_shadows, n_units), dtype=bool)
     size = n_units // 2
@@ -417,45 +361,27 @@ _NONE_HERE = {
 
 @dataclass(frozen=True, repr=False)
 class Material:
-    """What all shadow models are made of and asked about (**sensitive**).
-
-    Attributes
-    ----------
-    estimator : unfitted classifier or ensemble of teachers
-    X, y : rows and class values
-    groups : array of shape (n_records,) or None
-    X_public : rows or None
-    copies : float array of shape (n_copies * n_records, ...) or None
-        Noisy copies of all rows, one after the other; None where nobody asks for them.
-    seed : int
-    """
+    """What all shadow models are made of and asked about (**sensitive**)."""
 
     estimator: Any
     X: Any
     y: Any
-    groups: Any
+    groups: Any  # (n_records,)
     X_public: Any
+    #: (n_copies * n_records, ...): Noisy copies of all rows, one after the other; None where nobody asks for
+    #: them.
     copies: Any
     seed: int
 
 
 @dataclass(frozen=True, repr=False)
 class Shadow:
-    """What one shadow model says (**sensitive**).
+    """What one shadow model says (**sensitive**)."""
 
-    Attributes
-    ----------
-    logit : float64 array of shape (n_records,)
-        Log odds of the right class.
-    right : bool array of shape (n_records,)
-    robust : float64 array of shape (n_records,) or None
-    promise : dict
-        What its statement promises: "epsilon", "delta", "adjacency", "unit", "seeded"; empty without one.
-    """
-
-    logit: FloatArray
-    right: FloatArray
-    robust: FloatArray | None
+    logit: FloatArray  # (n_records,): log odds of the right class
+    right: FloatArray  # (n_records,)
+    robust: FloatArray | None  # (n_records,)
+    #: What its statement promises: "epsilon", "delta", "adjacency", "unit", "seeded"; empty without one.
     promise: dict[str, Any]
 
 
@@ -495,32 +421,22 @@ def shadows_of(
             if kept is not None and (material.copies is None or kept["robust"] is not None):
                 found[i] = Shadow(**{**kept, "promise": json.loads(kept["promise"])})
     left = [i for i in range(len(halves)) if i not in found]
-    fits = _fitted(material, halves, left, n_jobs)
+    work = Parallel(n_jobs=n_jobs, return_as="generator")
+    fits = work(delayed(fit_shadow)(material, halves[i], i, in_worker=n_jobs not in (None, 1)) for i in left)
     for i, shadow in track(fits, total=len(halves), label="shadow models", show=verbose, begun=len(found)):
         found[i] = shadow
         if folder is not None:
-            folder.save(
-                i, logit=shadow.logit, right=shadow.right, robust=shadow.robust, promise=json.dumps(shadow.promise)
-            )
+            folder.save(i, **{**vars(shadow), "promise": json.dumps(shadow.promise)})
     return [found[i] for i in range(len(halves))]
-
-
-def _fitted(
-    material: Material, halves: list[IndexArray], left: list[int], n_jobs: int | None
-) -> Iterator[tuple[int, Shadow]]:
-    alone = n_jobs in (None, 1)
-    work = Parallel(n_jobs=n_jobs, return_as="generator")
-    yield from work(delayed(fit_shadow)(material, halves[i], i, in_worker=not alone) for i in left)
 
 
 def fit_shadow(material: Material, half: IndexArray, index: int, *, in_worker: bool) -> tuple[int, Shadow]:
     """Fit one shadow model and ask it about every record."""
     with counted_elsewhere(), global_generators(global_seed(material.seed, index)):
         try:
-            if in_worker:  # a fit's own workers would multiply with those beside it
-                with parallel_config(backend="sequential"):
-                    return index, _asked(material, _trained(material, half, index))
-            return index, _asked(material, _trained(material, half, index))
+            # A fit's own workers would multiply with those beside it.
+            with parallel_config(backend="sequential") if in_worker else nullcontext():
+                return index, _asked(material, _trained(material, half, index))
         except PateError as error:
             raise type(error)(f"shadow model {index + 1} failed: {error}") from error
         except Exception as error:
@@ -542,12 +458,11 @@ def _asked(material: Material, model: Any) -> Shadow:
     robust = None
     if material.copies is not None:
         n = len(right)
-        n_copies = material.copies.shape[0] // n
-        labels = np.tile(np.arange(n), n_copies)
-        found = right.copy()
+        n_copies, robust = material.copies.shape[0] // n, right.copy()
         if n_copies:
-            found += said_of(model, material.copies, material.y[labels])[1].reshape(n_copies, n).sum(axis=0)
-        robust = found / (1 + n_copies)
+            labels = np.tile(material.y, n_copies)
+            robust += said_of(model, material.copies, labels)[1].reshape(n_copies, n).sum(axis=0)
+        robust /= 1 + n_copies
     if not np.isfinite(logit).all():
         raise InvalidInputError(
             "the model's answers must be finite numbers, got NaN or infinity. Train it more gently, or scale its rows."
@@ -618,11 +533,5 @@ def _promise(model: Any) -> dict[str, Any]:
     statement = getattr(model, "statement_", None)
     if not isinstance(statement, PrivacyStatement):
         return {}
-    said = statement.guarantee
-    return {
-        "epsilon": said.epsilon,
-        "delta": said.delta,
-        "adjacency": said.adjacency,
-        "unit": statement.unit,
-        "seeded": statement.seeded,
-    }
+    said = {name: getattr(statement.guarantee, name) for name in ("epsilon", "delta", "adjacency")}
+    return {**said, "unit": statement.unit, "seeded": statement.seeded}

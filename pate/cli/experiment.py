@@ -44,7 +44,7 @@ def compare(
     jobs: Annotated[int, o.option("Fits side by side; -1 takes every core.", o.RUN)] = o.JOBS,
 ) -> None:
     """Compare PATE with DP-SGD and others, over budgets and repeats."""
-    from pate.comparison.named import compare_on
+    from pate.comparison.run import compare_on
     from pate.core.curator import need
     from pate.exceptions import InvalidInputError
 

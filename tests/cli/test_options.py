@@ -46,6 +46,7 @@ from pate.cli._options import (
 )
 from pate.cli.label import LabelOptions
 from pate.comparison.named import compare_on
+from pate.comparison.run import compare_on
 from pate.data import load_dataset
 from pate.data.files.images import COLORS
 from pate.jobs import CHOICES, PREPROCESSING, LabelJob, VoteJob
