@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from pate.core.checks import check_classes
 from pate.core.files import parse_json, write_bytes, write_text, writing
 from pate.core.pages import render
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
+from pate.statement import people
 from pate.statement.model import PrivacyStatement
 
 __all__ = ["Door", "Manifest", "ModelFile", "check_model_path", "read_model", "write_model", "write_page"]
@@ -273,8 +273,6 @@ _MANIFEST, _STATEMENT = "manifest.json", "statement.json"
 _PART = re.compile(r"[a-z][a-z0-9_]{0,40}\.(safetensors|skops)")
 _MOST_PARTS = 16
 _MOST_JSON_BYTES = 50_000_000
-#: Characters beside the headings, as in a statement.
-_WIDTH = 84
 #: The same model gives the same bytes, whenever it is saved.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -342,13 +340,7 @@ class ModelFile:
 
     def text(self) -> str:
         """Return the model and its statement as plain text."""
-        lines = ["MODEL", "====="]
-        for name, value in self.rows():
-            items = [value] if isinstance(value, str) else [f"- {item}" for item in value]
-            body = [line for item in items for line in wrap(item, _WIDTH, subsequent_indent="  " * (item != value))]
-            first, *rest = body or [""]
-            lines += [f"{name + ':':<24}{first}", *(" " * 24 + line for line in rest)]
-        return "\n".join(lines) + "\n\n" + self.statement.text()
+        return people.text(self.rows(), "MODEL") + "\n" + self.statement.text()
 
     def html(self) -> str:
         """Return the model and its statement as one page, which asks nothing of the network."""

@@ -127,9 +127,9 @@ def rows(s: StatementFields, digest: str) -> list[tuple[str, str | tuple[str, ..
     return found
 
 
-def text(shown: Rows) -> str:
+def text(shown: Rows, title: str = "PRIVACY STATEMENT") -> str:
     """Return the rows as a page of plain text."""
-    lines = ["PRIVACY STATEMENT", "================="]
+    lines = [title, "=" * len(title)]
     for name, value in shown:
         items = [value] if isinstance(value, str) else [f"- {item}" for item in value]
         body = [line for item in items for line in textwrap.wrap(item, 84, subsequent_indent="  " * (item != value))]

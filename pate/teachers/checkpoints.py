@@ -14,11 +14,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import io
-import json
 import os
 import pickle
 import types
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,27 +28,11 @@ import numpy as np
 import numpy.typing as npt
 import sklearn
 
-from pate.core.files import own_folder, write_bytes, write_json, write_text
+from pate.core.files import own_folder, read_json, write_bytes, write_json, write_text
 from pate.core.secret import kept_secret
 from pate.core.tensors import HARMLESS, as_safetensors, pack_estimator, parsing, plain, unpack_estimator
-from pate.exceptions import InvalidInputError, PateError
+from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.teachers._usable import is_frame, is_sparse
-
-__all__ = [
-    "SKOPS",
-    "TRUSTED_TYPES",
-    "WEIGHTS",
-    "CheckpointStore",
-    "Codec",
-    "DamagedCheckpointError",
-    "describe",
-    "pack",
-    "pack_weights",
-    "recipe_key",
-    "unpack",
-    "unpack_weights",
-]
-
 
 # What a teacher is made of, as a digest: the key under which it is kept, and found again. Everything that goes in is
 # written with its length before it, so that no two recipes read the same.
@@ -396,15 +380,11 @@ class CheckpointStore:
         cannot be read, ``fresh`` replaces it, and a DamagedCheckpointError says so.
         """
         manifest = self.folder / "manifest.json"
-        damaged = False
-        if manifest.exists():
-            try:
-                seed = json.loads(manifest.read_text(encoding="utf-8"))["seed"]
-                if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0:
-                    return seed
-            except (OSError, ValueError, KeyError, TypeError, RecursionError):
-                pass
-            damaged = True
+        damaged = manifest.exists()
+        with suppress(RunFolderError):
+            seed = read_json(manifest).get("seed")
+            if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0:
+                return seed
         write_json(manifest, {"format": _FORMAT, "seed": fresh}, mode=0o600)
         if damaged:
             raise DamagedCheckpointError("the manifest could not be read")

@@ -42,6 +42,7 @@ def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
     ``nullable``: whole numbers stay such where a cell is missing, for in private files one must not change the others.
     """
     need("pyarrow", extra="parquet", why="A Parquet file")
+    import pyarrow as pa
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
@@ -56,12 +57,9 @@ def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
             # Names of sub-folders as texts: by what else there is, arrow would make 7 of 007.
             folders = [piece for part in parts for piece in part.relative_to(path).parts[:-1]]
             keys = list(dict.fromkeys(piece.partition("=")[0] for piece in folders if is_key(piece)))
-            data = ds.dataset(
-                [str(part) for part in parts],
-                format="parquet",
-                partitioning=_partitioning(keys) if keys else None,
-                partition_base_dir=str(path),
-            )
+            parted = ds.partitioning(pa.schema([(key, pa.string()) for key in keys]), flavor="hive") if keys else None
+            files = [str(part) for part in parts]
+            data = ds.dataset(files, format="parquet", partitioning=parted, partition_base_dir=str(path))
             frame = arrow_frame(data.to_table(), nullable=nullable)
             for name in keys if not nullable else ():
                 frame[name] = _as_spelt(frame[name])
@@ -120,13 +118,6 @@ def parquet_blocks(path: Path) -> tuple[pd.DataFrame, Callable[..., Iterator[pd.
                     yield arrow_frame(pa.Table.from_batches([batch]), nullable=True)
 
     return empty, blocks
-
-
-def _partitioning(names: list[str]) -> Any:
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-
-    return ds.partitioning(pa.schema([(name, pa.string()) for name in names]), flavor="hive")
 
 
 def _as_spelt(column: pd.Series) -> pd.Series:

@@ -471,7 +471,7 @@ def _separator(text: str, path: Path, wanted: Wanted, like: TableFormat | None, 
             )
         if not wanted.recognise:
             return said
-    head = _first_line(text)
+    head = re.split(r"[\r\n]", text, maxsplit=1)[0]
     found = {sep: cells for sep in _SAID_AS if len(cells := _cells(head, sep)) > 1}
     if len(found) < 2:
         return next(iter(found), said or ",")
@@ -491,10 +491,6 @@ def _separator(text: str, path: Path, wanted: Wanted, like: TableFormat | None, 
         f"{path}: its header line has {' and '.join(map(repr, found))} in it, and each may part its cells. Say which: "
         "sep= (--sep)."
     )
-
-
-def _first_line(text: str) -> str:
-    return re.split(r"[\r\n]", text, maxsplit=1)[0]
 
 
 def _cells(line: str, sep: str) -> list[str]:

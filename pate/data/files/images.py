@@ -72,13 +72,7 @@ class ImageFolder:
         return self.X.shape[2], self.X.shape[1]
 
     def rows(self) -> npt.NDArray[np.float32]:
-        """Return the images as rows of numbers from 0 to 1, shape (n, height * width [* 3]).
-
-        Examples
-        --------
-        >>> ImageFolder(np.full((2, 3, 4), 255, np.uint8), ("a", "b"), None, None, Path("x")).rows().shape
-        (2, 12)
-        """
+        """Return the images as rows of numbers from 0 to 1, shape (n, height * width [* 3])."""
         return self.X.reshape(len(self.X), -1).astype(np.float32) / np.float32(255)
 
     def __repr__(self) -> str:
@@ -142,13 +136,6 @@ def read_images(
     **Guarantees.** With ``like`` what a private image is (unreadable, of another size or colour, without the name that
     ``group`` needs) decides nothing but itself: it is black, its class or owner is None, and who trains sets it aside.
     What stands in the folders is public: sub-folders, their number of files, endings and links.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> read_images(tempfile.mkdtemp())
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: ... holds no images. ...
     """
     need("PIL", extra="images", why="A folder of images")
     root = Path(path)
