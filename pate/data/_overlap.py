@@ -372,7 +372,13 @@ def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> st
 
 
 def votes_fingerprint(counts: npt.NDArray[np.int64], n_teachers: int) -> str:
-    """Return a digest of votes without their teachers' records, whatever the order of the rows: **sensitive**."""
+    """Return a digest of votes without their teachers' records, whatever the order of the rows: **sensitive**.
+
+    Examples
+    --------
+    >>> votes_fingerprint(np.array([[3, 0], [1, 2]]), 3) == votes_fingerprint(np.array([[1, 2], [3, 0]]), 3)
+    True
+    """
     rows = np.ascontiguousarray(counts, dtype="<i8")
     digest = hashlib.sha256(f"pate votes 1 {rows.shape} {n_teachers}\n".encode())
     digest.update(np.ascontiguousarray(rows[np.lexsort(rows.T)]).tobytes())
