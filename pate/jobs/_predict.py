@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.files import atomic_path, check_can_write
+from pate.core.files import check_can_write, write_bytes, writing
 from pate.data import Table, read_images, read_table
 from pate.data.files._arrow import file_of
 from pate.data.files._csv import TableFormat
@@ -186,11 +186,8 @@ def predict_file(
     X, ids, names, left_out = _read(file.manifest.door, rows, id, resize=resize, written=written)
     frame = _asked(clf, X, proba=proba)
     content = as_csv(frame, names=names, ids=ids, id_name=id, safe_csv=safe_csv)
-    try:
-        with atomic_path(goal) as beside:
-            beside.write_bytes(content)
-    except OSError as error:
-        raise InvalidInputError(f"out={os.fspath(out)!r} could not be written: {error.strerror or error}.") from error
+    with writing("out", out):
+        write_bytes(goal, content)
     measured = "" if file.statement.measured is None else str(file.statement.measured)
     return Predictions(goal, len(frame), left_out, file.statement.headline, measured)
 

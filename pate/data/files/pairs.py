@@ -17,6 +17,7 @@ from pate.data._columns import DATE_ORDERS, column_kind, numbers_in
 from pate.data.files._csv import Wanted
 from pate.data.files._opened import Opened, check_heeded, heeded_by, open_table
 from pate.data.files.tables import (
+    CAMEL,
     ColumnUse,
     Roles,
     Sides,
@@ -42,7 +43,6 @@ _PEOPLE = re.compile(
     r"|owner|visitor|respondent|proband|donor|insured|(^|_)(who|mrn|ssn|nhs|pid|uid|id|ids)($|_)|_?id$",
     re.IGNORECASE,
 )
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 #: Fewer values are no people, and people with more records each are rare.
 _FEWEST, _MOST_EACH = 10, 100
 
@@ -52,7 +52,7 @@ def about_owners(held: Opened, *, without: Collection[str | None] = ()) -> list[
 
     **Guarantees.** What comes back is private, and nothing else comes of it. No cell can stop it.
     """
-    names = [n for n in held.names if n not in without and _PEOPLE.search(_CAMEL.sub("_", n))]
+    names = [n for n in held.names if n not in without and _PEOPLE.search(CAMEL.sub("_", n))]
     if not names:
         return []
     import pandas as pd

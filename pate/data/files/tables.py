@@ -55,7 +55,8 @@ _CODES = re.compile(
     r"|_?id$",
     re.IGNORECASE,
 )
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+#: Where the parts of a name such as patientId meet.
+CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def remark_on(name: str, column: pd.Series, *, zeros: bool = False) -> str:
@@ -97,7 +98,7 @@ def _not_numbers(texts: Any) -> list[str]:
 
 
 def _is_code(name: str) -> bool:
-    return bool(_CODES.search(_CAMEL.sub("_", name)))
+    return bool(_CODES.search(CAMEL.sub("_", name)))
 
 
 def _whole(numbers: Any) -> bool:
