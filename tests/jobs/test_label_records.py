@@ -232,7 +232,7 @@ def test_records_that_cast_nothing_are_told_to_the_curator_alone(tmp_path, files
 
 
 def test_classes_left_out_are_read_off_and_said_to_be(files):
-    with pytest.warns(PrivacyLeakWarning, match="classes=None: the set of classes"):
+    with pytest.warns(PrivacyLeakWarning, match="classes= was not given"):
         work = job(*files, classes=None)
     release = work.run()
     assert release.classes == ("no", "yes")
