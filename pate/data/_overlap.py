@@ -43,11 +43,6 @@ _CHUNK_BYTES = 32_000_000
 def check_other_file(private: str | os.PathLike[str], public: str | os.PathLike[str]) -> None:
     r"""Refuse one file, or two with the same bytes, as both sides of a job.
 
-    Raises
-    ------
-    InvalidInputError
-        They are one file (by whatever name), or copies.
-
     Examples
     --------
     >>> import tempfile, pathlib
@@ -345,16 +340,7 @@ def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> st
     A is of the records in the file's order, B of the same in no order: sorted otherwise they are still the same.
     Features do not enter: scaled, encoded or dropped otherwise they are the same people's, and one ledger's.
 
-    Parameters
-    ----------
-    labels : int64 array of shape (n_records,)
-        Class indices.
-    groups : array-like of shape (n_records,) or None
-
-    Raises
-    ------
-    InvalidInputError
-        There are not as many owners as labels.
+    Labels are class indices, int64 of shape (n_records,); as many owners as labels, or None.
 
     Examples
     --------
@@ -386,7 +372,13 @@ def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> st
 
 
 def votes_fingerprint(counts: npt.NDArray[np.int64], n_teachers: int) -> str:
-    """Return a digest of votes without their teachers' records, whatever the order of the rows: **sensitive**."""
+    """Return a digest of votes without their teachers' records, whatever the order of the rows: **sensitive**.
+
+    Examples
+    --------
+    >>> votes_fingerprint(np.array([[3, 0], [1, 2]]), 3) == votes_fingerprint(np.array([[1, 2], [3, 0]]), 3)
+    True
+    """
     rows = np.ascontiguousarray(counts, dtype="<i8")
     digest = hashlib.sha256(f"pate votes 1 {rows.shape} {n_teachers}\n".encode())
     digest.update(np.ascontiguousarray(rows[np.lexsort(rows.T)]).tobytes())

@@ -224,16 +224,7 @@ class Partition:
         return "replace-one"
 
     def shard(self, i: int) -> npt.NDArray[np.int64]:
-        """Return the indices of shard ``i``'s records, ascending.
-
-        Parameters
-        ----------
-        i : int
-            0 to ``n_shards - 1``.
-
-        Returns
-        -------
-        int64 array of shape (n_records_of_shard,)
+        """Return the indices of shard ``i``'s records, ascending: int64 of shape (n_records_of_shard,).
 
         Examples
         --------
@@ -465,15 +456,6 @@ def count_cross_shard_duplicates(X: Any, p: Partition) -> int:
 
     One person entered twice, in two shards, reaches two teachers and breaks the guarantee. The number is
     **private** (it depends on every record): show it to the curator on the terminal, write it nowhere.
-
-    Parameters
-    ----------
-    X : array of shape (n_records, ...), texts of shape (n_records,) or DataFrame
-    p : Partition
-
-    Returns
-    -------
-    int
 
     Notes
     -----

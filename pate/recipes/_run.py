@@ -134,6 +134,11 @@ class RecordsPlan:
     20,000 of ``rows``); ``columns`` is the map to columns that trees learn from, where the recipe wants them, and
     ``table`` those columns. ``anyway`` goes on where a round has more noise than all ballots together. Parts of mu^2 in
     ``measured_shares`` measure the accuracy in the end: by the count, and by cells by class; empty: it is not measured.
+
+    Examples
+    --------
+    >>> RecordsPlan.__dataclass_params__.frozen
+    True
     """
 
     recipe: Recipe

@@ -434,7 +434,7 @@ class Sums:
     def _said(self, piece: Piece, start: int, end: int) -> tuple[FloatArray, FloatArray]:
         """Return what the public model says of these rows, and their directions in whole numbers.
 
-        It is asked in blocks of one shape, see :mod:`pate.records._maps`.
+        It is asked in blocks of one shape.
         """
         p = _block(piece.p, start, end)
         if piece.z is not None:

@@ -55,11 +55,8 @@ class RightFacts(UnitFacts):
     ----------
     by_class : bool
         Cells by class; False: the count alone.
-    classes : tuple
-    unit : {"record", "group"}
-    adjacency : {"replace-one", "add-or-remove"}
-    n : int
-        Number of units under replace-one adjacency (public there), else the nominal one.
+    classes, unit, adjacency, n
+        As of :class:`BallotFacts`.
     model : str
         What the model is recognised by.
     own : bool

@@ -32,7 +32,7 @@ class BallotSpace(TransformerMixin, BaseEstimator):
 
     kind: ClassVar[str]
     _arrays: ClassVar[tuple[str, ...]]
-    #: A row's phi is the same to the last bit wherever the row stands (see pate.records._exact).
+    #: A row's phi is the same to the last bit wherever the row stands (:class:`ExactMap`).
     exact_: ClassVar[bool] = True
     n_features_in_: int
     n_components_: int

@@ -443,12 +443,6 @@ class Combined(_Joined):
 def combine(*parts: Representation, weights: Sequence[float] | None = None) -> Combined:
     """Return representations side by side as one; a :class:`Combined`.
 
-    Parameters
-    ----------
-    *parts : representations
-    weights : sequence of float or None
-        One per part; None is 1 each.
-
     Examples
     --------
     >>> from pate.representations import PublicPCA, RandomFourier

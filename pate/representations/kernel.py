@@ -206,10 +206,7 @@ class KernelPCA(Representation):
     def first(self, n_components: int) -> KernelPCA:
         """Return the map to the first components alone: the same numbers to the last bit, in less time.
 
-        Parameters
-        ----------
-        n_components : int
-            At least 1; more than there are leaves all.
+        More than there are leaves all.
 
         Examples
         --------

@@ -233,7 +233,7 @@ def test_persons_are_protected_whole():
 
 
 def test_classes_that_were_read_off_are_nobodys_word():
-    with pytest.warns(match="classes= was not given"):
+    with pytest.warns(match="classes=None: the set of classes"):
         clf = of(classes=None).fit(X[["age", "dose"]], Y)
     assert next(a.by for a in clf.statement_.assumptions if a.name == "classes") == "nobody"
 

@@ -16,7 +16,7 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -254,12 +254,3 @@ def _in_time(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     # Bounds in the array's own unit: to bring it to a finer one may take more than 64 bits.
     fine = (array >= first.astype(array.dtype)) & (array <= last.astype(array.dtype))
     return np.where(fine, array, np.array("NaT", dtype=array.dtype))
-
-
-def matrix_roles(
-    names: Collection[str], target: str | None, group: str | None, drop: Collection[str]
-) -> tuple[str | None, str | None]:
-    """In an npz of X, y and groups the last two are never features, named or not."""
-    there = [name for name in names if name not in drop]
-    y, groups = ("y" if "y" in there else None), ("groups" if "groups" in there else None)
-    return (y if target is None else target), (groups if group is None else group)

@@ -15,15 +15,15 @@ from pate.core.curator import Told
 from pate.core.progress import track
 from pate.data._columns import DATE_ORDERS, column_kind, numbers_in
 from pate.data.files._csv import Wanted
-from pate.data.files._npz import matrix_roles
 from pate.data.files._opened import Opened, check_heeded, heeded_by, open_table
 from pate.data.files.tables import (
+    CAMEL,
     ColumnUse,
+    Roles,
     Sides,
     Table,
     check_features,
     check_names,
-    check_one_role,
     check_there,
     quoted,
     take_columns,
@@ -43,7 +43,6 @@ _PEOPLE = re.compile(
     r"|owner|visitor|respondent|proband|donor|insured|(^|_)(who|mrn|ssn|nhs|pid|uid|id|ids)($|_)|_?id$",
     re.IGNORECASE,
 )
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 #: Fewer values are no people, and people with more records each are rare.
 _FEWEST, _MOST_EACH = 10, 100
 
@@ -53,7 +52,7 @@ def about_owners(held: Opened, *, without: Collection[str | None] = ()) -> list[
 
     **Guarantees.** What comes back is private, and nothing else comes of it. No cell can stop it.
     """
-    names = [n for n in held.names if n not in without and _PEOPLE.search(_CAMEL.sub("_", n))]
+    names = [n for n in held.names if n not in without and _PEOPLE.search(CAMEL.sub("_", n))]
     if not names:
         return []
     import pandas as pd
@@ -181,33 +180,27 @@ def read_both(
     visit: id, kept beside the labels
     """
     check_choice("dates", dates, DATE_ORDERS)
-    drop = [drop] if isinstance(drop, str) else list(drop)
-    text = [text] if isinstance(text, str) else list(text)
+    roles = Roles.said(target, group, id, drop, text)
     wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
     check_heeded(wanted, private, public)
     files = track((public, private), total=2, label="tables read", show=verbose)
     shown = open_table(next(files), _heeded(wanted, public, recognise=True))
-    known = [name for name in shown.names if name not in drop]
     named = [name for name in (target, group) if name is not None]
-    expected = [*named, *(name for name in known if not only_common and name not in (id, *named))]
-    held = open_table(next(files), _heeded(wanted, private), like=shown.format, names=expected)
-    if held.matrix:
-        target, group = matrix_roles(held.names, target, group, drop)
-    roles = {"target": target, "group": group, "id": id}
-    sides = _features(held, shown, roles, drop, text, only_common=only_common)
+    others = [] if only_common else [n for n in shown.names if n not in (*roles.drop, id, *named)]
+    held = open_table(next(files), _heeded(wanted, private), like=shown.format, names=[*named, *others])
+    roles = roles.of_matrix(held.names) if held.matrix else roles
+    sides = _features(held, shown, roles, only_common=only_common)
     public_table = take_columns(
         shown,
         [name for name in shown.names if name in sides.common],
-        {"id": id if id in shown.names else None, "target": target if target in shown.names else None},
-        text=[name for name in [*text, *([target] if target else [])] if name in shown.names],
+        replace(roles.within(shown.names), group=None),
         dates=dates,
         unlabelled=True,
     )
     private_table = take_columns(
         held,
         [name for name in held.names if name in sides.common],
-        roles | {"id": id if id in held.names else None},
-        text=[name for name in [*text, *([target] if target else []), *_codes(public_table)] if name in held.names],
+        roles.within(held.names, text=_codes(public_table)),
         kinds=public_table.kinds,
     )
     next(files, None)
@@ -215,8 +208,8 @@ def read_both(
     return TablePair(
         private_table,
         replace(public_table, X=X),
-        uses_of(held, shown, roles, drop, text, sides, public_table),
-        tuple(about_owners(held, without=[target])) if group is None else (),
+        uses_of(held, shown, roles, sides, public_table),
+        tuple(about_owners(held, without=[roles.target])) if roles.group is None else (),
     )
 
 
@@ -288,28 +281,18 @@ def _heeded(wanted: Wanted, path: str | os.PathLike[str], *, recognise: bool = F
     return replace(wanted, recognise=recognise, **unheeded)
 
 
-def _features(
-    held: Opened,
-    shown: Opened,
-    roles: dict[str, str | None],
-    drop: list[str],
-    text: list[str],
-    *,
-    only_common: bool,
-) -> Sides:
+def _features(held: Opened, shown: Opened, roles: Roles, *, only_common: bool) -> Sides:
     """See that every name stands where it must, and return the features."""
     check_names(held)
     check_names(shown)
-    for role, names in {**{r: [n] for r, n in roles.items() if n is not None}, "drop": drop, "text": text}.items():
+    for role, names in (roles.named() | {"text": roles.text}).items():
         if role in ("target", "group"):
             parted = role == "target" and len(held.names) == 1 and held.spelt  # something else may part its cells
             otherwise = ", or say what parts its cells: sep= (--sep)" if parted else ""
             check_there(role, names, held.names, f"not in {held.name}", otherwise=otherwise)
         else:
             check_there(role, names, [*held.names, *shown.names], f"in neither {held.name} nor {shown.name}")
-    check_one_role({r: [n] if n is not None else [] for r, n in roles.items()} | {"drop": drop})
-    named = {*drop, *(n for n in roles.values() if n is not None)}
-    mine, theirs = ([n for n in opened.names if n not in named] for opened in (held, shown))
+    mine, theirs = roles.features(held.names), roles.features(shown.names)
     private_only, public_only = tuple(n for n in mine if n not in theirs), tuple(n for n in theirs if n not in mine)
     common = [n for n in mine if n in theirs]
     if not only_common:

@@ -7,9 +7,9 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,6 @@ from pate.data._columns import (
     tidy_like,
 )
 from pate.data.files._csv import TableFormat, Wanted, comma_numbers
-from pate.data.files._npz import matrix_roles
 from pate.data.files._opened import Opened, open_table
 from pate.exceptions import InvalidInputError
 
@@ -56,7 +55,8 @@ _CODES = re.compile(
     r"|_?id$",
     re.IGNORECASE,
 )
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+#: Where the parts of a name such as patientId meet.
+CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def remark_on(name: str, column: pd.Series, *, zeros: bool = False) -> str:
@@ -98,12 +98,60 @@ def _not_numbers(texts: Any) -> list[str]:
 
 
 def _is_code(name: str) -> bool:
-    return bool(_CODES.search(_CAMEL.sub("_", name)))
+    return bool(_CODES.search(CAMEL.sub("_", name)))
 
 
 def _whole(numbers: Any) -> bool:
     values = numbers.to_numpy()
     return bool((values == np.floor(values)).all())
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What columns are said to be; all others are features. Those in ``text`` keep their cells as they are written."""
+
+    target: str | None = None
+    group: str | None = None
+    id: str | None = None
+    drop: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+
+    @classmethod
+    def said(
+        cls, target: str | None, group: str | None, id: str | None, drop: Iterable[str], text: Iterable[str]
+    ) -> Self:
+        """Return the roles that a person gave."""
+        drop, text = ((names,) if isinstance(names, str) else tuple(names) for names in (drop, text))
+        return cls(target, group, id, drop, text)
+
+    def named(self) -> dict[str, tuple[str, ...]]:
+        """Return the columns that are no features, by role."""
+        one = {"target": self.target, "group": self.group, "id": self.id}
+        return {role: () if name is None else (name,) for role, name in one.items()} | {"drop": self.drop}
+
+    def features(self, names: Iterable[str]) -> list[str]:
+        """Return the columns that have no role, of all ``names``; refuse one of two roles."""
+        named = self.named()
+        # An id may say whose row it is, too.
+        used = [n for role, of in named.items() for n in of if not (role == "id" and of == named["group"])]
+        clash = sorted({n for n in used if used.count(n) > 1})
+        if clash:
+            raise InvalidInputError(
+                f"column {quoted(clash)} has two roles among target, group, id and drop. Give each column one role."
+            )
+        return [name for name in names if name not in used]
+
+    def of_matrix(self, names: Collection[str]) -> Self:
+        """Return the roles in an npz of X, y and groups: the last two are never features, named or not."""
+        there = set(names) - set(self.drop)
+        y, groups = (name if name in there else None for name in ("y", "groups"))
+        return replace(self, target=self.target or y, group=self.group or groups)
+
+    def within(self, names: Collection[str], *, text: Iterable[str] = ()) -> Roles:
+        """Return the roles of columns that are there, the target and ``text`` as they are written."""
+        target, group, id = (name if name in names else None for name in (self.target, self.group, self.id))
+        written = (*self.text, *((target,) if target else ()), *text)
+        return Roles(target, group, id, self.drop, tuple(name for name in written if name in names))
 
 
 #: So many columns are named in a message that could name hundreds.
@@ -264,35 +312,28 @@ def read_table(
     pate.exceptions.InvalidInputError: target column 'sick' is not in a.csv, which has: 'age', 'born', 'ill'. ...
     """
     check_choice("dates", dates, DATE_ORDERS)
-    drop = [drop] if isinstance(drop, str) else list(drop)
-    text = [text] if isinstance(text, str) else list(text)
+    roles = Roles.said(target, group, id, drop, text)
     kinds, written, names = None, None, None
     if isinstance(like, Table):
         names = list(like.kinds)
-        kinds = {n: "text" if n in text else kind for n, kind in like.kinds.items() if n not in (target, group, id)}
+        without = (target, group, id)
+        kinds = {n: "text" if n in roles.text else kind for n, kind in like.kinds.items() if n not in without}
         written = like.format
     elif like is not None:
-        kinds = kinds_like(like, text, without=(target, group, id))
+        kinds = kinds_like(like, list(roles.text), without=(target, group, id))
         names = list(map(str, like.columns))
     wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
     opened = open_table(path, wanted, like=written, names=names)
-    if opened.matrix:
-        target, group = matrix_roles(opened.names, target, group, drop)
-    roles = {"target": target, "group": group, "id": id}
-    features = features_of(opened, roles, drop, text)
-    return take_columns(opened, features, roles, text=text, kinds=kinds, dates=dates)
+    roles = roles.of_matrix(opened.names) if opened.matrix else roles
+    return take_columns(opened, features_of(opened, roles), roles, kinds=kinds, dates=dates)
 
 
-def features_of(
-    opened: Opened, roles: Mapping[str, str | None], drop: Collection[str], text: Collection[str]
-) -> list[str]:
+def features_of(opened: Opened, roles: Roles) -> list[str]:
     """Return the names of the columns that have no role, or refuse roles that do not fit the file."""
     check_names(opened)
-    named = {role: [] if name is None else [name] for role, name in roles.items()} | {"drop": list(drop)}
-    for role, names in (named | {"text": list(text)}).items():
+    for role, names in (roles.named() | {"text": roles.text}).items():
         check_there(role, names, opened.names, f"not in {opened.name}")
-    check_one_role(named)
-    return check_features(opened, [c for c in opened.names if c not in {n for names in named.values() for n in names}])
+    return check_features(opened, roles.features(opened.names))
 
 
 def check_names(opened: Opened) -> None:
@@ -312,16 +353,6 @@ def check_there(role: str, names: Iterable[str], there: Iterable[str], where: st
         raise InvalidInputError(
             f"{role} column {quoted(absent)} is {where}, which has: {quoted(known)}."
             f"{did_you_mean(absent[0], known) or f' Use one of those{otherwise}.'}"
-        )
-
-
-def check_one_role(named: Mapping[str, list[str]]) -> None:
-    """Refuse a column of two roles; an id may say whose row it is too."""
-    used = [n for role, names in named.items() for n in names if not (role == "id" and names == named.get("group"))]
-    clash = sorted({n for n in used if used.count(n) > 1})
-    if clash:
-        raise InvalidInputError(
-            f"column {quoted(clash)} has two roles among target, group, id and drop. Give each column one role."
         )
 
 
@@ -346,9 +377,8 @@ def quoted(names: Iterable[Any]) -> str:
 def take_columns(
     opened: Opened,
     features: list[str],
-    roles: Mapping[str, str | None],
+    roles: Roles,
     *,
-    text: Collection[str] = (),
     kinds: Mapping[str, str] | None = None,
     dates: str = "auto",
     unlabelled: bool = False,
@@ -358,13 +388,12 @@ def take_columns(
     ``kinds``, of a private table: what the public one's columns are. ``unlabelled``: labels of a public one may be
     missing.
     """
-    target, group, id = (roles.get(role) for role in ("target", "group", "id"))
     if kinds is not None and opened.blocks is not None and features:
         made = take_blocks(opened.blocks, opened.name, features, roles, kinds)
         if made is not None:
             X, y, groups, ids = made
-            return Table(X=X, y=y, groups=groups, path=opened.path, ids=ids, id_name=id, format=opened.format)
-    asis = [*text, *(name for name in (group, id) if name is not None)]
+            return Table(X=X, y=y, groups=groups, path=opened.path, ids=ids, id_name=roles.id, format=opened.format)
+    asis = [*roles.text, *(name for name in (roles.group, roles.id) if name is not None)]
     frame = opened.frame(asis, kinds).reset_index(drop=True)
     if not len(frame) or not features:
         raise InvalidInputError(
@@ -374,16 +403,18 @@ def take_columns(
     found: dict[str, str] = {}
     remarks: dict[str, str] = {}
     if kinds is None:
-        X = _tidy(X, opened, text, dates, found, remarks)
+        X = _tidy(X, opened, roles.text, dates, found, remarks)
     else:
-        X = tidy_like(X, opened.name, kinds, text=list(text))
+        X = tidy_like(X, opened.name, kinds, text=list(roles.text))
     return Table(
         X=X,
-        y=labels_of(frame, target, strict=strict and not unlabelled, spelt=opened.spelt and target not in text),
-        groups=owners_of(frame, group, strict=strict),
+        y=labels_of(
+            frame, roles.target, strict=strict and not unlabelled, spelt=opened.spelt and roles.target not in roles.text
+        ),
+        groups=owners_of(frame, roles.group, strict=strict),
         path=opened.path,
-        ids=ids_of(frame, id),
-        id_name=id,
+        ids=ids_of(frame, roles.id),
+        id_name=roles.id,
         kinds=found,
         format=opened.format,
         remarks=remarks,
@@ -394,7 +425,7 @@ def take_blocks(
     blocks: Callable[..., Iterator[pd.DataFrame]],
     file: str,
     features: list[str],
-    roles: Mapping[str, str | None],
+    roles: Roles,
     kinds: Mapping[str, str],
 ) -> tuple[pd.DataFrame, Any, Any, Any] | None:
     """Read a private table of numbers some rows at a time: every cell by itself, as if it were read as a whole.
@@ -423,9 +454,9 @@ def take_blocks(
                     there[name] = column
             kept.write(made.tobytes())
             n += len(frame)
-            labels.append(labels_of(frame, roles.get("target"), strict=False, spelt=False))
-            owners.append(owners_of(frame, roles.get("group"), strict=False))
-            ids.append(ids_of(frame, roles.get("id")))
+            labels.append(labels_of(frame, roles.target, strict=False, spelt=False))
+            owners.append(owners_of(frame, roles.group, strict=False))
+            ids.append(ids_of(frame, roles.id))
         if not n:
             return None
         cells = np.frombuffer(mapped(kept), dtype=np.float64).reshape(n, len(features))
@@ -526,30 +557,28 @@ class Sides:
 def uses_of(
     held: Opened,
     shown: Opened,
-    roles: dict[str, str | None],
-    drop: list[str],
-    text: list[str],
+    roles: Roles,
     sides: Sides,
     public: Table,
 ) -> tuple[ColumnUse, ...]:
     """Return what becomes of every column, those of the private file first."""
     found = []
     for name in dict.fromkeys([*held.names, *shown.names]):
-        if name == roles["target"]:
+        if name == roles.target:
             use = ColumnUse(name, TARGET)
-        elif name == roles["group"]:
-            also = ", and the id" if name == roles["id"] else ""
+        elif name == roles.group:
+            also = ", and the id" if name == roles.id else ""
             use = ColumnUse(name, f"says whose row it is{also}")
-        elif name == roles["id"]:
+        elif name == roles.id:
             kept = "kept beside the labels" if name in shown.names else "left out: the public file has none"
             use = ColumnUse(name, f"id, {kept}", _of_ids(public))
-        elif name in drop:
+        elif name in roles.drop:
             use = ColumnUse(name, "dropped")
         elif name not in sides.common:
             side = "private" if name in sides.private_only else "public"
             use = ColumnUse(name, f"left out, as it stands in the {side} file only")
         else:
-            use = ColumnUse(name, _becomes(name, public, said=name in text), public.remarks.get(name, ""))
+            use = ColumnUse(name, _becomes(name, public, said=name in roles.text), public.remarks.get(name, ""))
         found.append(use)
     return tuple(found)
 
