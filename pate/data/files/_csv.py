@@ -281,8 +281,12 @@ class CsvTable:
         frame.columns = pd.Index(self.names)
         if kinds is None and self.format.decimal == ",":
             for name in dict.fromkeys(self.names):
-                if name not in text and self.names.count(name) == 1:
-                    frame[name] = _with_commas(frame[name])
+                column = frame[name]
+                if name in text or self.names.count(name) > 1 or pd.api.types.is_numeric_dtype(column.dtype):
+                    continue
+                if comma_numbers(column):
+                    spelt = column.map(lambda cell: float(cell.replace(",", ".")), na_action="ignore")
+                    frame[name] = spelt.astype("float64")
         return frame
 
 
@@ -556,12 +560,3 @@ def _has_commas(text: str, sep: str) -> bool:
         if any("," in cell and len(cell.rpartition(",")[2]) != 3 for cell in cells):
             commas |= all(_COMMA_NUMBER.fullmatch(cell) or _WHOLE_NUMBER.fullmatch(cell) for cell in cells)
     return commas
-
-
-def _with_commas(column: pd.Series) -> pd.Series:
-    """Return a public column as numbers where it holds such with decimal commas, else as it is."""
-    import pandas as pd
-
-    if pd.api.types.is_numeric_dtype(column.dtype) or not comma_numbers(column):
-        return column
-    return column.map(lambda cell: float(cell.replace(",", ".")), na_action="ignore").astype("float64")

@@ -71,11 +71,15 @@ def remark_on(name: str, column: pd.Series, *, zeros: bool = False) -> str:
     if column.dtype == np.float64:
         if zeros:
             return f"cells such as 007 lose their zeros: a code? {remedy}"
-        if not n or not _whole(there):
+        if not n or not (there == np.floor(there)).all():
             return ""
         if many:
             return f"whole numbers, nearly all of them different: an id or a code? {remedy}"
-        return f"whole numbers under the name of a code? {remedy}" if n_kinds > 2 and _is_code(name) else ""
+        return (
+            f"whole numbers under the name of a code? {remedy}"
+            if n_kinds > 2 and _CODES.search(CAMEL.sub("_", name))
+            else ""
+        )
     if comma_numbers(column):
         return "numbers with decimal commas? Then decimal=',' (--decimal ,)"
     odd = _not_numbers(there)
@@ -95,15 +99,6 @@ def _not_numbers(texts: Any) -> list[str]:
         return []
     odd = [cell for cell in texts.tolist() if not np.isfinite(as_number(cell.replace(",", ".", 1)))]
     return odd if len(odd) <= (1 - _MOSTLY) * len(texts) else []
-
-
-def _is_code(name: str) -> bool:
-    return bool(_CODES.search(CAMEL.sub("_", name)))
-
-
-def _whole(numbers: Any) -> bool:
-    values = numbers.to_numpy()
-    return bool((values == np.floor(values)).all())
 
 
 @dataclass(frozen=True)
@@ -483,7 +478,8 @@ def _tidy(
         column = X[name]
         form, said = ("", "") if name in text else date_form(column, dates)
         kind = "text" if name in text else f"{DATE}{form}" if form else column_kind(name, column)
-        if kind == "text" and name not in text and _is_truth(column):
+        unsaid = kind == "text" and name not in text
+        if unsaid and pd.api.types.infer_dtype(column.astype(object), skipna=True) == "boolean":
             kind, column = "numeric", column.astype("boolean").astype("Float64")
         if form:
             tidy[name] = days_in(column, form)[0]
@@ -499,12 +495,6 @@ def _tidy(
         if said:
             remarks[name] = said
     return pd.DataFrame(tidy, index=X.index)
-
-
-def _is_truth(column: pd.Series) -> bool:
-    import pandas as pd
-
-    return pd.api.types.infer_dtype(column.astype(object), skipna=True) == "boolean"
 
 
 # What becomes of every column of two tables, in words: by names, public rows and what was said.
@@ -554,13 +544,7 @@ class Sides:
     public_only: tuple[str, ...]
 
 
-def uses_of(
-    held: Opened,
-    shown: Opened,
-    roles: Roles,
-    sides: Sides,
-    public: Table,
-) -> tuple[ColumnUse, ...]:
+def uses_of(held: Opened, shown: Opened, roles: Roles, sides: Sides, public: Table) -> tuple[ColumnUse, ...]:
     """Return what becomes of every column, those of the private file first."""
     found = []
     for name in dict.fromkeys([*held.names, *shown.names]):
