@@ -115,10 +115,6 @@ class Ledger:
     def open_total(self, total: Budget) -> None:
         """Fix the total budget; it cannot be changed later.
 
-        Parameters
-        ----------
-        total : Budget
-
         Raises
         ------
         LedgerError

@@ -71,10 +71,6 @@ def release_ballots(
     stated : mapping of str to str, or None
         What a person states for the statement, such as ``{"public rows": "a census of 1990"}``.
 
-    Returns
-    -------
-    BallotRelease
-
     Guarantees
     ----------
     One unit (a record, or a person with all their records) replaced, or added or removed, as the ballots' adjacency
@@ -242,10 +238,6 @@ class BallotSession(OneHolder):
 
         What is cast (space, kind, clip, the model of residuals) may depend on every round released so far.
 
-        Parameters
-        ----------
-        ballots : BallotSum
-
         Returns
         -------
         BallotRelease
@@ -280,10 +272,6 @@ class BallotSession(OneHolder):
         ----------
         counts : RightCounts
             Of :func:`pate.records.count_right`. The same request (cells, classes, model) gives the stored counts.
-
-        Returns
-        -------
-        ReleasedCounts
 
         Raises
         ------
@@ -453,10 +441,6 @@ def open_ballot_session(
         Open a session from which nearly nothing can be learnt: of a round with more noise than all ballots together.
     n_measured : int
         So many of the last rounds are for :meth:`BallotSession.measure`: their noise may be larger than all ballots.
-
-    Returns
-    -------
-    BallotSession
 
     Guarantees
     ----------

@@ -147,10 +147,6 @@ class BallotRelease:
         phi : float array of shape (n, d)
             ``voters.transform(X)``.
 
-        Returns
-        -------
-        Decisions
-
         Notes
         -----
         Scores are s = phi B; the noise in them is t (Z - mean Z) with t = sigma |phi| and Z standard normal in m

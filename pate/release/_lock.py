@@ -67,10 +67,6 @@ def release_labels(
         ``duplicates``, ``one person``, ``parameters``, ``classes``). What nobody states and pate did not see to itself
         is open. Public.
 
-    Returns
-    -------
-    LabelRelease
-
     Guarantees
     ----------
     Replace-one adjacency, both directions, queries may be chosen adaptively. The charge is a constant fixed before

@@ -154,10 +154,6 @@ def measured_accuracy(
     size : float
         See :func:`correction`.
 
-    Returns
-    -------
-    MeasuredAccuracy
-
     Notes
     -----
     The estimate is a - b, a the noisy share and b the correction; its variance sigma^2/n^2 + a (1 - a)/n + (b/1.5)^2

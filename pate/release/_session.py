@@ -299,10 +299,6 @@ def open_session(
     tuning, stated
         See :func:`pate.release_labels`.
 
-    Returns
-    -------
-    LabelSession
-
     Guarantees
     ----------
     Replace-one adjacency, both directions, fully adaptive queries. The number of queries asked, the cap on answers and
@@ -511,10 +507,6 @@ def open_vote_cap(
         For tests only: the guarantee then says that nothing is private.
     tuning, stated
         See :func:`pate.release_labels`; a person may also state how ``abstaining`` was ensured.
-
-    Returns
-    -------
-    VoteCapRun
 
     Raises
     ------

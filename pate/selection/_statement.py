@@ -21,7 +21,7 @@ from pate.privacy.words import Guarantee
 from pate.selection._contestant import Contestant, Facts, StatedContestant, at_default_orders
 from pate.statement.fields import Assumption, drawn_noise
 from pate.statement.model import PrivacyStatement, made_statement
-from pate.statement.plain import promises
+from pate.statement.plain import check_text, promises
 
 # What a whole selection costs, and the least noise with which it fits: public numbers only.
 
@@ -245,7 +245,7 @@ def selection_statement(
             "scaling of the features",
         ),
         assumptions=_assumptions(contestants, facts, seeded=seeded, inner=inner),
-        tuning=tuning if tuning.strip() else chosen,
+        tuning=check_text("tuning", tuning) if tuning.strip() else chosen,
         verify=_verify(contestants, price, guarantee.delta),
         ledger=ledger,
         releases=releases,

@@ -297,7 +297,7 @@ class MeasuredAccuracy(Part):
     """How often a released model is right: counted on the private records with noise, and corrected. Public.
 
     An estimate, not a fact about the records: of what the model reaches on records drawn as the private ones were,
-    though it was measured on those that it learnt from (:func:`pate.release.corrected`).
+    though it was measured on those that it learnt from (:func:`pate.release.measured_accuracy`).
 
     Parameters
     ----------

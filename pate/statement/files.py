@@ -44,14 +44,6 @@ def statement_schema() -> dict[str, Any]:
 def read_statement(path: str | os.PathLike[str]) -> PrivacyStatement:
     """Read a statement's JSON file, strictly.
 
-    Parameters
-    ----------
-    path : path
-
-    Returns
-    -------
-    PrivacyStatement
-
     Raises
     ------
     InvalidInputError
