@@ -28,7 +28,7 @@ from pate.dpsgd._statement import Plan, mechanism_of
 from pate.dpsgd._units import Units
 from pate.dpsgd.clipping import Clip, Clipping, ClippingRun
 from pate.dpsgd.engines import BookKeepingEngine, Engine, PerRecordEngine, check_promise
-from pate.dpsgd.engines._layers import BLOCK, whole_blocks
+from pate.dpsgd.engines._book_keeping import BLOCK, whole_blocks
 from pate.dpsgd.mechanisms import Shape, TrainingMechanism
 from pate.exceptions import InvalidInputError, PateError
 from pate.ledger import Registration
