@@ -32,7 +32,7 @@ from pate.dpsgd._rows import (
     read_records,
     within_ranges,
 )
-from pate.dpsgd._run import build_engine, charge_run, open_run, run_training
+from pate.dpsgd._run import Training, build_engine, charge_run, open_run, run_training
 from pate.dpsgd._settings import (
     along,
     check_recipe,
@@ -204,29 +204,30 @@ def fit_privately(
         releases = charge_run(run, plan, data, kept, clipping, seeded=source.seeded)
         promised = replace(plan.guarantee, kind="seeded") if source.seeded else plan.guarantee
         clf._spend(promised, unit, priced(plan), run=None if kept is None else kept.run)
-        done = run_training(
+        training = Training(
             engine,
             units,
             plan,
-            optimizer=make_optimizer(
-                run.optimizer, engine.module, learning_rate=run.learning_rate, momentum=run.momentum
-            ),
-            kept=kept,
-            likeness=likeness,
-            callbacks=tuple(clf.callbacks),
-            canaries=marks,
-            show=clf.verbose,
-            source=source,
-            learning_rate=run.learning_rate,
-            schedule=read_schedule(run.schedule),
-            averaging=read_averaging(run.averaging),
-            clipping=clipping,
+            clipping,
+            make_optimizer(run.optimizer, engine.module, learning_rate=run.learning_rate, momentum=run.momentum),
+            source,
             max_physical_batch_size=clf.max_physical_batch_size,
             random_state=random_state,
             # A row's place follows from the rows before it. Where sampling counts for privacy it is secret which of
             # them are there, and one more must move nobody else's gradient (:mod:`pate.dpsgd._calibration`).
             shared_draws=not numbered or plan.mechanism.mu(plan.noise_multiplier, plan.shape, clf.adjacency) is None,
             numbered=numbered,
+            canaries=marks,
+        )
+        done = run_training(
+            training,
+            learning_rate=run.learning_rate,
+            schedule=read_schedule(run.schedule),
+            averaging=read_averaging(run.averaging),
+            kept=kept,
+            likeness=likeness,
+            callbacks=tuple(clf.callbacks),
+            show=clf.verbose,
         )
     module, measured = engine.module.cpu().eval(), None
     if isinstance(plan.mechanism, Measured):

@@ -446,7 +446,7 @@ def test_a_record_that_is_not_finite_stops_nothing_under_anomaly_detection():
 def test_bfloat16_products_are_not_relied_on(monkeypatch):
     taken = []
     real = _book_keeping.Outer.add
-    monkeypatch.setattr(_book_keeping.Outer, "add", lambda self, f, *more: (taken.append(f.dtype), real(self, f, *more)))
+    monkeypatch.setattr(_book_keeping.Outer, "add", lambda self, f, *m: (taken.append(f.dtype), real(self, f, *m)))
     before = torch.get_float32_matmul_precision()
     try:
         for precision in ("highest", "medium"):

@@ -275,7 +275,7 @@ def _ballots(facts: dict[str, Any]) -> Event:
 
 def _dpsgd(facts: dict[str, Any]) -> Event:
     public = {"step": facts["step"], "noise scale": facts["scale"], "clipping norm": facts["max_norm"]}
-    return Event("dpsgd", "DP-SGD", public, {"sums": np.concatenate([s.ravel() for s in facts["sums"]])})
+    return Event("dpsgd", "DP-SGD", public, {"sums": np.concatenate([s.cpu().numpy().ravel() for s in facts["sums"]])})
 
 
 _READ: dict[str, Callable[[dict[str, Any]], Event]] = {
