@@ -11,7 +11,7 @@ zero-out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,32 +104,13 @@ def add_canaries(
     labels: npt.NDArray[np.int64],
     owners: npt.NDArray[np.int64] | None,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
-    """Return rows, classes and owners with those of record canaries behind them, each a unit of its own.
-
-    Parameters
-    ----------
-    marked : from :func:`rows_of`
-    features, labels, owners : arrays, as the private ones were read
-    """
+    """Return rows, classes and owners with those of record canaries behind them, each a unit of its own."""
     if not marked:
         return features, labels, owners
     X, y = marked
     if owners is not None:
         owners = np.concatenate([owners, owners.max() + 1 + np.arange(len(y))])
     return np.concatenate([features, X]), np.concatenate([labels, y]), owners
-
-
-def rows_of(canaries: Canaries | None, read: Callable[[Any, Any], Marked]) -> Marked | tuple[()]:
-    """Return the rows and classes of record canaries, none of others.
-
-    Parameters
-    ----------
-    read : callable
-        Of ``X`` and ``y`` of the canaries: rows and class indices, as the private ones are read.
-    """
-    if canaries is None or canaries.gradients:
-        return ()
-    return read(canaries.X, canaries.y)
 
 
 class CanaryRun:

@@ -18,7 +18,7 @@ from pate.core.tape import note
 from pate.data import recognised_by
 from pate.data._door import by_name, is_frame
 from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
-from pate.dpsgd._canaries import CanaryRun, add_canaries, rows_of
+from pate.dpsgd._canaries import CanaryRun, add_canaries
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
 from pate.dpsgd._measured import Measured, measure_module, with_counts
 from pate.dpsgd._optimizers import make_optimizer
@@ -161,7 +161,8 @@ def fit_privately(
         readable &= whole
     if run.augmentation is not None:
         run.augmentation.check_rows(features.shape[1:])
-    marked = rows_of(clf.canaries, lambda X, y: read_more(reader, X, y, classes, road))
+    records = clf.canaries is not None and not clf.canaries.gradients
+    marked = read_more(reader, clf.canaries.X, clf.canaries.y, classes, road) if records else ()
     clipping = read_clipping(run.clipping, run.max_grad_norm)
     data = Registration(unit, classes, n_units=n_units, **known)
     if clf.ledger is not None:
@@ -257,15 +258,5 @@ def fit_privately(
     statement = clf._told(replace(statement, measured=measured))
     if offsets is None:  # else more is said of it, and the last statement alone is released
         bind_statement(statement, clf.ledger)
-    return Fitted(
-        reader=reader,
-        classes=classes,
-        module=module,
-        plan=plan,
-        n_steps=done,
-        road=road,
-        statement=statement,
-        canaries=marks,
-        canary_labels=labels[len(labels) - n_marks :],
-        kept=kept,
-    )
+    canary_labels = labels[len(labels) - n_marks :]
+    return Fitted(reader, classes, module, plan, done, road, statement, marks, canary_labels, kept)

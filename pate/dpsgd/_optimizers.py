@@ -137,38 +137,16 @@ SCHEDULES = ("constant", "cosine", "linear")
 
 
 def make_optimizer(
-    name: str,
-    module: nn.Module,
-    *,
-    learning_rate: float,
-    momentum: float = 0.0,
-    nesterov: bool = False,
-    weight_decay: float = 0.0,
+    name: str, module: nn.Module, *, learning_rate: float, momentum: float = 0.0
 ) -> torch.optim.Optimizer:
-    """Return an optimiser over the trainable parameters.
-
-    Parameters
-    ----------
-    name : {"sgd", "adam", "adam-bc"}
-    momentum : float
-        Of sgd only.
-    nesterov : bool
-        Of sgd with momentum only.
-    weight_decay : float
-        Added to the gradient by sgd; beside it (AdamW) by the others.
-    """
+    """Return the optimiser of a name over the trainable parameters; ``momentum`` is of sgd only."""
     check_choice("optimizer", name, OPTIMIZERS)
-    check_real("weight_decay", weight_decay, low=0)
-    if nesterov and (name != "sgd" or not momentum):
-        raise InvalidInputError("nesterov=True is for optimizer='sgd' with momentum > 0. Leave it at False.")
     parameters = [p for p in module.parameters() if p.requires_grad]
     if name == "sgd":
-        return torch.optim.SGD(
-            parameters, lr=learning_rate, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay
-        )
+        return torch.optim.SGD(parameters, lr=learning_rate, momentum=momentum)
     if name == "adam":
-        return torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
-    return DPAdamBC(parameters, lr=learning_rate, weight_decay=weight_decay)
+        return torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=0.0)
+    return DPAdamBC(parameters, lr=learning_rate)
 
 
 class DPAdamBC(torch.optim.Optimizer):
