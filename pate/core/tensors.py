@@ -33,21 +33,7 @@ _SCHEMA = "schema.json"
 
 
 def pack_estimator(estimator: Any, *, trusted: Collection[str] = HARMLESS, refusal: str, remedy: str) -> bytes:
-    """Return a fitted estimator as bytes that :func:`unpack_estimator` will take with the same ``trusted``.
-
-    Parameters
-    ----------
-    estimator : scikit-learn estimator
-    trusted : collection of str
-        Full names of types, beside those that skops trusts.
-    refusal, remedy : str
-        How the refusal begins and ends: who cannot keep what, and what to do about it.
-
-    Raises
-    ------
-    InvalidInputError
-        It holds something that could not be read back safely. Nothing of what it was fitted on is quoted.
-    """
+    """Return a fitted estimator as bytes that :func:`unpack_estimator` will take with the same ``trusted``."""
     import skops.io as sio  # slow to import, and only those who keep estimators need it
 
     try:
@@ -68,13 +54,6 @@ def settled(data: bytes) -> bytes:
 
     skops writes addresses, and NumPy the gaps between the fields of a record (a tree's nodes), where whatever was in
     memory before still stands.
-
-    Examples
-    --------
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> packed = [pack_estimator(GaussianNB().fit([[0.0], [1.0]], [0, 1]), refusal="", remedy="") for _ in range(2)]
-    >>> packed[0] == packed[1], settled(packed[0]) == settled(packed[1])
-    (False, True)
     """
     made = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as new:
@@ -111,13 +90,7 @@ def _without_gaps(packed: bytes) -> bytes:
 
 
 def unpack_estimator(data: bytes, *, trusted: Collection[str] = HARMLESS) -> Any:
-    """Return the estimator in bytes; whatever skops raises is raised.
-
-    Raises
-    ------
-    ValueError
-        The bytes claim to hold more than they are: what is packed here is stored as it is.
-    """
+    """Return the estimator in bytes; whatever skops raises is raised."""
     import skops.io as sio
 
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -139,19 +112,7 @@ def save_tensors(
     form: str,
     mode: int | None = None,
 ) -> None:
-    """Write arrays, and JSON facts about them, as one safetensors file: public ones, unless ``mode`` keeps it private.
-
-    Parameters
-    ----------
-    path : path
-    arrays : dict of name -> array
-    facts : dict
-        Plain JSON values.
-    form : str
-        What kind of file it is, by which :func:`load_tensors` knows it.
-    mode : int or None
-        The file's permissions.
-    """
+    """Write arrays, and JSON facts about them, as one safetensors file: public, unless ``mode`` keeps it private."""
     from safetensors.numpy import save
 
     plain = {name: np.array(array, order="C", copy=True) for name, array in arrays.items()}
@@ -180,18 +141,7 @@ def opened(path: str | os.PathLike[str], key: str, *, framework: str = "numpy") 
 
 
 def load_tensors(path: str | os.PathLike[str], *, form: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Read what :func:`save_tensors` wrote.
-
-    Returns
-    -------
-    arrays : dict of name -> array
-    facts : dict
-
-    Raises
-    ------
-    InvalidInputError
-        No such file, or none of this form.
-    """
+    """Read what :func:`save_tensors` wrote."""
     arrays, held, why = dict[str, npt.NDArray[Any]](), dict[str, Any](), ""
     try:
         if not Path(path).is_file():

@@ -213,15 +213,7 @@ def _by_rdp(
 
 
 def least_noise(fits: Callable[[float], bool], start: float) -> float:
-    """Return a noise multiplier that fits and is within 5e-5 of one that does not, or the smallest that is used.
-
-    Parameters
-    ----------
-    fits : callable
-        Whether a noise multiplier costs little enough; what does more noise does too.
-    start : float
-        Where to begin.
-    """
+    """Return a noise multiplier that fits and is within 5e-5 of one that does not, or the smallest that is used."""
     high = largest_of(start, SMALLEST_NOISE_MULTIPLIER)
     low, factor = high, 1.1
     while not fits(high):

@@ -114,17 +114,7 @@ def add_canaries(
 
 
 class CanaryRun:
-    """The canaries of one run.
-
-    Parameters
-    ----------
-    n_units : int
-        The private ones; canaries come after them.
-    parameters : sequence of torch.nn.Parameter
-        The trainable ones.
-    source : NoiseSource
-        Of the coins and of where gradients point.
-    """
+    """The canaries of one run."""
 
     def __init__(
         self, canaries: Canaries, n_units: int, parameters: Sequence[nn.Parameter], source: NoiseSource
@@ -170,12 +160,7 @@ class CanaryRun:
     def scores(self, model: Any, labels: npt.NDArray[np.int64]) -> CanaryScores:
         """Return the scores.
 
-        Parameters
-        ----------
-        model : fitted DPSGDClassifier
-            What is released.
-        labels : int64 array of shape (m,)
-            Class indices of record canaries.
+        Shapes: ``labels`` (m,).
         """
         if self.canaries.gradients:
             return CanaryScores(self.included, self._sums.numpy())

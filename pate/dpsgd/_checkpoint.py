@@ -60,11 +60,6 @@ class Likeness:
 
     It has a ``state_dict``, and takes back that of no other module: whatever its code, its arguments or its frozen
     weights say. Rounding, which hangs on processors and threads, does not count.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Never run: a copy is.
     """
 
     def __init__(self, module: nn.Module, row_shape: tuple[int, ...], n_classes: int) -> None:
@@ -87,20 +82,10 @@ class Likeness:
 class Checkpoint:
     """The file of one run in its folder, or none.
 
-    Parameters
-    ----------
-    folder : path
-        A new one, or that of the run to take up.
-
     Attributes
     ----------
     arrays, facts : dict
         What the file held, empty where there was none.
-
-    Raises
-    ------
-    InvalidInputError
-        The folder cannot be written to, or holds another run.
     """
 
     def __init__(self, folder: str | os.PathLike[str], fingerprint: str) -> None:
@@ -145,15 +130,7 @@ class Checkpoint:
 
         Drawn anew they would be other noise on the same counts, which nobody paid for.
 
-        Parameters
-        ----------
-        of : str
-            What the model decides by, beside its weights: counts of another model would be a second release.
-
-        Raises
-        ------
-        InvalidInputError
-            The run was measured with other decisions.
+        ``of`` is what the model decides by, beside its weights: counts of another one would be a second release.
         """
         path = self.path.with_name(COUNTS)
         if path.exists():

@@ -95,16 +95,6 @@ def ids_of(module: nn.Module, row_shape: tuple[int, ...]) -> int | None:
 
     Rows are ids where the module takes whole numbers and looks them up: what reaches a table (``torch.nn.Embedding``)
     is another thing for rows of zeros than for rows of ones. It is not for a table of places, say.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Never run: a copy is, on made-up rows.
-
-    Raises
-    ------
-    InvalidInputError
-        A table is so long that float32, in which rows are read, cannot tell its ids apart.
     """
     if not any(isinstance(part, _TABLES) for part in module.modules()):
         return None
@@ -142,16 +132,6 @@ def try_module(module: nn.Module, row_shape: tuple[int, ...], n_classes: int) ->
 
     Every row of batches of several sizes is compared with the same row alone and with itself after a change in each
     other row, in evaluation and in training mode, on rows of several kinds.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Never run: copies are.
-
-    Returns
-    -------
-    Trial
-        For what an engine asks of a module beyond that.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)

@@ -86,13 +86,7 @@ class Fitted:
 
 
 def linear_weights(module: nn.Module) -> npt.NDArray[np.float32]:
-    """Return the weights of a recipe's linear model, shape (n_classes, n_features).
-
-    Raises
-    ------
-    InvalidInputError
-        It is another model.
-    """
+    """Return the weights of a recipe's linear model, shape (n_classes, n_features)."""
     inner = module if isinstance(module, nn.Linear) else [*module.children()][-1]
     if not isinstance(inner, nn.Linear) or inner.bias is not None:
         raise InvalidInputError("the recipe must be of a linear model without a bias. Take pate.DPSGDClassifier.")
@@ -111,21 +105,11 @@ def fit_privately(
     classes_inferred: bool = False,
     offsets: Callable[[nn.Module], Any] | None = None,
 ) -> Fitted:
-    """Train what a classifier is set to; the classifier itself stays as it is.
+    """Train what a classifier is set to, as :meth:`pate.DPSGDClassifier.fit` says; the classifier stays as it is.
 
-    Parameters
-    ----------
-    X, y, X_public, groups
-        See :meth:`pate.DPSGDClassifier.fit`, which also says what is raised.
-    road : RecipePlan or None
-        What was planned beforehand, of public facts, for a classifier that leaves it to a recipe.
-    measuring : bool
-        Whether ``clf.measure`` counts.
-    classes_inferred : bool
-        Whether the classifier's classes were read off the private labels, which the statement says then.
-    offsets : callable or None
-        What is taken off the trained module's logits before a class is taken, by the module and public facts alone:
-        what is measured is that.
+    ``road`` was planned beforehand, of public facts; ``measuring`` says whether ``clf.measure`` counts, and
+    ``classes_inferred`` that the classes were read off the private labels. ``offsets`` are taken off the trained
+    module's logits before a class is taken, by the module and public facts alone: what is measured is that.
     """
     same, X = X_public is X, plain_rows(X)
     X_public = X if same else plain_rows(X_public, name="X_public")  # the same object is refused below

@@ -83,13 +83,7 @@ class TailAveraging:
 
 
 class RunningAverage:
-    """The average of one run, in double precision.
-
-    Parameters
-    ----------
-    parameters : iterable of torch.nn.Parameter
-        The trainable ones, which the optimiser moves.
-    """
+    """The average of one run, in double precision."""
 
     def __init__(self, averaging: Averaging, parameters: Iterable[nn.Parameter], n_steps: int) -> None:
         self.averaging = averaging
@@ -118,13 +112,7 @@ class RunningAverage:
         return {"averages": [average.clone() for average in self.averages]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there.
-
-        Raises
-        ------
-        InvalidInputError
-            It is of other parameters.
-        """
+        """Go on from there."""
         found = state["averages"]
         if [a.shape for a in found] != [a.shape for a in self.averages]:
             raise InvalidInputError("averages must have the shapes of the parameters. Load what was saved of this run.")

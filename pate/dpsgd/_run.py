@@ -46,28 +46,7 @@ def build_engine(
     *,
     engine: type[Engine] | None = None,
 ) -> Engine:
-    """Make a module as torch teachers are made, and check that DP-SGD may train it.
-
-    Parameters
-    ----------
-    module : name of a ready module, class, or function that makes one
-    row_shape : int or tuple of int
-        Shape of one row.
-    kwargs : mapping or None
-        More arguments.
-    engine : class of an engine or None
-        None takes book-keeping where the module is made of known layers alone, else gradients of single records.
-
-    Returns
-    -------
-    Engine
-        Its ``module`` has never been run: copies were.
-
-    Raises
-    ------
-    InvalidInputError
-        It cannot be made this way, has another output shape, or a record's output depends on its batch.
-    """
+    """Make a module as torch teachers are made, and check that DP-SGD may train it."""
     shape = (row_shape,) if isinstance(row_shape, int) else tuple(row_shape)
     factory = make_module(module)
     if kwargs is not None and not isinstance(kwargs, Mapping):
@@ -292,13 +271,7 @@ def open_run(
 def charge_run(
     clf: Any, plan: Plan, data: Registration, kept: Checkpoint | None, clipping: Clipping, *, seeded: bool
 ) -> tuple[int, ...]:
-    """Charge the run to the ledger, durably; return the release's number. A run taken up has been charged.
-
-    Raises
-    ------
-    InvalidInputError
-        A run taken up was charged to another ledger.
-    """
+    """Charge the run to the ledger, durably; return the release's number. A run taken up has been charged."""
     facts = {} if kept is None else kept.facts
     facts["noise_multiplier"] = plan.noise_multiplier
     if clf.ledger is None:
@@ -345,21 +318,7 @@ def run_training(
     callbacks: Sequence[Callable[[TrainingStep], Any]] = (),
     show: bool = False,
 ) -> int:
-    """Train the module behind the engine to the end; return how many steps were done.
-
-    Parameters
-    ----------
-    averaging : Averaging or None
-        The module has the average of its weights in the end, not the last ones.
-    kept : Checkpoint or None
-        Where the run is kept; one that was begun is taken up.
-    likeness : Likeness or None
-        Of the module; with ``kept``.
-    callbacks : sequence of callables of a TrainingStep
-        Called after every step, in turn; a true answer ends the run.
-    show : bool
-        Show a progress bar with what has been spent.
-    """
+    """Train the module behind the engine to the end; return how many steps were done."""
     plan, optimizer = run.plan, run.optimizer
     module, facts = run.engine.module, {} if kept is None else kept.facts
     n_steps, clip = plan.shape.n_steps, run.clipping.start(plan.shape.expected_batch_size)

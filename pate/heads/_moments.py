@@ -102,17 +102,7 @@ def public_rows(phi: Any, n_components: int, *, name: str = "phi_public", least:
 def read_moments(release: ReleasedBallots, phi_public: Any) -> Moments:
     """Check what was released against the public rows.
 
-    Parameters
-    ----------
-    release : BallotRelease
-        Anything with the attributes of :class:`ReleasedBallots`.
-    phi_public : array of shape (n_public, n_components)
-        Public rows in the space that the ballots were cast in.
-
-    Raises
-    ------
-    InvalidInputError
-        Something else was passed, or the shapes do not belong together.
+    Shapes: ``phi_public`` (n_public, n_components).
     """
     missing = [name for name in ("statistics", "sigma", "n_units", "classes") if not hasattr(release, name)]
     if missing:
@@ -149,12 +139,7 @@ def softmax(logits: FloatArray) -> FloatArray:
 def as_sure(scores: FloatArray, wanted: float, said: IntArray | None = None) -> float:
     """Return t such that softmax(t scores) has its largest entry at ``wanted`` on average, as near as can be.
 
-    Parameters
-    ----------
-    scores : float64 array of shape (n_rows, n_classes)
-    wanted : float
-    said : int64 array of shape (n_rows,) or None
-        The entry of every row that counts, in place of the largest one.
+    Shapes: ``scores`` (n_rows, n_classes), ``said`` (n_rows,).
     """
     at = scores.argmax(axis=1) if said is None else said
     rows = np.arange(len(scores))
@@ -179,15 +164,8 @@ _RELATIVE_ZERO = 1e-10
 def eigen(phi: FloatArray, weights: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
     """Return eigenvalues (largest first, positive ones only) and eigenvectors of the rows' second moment.
 
-    Parameters
-    ----------
-    phi : array of shape (n_rows, n_components)
-    weights : array of shape (n_rows,) or None
-
-    Returns
-    -------
-    values : float64 array of shape (rank,)
-    vectors : float64 array of shape (n_components, rank)
+    Shapes: ``phi`` (n_rows, n_components), ``weights`` (n_rows,), ``values`` (rank,), ``vectors`` (n_components,
+    rank).
     """
     weighted = phi if weights is None else phi * weights[:, None]
     values, vectors = np.linalg.eigh(weighted.T @ phi / len(phi))
@@ -247,15 +225,7 @@ def folds(
 ) -> list[Fold]:
     """Cut the public rows and prepare Stein's risk on each part.
 
-    Parameters
-    ----------
-    moments : Moments
-    n_folds : int
-        1: the same rows serve for both.
-    spread : float64 array of shape (n_public,) or None
-        E |r|^2 of what stands beside phi in a ballot, for every public row; 1 - 1/m where None.
-    weights : float64 array of shape (n_public,) or None
-        Curvature of the loss at every public row; 1 where None.
+    Shapes: ``spread`` (n_public,), ``weights`` (n_public,).
     """
     phi, m = moments.phi, moments.n_classes
     spread = np.full(len(phi), 1 - 1 / m) if spread is None else spread

@@ -39,13 +39,7 @@ _USUAL_SPREAD = 0.35
 
 
 def shapes(power: float | str | None, usual: float) -> tuple[float, ...]:
-    """Return the powers to choose from.
-
-    Examples
-    --------
-    >>> shapes(None, 3.0), shapes(2, 3.0)
-    ((3.0,), (2.0,))
-    """
+    """Return the powers to choose from."""
     if power is None:
         return (usual,)
     if power == "stein":
@@ -54,27 +48,15 @@ def shapes(power: float | str | None, usual: float) -> tuple[float, ...]:
 
 
 def shrunk(values: FloatArray, lam: float, power: float) -> FloatArray:
-    """Return f = L^(power - 1) / (L^power + lambda^power), which for lambda = 0 is 1/L.
-
-    Examples
-    --------
-    >>> shrunk(np.array([4.0, 1.0]), 1.0, 2.0).round(3)
-    array([0.235, 0.5  ])
-    """
+    """Return f = L^(power - 1) / (L^power + lambda^power), which for lambda = 0 is 1/L."""
     return np.asarray(1 / (values * (1 + (lam / values) ** power)))
 
 
 def least_lambda(parts: list[Fold], powers: Iterable[float], most: float) -> tuple[float, float, float]:
     """Return (risk, lambda, power) where Stein's risk, the mean of the folds, is least.
 
-    Parameters
-    ----------
-    parts : list of Fold
-    powers : iterable of float
-        The shapes to choose from.
-    most : float
-        The quadratic part of the risk is at most this: nobody explains more than there is, and where noise is huge
-        Stein's risk, unbiased as it is, may promise so by chance.
+    The quadratic part of the risk is at most ``most``: nobody explains more than there is, and where noise is huge
+    Stein's risk, unbiased as it is, may promise so by chance.
     """
     return min((*_least_lambda(parts, power, most), power) for power in powers)
 
@@ -104,20 +86,7 @@ def temperature(scores: FloatArray, agreement: float, doubt: float) -> float:
     where little is known, as 1/m + s/m t are then the probabilities, and a few more where much is. What is taken is the
     most likely t for this belief and an agreement that is known up to ``doubt``.
 
-    Parameters
-    ----------
-    scores : float64 array of shape (n_rows, n_classes)
-        Scores of public rows, as far as possible by a head that has not seen them.
-    agreement : float
-        An estimate of <W, M>, the records' mean of <s, e_y - 1/m>.
-    doubt : float
-        Its standard error by noise; that of the draw of rows is added here.
-
-    Examples
-    --------
-    >>> scores = np.array([[0.5, -0.5], [-0.5, 0.5]])
-    >>> [round(temperature(scores, agreement=0.4, doubt=d), 2) for d in (0.001, 9.0)]
-    [2.2, 5.5]
+    Shapes: ``scores`` (n_rows, n_classes).
     """
     centred = scores - scores.mean(axis=1, keepdims=True)
     best = centred.max(axis=1)

@@ -37,11 +37,6 @@ class OwnClasses(ClassifierMixin, BaseEstimator):
 
     XGBoost, for one, refuses classes {0, 2}. A ``class_weight`` that names classes, nested ones too, is renumbered.
 
-    Parameters
-    ----------
-    estimator : classifier
-        Fitted in place.
-
     Attributes
     ----------
     classes_ : array of shape (k,)

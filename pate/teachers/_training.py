@@ -39,25 +39,10 @@ def rehearse(
     quoted: bool = False,
     public: bool = False,
 ) -> None:
-    """Run ``work(rows, labels)`` on made-up records until it goes through once.
+    """Run ``work(rows, labels)`` on made-up records until it goes through once; refuse what never does.
 
-    Parameters
-    ----------
-    work : callable
-    like : array, DataFrame, sparse matrix or texts
-        Rows whose number and kinds of columns the made-up ones take; no value of theirs is looked at.
-    n_rows : int
-        As many as a shard has.
-    n_classes : int
-    quoted : bool
-        Whether the words of an exception may be shown: of code that is known to hold no data of its own.
-    public : bool
-        Whether ``like`` may be looked at: then its own rows are tried first.
-
-    Raises
-    ------
-    InvalidInputError
-        It failed each time, or named a parameter that is wrong.
+    They are like ``like`` in their number and kinds of columns; no value of theirs is looked at unless ``public``: then
+    its own rows are tried first. ``quoted``: the words of an exception may be shown, as the code holds no data.
     """
     if n_rows < 2:
         return  # every shard holds a single class: such a teacher says it always

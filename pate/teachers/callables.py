@@ -43,16 +43,9 @@ the folder to yourself, and delete it when the run is over.
 
 
 class AnswerCache:
-    """Answers by teacher and row; a row that was answered once keeps its answer.
+    """Answers by teacher and row, in memory or in a folder; a row that was answered once keeps its answer.
 
-    Parameters
-    ----------
-    n_teachers : int
-    classes : tuple
-    folder : path or None
-        Made, when absent, for its owner only (mode 0700); every file is 0600. None keeps answers in memory.
-    version : str or None
-        What the functions are. Files of another version, of other classes or another number of teachers are not read.
+    Files of another version of the functions, of other classes or another number of teachers are not read.
     """
 
     def __init__(

@@ -242,16 +242,7 @@ def run(layer: Any, a: Tensor) -> tuple[Tensor, Tensor]:
 def parts(layer: Any, kept: Tensor, g: Tensor, rows_per_unit: int = 1) -> list[Part]:
     """Return the gradients of single units for the layer's trainable parameters, in their order.
 
-    Parameters
-    ----------
-    layer : torch.nn.Module
-        Of a type in :data:`TRAINABLE`.
-    kept : tensor of shape (n K, ...)
-        From :func:`run`.
-    g : tensor of shape (n K, ...)
-        The gradient of the units' losses with respect to the output.
-    rows_per_unit : int
-        K.
+    Shapes: ``kept`` (n K, ...), ``g`` (n K, ...).
     """
     learnt = tuple(name for name, p in layer.named_parameters(recurse=False) if p.requires_grad)
     if isinstance(layer, nn.Linear) and g.dim() == 2 and rows_per_unit == 1:
@@ -368,13 +359,7 @@ class Step:
 
 
 def read_program(module: nn.Module) -> tuple[Step, ...] | None:
-    """Return the module's steps in order, or None if anything in it is not known to keep records apart.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Not run: a copy is traced.
-    """
+    """Return the module's steps in order, or None if anything in it is not known to keep records apart."""
     if any(map(_changed, nn.Module.modules(module))):
         return None
     owned = list(nn.Module.parameters(module))

@@ -125,13 +125,7 @@ class Engine(Protocol):
 
 
 def check_units(X: torch.Tensor, y: torch.Tensor, rows_per_unit: int, weights: torch.Tensor | None) -> int:
-    """Return the number of units.
-
-    Raises
-    ------
-    InvalidInputError
-        Rows, labels and weights are not as many, or not whole units.
-    """
+    """Return the number of units."""
     sizes = {len(X), len(y), len(X) if weights is None else len(weights)}
     if rows_per_unit < 1 or len(sizes) > 1 or len(X) % rows_per_unit:
         raise InvalidInputError(
@@ -441,14 +435,7 @@ def clipped(gradients: Sequence[torch.Tensor], clip: Clip | float, groups: Seque
     Norms and sums are of double precision, whatever the parameters are: a norm of ten million float32 comes out a
     percent too small, and a sum of bfloat16 moves in steps of 2 at 256.
 
-    Parameters
-    ----------
-    gradients : sequence of tensors of shape (n, \\*shape)
-        One for each parameter.
-    clip : Clip or float
-        A number is the norm of a flat one.
-    groups : sequence of int
-        The group of each parameter; none for one group of all.
+    Shapes: ``gradients`` (n, \\*shape).
     """
     clip, groups = as_clip(clip), groups or (0,) * len(gradients)
     finite = [g.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).flatten(1) for g in gradients]
@@ -465,13 +452,7 @@ def clipped(gradients: Sequence[torch.Tensor], clip: Clip | float, groups: Seque
 
 
 def _side_by_side(trial: Trial) -> bool | None:
-    """Return whether records run side by side need weights each its own, None where they cannot be run so at all.
-
-    Raises
-    ------
-    InvalidInputError
-        The gradients of records side by side are others than those of each alone.
-    """
+    """Return whether records run side by side need weights each its own, None where they cannot be run so at all."""
     if _brings_rules(copy.deepcopy(trial.module), trial.rows[0][:1]):
         return None
     for each_its_own in (False, True):

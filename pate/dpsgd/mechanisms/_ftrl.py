@@ -162,18 +162,7 @@ def root_coefficients(n: int, *, momentum: float = 0.0, inverse: bool = False) -
     which is 1/(1 - x), prefix sums, without. Its square root is the product of (1 - x)^(-1/2) and
     (1 - momentum x)^(-1/2) (Fichtenberger, Henzinger, Upadhyay 2023; with momentum, Kalinin and Lampert 2024).
 
-    Parameters
-    ----------
-    n : int
-        How many coefficients.
-    momentum : float
-        In [0, 1).
-    inverse : bool
-        Those of C^-1 instead of C.
-
-    Returns
-    -------
-    float64 array of shape (n,)
+    Shapes: returned (n,).
     """
     k = np.arange(1, n)
     binomial = np.cumprod(np.r_[1.0, (k - 1.5) / k if inverse else (k - 0.5) / k])
@@ -223,11 +212,6 @@ def cyclic_sensitivity(column: Callable[[int], FloatArray], n_steps: int, separa
     """Return by how much C X moves (Frobenius norm) when one unit's gradients of norm 1 come or go.
 
     The unit takes part in every ``separation``-th step at most, from any first step on; see the top of the module.
-
-    Parameters
-    ----------
-    column : callable
-        t -> the entries of column t of C from row t on, as far as they are not zero.
     """
     worst = 0.0
     for first in range(min(separation, n_steps)):
@@ -260,11 +244,7 @@ class Toeplitz:
     def of(cls, column: npt.ArrayLike, *, n_steps: int, equal_columns: bool) -> Toeplitz:
         """Return C from T's first column.
 
-        Parameters
-        ----------
-        column : array-like of shape (n_bands,)
-        equal_columns : bool
-            Whether each column of C has norm 1 (those that the end of the run cuts short too), or the longest alone.
+        Shapes: ``column`` (n_bands,).
         """
         entries = np.array(column, dtype=np.float64)[:n_steps]
         squares = np.cumsum(entries**2)
@@ -339,13 +319,7 @@ class Cycle:
 
     @classmethod
     def of(cls, shape: Shape, separation: int | None = None) -> Cycle:
-        """Return the cycle of a run; ``separation=None`` is the longest that gives the expected batch size.
-
-        Raises
-        ------
-        InvalidInputError
-            With so many groups not even all units of one make the batch that is expected.
-        """
+        """Return the cycle of a run; ``separation=None`` is the longest that gives the expected batch size."""
         longest = max(1, math.floor((1 + 1e-12) / shape.sample_rate))
         if separation is not None and separation > longest:
             raise InvalidInputError(

@@ -437,11 +437,7 @@ def uniform_subset(members: IntArray, size: int, source: NoiseSource) -> IntArra
 
     Where two words at the border are equal all are drawn anew, which is as likely for every subset.
 
-    Parameters
-    ----------
-    members : int64 array of shape (n,)
-    size : int
-        At least 1; all are returned where there are no more.
+    Shapes: ``members`` (n,).
     """
     if size >= len(members):
         return members

@@ -166,10 +166,7 @@ def fitting(images: torch.Tensor) -> str:
     the ground: nearly all of it in handwritten digits, less than half in clothing, little in photographs. Ink is what
     is brighter than the ground, or darker where most pixels are bright.
 
-    Parameters
-    ----------
-    images : float tensor of shape (n, channels, height, width)
-        Public ones in [0, 1]; the first 2,000 are judged.
+    Shapes: ``images`` (n, channels, height, width).
     """
     if images.shape[1] != 1:
         return "mild"

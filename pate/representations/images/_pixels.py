@@ -69,13 +69,7 @@ def check_image_shape(value: Any) -> tuple[int, int, int] | None:
 
 
 def image_shape_of(cells: ImageCells, wanted: tuple[int, int, int] | None) -> tuple[int, int, int]:
-    """Return (channels, height, width) of the rows: as wanted, as they were handed over, or square ones.
-
-    Raises
-    ------
-    InvalidInputError
-        The rows have another number of pixels, or flattened ones are not square.
-    """
+    """Return (channels, height, width) of the rows: as wanted, as they were handed over, or square ones."""
     n_pixels = cells.n_features
     if wanted is None and len(cells.seen) > 1:
         wanted = check_image_shape(cells.seen)

@@ -161,24 +161,12 @@ _STEPS, _PASSES = 500, 20
 
 
 def default_steps(n_shard: int, batch_size: int) -> int:
-    """Return how many steps teachers take where nobody says.
-
-    Parameters
-    ----------
-    n_shard : int
-        Records (people, with groups) in the average shard: the number of all of them, over that of teachers.
-    """
+    """Return how many steps teachers take where nobody says."""
     return max(_STEPS, _PASSES * math.ceil(n_shard / batch_size))
 
 
 def batch_bounds(n: int, batch_size: int, *, joined: bool = False) -> list[tuple[int, int]]:
-    """Return the bounds of an epoch's batches: full ones, then what is left.
-
-    Parameters
-    ----------
-    joined : bool
-        Whether a last batch of one row joins the one before it: batch normalisation cannot take one.
-    """
+    """Return the bounds of an epoch's batches: full ones, then what is left."""
     bounds = [(start, min(start + batch_size, n)) for start in range(0, n, batch_size)]
     if joined and len(bounds) > 1 and bounds[-1][1] - bounds[-1][0] == 1:
         bounds[-2:] = [(bounds[-2][0], n)]
@@ -191,13 +179,7 @@ def needs_pairs(module: nn.Module) -> bool:
 
 
 def check_output(recipe: Recipe) -> None:
-    """Make a module and show it two rows of zeros: what does not fit is refused before any training.
-
-    Raises
-    ------
-    InvalidInputError
-        It cannot be made, or does not map (batch, ...) to logits of shape (batch, n_classes).
-    """
+    """Make a module and show it two rows of zeros: what does not fit is refused before any training."""
     try:
         module = recipe.fresh(0)
     except InvalidInputError:
