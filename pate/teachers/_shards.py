@@ -208,7 +208,12 @@ def _train(task: ShardTask) -> Trained:
             # Some refuse classes with a gap. Looked at in this shard alone; without gaps nothing is around the model.
             model = OwnClasses(task.estimator) if has_gaps(classes) else task.estimator
             with interruptible():
-                model = model.fit(_writeable(task.X), task.y)
+                rows = task.X
+                if not isinstance(rows, np.ndarray):
+                    rows = rows.copy()
+                elif not rows.flags.writeable:  # joblib's large arrays: an estimator with ``copy=False`` may write
+                    rows = np.array(rows)
+                model = model.fit(rows, task.y)
     except BaseException as error:
         return Trained(task.index, failure=Failure.of(error))
     if task.key is None:
@@ -219,16 +224,6 @@ def _train(task: ShardTask) -> Trained:
         return Trained(task.index, failure=Failure(str(error)))
     except MemoryError as error:
         return Trained(task.index, failure=Failure.of(error))
-
-
-def _writeable(X: Any) -> Any:
-    """Return rows that an estimator with ``copy=False`` can write to, in any process.
-
-    joblib hands large arrays to other processes read-only.
-    """
-    if isinstance(X, np.ndarray):
-        return X if X.flags.writeable else np.array(X)
-    return X.copy()
 
 
 def vote_batch(

@@ -153,15 +153,6 @@ GroupStep = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], N
 _WARM_UP, _TIMED = 3, 5
 
 
-def make_stepper(
-    step: GroupStep, state: list[torch.Tensor], trial: tuple[torch.Tensor, ...], device: torch.device
-) -> GroupStep:
-    """Return ``step``, or on a CUDA device its recorded form if it does exactly the same, and faster."""
-    if device.type != "cuda":
-        return step
-    return Graphed(step, state, device).choose(trial)
-
-
 class Graphed:
     """Decides once, on a batch like those to come; the state is put back after every trial."""
 
@@ -292,7 +283,8 @@ class Group:
 
         state = optimizer.state()
         trial = self._trial()
-        self._stepper = make_stepper(step, state, trial, device)
+        # What is chosen hangs on no shard: the trial's rows are nobody's.
+        self._stepper = Graphed(step, state, device).choose(trial) if device.type == "cuda" else step
         if not _apart(self._stepper, state, trial):
             raise NotApartError
 
