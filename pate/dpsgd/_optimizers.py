@@ -271,14 +271,6 @@ class LearningRateSchedule:
         return self.final + (1 - self.final) * left
 
     def apply(self, optimizer: torch.optim.Optimizer, learning_rate: float, step: int, n_steps: int) -> None:
-        """Set the optimiser's learning rate for one step.
-
-        Examples
-        --------
-        >>> optimizer = make_optimizer("sgd", nn.Linear(2, 2), learning_rate=0.8)
-        >>> LearningRateSchedule("linear").apply(optimizer, 0.8, 5, 11)
-        >>> optimizer.param_groups[0]["lr"]
-        0.4
-        """
+        """Set the optimiser's learning rate for one step."""
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * self.factor(step, n_steps)

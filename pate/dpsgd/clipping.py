@@ -426,13 +426,7 @@ class QuantileClipping:
             check_real("count_noise", self.count_noise, low=0, low_open=True)
 
     def count_noise_of(self, expected_batch_size: float) -> float:
-        """Return sigma_b.
-
-        Examples
-        --------
-        >>> QuantileClipping().count_noise_of(256), QuantileClipping(count_noise=5.0).count_noise_of(256)
-        (12.8, 5.0)
-        """
+        """Return sigma_b."""
         return expected_batch_size / _BATCH_PER_NOISE if self.count_noise is None else float(self.count_noise)
 
     def gradient_noise_multiplier(self, noise_multiplier: float, expected_batch_size: float) -> float:
@@ -460,13 +454,7 @@ class QuantileClipping:
         return sigma / math.sqrt(1 - taken) * (1 + 1e-12)
 
     def start(self, expected_batch_size: float) -> QuantileRun:
-        """Return a new run's norm, at ``max_norm``.
-
-        Examples
-        --------
-        >>> QuantileClipping(max_norm=0.1).start(256)
-        QuantileRun(max_norm=0.1)
-        """
+        """Return a new run's norm, at ``max_norm``."""
         return QuantileRun(self, expected_batch_size)
 
     def words(self) -> str:

@@ -83,12 +83,6 @@ class Head(BaseEstimator):
 
         They are those of :meth:`predict_proba` to the last bit, as long as the head stays as it is; what hangs on the
         head alone is worked out once.
-
-        Examples
-        --------
-        >>> head = LinearHead.of([[2.0, -2.0]], ("a", "b"))
-        >>> bool((head.prepared(0.5)(np.array([[3.0]])) == head.predict_proba([[1.5]])).all())
-        True
         """
         return partial(_asked, self, unit)
 

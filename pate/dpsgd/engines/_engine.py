@@ -322,12 +322,6 @@ class PerRecordEngine:
         ------
         InvalidInputError
             They are others.
-
-        Examples
-        --------
-        >>> from pate.dpsgd._checks import try_module
-        >>> PerRecordEngine.for_module(nn.Linear(4, 3), try_module(nn.Linear(4, 3), (4,), 3)).vectorised
-        True
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

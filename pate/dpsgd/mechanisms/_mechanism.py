@@ -318,12 +318,6 @@ class TruncatedPoissonSGD(_Independent):
         ------
         InvalidInputError
             Another adjacency than replace-one.
-
-        Examples
-        --------
-        >>> TruncatedPoissonSGD(8).check(Shape(100, 0.05, 10, 5), "add-or-remove")
-        Traceback (most recent call last):
-        pate.exceptions.InvalidInputError: adjacency must be 'replace-one' with TruncatedPoissonSGD, got ...
         """
         if adjacency != "replace-one":
             raise InvalidInputError(
@@ -504,12 +498,6 @@ class ShuffledSGD(_Independent):
         ------
         InvalidInputError
             Add-or-remove.
-
-        Examples
-        --------
-        >>> ShuffledSGD().check(Shape(100, 0.05, 10, 5), "add-or-remove")
-        Traceback (most recent call last):
-        pate.exceptions.InvalidInputError: adjacency must be 'replace-one' or 'zero-out' with ShuffledSGD, got ...
         """
         if adjacency not in ("replace-one", "zero-out"):
             raise InvalidInputError(
