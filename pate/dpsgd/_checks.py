@@ -36,15 +36,9 @@ _MIXES = (
 class Trial:
     """What a module is tried on before any private row is near it.
 
-    Attributes
-    ----------
-    rows : tuple of tensors of shape (8, ...)
-        Of several kinds; int64 where rows are ids.
-    module : torch.nn.Module
-        A copy with weights moved off where they start: at zero they would hide what becomes of rows. Never run; to be
-        copied by whoever runs it.
-    n_ids : int or None
-        From :func:`ids_of`.
+    ``rows`` are tensors (8, ...) of several kinds, int64 where they are ids (below ``n_ids``, of :func:`ids_of`).
+    ``module`` is a copy with weights moved off where they start, where zeros would hide what becomes of rows; never
+    run, but copied.
     """
 
     rows: tuple[torch.Tensor, ...]

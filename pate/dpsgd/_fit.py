@@ -61,17 +61,7 @@ from pate.statement.model import PrivacyStatement
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit gives.
-
-    Attributes
-    ----------
-    module : torch.nn.Module
-        On the CPU, in evaluation mode.
-    n_steps : int
-        Steps done.
-    kept : Checkpoint or None
-        To be removed once all is well.
-    """
+    """What a fit gives: ``module`` on the CPU in evaluation mode, ``kept`` to be removed once all is well."""
 
     reader: Any
     classes: tuple[Any, ...]

@@ -50,17 +50,8 @@ class ReleasedBallots(Protocol):
 class Moments:
     """Checked numbers of a release, per ballot: ``mean`` is M + noise of ``noise`` a cell, with M = E[phi (e_y - 1/m)].
 
-    Attributes
-    ----------
-    mean : float64 array of shape (n_components, n_classes)
-        Its rows sum to 0.
-    noise : float
-        Standard deviation of the noise of a cell of ``mean``, before the projection.
-    n_units : int
-    classes : tuple
-    phi : float64 array of shape (n_public, n_components)
-    kind : str
-        Of the ballots: "soft", "hard", "signed" or "residual"; "" where it is not told.
+    ``mean`` (n_components, n_classes) has rows that sum to 0, ``noise`` is before that projection; ``phi`` (n_public,
+    n_components); ``kind`` is "soft", "hard", "signed" or "residual", "" where it is not told.
     """
 
     mean: FloatArray
@@ -186,16 +177,8 @@ def fold_rows(n_rows: int, n_folds: int) -> Iterator[tuple[IndexArray, IndexArra
 class Fold:
     """One fold: directions from some public rows, the risk's quadratic part from the others.
 
-    Attributes
-    ----------
-    values, vectors : the spectrum of the rows to learn from
-    projected : array of shape (rank, n_classes)
-        The released moments in those directions.
-    noise : array of shape (rank,)
-        What noise, and the draw of the records, add to the expected square of a row of ``projected``.
-    quadratic : array of shape (rank, rank)
-        E |W^T phi|^2 over the rows held out is f^T quadratic f.
-    held : array of row positions
+    ``projected`` (rank, n_classes) are the released moments in those directions, ``noise`` (rank,) what noise and the draw
+    of the records add to the expected square of its rows; E |W^T phi|^2 over the rows held out is f^T quadratic f.
     """
 
     values: FloatArray

@@ -102,18 +102,9 @@ class DescentHead(LinearHead):
         raise InvalidInputError("a DescentHead learns round by round. Call start(n_components, classes), then updated.")
 
     def updated(self, release: ReleasedBallots, phi_public: Any = None) -> Self:
-        """Return the head of one more round: residuals that records cast of *this* head.
+        """Return the head of one more round: of ``voters.cast_residuals(X, y, this_head, clip=...)``.
 
-        Parameters
-        ----------
-        release : BallotRelease
-            Of ``voters.cast_residuals(X, y, this_head, clip=...)``.
-        phi_public : ignored
-
-        Raises
-        ------
-        InvalidInputError
-            The release is of class ballots, of other classes or another space; or all rounds were seen.
+        A release of class ballots, of other classes or another space, or one round too many is an InvalidInputError.
         """
         sums = np.asarray(release.statistics, dtype=np.float64)
         clip = getattr(release, "clip", None)

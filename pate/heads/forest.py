@@ -58,15 +58,10 @@ class SelfTrainedHead(Head):
         self.ridge = ridge
 
     def fit(self, head: Any, asked: Any, features: Any = None) -> Self:
-        """Fit on a fitted head's labels.
+        """Fit on a fitted head's labels of public rows.
 
-        Parameters
-        ----------
-        head : Head
-        asked : array of shape (n_public, ...)
-            Public rows as ``head`` is asked with them.
-        features : array of shape (n_public, n_features)
-            The same rows, as this head will be asked with them.
+        ``asked`` (n_public, ...) are the rows as ``head`` is asked with them, ``features`` (n_public, n_features) as this one
+        will be.
         """
         ridge = check_real("ridge", self.ridge, low=0, low_open=True)
         if not isinstance(head, Head):
@@ -162,20 +157,10 @@ class ForestHead(Head):
         self.random_state = random_state
 
     def fit(self, head: Any, phi_public: Any, columns: Any = None) -> Self:
-        """Fit on a head and the public rows that it was fitted on.
+        """Fit on a :class:`LikelihoodHead` (fitted here, asked with directions) and the public rows it was fitted on.
 
-        Parameters
-        ----------
-        head : LikelihoodHead
-            Fitted here, not read from a file, and asked with directions.
-        phi_public : array of shape (n_public, n_directions)
-        columns : array of shape (n_public, n_columns)
-            The same rows as trees are to see them.
-
-        Raises
-        ------
-        InvalidInputError
-            Another head, rows that do not belong together, or a setting out of range.
+        ``phi_public`` (n_public, n_directions) and ``columns`` (n_public, n_columns) are the same rows. Another head, rows that
+        do not belong together, or a setting out of range is an InvalidInputError.
         """
         n_trees, leaf = check_int("n_trees", self.n_trees, low=1), check_int("leaf", self.leaf, low=1)
         tau = check_real("tau", self.tau, low=0, low_open=True)

@@ -164,17 +164,9 @@ class LeastSquaresHead(LinearHead):
         self.n_folds = n_folds
 
     def fit(self, release: ReleasedBallots, phi_public: Any) -> Self:
-        """Fit on released ballots and public rows.
+        """Fit on a release and public rows ``phi_public`` of shape (n_public, n_components) in the ballots' space.
 
-        Parameters
-        ----------
-        release : BallotRelease
-        phi_public : array of shape (n_public, n_components)
-
-        Raises
-        ------
-        InvalidInputError
-            They do not belong together, or a setting is out of range.
+        What does not belong together, or a setting out of range, is an InvalidInputError.
         """
         moments = read_moments(release, phi_public)
         parts = self._folds(moments)
@@ -362,17 +354,9 @@ class LabelPropagationHead(Head):
         return len(self.coef_)
 
     def fit(self, release: ReleasedBallots, phi_public: Any) -> Self:
-        """Fit the least-squares head, and smooth its probabilities over the public rows.
+        """Fit the least-squares head on a release and public rows (n_public, n_components), and smooth what it says.
 
-        Parameters
-        ----------
-        release : BallotRelease
-        phi_public : array of shape (n_public, n_components)
-
-        Raises
-        ------
-        InvalidInputError
-            They do not belong together, or a setting is out of range.
+        What does not belong together, or a setting out of range, is an InvalidInputError.
         """
         k = check_int("n_neighbors", self.n_neighbors, low=1)
         strength = check_real("strength", self.strength, low=0)

@@ -329,18 +329,9 @@ _TURNS = ("transpose", torch.transpose)
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a program.
+    """One step of a program: of which results (-1 is the rows), a layer with its name in the module, or a function.
 
-    Attributes
-    ----------
-    inputs : tuple of int
-        Results of which steps it takes; -1 is the rows.
-    layer : torch.nn.Module or None
-        One of the module's, the object itself: whatever takes its name later is not run.
-    name : str
-        Its name in the module; "" for the module itself.
-    function : callable or None
-        None where it is a layer.
+    The layer is the module's object itself: whatever takes its name later is not run.
     """
 
     inputs: tuple[int, ...]

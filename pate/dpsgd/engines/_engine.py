@@ -360,20 +360,7 @@ class PerRecordEngine:
         seed: int,
         shared: bool = False,
     ) -> list[torch.Tensor]:
-        r"""Return one tensor of shape (n, \*shape) for each trainable parameter, a row for each unit.
-
-        Parameters
-        ----------
-        X : tensor of shape (n K, ...)
-        y : int64 tensor of shape (n K,)
-        rows_per_unit : int
-            K.
-        weights : tensor of shape (n K,) or None
-        seed : int
-            What the module's random numbers (dropout) start from.
-        shared : bool
-            Whether all units draw the same numbers. Otherwise each has its own, which hang on its place among the n.
-        """
+        r"""Return one tensor (n, \*shape) for each trainable parameter, a row per unit: see :meth:`Engine.clipped_sum`."""
         n, k = check_units(X, y, rows_per_unit, weights), rows_per_unit
         parameters = dict(self.module.named_parameters())
         # Copies: what the module writes into its parameters may be of a record, and would be released.

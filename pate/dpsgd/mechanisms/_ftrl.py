@@ -568,14 +568,8 @@ class BandedFTRL(_CyclicFTRL):
 class TreeFTRL(_CyclicFTRL):
     """Noise correlated by binary trees whose nodes are all used at best (Honaker 2015, full); no amplification.
 
-    Memory: log2 of the steps, for each parameter. :class:`BandedFTRL` is ahead of it wherever its memory is there.
-
-    Parameters
-    ----------
-    restart : int or None
-        Steps after which new trees begin; None never. ``"epoch"`` of the papers is the separation.
-    separation : int or None
-        Steps from one turn of a unit to its next; None for one turn an epoch.
+    Memory: log2 of the steps, for each parameter. :class:`BandedFTRL` is ahead of it wherever its memory is there. New
+    trees begin after ``restart`` steps (None: never; ``"epoch"`` of the papers is the separation); ``separation`` as there.
 
     Examples
     --------

@@ -60,26 +60,9 @@ class Optimizer:
 class Recipe:
     """Everything public that decides how teachers come out; the rest is their shards.
 
-    Attributes
-    ----------
-    module : callable
-        Makes a module as ``module(**kwargs)``.
-    kwargs : dict
-    n_classes : int
-    sample_shape : tuple of int
-        Shape of one row.
-    epochs : int or None
-        Passes over a shard; None where ``n_steps`` says how long training is.
-    batch_size : int
-    optimizer : Optimizer
-    augment : callable or None
-        ``augment(x, generator)`` on a shard's rows of one epoch, on the CPU.
-    precision : {"float32", "bf16", "float64"}
-    seed : int
-    chain : tuple of Step or None
-        The module's layers, when it is one plain chain (see :func:`with_chain`).
-    n_steps : int or None
-        Steps of the optimiser, as many for every teacher whatever its shard holds.
+    ``module(**kwargs)`` makes a module, ``augment(x, generator)`` changes a shard's rows of one epoch, on the CPU. Training
+    is ``epochs`` passes over a shard or, where that is None, ``n_steps`` steps, as many for every teacher whatever its shard
+    holds. ``chain`` are the module's layers when it is one plain chain (:func:`with_chain`).
     """
 
     module: Callable[..., nn.Module]
