@@ -177,8 +177,8 @@ def fold_rows(n_rows: int, n_folds: int) -> Iterator[tuple[IndexArray, IndexArra
 class Fold:
     """One fold: directions from some public rows, the risk's quadratic part from the others.
 
-    ``projected`` (rank, n_classes) are the released moments in those directions, ``noise`` (rank,) what noise and the draw
-    of the records add to the expected square of its rows; E |W^T phi|^2 over the rows held out is f^T quadratic f.
+    ``projected`` (rank, n_classes) are the released moments in those directions, ``noise`` (rank,) what noise and the
+    draw of the records add to the expected square of its rows; E |W^T phi|^2 over the rows held out is f^T quadratic f.
     """
 
     values: FloatArray

@@ -60,8 +60,8 @@ class SelfTrainedHead(Head):
     def fit(self, head: Any, asked: Any, features: Any = None) -> Self:
         """Fit on a fitted head's labels of public rows.
 
-        ``asked`` (n_public, ...) are the rows as ``head`` is asked with them, ``features`` (n_public, n_features) as this one
-        will be.
+        ``asked`` (n_public, ...) are the rows as ``head`` is asked with them, ``features`` (n_public, n_features) as
+        this one will be.
         """
         ridge = check_real("ridge", self.ridge, low=0, low_open=True)
         if not isinstance(head, Head):
@@ -159,8 +159,8 @@ class ForestHead(Head):
     def fit(self, head: Any, phi_public: Any, columns: Any = None) -> Self:
         """Fit on a :class:`LikelihoodHead` (fitted here, asked with directions) and the public rows it was fitted on.
 
-        ``phi_public`` (n_public, n_directions) and ``columns`` (n_public, n_columns) are the same rows. Another head, rows that
-        do not belong together, or a setting out of range is an InvalidInputError.
+        ``phi_public`` (n_public, n_directions) and ``columns`` (n_public, n_columns) are the same rows. Another head,
+        rows that do not belong together, or a setting out of range is an InvalidInputError.
         """
         n_trees, leaf = check_int("n_trees", self.n_trees, low=1), check_int("leaf", self.leaf, low=1)
         tau = check_real("tau", self.tau, low=0, low_open=True)

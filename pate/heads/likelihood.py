@@ -129,9 +129,9 @@ class LikelihoodHead(Head):
     def fit(self, release: ReleasedBallots, phi_public: Any, features: Any = None) -> Self:
         """Fit on the first release, of class ballots, and public rows.
 
-        ``phi_public`` (n_public, n_components) are they in the ballots' space; ``features`` (n_public, n_features) the same
-        rows' representation, from which the model decides, and is then asked with (None: phi). What does not belong together,
-        or a setting out of range, is an InvalidInputError.
+        ``phi_public`` (n_public, n_components) are they in the ballots' space; ``features`` (n_public, n_features) the
+        same rows' representation, from which the model decides, and is then asked with (None: phi). What does not
+        belong together, or a setting out of range, is an InvalidInputError.
         """
         check_real("tau", self.tau, low=0, low_open=True)
         check_int("max_iter", self.max_iter, low=1)
@@ -153,8 +153,9 @@ class LikelihoodHead(Head):
     def updated(self, release: ReleasedBallots, phi_public: Any) -> LikelihoodHead:
         """Return the head of one more round: residuals that records cast of *this* head (``cast_residuals``).
 
-        Ballots perhaps in another space, with the public rows that :meth:`fit` was given in it, (n_public, n_components). A
-        release of class ballots, and a head read from a file, which keeps no rounds, are refused (InvalidInputError).
+        Ballots perhaps in another space, with the public rows that :meth:`fit` was given in it, (n_public,
+        n_components). A release of class ballots, and a head read from a file, which keeps no rounds, are refused
+        (InvalidInputError).
         """
         clip = getattr(release, "clip", None)
         if clip is None:
@@ -180,9 +181,9 @@ class LikelihoodHead(Head):
     def correction(self, logits: Any, *, tau: float) -> FloatArray:
         """Return V such that ``logits + phi V``, in place of this head's own, makes all released rounds likeliest.
 
-        ``logits`` (n_public, n_classes) are what somebody else says of the public rows that :meth:`fit` was given, public;
-        ``tau`` is the standard deviation of the prior on each entry of V (n_features, n_classes). Other rows, and a head read
-        from a file, are refused (InvalidInputError).
+        ``logits`` (n_public, n_classes) are what somebody else says of the public rows that :meth:`fit` was given,
+        public; ``tau`` is the standard deviation of the prior on each entry of V (n_features, n_classes). Other rows,
+        and a head read from a file, are refused (InvalidInputError).
         """
         check_real("tau", tau, low=0, low_open=True)
         if not hasattr(self, "_rounds"):

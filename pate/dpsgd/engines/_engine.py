@@ -360,7 +360,7 @@ class PerRecordEngine:
         seed: int,
         shared: bool = False,
     ) -> list[torch.Tensor]:
-        r"""Return one tensor (n, \*shape) for each trainable parameter, a row per unit: see :meth:`Engine.clipped_sum`."""
+        r"""Return one tensor (n, \*shape) for each trainable parameter, a row per unit (:meth:`Engine.clipped_sum`)."""
         n, k = check_units(X, y, rows_per_unit, weights), rows_per_unit
         parameters = dict(self.module.named_parameters())
         # Copies: what the module writes into its parameters may be of a record, and would be released.

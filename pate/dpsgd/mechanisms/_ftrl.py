@@ -569,7 +569,8 @@ class TreeFTRL(_CyclicFTRL):
     """Noise correlated by binary trees whose nodes are all used at best (Honaker 2015, full); no amplification.
 
     Memory: log2 of the steps, for each parameter. :class:`BandedFTRL` is ahead of it wherever its memory is there. New
-    trees begin after ``restart`` steps (None: never; ``"epoch"`` of the papers is the separation); ``separation`` as there.
+    trees begin after ``restart`` steps (None: never; ``"epoch"`` of the papers is the separation); ``separation`` as
+    there.
 
     Examples
     --------

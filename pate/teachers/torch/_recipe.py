@@ -60,9 +60,9 @@ class Optimizer:
 class Recipe:
     """Everything public that decides how teachers come out; the rest is their shards.
 
-    ``module(**kwargs)`` makes a module, ``augment(x, generator)`` changes a shard's rows of one epoch, on the CPU. Training
-    is ``epochs`` passes over a shard or, where that is None, ``n_steps`` steps, as many for every teacher whatever its shard
-    holds. ``chain`` are the module's layers when it is one plain chain (:func:`with_chain`).
+    ``module(**kwargs)`` makes a module, ``augment(x, generator)`` changes a shard's rows of one epoch, on the CPU.
+    Training is ``epochs`` passes over a shard or, where that is None, ``n_steps`` steps, as many for every teacher
+    whatever its shard holds. ``chain`` are the module's layers when it is one plain chain (:func:`with_chain`).
     """
 
     module: Callable[..., nn.Module]
