@@ -113,11 +113,15 @@ def _checked(
     noise_multiplier: float, delta: float, sample_rate: float, n_steps: int, adjacency: str
 ) -> tuple[float, float, float, int]:
     noise_multiplier = check_real("noise_multiplier", noise_multiplier, low=0, low_open=True)
-    delta = _check_delta(delta)
+    if check_delta(delta) < SMALLEST_DELTA:
+        raise InvalidInputError(
+            f"delta must be >= {SMALLEST_DELTA:g} for DP-SGD, got {delta!r}: composing privacy loss "
+            "distributions is not exact enough below. Use a larger delta."
+        )
     sample_rate = check_real("sample_rate", sample_rate, low=0, high=1, low_open=True)
     n_steps = check_int("n_steps", n_steps, low=1)
     check_choice("adjacency", adjacency, ADJACENCIES)
-    return noise_multiplier, delta, sample_rate, n_steps
+    return noise_multiplier, float(delta), sample_rate, n_steps
 
 
 def composed_epsilon(
@@ -231,15 +235,6 @@ def least_between(low: float, high: float, fits: Callable[[float], bool], *, wit
         middle = math.sqrt(low * high)
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high
-
-
-def _check_delta(delta: float) -> float:
-    if check_delta(delta) < SMALLEST_DELTA:
-        raise InvalidInputError(
-            f"delta must be >= {SMALLEST_DELTA:g} for DP-SGD, got {delta!r}: composing privacy loss "
-            "distributions is not exact enough below. Use a larger delta."
-        )
-    return float(delta)
 
 
 @lru_cache(maxsize=2)  # for one run at several deltas

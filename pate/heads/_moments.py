@@ -66,11 +66,6 @@ class Moments:
         """Columns of ``mean``."""
         return len(self.classes)
 
-    @property
-    def row_noise(self) -> float:
-        """The expected squared length that noise gives to a row of ``mean``: m - 1 of its m dimensions are left."""
-        return (self.n_classes - 1) * self.noise**2
-
 
 def public_rows(phi: Any, n_components: int, *, name: str = "phi_public", least: int = 1) -> FloatArray:
     """Return public rows as a float64 array of shape (n_rows, n_components)."""
@@ -223,5 +218,7 @@ def folds(
         # The records are a sample: a row of the mean varies by E[(u^T phi)^2 |r|^2] / n about that of everybody.
         draw = (spread[held, None] * seen**2).mean(axis=0) / moments.n_units
         quadratic = (projected @ projected.T) * ((weights[held, None] * seen).T @ seen / len(held))
-        found.append(Fold(values, vectors, projected, moments.row_noise + draw, quadratic, held))
+        # Noise leaves m - 1 of the m dimensions of a row of the mean.
+        noise = (m - 1) * moments.noise**2 + draw
+        found.append(Fold(values, vectors, projected, noise, quadratic, held))
     return found

@@ -119,7 +119,7 @@ class DescentHead(LinearHead):
         new = self.start(len(self.sum_), self.classes_)
         new.sum_ = self.sum_ + step * (sums - sums.mean(axis=1, keepdims=True))
         new.n_seen_, new.variance_ = self.n_seen_ + 1, self.variance_ + (step * sigma) ** 2
-        new.coef_ = new._shrunk()
+        new.coef_ = new.sum_ * new.left()[:, None]
         return new
 
     def step(self, sigma: float, clip: float, n_units: int) -> float:
@@ -158,9 +158,6 @@ class DescentHead(LinearHead):
         """
         seen = np.asarray(phi, dtype=np.float64) * self.left()
         return 2 * self.variance_ * float(np.square(seen).sum(axis=1).mean()) if len(seen) else 0.0
-
-    def _shrunk(self) -> FloatArray:
-        return self.sum_ * self.left()[:, None]
 
     def left(self) -> FloatArray:
         """Return what shrinking leaves of the weights of each component, from .25 to 1. Public."""

@@ -169,7 +169,9 @@ class LeastSquaresHead(LinearHead):
         What does not belong together, or a setting out of range, is an InvalidInputError.
         """
         moments = read_moments(release, phi_public)
-        parts = self._folds(moments)
+        if isinstance(self.shrinkage, str) and self.shrinkage != "stein":
+            raise InvalidInputError(f"shrinkage must be 'stein' or a number >= 0, got {self.shrinkage!r}.")
+        parts = folds(moments, min(check_int("n_folds", self.n_folds, low=1), len(moments.phi)))
         powers = shapes(self.power, 2.0 if moments.kind in ("soft", "hard") else 3.0)
         if isinstance(self.shrinkage, str):
             most = 1 - 1 / moments.n_classes
@@ -185,12 +187,6 @@ class LeastSquaresHead(LinearHead):
         self.coef_, self.classes_ = self.scale_ * scores, moments.classes
         self.n_effective_ = float(factors @ values)
         return self
-
-    def _folds(self, moments: Moments) -> list[Fold]:
-        if isinstance(self.shrinkage, str) and self.shrinkage != "stein":
-            raise InvalidInputError(f"shrinkage must be 'stein' or a number >= 0, got {self.shrinkage!r}.")
-        n_folds = check_int("n_folds", self.n_folds, low=1)
-        return folds(moments, min(n_folds, len(moments.phi)))
 
     def _temperature(self, moments: Moments, parts: list[Fold]) -> float:
         scores, agreement, doubt = np.empty((len(moments.phi), moments.n_classes)), 0.0, 0.0

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import check_choice, check_int, check_labels, check_real, shown
+from pate.core.checks import check_choice, check_int, check_real, shown
 from pate.core.files import check_can_write
 from pate.core.progress import track
 from pate.core.secret import training_seed
@@ -20,6 +20,7 @@ from pate.core.types import FloatArray
 from pate.data._door import read_numbers
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.representations._base import private_kind
+from pate.students._spreading import released_labels
 from pate.votes import ABSTAIN
 
 if TYPE_CHECKING:
@@ -71,12 +72,7 @@ def read_targets(y: Any, weights: Any, n_rows: int, label_error: float) -> tuple
         even[answered] = table[answered] / sums
         table = even
     else:
-        labels = check_labels("y", y, n_rows)
-        if labels.dtype.kind not in "iu" or (labels < ABSTAIN).any():
-            raise InvalidInputError(
-                "y must hold released class indices 0, 1, ..., and -1 where there is no answer, as whole numbers. "
-                "release.labels has them; release.values() has the class values."
-            )
+        labels = released_labels(y, n_rows)
         answered = labels != ABSTAIN
         n_classes = max(2, int(labels.max(initial=0)) + 1)
         table = np.full((n_rows, n_classes), 1 / n_classes)

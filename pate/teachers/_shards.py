@@ -28,10 +28,6 @@ from pate.teachers.checkpoints import pack
 # Classifiers that want their classes numbered without gaps, where some class is missing.
 
 
-def _estimator_can(name: str) -> Any:
-    return available_if(lambda self: hasattr(self.estimator, name))
-
-
 class OwnClasses(ClassifierMixin, BaseEstimator):
     """Fit a classifier on the ranks 0 .. k-1 of the classes that are there, and answer with the classes.
 
@@ -66,7 +62,7 @@ class OwnClasses(ClassifierMixin, BaseEstimator):
             raise ValueError("predicted a class it was not trained on")
         return np.asarray(self.classes_[ranks.astype(np.int64)])
 
-    @_estimator_can("predict_proba")
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: Any) -> npt.NDArray[Any]:
         """Return probabilities in the order of ``classes_``."""
         return np.asarray(self.estimator.predict_proba(X))

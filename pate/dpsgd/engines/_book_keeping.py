@@ -399,7 +399,7 @@ def _step(module: nn.Module, node: torch.fx.Node, known: dict[torch.fx.Node, int
     if node.target in ("flatten", torch.flatten) and len(sources) == 1:
         start = [*rest, *node.kwargs.values()]
         whole = start in ([1], [1, -1]) and set(node.kwargs) <= {"start_dim", "end_dim"}
-        return Step((sources[0],), function=_flatten) if whole else None
+        return Step((sources[0],), function=partial(torch.flatten, start_dim=1)) if whole else None
     if node.target in ("reshape", "view", torch.reshape) and len(sources) == 1 and not node.kwargs:
         shape: Any = tuple(rest[0]) if len(rest) == 1 and isinstance(rest[0], tuple | list) else tuple(rest)
         whole = shape[:1] == (-1,) and all(type(size) is int and size > 0 for size in shape[1:])
@@ -432,10 +432,6 @@ def _added(a: Tensor, b: Tensor) -> Tensor:
     if a.shape != b.shape:  # spread out over one another, records would meet
         raise InvalidInputError(f"module adds results of shapes {tuple(a.shape)} and {tuple(b.shape)}.")
     return a + b
-
-
-def _flatten(x: Tensor) -> Tensor:
-    return x.flatten(1)
 
 
 def _reshaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:

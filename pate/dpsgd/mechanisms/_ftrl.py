@@ -282,14 +282,11 @@ class Toeplitz:
         A adds up the gradients (:func:`root_coefficients`). Times the sensitivity and over the mu of the budget this
         is the error that has to be lived with.
         """
-        return math.sqrt(sum(float(e @ e) for e in self._errors(momentum)) / self.n_steps)
-
-    def _errors(self, momentum: float) -> Iterator[FloatArray]:
-        """Yield the columns of A C^-1 = A D T^-1, from the diagonal on."""
-        inverse = inverse_coefficients(self.column, self.n_steps)
-        recursion = [1.0, -(1 + momentum), momentum]
-        for t in range(self.n_steps):
-            yield lfilter([1.0], recursion, self.lengths[t:] * inverse[: self.n_steps - t])
+        inverse, recursion = inverse_coefficients(self.column, self.n_steps), [1.0, -(1 + momentum), momentum]
+        # The columns of A C^-1 = A D T^-1, from the diagonal on.
+        starts = (self.lengths[t:] * inverse[: self.n_steps - t] for t in range(self.n_steps))
+        columns = (lfilter([1.0], recursion, start) for start in starts)
+        return math.sqrt(sum(float(e @ e) for e in columns) / self.n_steps)
 
 
 # Units that take turns: who is in which step when noise is correlated, and what that costs.

@@ -203,7 +203,11 @@ def _epoch(state: _State, images: torch.Tensor, recipe: Recipe, epoch: int, devi
     state.encoder.train()
     total = 0.0
     for step in range(steps):
-        _set_rate(state.optimizer, recipe, epoch * steps + step, recipe.epochs * steps)
+        # Up in a line over a twentieth of all steps, at most 60, then down along a half cosine.
+        done, all_steps = epoch * steps + step, recipe.epochs * steps
+        warm = min(1.0, (done + 1) / max(1, min(60, all_steps // 20)))
+        for group in state.optimizer.param_groups:
+            group["lr"] = recipe.learning_rate * warm * (1 + math.cos(math.pi * done / all_steps)) / 2
         batch = images[turns[step * size : (step + 1) * size]].to(device)
         views = torch.cat([recipe.augmentation.apply(batch, changes) for _ in range(2)])
         with torch.autocast(device.type, torch.bfloat16, enabled=recipe.bf16):
@@ -215,13 +219,6 @@ def _epoch(state: _State, images: torch.Tensor, recipe: Recipe, epoch: int, devi
         state.optimizer.step()
         total += float(loss.detach())
     return total / steps
-
-
-def _set_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, step: int, steps: int) -> None:
-    """Up in a line over a twentieth of the steps, at most 60, then down along a half cosine."""
-    warm = min(1.0, (step + 1) / max(1, min(60, steps // 20)))
-    for group in optimizer.param_groups:
-        group["lr"] = recipe.learning_rate * warm * (1 + math.cos(math.pi * step / steps)) / 2
 
 
 def _key(images: npt.NDArray[np.float32], recipe: Recipe) -> str:

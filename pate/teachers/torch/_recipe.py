@@ -230,6 +230,8 @@ def finite(weights: Weights) -> bool:
 # Whether a module and an augmentation are still the same code: what they are made of, and what they do.
 
 _PROBE_ROWS = 4
+#: Whose code is not the user's.
+_FOREIGN = ("torch", "builtins", "abc", "typing", "numpy")
 
 
 def code_digest(recipe: Recipe) -> str:
@@ -283,7 +285,7 @@ def _parts(found: list[Any]) -> Iterator[Any]:
         elif inspect.isroutine(part):
             yield part
         elif isinstance(part, type):
-            yield from (base for base in part.__mro__ if not _foreign(base))
+            yield from (base for base in part.__mro__ if base.__module__.split(".")[0] not in _FOREIGN)
         else:
             found.append(type(part))
             if isinstance(part, torch.nn.Module):
@@ -305,10 +307,6 @@ def _constants(part: Any) -> str:
             if isinstance(value, bool | int | float | str | bytes | tuple):
                 found[used] = repr(value)
     return repr(sorted(found.items()))
-
-
-def _foreign(kind: type) -> bool:
-    return kind.__module__.split(".")[0] in ("torch", "builtins", "abc", "typing", "numpy")
 
 
 def _source(part: Any) -> str:
