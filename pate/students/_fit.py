@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -235,27 +236,20 @@ def fit_student(
     with warnings.catch_warnings():
         # A few noisy labels rarely bring a network to rest; nobody can act on being told.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return _fitted(model, rows, labels, seen, options)
-
-
-def _fitted(
-    model: Any, rows: Any, labels: npt.NDArray[np.int64], seen: npt.NDArray[np.int64], options: dict[str, Any]
-) -> Any:
-    try:
-        return model.fit(rows, labels, **options)
-    except PateError:
-        raise
-    except Exception as error:
-        # All of this is public: to try again otherwise shows nothing.
-        if has_gaps(seen) and not options and not uses_unlabelled(model):
-            try:
-                return OwnClasses(clone(model)).fit(rows, labels)
-            except Exception:  # the first failure says more
-                pass
-        raise StudentError(
-            f"student {model!r} cannot learn from {int((labels != ABSTAIN).sum())} released labels of {len(seen)} "
-            f"classes ({type(error).__name__}: {error}). Another student may: fit_student(student, X_public, labels)."
-        ) from error
+        try:
+            return model.fit(rows, labels, **options)
+        except PateError:
+            raise
+        except Exception as error:
+            # All of this is public: to try again otherwise shows nothing.
+            if has_gaps(seen) and not options and not uses_unlabelled(model):
+                with suppress(Exception):  # the first failure says more
+                    return OwnClasses(clone(model)).fit(rows, labels)
+            raise StudentError(
+                f"student {model!r} cannot learn from {int((labels != ABSTAIN).sum())} released labels of {len(seen)} "
+                f"classes ({type(error).__name__}: {error}). Another student may: fit_student(student, X_public, "
+                "labels)."
+            ) from error
 
 
 def try_student(
