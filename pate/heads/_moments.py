@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -160,14 +160,6 @@ def eigen(phi: FloatArray, weights: FloatArray | None = None) -> tuple[FloatArra
     return values[kept], vectors[:, kept]
 
 
-def fold_rows(n_rows: int, n_folds: int) -> Iterator[tuple[IndexArray, IndexArray]]:
-    """Yield (rows to learn from, rows held out), the same at every call."""
-    order = np.random.default_rng(0).permutation(n_rows)  # public rows may come sorted
-    parts = np.array_split(order, n_folds)
-    for i, held in enumerate(parts):
-        yield np.concatenate([p for j, p in enumerate(parts) if j != i]), held
-
-
 @dataclass(frozen=True)
 class Fold:
     """One fold: directions from some public rows, the risk's quadratic part from the others.
@@ -209,7 +201,10 @@ def folds(
     spread = np.full(len(phi), 1 - 1 / m) if spread is None else spread
     weights = np.ones(len(phi)) if weights is None else weights
     everyone: IndexArray = np.arange(len(phi))
-    cut = fold_rows(len(phi), n_folds) if n_folds > 1 else iter([(everyone, everyone)])
+    cut = [(everyone, everyone)]
+    if n_folds > 1:
+        pieces = np.array_split(np.random.default_rng(0).permutation(len(phi)), n_folds)  # they may come sorted
+        cut = [(np.concatenate([p for j, p in enumerate(pieces) if j != i]), held) for i, held in enumerate(pieces)]
     found = []
     for kept, held in cut:
         values, vectors = eigen(phi[kept], weights[kept])

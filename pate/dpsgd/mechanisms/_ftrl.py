@@ -399,8 +399,15 @@ class _CyclicFTRL:
         found = gdp_to_epsilon(cost.mu(noise_multiplier, adjacency), delta)
         if not cost.amplified:
             return found
-        coins = {"sample_rate": cost.cycle.rate, "n_steps": cost.cycle.rounds, "interval": interval}
-        return least_of(found, dpsgd_epsilon(noise_multiplier / _MARGIN, delta=delta, adjacency=adjacency, **coins))
+        by_coins = dpsgd_epsilon(
+            noise_multiplier / _MARGIN,
+            delta=delta,
+            sample_rate=cost.cycle.rate,
+            n_steps=cost.cycle.rounds,
+            adjacency=adjacency,
+            interval=interval,
+        )
+        return least_of(found, by_coins)
 
     def charge(self, noise_multiplier: float, shape: Shape) -> Charge:
         """Return the cost under replace-one."""

@@ -233,7 +233,6 @@ class TorchTeacherEnsemble(ShardEnsemble):
         arguments = module_arguments(
             self.module, self.module_kwargs, n_features=self.n_features_in_, n_classes=n_classes
         )
-        named = ("learning_rate", "weight_decay", "momentum")
         self._recipe = Recipe(
             self.module,
             arguments,
@@ -241,7 +240,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
             self._row_shape,
             self.epochs,
             self.batch_size,
-            Optimizer(self.optimizer, **{name: float(getattr(self, name)) for name in named}),
+            Optimizer(self.optimizer, float(self.learning_rate), float(self.weight_decay), float(self.momentum)),
             self.augment,
             self.precision,
             self._seed,
