@@ -140,7 +140,14 @@ def try_module(module: nn.Module, row_shape: tuple[int, ...], n_classes: int) ->
         _check_shape(run, trial.rows[0], n_classes)
         for mode in (True, False):
             _check_apart(run.train(mode), trial)
-        _check_all_used(copy.deepcopy(trial.module).train(), trial.rows[0])
+        run = copy.deepcopy(trial.module).train()
+        with own_generator(0):
+            run(trial.rows[0]).sum().backward()
+    idle = [name for name, p in run.named_parameters() if p.requires_grad and p.grad is None]
+    if idle:
+        raise InvalidInputError(
+            f"module has parameters that do not reach its output: {', '.join(idle)}. Remove or freeze them."
+        )
     return trial
 
 
@@ -239,16 +246,6 @@ def _draws(module: nn.Module, rows: torch.Tensor) -> bool:
         with torch.no_grad():
             module(rows)
         return not torch.equal(before, torch.get_rng_state())
-
-
-def _check_all_used(module: nn.Module, rows: torch.Tensor) -> None:
-    with own_generator(0):
-        module(rows).sum().backward()
-    idle = [name for name, p in module.named_parameters() if p.requires_grad and p.grad is None]
-    if idle:
-        raise InvalidInputError(
-            f"module has parameters that do not reach its output: {', '.join(idle)}. Remove or freeze them."
-        )
 
 
 def close(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -273,23 +273,19 @@ def residual_step(
     # Nobody agrees more than with the best class of every row.
     slope = gain + float((p * along).sum(axis=1).mean())
     slope = min(slope, float(along.max(axis=1).mean()))
-    length, change = _length(phi @ head.coef_, along, slope)
+    base = phi @ head.coef_
+
+    def deviance(t: float) -> float:
+        return float(log_sum_exp(base + t * along).mean()) - t * slope
+
+    best: Any = minimize_scalar(deviance, bounds=(0, _LONGEST), method="bounded", options={"xatol": 1e-3})
+    length, change = float(best.x), min(float(best.fun) - deviance(0.0), 0.0)
     values, vectors = eigen(phi, weights)
     factors = shrunk(values, lam, q)
     step = vectors @ (factors[:, None] * (vectors.T @ moments.mean))
     stepped = LinearHead.of(head.coef_ + length * step, moments.classes)
     stepped.risk_, stepped.lambda_, stepped.n_effective_ = change, lam, float(factors @ values)
     return stepped
-
-
-def _length(base: FloatArray, along: FloatArray, slope: float) -> tuple[float, float]:
-    """Return t and the change of the deviance E log sum exp(base + t along) - t slope, least over [0, 1.5]."""
-
-    def deviance(t: float) -> float:
-        return float(log_sum_exp(base + t * along).mean()) - t * slope
-
-    found = minimize_scalar(deviance, bounds=(0, _LONGEST), method="bounded", options={"xatol": 1e-3})
-    return float(found.x), min(float(found.fun) - deviance(0.0), 0.0)
 
 
 # Label propagation: public rows that resemble one another are of one class, more likely than not.

