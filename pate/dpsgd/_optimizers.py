@@ -32,10 +32,6 @@ class ExponentialAveraging:
     decay : float
         In [0, 1): what is left of a step's share one step later.
 
-    Raises
-    ------
-    InvalidInputError
-
     Examples
     --------
     >>> [round(ExponentialAveraging(0.5).share(step, 3), 4) for step in range(3)]
@@ -60,10 +56,6 @@ class TailAveraging:
     ----------
     fraction : float
         In (0, 1]: which share of the steps, rounded up.
-
-    Raises
-    ------
-    InvalidInputError
 
     Examples
     --------
@@ -159,10 +151,6 @@ class DPAdamBC(torch.optim.Optimizer):
         Standard deviation of the noise in each number of a gradient as it comes here (noise multiplier times clipping
         norm, over the expected batch size): :func:`tell_noise`. It may change from step to step.
 
-    Raises
-    ------
-    InvalidInputError
-
     Notes
     -----
     The variance is averaged with the same weights as the squares, so that what is subtracted is exactly what noise has
@@ -238,10 +226,6 @@ class LearningRateSchedule:
         In [0, 1): the share of the steps over which it rises in a straight line.
     final : float
         In [0, 1]: where it ends, at the last step; not for "constant".
-
-    Raises
-    ------
-    InvalidInputError
 
     Examples
     --------

@@ -210,10 +210,6 @@ class FlatClipping(_Fixed):
     max_norm : float
         At least 1e-8.
 
-    Raises
-    ------
-    InvalidInputError
-
     Examples
     --------
     >>> FlatClipping(1.0).factors(torch.tensor([[0.5], [2.0], [float("inf")]], dtype=torch.float64)).round(decimals=6)
@@ -249,10 +245,6 @@ class PerLayerClipping(_Fixed):
         C, of all layers together; at least 1e-8.
     shares : tuple of float or None
         s, one positive number per layer with trainable parameters, in the module's order. None for equal ones.
-
-    Raises
-    ------
-    InvalidInputError
 
     Examples
     --------
@@ -321,10 +313,6 @@ class AutomaticClipping(_Fixed):
     gamma : float
         In [1e-6, 1e6]: below it a gradient stays shorter than others. The paper's is 0.01.
 
-    Raises
-    ------
-    InvalidInputError
-
     Notes
     -----
     Gradients shorter than ``max_norm`` - ``gamma`` become longer, and with them what float32 rounded in them.
@@ -388,10 +376,6 @@ class QuantileClipping:
         Of log C, in (0, 1].
     count_noise : float or None
         sigma_b, the standard deviation of the noise on the count, in units; None for a twentieth of the expected batch.
-
-    Raises
-    ------
-    InvalidInputError
 
     Notes
     -----

@@ -295,17 +295,8 @@ class CorrectedHead(LikelihoodHead):
     def of(cls, space: BallotSpace, z_public: Any, classes: Sequence[Any], *, tau: float = 1.0) -> Self:
         """Return the model as it is, before any correction.
 
-        Parameters
-        ----------
-        space : fitted ballot space
-        z_public : array of shape (n_public, n_features + n_classes)
-            Public rows as the space takes them; the last columns are the model's logits.
-        classes : sequence of class values
-
-        Raises
-        ------
-        InvalidInputError
-            They do not go together.
+        ``z_public`` (n_public, n_features + n_classes) are public rows as the fitted space takes them: the last columns
+        are the model's logits. What does not go together is an InvalidInputError.
         """
         head = cls(space, tau=check_real("tau", tau, low=0, low_open=True))
         head.classes_ = tuple(check_classes(classes))

@@ -228,10 +228,6 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         weights : float array of shape (n_public,) or None
             How much each answer is worth, from 0 (nothing) to 1 (what it says), as a head knows by its noise.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         InvalidInputError
@@ -320,18 +316,11 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, network: Any = None, init: Any = None) -> ImageStudent:
-        """Read a student that was saved; nothing in the file is run.
+        """Read a student that was saved, a safetensors file; nothing in it is run.
 
-        Parameters
-        ----------
-        path : path of a safetensors file
-        network, init : as the student was made with, where those are no names
-            The architecture; the weights come from the file.
-
-        Raises
-        ------
-        InvalidInputError
-            There is no such file, it is damaged or of something else, or the architecture is not its own.
+        ``network`` and ``init`` are as the student was made with, where those are no names: the architecture; the
+        weights come from the file. One that is missing, damaged, of something else or of another architecture is an
+        InvalidInputError.
         """
         from pate.networks._contract import own_generator, read_state
         from pate.students._image_training import KEY, WHAT, make_network

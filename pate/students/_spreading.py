@@ -75,10 +75,6 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
         noisy_counts : float array of shape (n_rows, n_classes) or None
             Released noisy counts, NaN rows where not asked.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         InvalidInputError

@@ -258,19 +258,9 @@ class CallableTeachers:
         Parameters
         ----------
         X : list of texts, array of shape (n_queries, ...), DataFrame or sparse matrix
-            Public rows.
+            Public rows; none at all is an InvalidInputError.
         keep_labels : bool
-            Whether ``votes.labels`` (n_teachers x n_queries) is kept beside the counts.
-
-        Returns
-        -------
-        Votes
-            **Sensitive.**
-
-        Raises
-        ------
-        InvalidInputError
-            ``X`` holds no rows.
+            Whether ``votes.labels`` (n_teachers x n_queries), as **sensitive** as the counts, is kept beside them.
 
         Notes
         -----

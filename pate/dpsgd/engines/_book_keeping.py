@@ -503,11 +503,6 @@ class BookKeepingEngine:
     program : tuple of Step
         What :func:`read_program` reads off it.
 
-    Attributes
-    ----------
-    excess : float
-    at_once : int
-
     Notes
     -----
     That records are kept apart is by construction: what runs are layers of known types, held since the trace, by their

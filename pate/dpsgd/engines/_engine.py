@@ -160,10 +160,6 @@ def check_promise(engine: Engine, trial: Trial) -> None:
     rows at a time, the sum has moved by twice the norm at most, and with ``shared`` by the norm when one is taken away.
     Units are of one row and of two, clipped as a whole and layer by layer.
 
-    Raises
-    ------
-    InvalidInputError
-
     Examples
     --------
     >>> from pate.dpsgd._checks import try_module

@@ -669,17 +669,8 @@ def choose_bands(
     Separations of 1, 2, 4, ... and the longest are tried, each with as many optimised bands: from independent noise,
     whose coins amplify most (DP-SGD, but for groups of one), to noise that cancels best (Choquette-Choo, Ganesh et al.
     2023). A function of public numbers alone, so it costs nothing. Little privacy to lose (small epsilon, large
-    batches, many epochs) leaves it at DP-SGD, few epochs at a large epsilon lead away from it.
-
-    Parameters
-    ----------
-    budget : Budget
-    shape : Shape
-    adjacency : {"replace-one", "add-or-remove", "zero-out"}
-    momentum : float
-        The optimiser's.
-    most_bands : int
-        Memory is one number less for each parameter.
+    batches, many epochs) leaves it at DP-SGD, few epochs at a large epsilon lead away from it. ``momentum`` is the
+    optimiser's; memory is one number less than ``most_bands`` for each parameter.
 
     Examples
     --------

@@ -116,12 +116,7 @@ class TrainingMechanism(Hashable, Protocol):
         """Whether the first k steps of a run cost what a run of k steps costs, at most."""
 
     def check(self, shape: Shape, adjacency: str) -> None:
-        """Refuse a run for which no theorem is known.
-
-        Raises
-        ------
-        InvalidInputError
-        """
+        """Refuse a run for which no theorem is known."""
 
     def epsilon(self, noise_multiplier: float, shape: Shape, *, delta: float, adjacency: str, interval: float) -> float:
         """Return an upper bound on the epsilon of the run, never below the truth; falls as the noise grows.

@@ -440,7 +440,7 @@ _NETWORK_STEPS = 600
 def choose_recipe(
     facts: TrainingFacts, name: str | DPSGDRecipe | None = None, *, numbers: Mapping[str, Any] | None = None
 ) -> DPSGDRecipe:
-    """Return the recipe for these facts, with every number filled in.
+    """Return the recipe for these facts, with every number filled in; its ``reasons`` say what was chosen, and why.
 
     Parameters
     ----------
@@ -452,11 +452,6 @@ def choose_recipe(
         representation ``pretrained``.
     numbers : mapping or None
         Fields that are fixed already; the others follow from them.
-
-    Returns
-    -------
-    DPSGDRecipe
-        Its ``reasons`` say what was chosen, and why.
 
     Raises
     ------

@@ -92,12 +92,7 @@ class Recipe:
             return make(self.module, self.kwargs)
 
     def check_apart(self) -> None:
-        """Refuse a factory whose modules share memory: one shard would train another one's teacher.
-
-        Raises
-        ------
-        InvalidInputError
-        """
+        """Refuse a factory whose modules share memory: one shard would train another one's teacher."""
         check_apart(self._made(0), self._made(1))
 
     def order(self, index: int, epoch: int, n: int) -> torch.Tensor:
