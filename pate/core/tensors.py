@@ -59,13 +59,6 @@ def settled(data: bytes) -> bytes:
 
     skops writes addresses, and NumPy the gaps between the fields of a record (a tree's nodes), where whatever was in
     memory before still stands.
-
-    Examples
-    --------
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> packed = [pack_estimator(GaussianNB().fit([[0.0], [1.0]], [0, 1]), refusal="", remedy="") for _ in range(2)]
-    >>> packed[0] == packed[1], settled(packed[0]) == settled(packed[1])
-    (False, True)
     """
     made = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as new:

@@ -43,16 +43,9 @@ the folder to yourself, and delete it when the run is over.
 
 
 class AnswerCache:
-    """Answers by teacher and row; a row that was answered once keeps its answer.
+    """Answers by teacher and row, in memory or in a folder; a row that was answered once keeps its answer.
 
-    Parameters
-    ----------
-    n_teachers : int
-    classes : tuple
-    folder : path or None
-        Made, when absent, for its owner only (mode 0700); every file is 0600. None keeps answers in memory.
-    version : str or None
-        What the functions are. Files of another version, of other classes or another number of teachers are not read.
+    Files of another version of the functions, of other classes or another number of teachers are not read.
     """
 
     def __init__(
@@ -252,19 +245,9 @@ class CallableTeachers:
         Parameters
         ----------
         X : list of texts, array of shape (n_queries, ...), DataFrame or sparse matrix
-            Public rows.
+            Public rows; none at all is an InvalidInputError.
         keep_labels : bool
-            Whether ``votes.labels`` (n_teachers x n_queries) is kept beside the counts.
-
-        Returns
-        -------
-        Votes
-            **Sensitive.**
-
-        Raises
-        ------
-        InvalidInputError
-            ``X`` holds no rows.
+            Whether ``votes.labels`` (n_teachers x n_queries), as **sensitive** as the counts, is kept beside them.
 
         Notes
         -----
