@@ -36,9 +36,8 @@ from _machine import machine
 from scipy.special import log_ndtr
 
 from pate import GNMax
-from pate.privacy import DEFAULT_ORDERS
+from pate.privacy import DEFAULT_ORDERS, papernot
 from pate.privacy.exact import exact_divergences, native
-from pate.privacy import papernot
 
 HERE = Path(__file__).resolve().parent
 ORDERS = np.array(DEFAULT_ORDERS)

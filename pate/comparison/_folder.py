@@ -20,8 +20,6 @@ from pate.core.provenance import package_versions
 from pate.data import Dataset
 from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError, RunFolderError
-from pate.report.rows import Entrant
-from pate.studies.folders import plain_repr, plain_values
 from pate.report.result import Entrant
 from pate.studies.folders import plain_repr, plain_values, read_json
 from pate.teachers.checkpoints import describe

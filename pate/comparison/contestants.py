@@ -56,8 +56,8 @@ from pate.release import release_ballots
 from pate.representations import PublicPCA, Representation, TableMap, UnitRows, chain
 from pate.rivals import PrivateKNN, SparseVectorPATE
 from pate.students import make_student
-from pate.studies._references import ordinary_model
-from pate.studies._shard_rows import shard_rows
+from pate.studies.plan import shard_rows
+from pate.studies.run import ordinary_model
 
 __all__ = ["NAMES", "default_contestants", "named"]
 

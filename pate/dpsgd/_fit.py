@@ -17,7 +17,7 @@ from pate.core.secret import training_seed
 from pate.core.tape import note
 from pate.data import recognised_by
 from pate.data._door import by_name, is_frame
-from pate.dpsgd._canaries import CanaryRun, add_canaries, rows_of
+from pate.dpsgd._canaries import CanaryRun, add_canaries
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
 from pate.dpsgd._measured import Measured, measure_module, with_counts
 from pate.dpsgd._optimizers import make_optimizer

@@ -19,30 +19,22 @@ from pate.core.progress import timed
 from pate.core.types import FloatArray
 from pate.data import check_public_rows
 from pate.data._columns import declared_rows, holds_numbers
-from pate.data._door import is_frame
-from pate.data._columns import holds_numbers
 from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, is_frame, is_texts, read_rows
-from pate.data._like import declared_rows
 from pate.data._shift import about_shift
-from pate.estimator._public_model import PublicModel, digest_of, hashes_of
+from pate.estimator._public_model import PublicModel, check_has_target, check_several, digest_of, hashes_of
 from pate.estimator._roads import Ask, any_rows, measured_with, plan_records
 from pate.exceptions import CuratorWarning, InvalidInputError, PateError, PrivacyParameterWarning, RepeatedFitWarning
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.recipes import MappedLinear, PublicFacts, Recipe, RecordsPlan, choose
 from pate.recipes._answers import balancing, check_decide, decided, temperature_as_measured, tempered
-from pate.release import Evidence, ModelLabels, ReleaseTerms, doubted, tell_doubts
-from pate.representations import Representation
-from pate.statement.fields import NAMED, check_stated
 from pate.records._maps import rows_of
 from pate.release import Evidence, ModelLabels, ReleaseTerms, check_ballots_stated, doubted, tell_doubts
-from pate.statement.assumptions import NAMED, check_stated
-from pate.statement.measured import MeasuredAccuracy
+from pate.statement.fields import NAMED, MeasuredAccuracy, check_stated
 from pate.statement.model import PrivacyStatement
 from pate.statement.plain import as_plain_text
 from pate.students import try_student
 from pate.teachers import ShardEnsemble
-from pate.teachers._around import check_has_target, check_several
 from pate.teachers._usable import about_labels, units_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pate.core.frames import plain_column, plain_rows
 from pate.core.progress import timed
 from pate.core.secret import beside_ledger
 from pate.data import check_public_rows
-from pate.data._door import flat_rows, image_shape, read_rows
+from pate.data._door import flat_rows, image_shape, is_frame, read_rows
 from pate.data._shift import about_shift
 from pate.estimator._public_model import digest_of, hashes_of
 from pate.estimator._roads import (
@@ -47,11 +47,8 @@ from pate.release import (
 )
 from pate.students import try_student
 from pate.students._asked import as_public, measured_labels
-from pate.teachers import ShardEnsemble, make_ensemble
-from pate.teachers._usable import about_labels, class_indices, is_frame, label_column, takes_missing, units_of
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, make_ensemble
-from pate.teachers._rows import is_frame, takes_missing
-from pate.teachers._usable import about_labels, class_indices, label_column, units_of
+from pate.teachers._usable import about_labels, class_indices, is_frame, label_column, takes_missing, units_of
 from pate.votes import Votes
 
 

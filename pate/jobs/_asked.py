@@ -13,7 +13,7 @@ from pate.estimator._roads import chosen_voters
 from pate.exceptions import InvalidInputError
 from pate.jobs._choice import make_choice
 from pate.ledger import Ledger, Registration
-from pate.ledger._beside import ledgers_in
+from pate.ledger._registration import ledgers_in
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget, check_budget
 from pate.release import Asking, ReleaseTerms, check_enough, plan_release

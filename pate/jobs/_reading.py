@@ -14,11 +14,8 @@ import numpy.typing as npt
 
 from pate.core.checks import cell_kind, check_classes, check_no_amounts, quietly
 from pate.core.curator import Told
-from pate.data import Table, TablePair, read_both, read_images, read_table
-from pate.data._columns import as_label, as_number, declared_kinds, holds_numbers
 from pate.data import ImageFolder, Table, TablePair, read_both, read_images, read_table
-from pate.data._columns import as_label, as_number, holds_numbers
-from pate.data._like import declared_kinds
+from pate.data._columns import as_label, as_number, declared_kinds, holds_numbers
 from pate.data.files._arrow import file_of
 from pate.data.files._csv import TableFormat
 from pate.data.files._opened import is_table

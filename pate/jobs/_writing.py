@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.files import check_can_write, json_text, write_bytes
-from pate.core.files import atomic_path, check_can_write, json_text
+from pate.core.files import atomic_path, check_can_write, json_text, write_bytes
 from pate.data import Table, read_images, read_table
 from pate.data.files._arrow import file_of
-from pate.data.files._formats import TableFormat
+from pate.data.files._csv import TableFormat
 from pate.data.files._opened import is_table
 from pate.data.files.tables import quoted
 from pate.estimator import PATEClassifier

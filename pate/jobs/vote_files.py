@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_classes, check_int
-from pate.data.files._npz import BROKEN, read_npy, read_npz
 from pate.core.checks import check_choice, check_classes, check_int
 from pate.data import read_table, votes_fingerprint
-from pate.data.files._npz import read_npy, read_npz
+from pate.data.files._npz import BROKEN, read_npy, read_npz
 from pate.exceptions import InvalidInputError
 from pate.jobs._asked import UNITS, JobSettings, check_absent, check_id, check_only_ledger
 from pate.jobs._plan import VotePlan

@@ -26,10 +26,8 @@ from pate.release._statement import ballot_assumptions, with_public_rows
 from pate.representations._cells import n_rows
 from pate.rivals._base import Priced, Rival, Task
 from pate.statement.model import PrivacyStatement
-from pate.statement.plain import as_plain_text, promises
-from pate.teachers._usable import as_column, class_indices, owned, usable
 from pate.statement.plain import as_plain_text
-from pate.teachers._usable import as_column, class_indices, owned
+from pate.teachers._usable import as_column, class_indices, owned, usable
 from pate.votes import ABSTAIN
 
 # How far private records are from public rows, exactly: in whole numbers of a grid that public rows define.

@@ -45,7 +45,6 @@ from pate.cli._options import (
     uses_of,
 )
 from pate.cli.label import LabelOptions
-from pate.comparison.named import compare_on
 from pate.comparison.run import compare_on
 from pate.data import load_dataset
 from pate.data.files.images import COLORS

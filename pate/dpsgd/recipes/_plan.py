@@ -15,8 +15,7 @@ from sklearn.decomposition import TruncatedSVD
 from pate.core.checks import shown
 from pate.data._columns import MOST_VALUES, declared_rows
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
-from pate.dpsgd.recipes._planner import LINEAR_GRADIENTS, TrainingFacts, choose_recipe, facts_of
-from pate.dpsgd.recipes._presets import DPSGDRecipe
+from pate.dpsgd.recipes._planner import LINEAR_GRADIENTS, DPSGDRecipe, TrainingFacts, choose_recipe, facts_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.representations import (
