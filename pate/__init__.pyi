@@ -49,7 +49,6 @@ from .release import (
 from .selection import private_select as private_select
 from .statement.files import render_statement as render_statement
 from .statement.fields import MeasuredAccuracy as MeasuredAccuracy
-from .statement.measured import MeasuredAccuracy as MeasuredAccuracy
 from .statement.model import PrivacyStatement as PrivacyStatement
 from .studies.account import PrivacyReport as PrivacyReport, account as account
 from .studies.plan import Plan as Plan, plan as plan

@@ -5,7 +5,7 @@ from .audited import audit_mechanism as audit_mechanism, audit_statement as audi
 from .canaries import canary as canary
 from .claims import Claim as Claim
 from .game import game as game
-from .jobs import audit_job as audit_job
+from .audited import audit_job as audit_job
 from .laws import independence as independence, law as law
 from .one_run import one_run as one_run
 from .pair import pair as pair

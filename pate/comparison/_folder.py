@@ -21,7 +21,7 @@ from pate.data import Dataset
 from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.report.result import Entrant
-from pate.studies.folders import plain_repr, plain_values, read_json
+from pate.studies.folders import plain_repr, plain_values
 from pate.teachers.checkpoints import describe
 
 # Who takes part: contestants by the contract, and plain classifiers that become such.

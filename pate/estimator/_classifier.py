@@ -48,7 +48,7 @@ from pate.release import (
 from pate.students import try_student
 from pate.students._asked import as_public, measured_labels
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, make_ensemble
-from pate.teachers._usable import about_labels, class_indices, is_frame, label_column, takes_missing, units_of
+from pate.teachers._usable import about_labels, class_indices, label_column, takes_missing, units_of
 from pate.votes import Votes
 
 
