@@ -445,7 +445,13 @@ _NAMED: dict[str, Callable[..., nn.Module]] = {
 
 
 def named_modules() -> tuple[str, ...]:
-    """Return the names that :func:`make_module` knows."""
+    """Return the names that :func:`make_module` knows.
+
+    Examples
+    --------
+    >>> "mlp" in named_modules()
+    True
+    """
     return tuple(_NAMED)
 
 

@@ -136,6 +136,13 @@ def read_images(
     **Guarantees.** With ``like`` what a private image is (unreadable, of another size or colour, without the name that
     ``group`` needs) decides nothing but itself: it is black, its class or owner is None, and who trains sets it aside.
     What stands in the folders is public: sub-folders, their number of files, endings and links.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> read_images(tempfile.mkdtemp())
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: ... holds no images. ...
     """
     need("PIL", extra="images", why="A folder of images")
     root = Path(path)

@@ -91,6 +91,11 @@ class TablePair:
         Of every column of either file.
     told : tuple of Told
         What the curator should know of private columns that may be ids of people. **Sensitive.**
+
+    Examples
+    --------
+    >>> TablePair.__dataclass_params__.frozen
+    True
     """
 
     private: Table

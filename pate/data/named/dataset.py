@@ -119,6 +119,11 @@ class HeldOutRows:
         Class indices.
     groups : int64 array of shape (n,) or None
         Whose row it is, where one person has several: how sure a measured accuracy is hangs on it.
+
+    Examples
+    --------
+    >>> HeldOutRows(np.zeros((2, 3), dtype=np.float32), y=np.array([0, 1]))
+    HeldOutRows(n=2)
     """
 
     X: Any

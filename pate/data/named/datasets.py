@@ -415,6 +415,11 @@ class PublishedVotes:
         The labels that were released, by noise of the paper's.
     student_indices : int64 array
         The queries that the paper's student asked.
+
+    Examples
+    --------
+    >>> PublishedVotes("made up", "two queries", np.eye(2, dtype=int), np.arange(2), np.arange(1))
+    PublishedVotes('made up', n_queries=2, n_classes=2, n_teachers=1)
     """
 
     name: str
@@ -488,6 +493,12 @@ def load_votes(name: str, *, data_home: str | os.PathLike[str] | None = None, do
         The file is absent and was not downloaded; the text names it, the folder and the address.
     InvalidInputError
         An unknown name, or a file that holds something else.
+
+    Examples
+    --------
+    >>> load_votes("mnist")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: name must be one of 'papernot_mnist', got 'mnist'...
     """
     description, stored = _VOTES[check_choice("name", name, _VOTES)]
     found = load_file(stored, dataset=name, folder=data_folder(data_home), download=download)
