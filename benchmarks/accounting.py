@@ -5,7 +5,7 @@
 Ours: the exact divergences of GNMax(sigma), every neighbour, both directions, 32 orders. The plain loop is what the
 published analysis does: for each query, Proposition 7 and Theorem 6 of Papernot et al. 2018 at the same 32 orders, one
 query after the other, numpy inside; it is one formula and one direction. It is written out here and checked against
-``pate.privacy.papers``. Ours and the loop take turns within a repeat; the ratio is the median of the repeats' ratios.
+``pate.privacy.papernot``. Ours and the loop take turns within a repeat; the ratio is the median of the repeats' ratios.
 Where there are many queries the loop runs over the first ones and is scaled up (loop_queries says how many).
 
 Votes: "synthetic" have 58% near-unanimous queries and a broad rest; "mnist2018" are the paper's own, from
@@ -36,9 +36,8 @@ from _machine import machine
 from scipy.special import log_ndtr
 
 from pate import GNMax
-from pate.privacy import DEFAULT_ORDERS
+from pate.privacy import DEFAULT_ORDERS, papernot
 from pate.privacy.exact import exact_divergences, native
-from pate.privacy.papers import papernot
 
 HERE = Path(__file__).resolve().parent
 ORDERS = np.array(DEFAULT_ORDERS)

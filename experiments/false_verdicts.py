@@ -26,8 +26,7 @@ from _tables import filled
 from _worlds import Nearest, Pool, Published, Rights, Stumps, TrainingPart, ahead_by, tilted
 from scipy import stats
 
-from pate.comparison.crossings import crossing
-from pate.comparison.verdicts import verdicts
+from pate.comparison.verdicts import crossing, verdicts
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "false_verdicts.json"

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from _expected_law import fit_law
 from _tables import Cell, filled
 from scipy.special import softmax
 from sklearn.cluster import KMeans
@@ -42,7 +43,6 @@ from pate.mechanisms import GaussianSum
 from pate.recipes import PublicFacts, choose, fitted_representation, kind_of
 from pate.recipes._build import make_head, make_space
 from pate.recipes._model import asked_with
-from pate.recipes._worth import fit_law
 from pate.release import measured_shares
 from pate.representations import TableMap
 

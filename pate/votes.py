@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -25,12 +25,6 @@ def hash_queries(X: Any) -> tuple[str, ...]:
     Parameters
     ----------
     X : array or DataFrame of shape (n_queries, n_features)
-
-    Examples
-    --------
-    >>> a, b, c = hash_queries(np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 2.0]]))
-    >>> a == c, a == b
-    (True, False)
     """
     if hasattr(X, "columns"):
         header = repr([str(c) for c in X.columns]).encode()
@@ -160,12 +154,6 @@ class Votes:
         ------
         InvalidInputError
             Wrong shape, negative or fractional counts, or rows of different sums.
-
-        Examples
-        --------
-        >>> Votes.from_counts([[8, 2], [5, 4]])
-        Traceback (most recent call last):
-        pate.exceptions.InvalidInputError: counts must have rows that all sum to the number of teachers; ...
         """
         array = _whole_numbers("counts", counts)
         if array.ndim != 2 or array.shape[1] < 2:
@@ -187,15 +175,8 @@ class Votes:
                 "If this file holds class ids (teachers x queries), use Votes.from_labels; otherwise state "
                 "n_teachers and check for dropped votes."
             )
-        return cls(
-            _frozen(array),
-            None,
-            n_teachers,
-            _class_values(classes, array.shape[1]),
-            unit,
-            n_units,
-            query_hashes,
-        )
+        values = _class_values(classes, array.shape[1])
+        return cls(_frozen(array), None, n_teachers, values, unit, n_units, query_hashes)
 
     @classmethod
     def from_labels(
@@ -222,12 +203,6 @@ class Votes:
         ------
         InvalidInputError
             Wrong shape, fractional labels, or labels outside the classes.
-
-        Examples
-        --------
-        >>> votes = Votes.from_labels([[0, 1], [0, 1], [1, 1]], classes=2)
-        >>> votes.counts.tolist()
-        [[2, 1], [0, 3]]
         """
         array = _whole_numbers("labels", labels, narrow=True)
         if array.ndim != 2 or not array.shape[0]:
@@ -248,15 +223,7 @@ class Votes:
             flat = part + n_classes * np.arange(part.shape[1], dtype=np.int64)
             size = part.shape[1] * n_classes
             counts[start : start + _COUNTED_ROWS] = np.bincount(flat.ravel(), minlength=size).reshape(-1, n_classes)
-        return cls(
-            _frozen(counts),
-            _frozen(array),
-            n_teachers,
-            values,
-            unit,
-            n_units,
-            query_hashes,
-        )
+        return cls(_frozen(counts), _frozen(array), n_teachers, values, unit, n_units, query_hashes)
 
     @property
     def n_queries(self) -> int:
@@ -275,24 +242,13 @@ class Votes:
         ----------
         rows : int or bool array
             Positions, or a mask of shape (n_queries,).
-
-        Examples
-        --------
-        >>> Votes.from_counts([[8, 2], [5, 5]]).take([1]).n_queries
-        1
         """
         index = np.arange(self.n_queries)[np.asarray(rows)]
-        return Votes(
-            _frozen(self.counts[index]),
-            None if self.labels is None else _frozen(self.labels[:, index]),
-            self.n_teachers,
-            self.classes,
-            self.unit,
-            self.n_units,
-            None if self.query_hashes is None else tuple(self.query_hashes[i] for i in index),
-            self.classes_inferred,
-            self.fingerprint,
-            self.partition_seeded,
+        return replace(
+            self,
+            counts=_frozen(self.counts[index]),
+            labels=None if self.labels is None else _frozen(self.labels[:, index]),
+            query_hashes=None if self.query_hashes is None else tuple(self.query_hashes[i] for i in index),
         )
 
     def __repr__(self) -> str:
@@ -336,11 +292,6 @@ def as_votes(votes: Any) -> Votes:
         Counts per class. Rows must have one sum, and some count must be at least the number of columns: teachers'
         labels (n_teachers, n_queries) would then need more classes than there are queries. The columns of a DataFrame
         name the classes, unless they are numbered.
-
-    Raises
-    ------
-    InvalidInputError
-        It may be labels just as well, or it is neither.
     """
     if isinstance(votes, Votes):
         return votes

@@ -10,7 +10,7 @@ import numpy as np
 from pate.comparison.cells import Cell, packed
 from pate.comparison.report import ComparisonReport
 from pate.privacy.words import Guarantee
-from pate.report.rows import Entrant, FitCost, GroupScore
+from pate.report.result import Entrant, FitCost, GroupScore
 from pate.statement.model import PrivacyStatement
 
 DELTA = 1e-5

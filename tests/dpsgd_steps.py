@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from pate import Budget
-from pate.dpsgd._run import training_steps
-from pate.dpsgd._statement import make_plan
+from pate.dpsgd._run import Training, training_steps
+from pate.dpsgd._statement import Plan, make_plan
 from pate.dpsgd._units import Units
 from pate.dpsgd.clipping import FlatClipping
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
@@ -18,18 +18,12 @@ def train(engine, X, y, *, q=1.0, n_steps=1, seed=0, sigma=1e-9, clip=1.0, batch
     X, y = X if X.dtype.kind in "iu" else X.astype(np.float32), np.asarray(y, dtype=np.int64)
     units = Units(X, y, more.pop("owners", None), more.pop("rows_per_unit", 1))
     parameters = [p for p in engine.module.parameters() if p.requires_grad]
-    for _ in training_steps(
-        engine,
-        units,
-        mechanism=mechanism or PoissonSGD(),
-        shape=Shape(units.n_units, q, n_steps, batch),
-        source=NoiseSource(seed),
-        optimizer=more.pop("optimizer", None) or torch.optim.SGD(parameters, lr=lr),
-        noise_multiplier=sigma,
-        clipping=FlatClipping(clip),
-        clip=FlatClipping(clip),
-        **{"random_state": 0, **more},
-    ):
+    plan = Plan(mechanism or PoissonSGD(), Shape(units.n_units, q, n_steps, batch), sigma, None, 1e-4)
+    optimizer = more.pop("optimizer", None) or torch.optim.SGD(parameters, lr=lr)
+    start = more.pop("start", 0)
+    settings = {"random_state": 0, **more}
+    run = Training(engine, units, plan, FlatClipping(clip), optimizer, NoiseSource(seed), **settings)
+    for _ in training_steps(run, FlatClipping(clip), start):
         pass
     return engine.module.eval()
 

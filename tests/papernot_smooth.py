@@ -23,7 +23,7 @@ from pate.exceptions import InvalidInputError
 from pate.noise import rounded_up
 from pate.noise.source import NoiseSource
 from pate.privacy.convert import check_delta, rdp_overhead
-from pate.privacy.papers.papernot import check_votes, log_answer_probability, log_q_gaussian, rdp_bound
+from pate.privacy.papernot import check_votes, log_answer_probability, log_q_gaussian, rdp_bound
 from pate.privacy.publish.smooth_sensitivity import GRID, gnss_rdp
 from pate.privacy.words import Guarantee, Sensitive
 

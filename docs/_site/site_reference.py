@@ -16,7 +16,15 @@ BASES = (
     "BaseEstimator, ClassifierMixin, TransformerMixin, Module, Optimizer, Exception, Protocol, dict, tuple, str, int"
 )
 #: Modules of their own that people import from.
-MODULES = ("pate.comparison.contract", "pate.exceptions", "pate.queries", "pate.testing")
+MODULES = (
+    "pate.comparison.contestants",
+    "pate.comparison.contract",
+    "pate.exceptions",
+    "pate.model",
+    "pate.queries",
+    "pate.report.plots",
+    "pate.testing",
+)
 
 
 @cache

@@ -16,7 +16,7 @@ from _table import Figure, main, or_why_not
 from _votes import published_counts
 
 from pate.data import load_dataset, load_votes
-from pate.privacy.papers.papernot import laplace_moments
+from pate.privacy.papernot import laplace_moments
 
 NAME = "papernot2017_epsilons"
 TITLE = "PATE 2017: epsilons of the published votes"

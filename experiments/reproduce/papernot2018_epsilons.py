@@ -18,7 +18,7 @@ from _votes import published_counts
 from pate import ConfidentGNMax, GNMax, Votes, account
 from pate.data import load_votes
 from pate.privacy.convert import rdp_to_epsilon
-from pate.privacy.papers.papernot import PAPER_ORDERS, expected_confident_rdp, log_answer_probability
+from pate.privacy.papernot import PAPER_ORDERS, expected_confident_rdp, log_answer_probability
 
 NAME = "papernot2018_epsilons"
 TITLE = "PATE 2018, table 1: epsilons of the published votes"

@@ -5,29 +5,28 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
 from scipy.special import expit, log_expit, stdtrit
 from sklearn.base import clone, is_clusterer, is_outlier_detector, is_regressor
 
-from pate.core.files import atomic_path, check_can_write, write_json
+from pate.core.files import begun_in, check_can_write, kept_arrays, own_folder, save_arrays, write_json
 from pate.core.progress import track
 from pate.core.secret import global_generators, training_seed
 from pate.core.types import FloatArray, IndexArray, Mask
-from pate.data._ids import distinct_ids
+from pate.data.partition import distinct_ids
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.statement._fits import counted_elsewhere
 from pate.statement.model import PrivacyStatement
-from pate.studies.folders import read_json
-from pate.teachers._rows import take_rows
 from pate.teachers._shards import global_seed, seeded_clone
+from pate.teachers._usable import take_rows
 
 # How often members are found at so many false alarms, over all targets, with intervals over pairs of models.
 
@@ -46,21 +45,11 @@ _DIGITS = 9
 
 @dataclass(frozen=True, repr=False)
 class Answers:
-    """What every shadow model says of every unit.
+    """What every shadow model says of every unit."""
 
-    Attributes
-    ----------
-    logit : float64 array of shape (n_shadows, n_units)
-        Log odds of the right class.
-    member : bool array of shape (n_shadows, n_units)
-        Rows 2j and 2j + 1 are a pair.
-    robust : float64 array of shape (n_shadows, n_units) or None
-        The share of copies of the unit whose class is told right.
-    """
-
-    logit: FloatArray
-    member: Mask
-    robust: FloatArray | None = None
+    logit: FloatArray  # (n_shadows, n_units): log odds of the right class
+    member: Mask  # (n_shadows, n_units): rows 2j and 2j + 1 are a pair
+    robust: FloatArray | None = None  # (n_shadows, n_units): the share of copies of the unit whose class is told right
     _made: dict[str, _References] = field(default_factory=dict)
 
     def values(self, attack: str) -> FloatArray:
@@ -124,24 +113,6 @@ def scores(
 ) -> FloatArray:
     """Return the scores that models get as targets.
 
-    Parameters
-    ----------
-    attack : {"lira", "lira-offline", "rmia", "loss", "label-only"}
-    answers : Answers
-    targets : int array of shape (n_targets,)
-        Which models.
-    earlier : bool
-        Compare with the pairs before a target's own alone: then how a target is attacked is settled without it. The
-        first pair of all has none, and its scores are 0.
-    without : int array of shape (n,) or None
-        Pairs that nobody is compared with, none of them a target's.
-
-    Returns
-    -------
-    float64 array of shape (n_targets, n_units)
-
-    Notes
-    -----
     With t the log odds of the right class, and mean and variance over the other models with a unit (in) and without it
     (out): **lira** is log N(t; in) - log N(t; out) (Carlini et al. 2022, online; one variance for all units where there
     are fewer than 31 models on a side); **lira-offline** is (t - mean out) / sd out, which needs no model with it.
@@ -197,17 +168,11 @@ class Interval:
 
 @dataclass(frozen=True, repr=False)
 class Points:
-    """One ROC: rates that rise from 0 to 1.
+    """One ROC: rates that rise from 0 to 1."""
 
-    Attributes
-    ----------
-    false_positives, true_positives : arrays of shape (n_points + 1,)
-    thresholds : array of shape (n_points,)
-        Falling; at point j + 1 what is at or above ``thresholds[j]`` is taken for a member.
-    """
-
-    false_positives: FloatArray
+    false_positives: FloatArray  # (n_points + 1,)
     true_positives: FloatArray
+    #: (n_points,): Falling; at point j + 1 what is at or above ``thresholds[j]`` is taken for a member.
     thresholds: FloatArray
 
     @classmethod
@@ -237,21 +202,12 @@ class Points:
 
 @dataclass(frozen=True, repr=False)
 class Roc:
-    """The ROC of an attack, and what it is without some pairs of models.
-
-    Attributes
-    ----------
-    whole : Points
-    left_out : sequence of Points
-    n_out : int
-        Of how many units that a target was not fitted on, over all targets.
-    n_apart : int
-        Of how many of ``left_out`` targets are missing: the others vary little, and are no evidence of their own.
-    """
+    """The ROC of an attack, and what it is without some pairs of models."""
 
     whole: Points
     left_out: Sequence[Points]
-    n_out: int
+    n_out: int  # of how many units that a target was not fitted on, over all targets
+    #: Of how many of ``left_out`` targets are missing: the others vary little, and are no evidence of their own.
     n_apart: int
 
     def auc(self, level: float) -> Interval:
@@ -302,44 +258,20 @@ _REMEDY = "Choose another folder, or delete this one if it is not needed."
 
 
 class ShadowFolder:
-    """What shadow models of one estimator, on one set of records, said: a file each, for its owner only.
-
-    Parameters
-    ----------
-    path : path
-        Made when absent (mode 0700).
-    """
+    """What shadow models of one estimator, on one set of records, said: a file each, for its owner only."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
     def open(self, digest: str, *, random_state: int | None) -> int:
-        """Start here or go on, and return the seed of all halves and fits.
-
-        Raises
-        ------
-        RunFolderError
-            It holds something else.
-        InvalidInputError
-            It cannot be made or written to.
-        """
-        if self.path.exists() and not self.path.is_dir():
-            raise RunFolderError(f"{self.path} is a file. Choose a folder.")
+        """Start here or go on, and return the seed of all halves and fits."""
+        kept = begun_in(self.path, _CONFIG, "attack")
         check_can_write("folder", self.path / _CONFIG)
-        try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidInputError(
-                f"folder must be a folder that can be made, got {str(self.path)!r} ({error.strerror or error})."
-            ) from None
-        config = self.path / _CONFIG
-        if not config.exists():
-            if any(not entry.name.startswith(".") for entry in self.path.iterdir()):
-                raise RunFolderError(f"{self.path} is not empty and holds no attack. {_REMEDY}")
+        own_folder("folder", self.path)
+        if kept is None:
             seed = training_seed(random_state)
-            write_json(config, {"warning": _WARNING, "sha256": digest, "seed": seed}, mode=0o600)
+            write_json(self.path / _CONFIG, {"warning": _WARNING, "sha256": digest, "seed": seed}, mode=0o600)
             return seed
-        kept = read_json(config)
         seed = kept.get("seed", -1)
         if kept.get("sha256") != digest or not isinstance(seed, int) or seed < 0:
             raise RunFolderError(f"{self.path} holds an attack on other records or on another estimator. {_REMEDY}")
@@ -349,18 +281,12 @@ class ShadowFolder:
 
     def save(self, index: int, **arrays: Any) -> None:
         """Keep what one model said; it is on the disk when this returns."""
-        kept = {name: value for name, value in arrays.items() if value is not None}
-        with atomic_path(self._file(index), mode=0o600) as part, open(part, "wb") as file:
-            np.savez(file, **kept)
+        save_arrays(self._file(index), **arrays)
 
     def load(self, index: int) -> dict[str, Any] | None:
         """Return what one model said; None where it was not asked yet, or the file is damaged."""
-        try:
-            with np.load(self._file(index), allow_pickle=False) as file:
-                found = {name: file[name] for name in file.files}
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
-            return None
-        if "promise" not in found:
+        found = kept_arrays(self._file(index))
+        if found is None or "promise" not in found:
             return None
         return {"robust": None, **found, "promise": str(found["promise"])}
 
@@ -377,22 +303,12 @@ _HALVES = 0x4A1F
 
 @dataclass(frozen=True, repr=False)
 class Units:
-    """Whose record each is: its own, or a person's.
+    """Whose record each is: its own, or a person's."""
 
-    Attributes
-    ----------
-    of : int array of shape (n_records,)
-        The unit of each record.
-    n : int
-    name : {"record", "group"}
-    first : int array of shape (n,)
-        A record of each.
-    """
-
-    of: IndexArray
+    of: IndexArray  # (n_records,): the unit of each record
     n: int
-    name: str
-    first: IndexArray
+    name: str  # {"record", "group"}
+    first: IndexArray  # (n,): a record of each
 
     @classmethod
     def made(cls, n_records: int, groups: Any) -> Units:
@@ -422,10 +338,6 @@ def draw_halves(n_units: int, n_shadows: int, seed: int) -> Mask:
 
     A half hangs on the seed and the number of its pair alone, so that more shadow models join those there are. Of an
     odd number of units one is in neither half of a pair.
-
-    Returns
-    -------
-    bool array of shape (n_shadows, n_units)
     """
     halves = np.zeros((n_shadows, n_units), dtype=bool)
     size = n_units // 2
@@ -449,45 +361,27 @@ _NONE_HERE = {
 
 @dataclass(frozen=True, repr=False)
 class Material:
-    """What all shadow models are made of and asked about (**sensitive**).
-
-    Attributes
-    ----------
-    estimator : unfitted classifier or ensemble of teachers
-    X, y : rows and class values
-    groups : array of shape (n_records,) or None
-    X_public : rows or None
-    copies : float array of shape (n_copies * n_records, ...) or None
-        Noisy copies of all rows, one after the other; None where nobody asks for them.
-    seed : int
-    """
+    """What all shadow models are made of and asked about (**sensitive**)."""
 
     estimator: Any
     X: Any
     y: Any
-    groups: Any
+    groups: Any  # (n_records,)
     X_public: Any
+    #: (n_copies * n_records, ...): Noisy copies of all rows, one after the other; None where nobody asks for
+    #: them.
     copies: Any
     seed: int
 
 
 @dataclass(frozen=True, repr=False)
 class Shadow:
-    """What one shadow model says (**sensitive**).
+    """What one shadow model says (**sensitive**)."""
 
-    Attributes
-    ----------
-    logit : float64 array of shape (n_records,)
-        Log odds of the right class.
-    right : bool array of shape (n_records,)
-    robust : float64 array of shape (n_records,) or None
-    promise : dict
-        What its statement promises: "epsilon", "delta", "adjacency", "unit", "seeded"; empty without one.
-    """
-
-    logit: FloatArray
-    right: FloatArray
-    robust: FloatArray | None
+    logit: FloatArray  # (n_records,): log odds of the right class
+    right: FloatArray  # (n_records,)
+    robust: FloatArray | None  # (n_records,)
+    #: What its statement promises: "epsilon", "delta", "adjacency", "unit", "seeded"; empty without one.
     promise: dict[str, Any]
 
 
@@ -527,32 +421,22 @@ def shadows_of(
             if kept is not None and (material.copies is None or kept["robust"] is not None):
                 found[i] = Shadow(**{**kept, "promise": json.loads(kept["promise"])})
     left = [i for i in range(len(halves)) if i not in found]
-    fits = _fitted(material, halves, left, n_jobs)
+    work = Parallel(n_jobs=n_jobs, return_as="generator")
+    fits = work(delayed(fit_shadow)(material, halves[i], i, in_worker=n_jobs not in (None, 1)) for i in left)
     for i, shadow in track(fits, total=len(halves), label="shadow models", show=verbose, begun=len(found)):
         found[i] = shadow
         if folder is not None:
-            folder.save(
-                i, logit=shadow.logit, right=shadow.right, robust=shadow.robust, promise=json.dumps(shadow.promise)
-            )
+            folder.save(i, **{**vars(shadow), "promise": json.dumps(shadow.promise)})
     return [found[i] for i in range(len(halves))]
-
-
-def _fitted(
-    material: Material, halves: list[IndexArray], left: list[int], n_jobs: int | None
-) -> Iterator[tuple[int, Shadow]]:
-    alone = n_jobs in (None, 1)
-    work = Parallel(n_jobs=n_jobs, return_as="generator")
-    yield from work(delayed(fit_shadow)(material, halves[i], i, in_worker=not alone) for i in left)
 
 
 def fit_shadow(material: Material, half: IndexArray, index: int, *, in_worker: bool) -> tuple[int, Shadow]:
     """Fit one shadow model and ask it about every record."""
     with counted_elsewhere(), global_generators(global_seed(material.seed, index)):
         try:
-            if in_worker:  # a fit's own workers would multiply with those beside it
-                with parallel_config(backend="sequential"):
-                    return index, _asked(material, _trained(material, half, index))
-            return index, _asked(material, _trained(material, half, index))
+            # A fit's own workers would multiply with those beside it.
+            with parallel_config(backend="sequential") if in_worker else nullcontext():
+                return index, _asked(material, _trained(material, half, index))
         except PateError as error:
             raise type(error)(f"shadow model {index + 1} failed: {error}") from error
         except Exception as error:
@@ -574,12 +458,11 @@ def _asked(material: Material, model: Any) -> Shadow:
     robust = None
     if material.copies is not None:
         n = len(right)
-        n_copies = material.copies.shape[0] // n
-        labels = np.tile(np.arange(n), n_copies)
-        found = right.copy()
+        n_copies, robust = material.copies.shape[0] // n, right.copy()
         if n_copies:
-            found += said_of(model, material.copies, material.y[labels])[1].reshape(n_copies, n).sum(axis=0)
-        robust = found / (1 + n_copies)
+            labels = np.tile(material.y, n_copies)
+            robust += said_of(model, material.copies, labels)[1].reshape(n_copies, n).sum(axis=0)
+        robust /= 1 + n_copies
     if not np.isfinite(logit).all():
         raise InvalidInputError(
             "the model's answers must be finite numbers, got NaN or infinity. Train it more gently, or scale its rows."
@@ -650,11 +533,5 @@ def _promise(model: Any) -> dict[str, Any]:
     statement = getattr(model, "statement_", None)
     if not isinstance(statement, PrivacyStatement):
         return {}
-    said = statement.guarantee
-    return {
-        "epsilon": said.epsilon,
-        "delta": said.delta,
-        "adjacency": said.adjacency,
-        "unit": statement.unit,
-        "seeded": statement.seeded,
-    }
+    said = {name: getattr(statement.guarantee, name) for name in ("epsilon", "delta", "adjacency")}
+    return {**said, "unit": statement.unit, "seeded": statement.seeded}

@@ -14,6 +14,7 @@ import numpy as np
 from pate.audit._shadows import (
     ATTACKS,
     Answers,
+    Interval,
     Material,
     Roc,
     ShadowFolder,
@@ -48,40 +49,16 @@ _MOST_EPSILON = 250.0
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The claim that attacks are held against; None where there is none.
-
-    Attributes
-    ----------
-    claim : Claim or None
-    words : str
-    remark : str
-        What to add to the limits.
-    """
+    """The claim that attacks are held against; None where there is none."""
 
     claim: Claim | None
     words: str
-    remark: str = ""
-
-    @property
-    def sensitive(self) -> bool:
-        """Whether the claim itself is a private number."""
-        return self.claim is not None and self.claim.sensitive
+    remark: str = ""  # what to add to the limits
 
 
 def promised(given: Any, promises: Sequence[dict[str, Any]], unit: str) -> Ceiling:
     """Return what attacks on models fitted on halves of a fixed size are held against.
 
-    Parameters
-    ----------
-    given : None, or what Claim.of takes
-        None asks the models' own statements.
-    promises : sequence of dict
-        Of each model: "epsilon", "delta", "adjacency", "unit" and "seeded"; empty for one without a statement.
-    unit : {"record", "group"}
-        What is attacked.
-
-    Notes
-    -----
     **Guarantees.** A unit replaced by another is two steps for whom adding or removing one is a step, or emptying it: P
     <= e^epsilon (e^epsilon Q + delta) + delta.
     """
@@ -128,20 +105,7 @@ _STAKES = np.array([0.1, 0.3, 0.6, 0.95])
 
 
 def wealth_against(claim: Claim, scores: FloatArray, member: Mask) -> FloatArray:
-    """Return the wealth after each pair of targets.
-
-    Parameters
-    ----------
-    claim : Claim
-    scores : float64 array of shape (n_targets, n_units)
-        Each target's by models of earlier pairs alone.
-    member : bool array of shape (n_targets, n_units)
-
-    Returns
-    -------
-    float64 array of shape (n_targets / 2,)
-        An e-process under the claim.
-    """
+    """Return the wealth after each pair of targets."""
     slopes, allowed = _lines(claim)
     inside, outside = ([np.sort(row[of]) for row, of in zip(scores, side, strict=True)] for side in (member, ~member))
     stakes = _STAKES / (slopes + allowed)[:, None]  # (n_lines, n_stakes)
@@ -204,15 +168,10 @@ def figures_of(
     """Return what all targets gave together."""
     figures = []
     for kind, roc in rocs.items():
-        area = roc.auc(level)
-        figures.append(Figure(name="AUC", value=area.value, low=area.low, high=area.high, level=level, of=kind))
-        for rate, words in RATES.items():
-            found, name = roc.at(rate, level), f"true positives at {words} false positives"
-            figures.append(
-                Figure(name=name, of=kind)
-                if found is None
-                else Figure(name=name, value=found.value, low=found.low, high=found.high, level=level, of=kind)
-            )
+        found: dict[str, Interval | None] = {"AUC": roc.auc(level)}
+        found |= {f"true positives at {words} false positives": roc.at(rate, level) for rate, words in RATES.items()}
+        for name, one in found.items():
+            figures.append(Figure(name=name, of=kind, **({} if one is None else {**vars(one), "level": level})))
     if claim is not None:
         for rate, words in RATES.items():
             most = float(claim.true_positives([rate])[0])
@@ -236,12 +195,10 @@ def exposed(
     gap = np.where((n_in > 0) & (n_in < len(member)), hits - alarms, 0.0)
     names = None if groups is None else plain_column(groups, name="groups")
     figures = []
-    for unit in np.argsort(-gap, kind="stable")[:_N_EXPOSED]:
-        if gap[unit] > 0:
-            row = int(units.first[unit])
-            who = f"record {row}" if names is None else f"group {list(names)[row]}"
-            name = "found at 1% false positives"
-            figures.append(Figure(name=name, value=float(hits[unit]), of=who, estimate=True))
+    for unit in np.argsort(-gap, kind="stable")[: min(_N_EXPOSED, int((gap > 0).sum()))]:
+        row = int(units.first[unit])
+        who = f"record {row}" if names is None else f"group {list(names)[row]}"
+        figures.append(Figure(name="found at 1% false positives", value=float(hits[unit]), of=who, estimate=True))
     return figures
 
 
@@ -266,18 +223,11 @@ def in_words(figures: list[Figure], kinds: tuple[str, ...], *, refuted: bool) ->
     told = "the claim is refuted: " if refuted else ""
     name = f"true positives at {RATES[0.01]} false positives"
     rates = [f for f in figures if f.name == name and f.value is not None and f.of in kinds]
-    if rates:
-        best = max(rates, key=lambda f: f.value or 0.0)
-        return (
-            f"{told}{best.of} finds {_percent(best.value)} of the members ({_percent(best.low)} to "
-            f"{_percent(best.high)}) at {RATES[0.01]} false positives"
-        )
-    best = max((f for f in figures if f.name == "AUC"), key=lambda f: f.value or 0.0)
-    return f"{told}{best.of} has an AUC of {best.value:.3f} ({best.low:.3f} to {best.high:.3f})"
-
-
-def _percent(share: float | None) -> str:
-    return f"{100 * (share or 0.0):.1f}%"
+    best = max(rates or (f for f in figures if f.name == "AUC"), key=lambda f: f.value or 0.0)
+    if not rates:
+        return f"{told}{best.of} has an AUC of {best.value:.3f} ({best.low:.3f} to {best.high:.3f})"
+    value, low, high = (f"{100 * (share or 0.0):.1f}%" for share in (best.value, best.low, best.high))
+    return f"{told}{best.of} finds {value} of the members ({low} to {high}) at {RATES[0.01]} false positives"
 
 
 #: Standard deviations of the noise on the copies of a record, in those of each column.
@@ -435,8 +385,8 @@ def attack(
         best = float(np.mean(bets, axis=0).max())  # a mean of such wealths is one
         log_e, refuted = math.log(best), best >= 1 / false_alarms
         blunt = _BLUNT if most_wealth(ceiling.claim, targets) < 1 / false_alarms else ""
-    right = np.stack([s.right for s in shadows])
-    figures = figures_of(rocs, ceiling.claim, level, log_e, _accuracies(right, halves[:, units.of]))
+    right, inside = np.stack([s.right for s in shadows]), halves[:, units.of]
+    figures = figures_of(rocs, ceiling.claim, level, log_e, (right[inside].mean(), right[~inside].mean()))
     figures += exposed(found, rocs, members, units, groups)
     name = type(mould).__name__
     return AuditResult(
@@ -463,16 +413,14 @@ def attack(
             "n_units": units.n,
             "random_state": random_state,
         },
-        sensitive=not published or ceiling.sensitive,
+        sensitive=not published or (ceiling.claim is not None and ceiling.claim.sensitive),
     )
 
 
 def _kinds(attack: str | Iterable[str]) -> tuple[str, ...]:
-    if attack == "all":
-        return ATTACKS
-    if not isinstance(attack, str) and not isinstance(attack, Iterable):
-        raise InvalidInputError(f"attack must be one of {', '.join(map(repr, ATTACKS))}, 'all', or several of them, "
-                                f"got {shown(attack)}.")  # fmt: skip
+    if not isinstance(attack, Iterable):
+        known = ", ".join(map(repr, ATTACKS))
+        raise InvalidInputError(f"attack must be one of {known}, 'all', or several of them, got {shown(attack)}.")
     kinds = [attack] if isinstance(attack, str) else list(attack)
     if not kinds:
         raise InvalidInputError("attack must name one attack at least, got none. Try attack='lira'.")
@@ -512,7 +460,3 @@ def _copies(rows: Any, seed: int) -> Any:
     spread = np.nanstd(rows, axis=0)
     made = [rows + noise * spread * rng.standard_normal(rows.shape) for noise in _NOISES]
     return np.concatenate(made).astype(rows.dtype if rows.dtype.kind == "f" else np.float64)
-
-
-def _accuracies(right: FloatArray, member: Any) -> tuple[float, float]:
-    return float(right[member].mean()), float(right[~member].mean())

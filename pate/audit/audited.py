@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from pate.audit.claims import Claim
 from pate.audit.report import Audit
 from pate.core.checks import check_int, check_real
+from pate.core.secret import beside_ledger
 from pate.core.types import FloatArray, IntArray
+from pate.data import read_both
 from pate.exceptions import InvalidInputError
+from pate.jobs import LabelJob
 from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, read_mechanisms
 from pate.privacy.convert import check_delta, gdp_to_epsilon
 from pate.privacy.cost import Charge
@@ -26,24 +34,19 @@ from pate.privacy.exact.noise import ThresholdTest
 from pate.privacy.exact.pair_law import PairLaw, all_laws
 from pate.privacy.words import Guarantee
 from pate.report.audit_result import AuditResult, Figure, Picture
+from pate.statement.fields import LAYERS
 from pate.statement.model import PrivacyStatement
 from pate.studies.account import account, cost_by_queries
 from pate.votes import Votes, as_votes
 
-__all__ = ["audit_mechanism", "audit_statement", "audit_votes", "tie", "worst_neighbour"]
+__all__ = ["audit_job", "audit_mechanism", "audit_statement", "audit_votes", "tie", "worst_neighbour"]
 
 
 # The worst neighbour of given votes: every query's one vote moved where it tells most, by the exact law.
 
 
 def tie(n_teachers: int, n_classes: int) -> tuple[IntArray, IntArray]:
-    """Return votes that nobody cast, two classes as equal as can be, and the same with one vote moved across.
-
-    Examples
-    --------
-    >>> [votes.tolist() for votes in tie(5, 3)]
-    [[[3, 2, 0]], [[2, 3, 0]]]
-    """
+    """Return votes that nobody cast, two classes as equal as can be, and the same with one vote moved across."""
     votes = np.zeros((1, n_classes), dtype=np.int64)
     votes[0, :2] = (n_teachers + 1) // 2, n_teachers // 2
     moved = votes.copy()
@@ -164,6 +167,10 @@ class _Tried:
         except InvalidInputError as error:
             self.left_out.append(f"{layer}: {error}")
 
+    def take(self, found: Audit, layers: Collection[str] = LAYERS) -> None:
+        self.results += [r for r in found.results if r.layer in layers]
+        self.left_out += found.left_out
+
     def audit(self, title: str, description: str = "") -> Audit:
         left_out = tuple(dict.fromkeys(self.left_out))
         return Audit(title=title, description=description, results=tuple(self.results), left_out=left_out)
@@ -243,23 +250,21 @@ def audit_mechanism(
     if isinstance(mechanism, GaussianSum):
         tried.left_out.append("pair, game: a Gaussian sum tells the same of every pair at its sensitivity, its price.")
         return tried.audit(f"Audit of {mechanism}")
-    votes, moved = tie(n_teachers, n_classes)
-    what = f"a tie of {n_teachers:,} votes that nobody cast"
+    ours, theirs = (np.repeat(votes, n_queries, axis=0) for votes in tie(n_teachers, n_classes))
+    whole = f"{mechanism}, {n_queries:,} queries"
+    same: dict[str, Any] = {"delta": delta, "published": True}
 
     def on_tie() -> AuditResult:
-        ours, theirs = (Votes.from_counts(np.repeat(v, n_queries, axis=0)) for v in (votes, moved))
-        made = pair(ours, theirs, mechanism, delta=delta, max_answers=max_answers, claim=claim, published=True)
-        words = f"{what}, {n_queries:,} times, one vote moved; exact laws"
-        return replace(made, target=f"{mechanism}, {n_queries:,} queries", tried=words, figures=_of(made, "a tie"))
+        made = pair(ours, theirs, mechanism, max_answers=max_answers, claim=claim, **same)
+        words = f"a tie of {n_teachers:,} votes that nobody cast, {n_queries:,} times, one vote moved; exact laws"
+        return replace(made, target=whole, tried=words, figures=_of(made, "a tie"))
 
     def played() -> AuditResult:
         runs = min(max(_ANSWERS // n_queries, _FEWEST), _MOST) if n_runs is None else n_runs
-        ours, theirs = (np.repeat(v, n_queries, axis=0) for v in (votes, moved))
         promised = mechanism.charge(n_queries) if claim is None else claim
         release: Any = MechanismRelease(mechanism)  # type: ignore[arg-type]  # others it refuses in words
         made = game(release, ours, theirs, claim=promised, n_runs=runs, batch=min(runs, 250),
-                    delta=delta, false_alarms=false_alarms, target=f"{mechanism}, {n_queries:,} queries",
-                    published=True)  # fmt: skip
+                    false_alarms=false_alarms, target=whole, **same)  # fmt: skip
         return replace(made, figures=_of(made, "a tie"))
 
     tried.add("pair", on_tie)
@@ -332,12 +337,12 @@ def audit_votes(
     held = as_votes(votes)
     if not isinstance(mechanism, Mechanism):
         raise InvalidInputError("mechanism must be a mechanism such as GNMax(sigma=40), and votes what it is asked of.")
-    found = audit_mechanism(
-        mechanism, n_queries=held.n_queries, max_answers=max_answers, claim=claim, delta=delta,
-        n_teachers=held.n_teachers, n_classes=held.n_classes, false_alarms=false_alarms, max_releases=max_releases,
-        n_runs=n_runs,
-    )  # fmt: skip
-    tried = _Tried(list(found.results), list(found.left_out))
+    of_held = {name: getattr(held, name) for name in ("n_queries", "n_teachers", "n_classes")}
+    tried = _Tried()
+    tried.take(audit_mechanism(
+        mechanism, max_answers=max_answers, claim=claim, delta=delta, false_alarms=false_alarms,
+        max_releases=max_releases, n_runs=n_runs, **of_held,
+    ))  # fmt: skip
     if isinstance(mechanism, ExactLaw):
         # Refused outright where it cannot be: why not would be a fact about the votes, among what is public.
         tried.results.append(_chain(held, mechanism, delta, max_answers, published))
@@ -375,13 +380,9 @@ def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, 
     found = pair(votes, theirs, mechanism, delta=delta, max_answers=max_answers, published=True)
     reached = found["epsilon of the pair"]
     low = reached.value or 0.0
+    chain = (("the epsilon of the pair", low), ("the data-dependent bound", inner), ("the public price", public))
     wrong = [
-        f"{one} is {a:.6g}, above {other}, {b:.6g}"
-        for (one, a), (other, b) in (
-            (("the epsilon of the pair", low), ("the data-dependent bound", inner)),
-            (("the data-dependent bound", inner), ("the public price", public)),
-        )
-        if a > b * (1 + _MARGIN)
+        f"{one} is {a:.6g}, above {other}, {b:.6g}" for (one, a), (other, b) in pairwise(chain) if a > b * (1 + _MARGIN)
     ]
     return AuditResult(
         layer="pair",
@@ -420,21 +421,17 @@ def _worst(votes: Votes, mechanism: Any, order: float | None, delta: float, max_
 
 def _growing(votes: Votes, theirs: Votes, mechanism: Any, delta: float, max_answers: int | None) -> Picture:
     """Return the chain by the number of queries."""
-    from pate.audit.pair import bounds_picture, laws_of
+    from pate.audit.pair import bounds_picture, laws_of, reached
 
     curves: Any = cost_by_queries(
         votes, mechanism, delta=delta, max_answers=max_answers, pld=False, n_points=6
     ).reveal()
     by_name = {str(c["label"]): c for c in curves}
-    places = list(by_name["public"]["queries"])
+    places, public = list(by_name["public"]["queries"]), by_name["public"]["epsilon"]
     inner = [c["epsilon"] for name, c in by_name.items() if name.startswith("exact")]
     laws, _ = laws_of(votes, theirs, mechanism, max_answers)
-    measured = {"the worst neighbour": [laws.first(n).epsilon(delta).epsilon[0] for n in places]}
-    if inner:
-        measured = {
-            "data-dependent": [min(at) for at in zip(*inner, by_name["public"]["epsilon"], strict=True)]
-        } | measured
-    return bounds_picture(places, measured, by_name["public"]["epsilon"])
+    measured = {"data-dependent": [min(at) for at in zip(*inner, public, strict=True)]} if inner else {}
+    return bounds_picture(places, measured | {"the worst neighbour": reached(laws, places, delta)}, public)
 
 
 # A statement -----------------------------------------------------------------------------------------------------
@@ -474,21 +471,18 @@ def audit_statement(
     n_teachers, n_classes = (int(t.replace(",", "")) for t in voters.groups()) if voters else (250, 10)
     asked = _ASKED.search(statement.verify)
     for mechanism in read_mechanisms(statement.mechanism):
+        sized: dict[str, Any] = {"n_teachers": n_teachers, "n_classes": n_classes, "n_runs": n_runs, **some}
         if asked is None or g.kind == "sanitised":
-            found = audit_mechanism(mechanism, n_classes=n_classes, n_runs=n_runs, n_teachers=n_teachers, **some)
             why = f"of {mechanism} the statement does not say how many queries were asked."
             if g.kind == "sanitised":
                 why = "the claim is sanitised: it speaks of the votes that were cast, and of none that are made up."
             tried.left_out.append(f"pair, game: {why}")
-            tried.results += [r for r in found.results if r.layer == "law"]
+            tried.take(audit_mechanism(mechanism, **sized), ["law"])
         else:
             cap = None if asked[2] == "None" else int(asked[2])
-            found = audit_mechanism(
-                mechanism, n_queries=int(asked[1]), max_answers=cap, claim=g, delta=g.delta, n_teachers=n_teachers,
-                n_classes=n_classes, n_runs=n_runs, **some,
-            )  # fmt: skip
-            tried.results += found.results
-        tried.left_out += found.left_out
+            claimed: dict[str, Any] = {"claim": g, "delta": g.delta}
+            claimed |= {"n_queries": int(asked[1]), "max_answers": cap}
+            tried.take(audit_mechanism(mechanism, **claimed, **sized))
     if statement.mechanism.startswith("GaussianSum"):
         _sums(statement, tried, some)
     if not tried.results:
@@ -512,8 +506,7 @@ def _sums(statement: PrivacyStatement, tried: _Tried, some: dict[str, Any]) -> N
     said = _ROUNDS.findall(statement.verify)
     rounds = [GaussianSum(float(value)) for times, value in said for _ in range(int(times))]
     for mechanism in dict.fromkeys(rounds):
-        found = audit_mechanism(mechanism, **some)
-        tried.results += found.results
+        tried.results += audit_mechanism(mechanism, **some).results
     if rounds:
         tried.results.append(_closed_form(statement, rounds))
 
@@ -534,3 +527,108 @@ def _closed_form(statement: PrivacyStatement, rounds: Sequence[GaussianSum]) -> 
         limits="That a ballot moves the sum no further than its bound is shown by replay, not here.",
         figures=(Figure(name="public epsilon", value=g.epsilon), Figure(name="epsilon of the pair", value=value)),
     )
+
+
+# A labelling job replayed on its own private table: same recipe, neighbouring records, nothing released.
+
+#: What of a job reads the two tables.
+_READING = ("id", "only_common", "sep", "encoding", "decimal", "sheet", "dates")
+#: What a replay must not touch, or cannot follow into another process.
+_OWN = {"ledger": None, "checkpoint_dir": None, "new_ledger": False, "n_jobs": 1, "keep_model": False, "verbose": False}
+
+
+def audit_job(
+    arguments: Mapping[str, Any],
+    *,
+    n_pairs: int | None = None,
+    published: bool = False,
+    random_state: int | None = None,
+) -> Audit:
+    """Replay a job on pairs of neighbouring private tables with the same randomness, and compare inner states.
+
+    Every pair trains the job's teachers (or casts its ballots) anew. The job runs as :class:`pate.jobs.LabelJob` runs,
+    on copies of the table in a folder of this process's own that is gone afterwards, with a ledger there: nothing is
+    charged to the real one, and nothing is released. **It reads the private table many times, and what it finds is
+    private.**
+
+    Parameters
+    ----------
+    arguments : mapping
+        Of :class:`pate.jobs.LabelJob`; tables, not folders of images. Its ledger and checkpoints are left alone.
+    n_pairs : int or None
+        One of each kind of neighbour when not given.
+    published : bool
+        The private table is public or made up.
+    random_state : int or None
+        As in :func:`pate.audit.replay_search`.
+
+    Raises
+    ------
+    InvalidInputError
+        A folder of images, no target, or files that do not fit.
+
+    Examples
+    --------
+    >>> from pate import Budget
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> rows = pd.DataFrame({"age": np.arange(120) % 60, "ill": ["no", "yes"] * 60})
+    >>> rows.to_csv(folder / "private.csv", index=False)
+    >>> (rows[["age"]].iloc[::4] + 0.5).to_csv(folder / "public.csv", index=False)
+    >>> job = {"private": folder / "private.csv", "public": folder / "public.csv", "target": "ill",
+    ...        "classes": ["no", "yes"], "budget": Budget(1.0, 1e-4), "n_teachers": 10, "n_queries": 5, "anyway": True}
+    >>> audit_job(job, n_pairs=2, published=True).refuted
+    False
+    """
+    from pate.audit.replays import replay_search
+
+    given = {**arguments}
+    private, public, target = given.pop("private"), given.pop("public"), given.pop("target", None)
+    if target is None or any(Path(str(p)).is_dir() for p in (private, public)):
+        raise InvalidInputError("target must name a column of a private table: folders of images are not replayed.")
+    group, classes = given.pop("group", None), given.get("classes")
+    reading = {name: given.pop(name) for name in _READING if name in given}
+    drop, text = given.pop("drop", ()), given.pop("text", ())
+    tables = read_both(private, public, target=target, group=group, drop=drop, text=text, **reading)
+    private_rows, public_rows = tables.private, tables.public
+    names = list(public_rows.X.columns)
+    # No column of the table's own may be written over.
+    label, owner = (_free_name(word, names) for word in ("target", "group"))
+    held = {**given, **_OWN, "overlap_is_public": True, "anyway": True, "target": label, "classes": classes,
+            "text": [name for name, kind in public_rows.kinds.items() if kind == "text"]}  # fmt: skip
+
+    with tempfile.TemporaryDirectory(prefix="pate-audit-") as name:
+        folder = Path(name)
+        _write(public_rows.X, folder / "public.csv")
+
+        def job(X: Any, y: Any, groups: Any = None) -> Any:
+            place = Path(tempfile.mkdtemp(dir=folder))
+            private, ledger = place / "private.csv", place / "ledger.sqlite"
+            whose = {} if groups is None else {owner: np.asarray(groups)}
+            _write(pd.DataFrame(X, columns=names).assign(**{label: np.asarray(y)}, **whose), private)
+            own = {**held, "ledger": ledger, "group": owner if whose else None}
+            try:
+                return LabelJob(private, folder / "public.csv", **own).run()
+            finally:
+                beside_ledger(ledger).unlink(missing_ok=True)
+                os.unlink(private)
+
+        found = replay_search(job, private_rows.X, private_rows.y, groups=private_rows.groups, classes=classes,
+                              n_pairs=n_pairs, published=published, random_state=random_state)  # fmt: skip
+    asked = "a pair of each kind" if n_pairs is None else f"up to {n_pairs} pairs"
+    words = f"{asked} of neighbouring tables, inner states compared"
+    # How many pairs there were, and which, follows from the private table: no word of it may be cited.
+    told = replace(found, target="the job", tried=f"the job replayed on {words}")
+    left = ("law, pair, game: audit what the job released (its statement), or the votes.",)
+    said = "The job's recipe on its private table."
+    return Audit(title="Audit of a job", description=said, results=(told,), left_out=left)
+
+
+def _free_name(word: str, taken: list[Any]) -> str:
+    while word in map(str, taken):
+        word += "_"
+    return word
+
+
+def _write(rows: pd.DataFrame, path: Path) -> None:
+    rows.to_csv(path, index=False)
+    path.chmod(0o600)

@@ -175,9 +175,8 @@ def rates_bound(
         check_int(name, k, low=0, high=n, remedy="It is a number of runs out of those that were played.")
     delta = check_real("delta", delta, low=0, high=1, high_open=True)
     level = check_real("level", level, low=0, high=1, low_open=True, high_open=True)
-    a = _upper(false_positives, n_out, (1 - level) / 2)
-    b = _upper(false_negatives, n_in, (1 - level) / 2)
-    return float(_epsilon_of(np.array(a), np.array(b), delta))
+    errors = (_upper(false_positives, n_out, (1 - level) / 2), _upper(false_negatives, n_in, (1 - level) / 2))
+    return float(_epsilon_of(*errors, delta))
 
 
 def bayesian_interval(

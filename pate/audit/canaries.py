@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
-from pate.audit.pair import bounds_picture, laws_of, pair, some_places
+from pate.audit.pair import bounds_picture, laws_of, pair, reached, some_places
 from pate.core.checks import check_choice, check_int, shown
 from pate.core.frames import plain_column
 from pate.core.types import FloatArray, IntArray
@@ -34,8 +33,7 @@ from pate.release import default_heads
 from pate.report.audit_result import AuditResult, Figure, Picture
 from pate.studies.account import account
 from pate.teachers import ShardEnsemble, class_indices
-from pate.teachers._rows import take_rows
-from pate.teachers._usable import owned
+from pate.teachers._usable import owned, take_rows
 from pate.votes import Votes
 
 __all__ = ["CANARIES", "QUERIES", "canary"]
@@ -98,11 +96,9 @@ def with_labels(y: Any, unit: IntArray, values: Any) -> npt.NDArray[Any]:
     moved = np.array(y, dtype=object)
     moved[unit] = values
     given = np.asarray(y)
-    return (
-        moved
-        if given.dtype.kind == "O"
-        else np.array(moved.tolist(), dtype=None if given.dtype.kind in "US" else given.dtype)
-    )
+    if given.dtype.kind == "O":
+        return moved
+    return np.array(moved.tolist(), dtype=None if given.dtype.kind in "US" else given.dtype)
 
 
 # Which queries are asked: given ones, the most contested, or one that an adversary crafted.
@@ -260,10 +256,9 @@ def _ballot(voters: RecordVoters, row: Any, value: Any) -> FloatArray:
     return voters.cast(np.asarray(row)[None], np.array([value])).sums.astype(np.float64)
 
 
-class Asked(ABC):
+class Asked:
     """Private records and whoever votes with them."""
 
-    n_queries: int
     classes: tuple[Any, ...]
 
     def __init__(self, X: Any, y: Any, groups: Any, X_public: Any) -> None:
@@ -273,14 +268,6 @@ class Asked(ABC):
     def n_records(self) -> int:
         """Number of private records."""
         return len(self.y)
-
-    @abstractmethod
-    def prepare(self, queries: str, n_queries: int | None, mechanism: Any, adversary: Any, seed: int) -> None:
-        """Settle what is asked, and vote under D."""
-
-    @abstractmethod
-    def neighbours(self, kind: str, record: int, rng: np.random.Generator, *, free: bool) -> tuple[Any, Any, int]:
-        """Return the votes under D and D', and which record was replaced; ``free``: a crafted one may be another."""
 
     def replaced(self, kind: str, record: int, rng: np.random.Generator) -> tuple[Any, Any]:
         """Return X' and y' of a canary that is not crafted."""
@@ -374,7 +361,7 @@ class OfShards(Asked):
             places = [(shard, second if said[shard] == first else first)]
         centre = public.astype(np.float64).mean(axis=0)
         outward = np.asarray(query[0], dtype=np.float64) - centre
-        best: tuple[float, ShardEnsemble, int] | None = None
+        tried: list[tuple[float, ShardEnsemble, int]] = []
         for shard, to in places:
             own = teachers.partition_.shard(shard)
             at = record if record is not None else _nearest(rows, self.y, own, query, teachers.classes_[said[shard]])
@@ -386,13 +373,12 @@ class OfShards(Asked):
                 after = moved.vote(query)
                 assert after.labels is not None
                 now = int(after.labels[shard, 0])
-                worth = contested_move(counts, int(said[shard]), now, self.mechanism)
-                if best is None or worth > best[0]:
-                    best = worth, moved, int(at)
+                tried.append((contested_move(counts, int(said[shard]), now, self.mechanism), moved, int(at)))
                 if now == to:
-                    return best[1:]
-        assert best is not None
-        return best[1:]
+                    break
+            if now == to:
+                break
+        return max(tried, key=lambda one: one[0])[1:]
 
 
 class OfRecords(Asked):
@@ -462,12 +448,8 @@ class Bounds:
 
     def figures(self) -> list[Figure]:
         """Return them as rows of the table, all of this record."""
-        of = f"record {self.record}"
-        more = {
-            "data-dependent epsilon": self.data_dependent,
-            "public epsilon": self.public,
-            "queries moved": float(_n_changed(self.votes, self.prime)),
-        }
+        of, moved = f"record {self.record}", float(_n_changed(self.votes, self.prime))
+        more = {"data-dependent epsilon": self.data_dependent, "public epsilon": self.public, "queries moved": moved}
         own = [replace(f, of=of) for f in self.pair.figures if not f.name.endswith("claimed epsilon")]
         return own[:1] + [Figure(name=k, value=v, of=of) for k, v in more.items()] + own[1:]
 
@@ -564,7 +546,7 @@ def canary(
     rng = np.random.default_rng(check_int("random_state", random_state, low=0))
     if canary == "person" and groups is None:
         raise InvalidInputError("canary='person' replaces all records of one person. Pass groups, one id per record.")
-    told: Asked = (
+    told = (
         OfRecords(voters, X, y, groups, X_public)
         if isinstance(voters, RecordVoters)
         else OfShards(voters, X, y, groups, X_public)
@@ -631,15 +613,14 @@ def _picture(worst: Bounds, mechanism: Any, max_answers: int | None, delta: floa
     votes, prime = worst.votes, worst.prime
     if not isinstance(votes, Votes) or not isinstance(prime, Votes):
         return None
-    if max_answers is not None and max_answers < votes.n_queries:
-        return None  # a run that stops is worked out anew for every place, slowly
-    places = some_places(votes.n_queries)
+    places = some_places(votes.n_queries, max_answers)
+    if not places:
+        return None
     laws, _ = laws_of(votes, prime, mechanism, max_answers)
     # By Renyi divergences alone: seconds are saved at every place, and the line is smooth.
     bounds = [_bounds(votes.take(np.arange(n)), mechanism, delta, max_answers, pld=False) for n in places]
-    of_pair = [laws.first(n).epsilon(delta).epsilon[0] for n in places]
-    measured = {"this pair": of_pair, "data-dependent (Renyi)": [b for b, _ in bounds]}
-    return bounds_picture(places, measured, [p for _, p in bounds])
+    inner, public = ([b[side] for b in bounds] for side in (0, 1))
+    return bounds_picture(places, {"this pair": reached(laws, places, delta), "data-dependent (Renyi)": inner}, public)
 
 
 def _n_changed(votes: Votes | BallotSum, moved: Votes | BallotSum) -> int:

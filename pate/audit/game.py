@@ -17,61 +17,261 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import CellType, CodeType, FunctionType
-from typing import Any
+from typing import Any, Protocol
 
 import joblib
 import numpy as np
+import numpy.typing as npt
 
-from pate.audit._scores import MechanismRelease, NoisySum, Release, audit_scores, is_learnt, said, scorer, trained
 from pate.audit.bounds import curve_test
 from pate.audit.claims import Claim
+from pate.audit.one_run import audit_scores
 from pate.core.checks import check_int, check_real, shown
-from pate.core.files import atomic_path, parse_json, write_text
+from pate.core.files import begun_in, kept_arrays, own_folder, save_arrays, write_text
 from pate.core.progress import track
 from pate.core.secret import training_seed
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
+from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, NoisyHistogram
+from pate.noise.source import NoiseSource
 from pate.report.audit_result import AuditResult
+from pate.votes import ABSTAIN
 
 __all__ = ["MechanismRelease", "NoisySum", "Release", "audit_scores", "game"]
 
 
-# The game: which of two neighbouring worlds has made a release.
+# How one run becomes one number: the higher, the more it looks like the second world.
+
+
+def is_learnt(score: Any) -> bool:
+    """Return whether the score is a classifier, which must be trained on runs of its own."""
+    return (isinstance(score, str) and score == "classifier") or hasattr(score, "predict_proba")
+
+
+def said(score: Any) -> str:
+    """Return the score in words."""
+    if score == "likelihood":
+        return "the log likelihood ratio"
+    name = "" if isinstance(score, str) else f" ({getattr(score, '__name__', type(score).__name__)})"
+    return f"a classifier{name} trained on half of the runs" if is_learnt(score) else f"a function of the user{name}"
+
+
+def scorer(score: Any, release: Any) -> Callable[[Any, Any, Any, bool], FloatArray]:
+    """Return what turns outputs into an array with one row per run: a score, or the features of a classifier."""
+    if isinstance(score, str) and score == "likelihood":
+        if not callable(getattr(release, "log_ratio", None)):
+            raise InvalidInputError(
+                "score='likelihood' needs a release with log_ratio(outputs, D, D_prime), such as MechanismRelease. "
+                "Pass a function of one output, or score='classifier'."
+            )
+        return partial(_likelihood, release)
+    if is_learnt(score):
+        return _features
+    if callable(score):
+        return partial(_own, score)
+    raise InvalidInputError(
+        f"score must be 'likelihood', 'classifier', a function of an output or a classifier, got {shown(score)}."
+    )
+
+
+def _likelihood(release: Any, outputs: Any, D: Any, D_prime: Any, batched: bool) -> FloatArray:
+    whole = outputs if batched else np.stack([np.asarray(output) for output in outputs])
+    return np.asarray(release.log_ratio(whole, D, D_prime), dtype=np.float64)
+
+
+def _own(score: Any, outputs: Any, D: Any, D_prime: Any, batched: bool) -> FloatArray:
+    return np.asarray(score(outputs) if batched else [score(output) for output in outputs], dtype=np.float64)
+
+
+def _features(outputs: Any, D: Any, D_prime: Any, batched: bool) -> FloatArray:
+    rows = [np.asarray(output, dtype=np.float64).ravel() for output in outputs]
+    if len({len(row) for row in rows}) > 1:
+        raise InvalidInputError("a classifier needs outputs of one size. Pass a score of your own, score=function.")
+    return np.stack(rows)
+
+
+def trained(score: Any, out: FloatArray, in_: FloatArray, seed: int) -> Callable[[FloatArray], FloatArray]:
+    """Return the log odds of the second world, as a classifier learnt them from runs that are used for nothing else.
+
+    ``"classifier"``: a logistic regression or a forest, whichever has the better cross-validated likelihood there.
+    """
+    from sklearn.base import clone
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, y = np.concatenate([out, in_]), np.repeat([0, 1], [len(out), len(in_)])
+    if isinstance(score, str):
+        candidates = [
+            make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+            RandomForestClassifier(200, min_samples_leaf=5, random_state=seed),
+        ]
+        folds = min(5, len(out), len(in_))
+        means = [cross_val_score(c, X, y, scoring="neg_log_loss", cv=folds).mean() for c in candidates]
+        chosen = candidates[int(np.argmax(means))]
+    else:
+        chosen = clone(score)
+    model = chosen.fit(X, y)
+
+    def score_of(rows: FloatArray) -> FloatArray:
+        p = np.clip(model.predict_proba(rows)[:, 1], 1e-15, 1 - 1e-15)
+        return np.asarray(np.log(p) - np.log1p(-p))
+
+    return score_of
+
+
+# What is played: anything that makes a release of a world, and ready ones for mechanisms.
+
+
+class Release(Protocol):
+    """A whole run: of a world's data and a seed, what gets out. With ``size``, that many runs at once.
+
+    What is fixed before the release (the partition, training seeds, the public rows) must stay the same in every run
+    of both worlds: a guarantee holds given them, and drawing them anew hides a leak in their noise. The seed is for
+    the noise that the guarantee is about.
+
+    A release whose likelihoods are known has ``log_ratio(outputs, D, D_prime) -> (size,)`` as well: the log likelihood
+    of each output under D_prime over that under D.
+
+    Examples
+    --------
+    >>> made: Release = NoisySum(1.0)
+    >>> made(np.zeros(2), 0).shape
+    (2,)
+    """
+
+    def __call__(self, world: Any, seed: int, /) -> Any:
+        """Return what gets out."""
+        ...
+
+
+def _check_alike(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> None:
+    if a.shape != b.shape:
+        raise InvalidInputError(f"D and D_prime must have one shape, got {a.shape} and {b.shape}: they are neighbours.")
+
+
+@dataclass(frozen=True)
+class NoisySum:
+    """Release an array plus N(0, sigma^2) on every entry: noisy counts, sums of clipped gradients.
+
+    Parameters
+    ----------
+    sigma : float
+
+    Examples
+    --------
+    >>> one = NoisySum(0.1)
+    >>> outputs = one(np.zeros(2), 7, 1000)
+    >>> outputs.shape, bool(one.log_ratio(outputs, np.zeros(2), np.ones(2)).mean() < 0)
+    ((1000, 2), True)
+    """
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        check_real("sigma", self.sigma, low=0, low_open=True)
+
+    def __call__(self, world: npt.ArrayLike, seed: int, size: int | None = None) -> FloatArray:
+        """Return the noisy array, or ``size`` of them."""
+        values = np.asarray(world, dtype=np.float64)
+        noise = np.random.default_rng(seed).normal(0.0, self.sigma, (size or 1, *values.shape))
+        return values + noise if size else (values + noise)[0]
+
+    def log_ratio(self, outputs: FloatArray, D: npt.ArrayLike, D_prime: npt.ArrayLike) -> FloatArray:
+        """Return log likelihood ratios, shape (size,)."""
+        a, b = (np.asarray(world, dtype=np.float64) for world in (D, D_prime))
+        _check_alike(a, b)
+        ratio = ((outputs - a) ** 2 - (outputs - b) ** 2) / (2 * self.sigma**2)
+        return np.asarray(ratio.reshape(len(outputs), -1).sum(axis=1))
+
+
+@dataclass(frozen=True)
+class MechanismRelease:
+    """Release what a mechanism lets out about vote counts; a world is counts of shape (n_queries, n_classes).
+
+    Parameters
+    ----------
+    mechanism : GNMax, LNMax, ConfidentGNMax or NoisyHistogram
+        What is claimed: outputs are scored by its exact law.
+    sampler : callable or None
+        Of counts (n, n_classes) to labels (n,), or to noisy counts (n, n_classes): what really draws, such as another
+        library's mechanism. None lets ``mechanism`` draw.
+
+    Examples
+    --------
+    >>> release = MechanismRelease(GNMax(1.0))
+    >>> labels = release([[3, 3], [4, 2]], 7, 100)   # 100 runs of two queries
+    >>> labels.shape, release.log_ratio(labels, [[3, 3], [4, 2]], [[2, 4], [4, 2]]).shape
+    ((100, 2), (100,))
+    """
+
+    mechanism: GNMax | LNMax | ConfidentGNMax | NoisyHistogram
+    sampler: Callable[[npt.NDArray[np.int64]], npt.ArrayLike] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.mechanism, GNMax | LNMax | ConfidentGNMax | NoisyHistogram):
+            raise InvalidInputError(
+                "mechanism must be GNMax, LNMax, ConfidentGNMax or NoisyHistogram, whose laws are known, got "
+                f"{shown(self.mechanism)}. Write a release of your own, and pass score= to the game."
+            )
+
+    def __call__(self, world: npt.ArrayLike, seed: int, size: int | None = None) -> npt.NDArray[Any]:
+        """Return labels or noisy counts, of ``size`` runs where it is said."""
+        counts = np.atleast_2d(np.asarray(world, dtype=np.int64))
+        rows = np.tile(counts, (size or 1, 1))
+        if self.sampler is not None:
+            drawn = np.asarray(self.sampler(rows))
+        else:
+            draw = self.mechanism.sample(rows, NoiseSource(seed))
+            drawn = draw.labels if draw.noisy_counts is None else draw.noisy_counts
+        if len(drawn) != len(rows):
+            raise InvalidInputError(f"sampler must return one outcome for each of {len(rows)} rows, got {len(drawn)}.")
+        return drawn.reshape(size, len(counts), *drawn.shape[1:]) if size else drawn
+
+    def log_ratio(self, outputs: npt.NDArray[Any], D: npt.ArrayLike, D_prime: npt.ArrayLike) -> FloatArray:
+        """Return log likelihood ratios, shape (size,)."""
+        a, b = (np.atleast_2d(np.asarray(world, dtype=np.int64)) for world in (D, D_prime))
+        _check_alike(a, b)
+        if isinstance(self.mechanism, NoisyHistogram):
+            return NoisySum(self.mechanism.sigma).log_ratio(outputs, a, b)
+        ratio = self.mechanism.log_probs(b) - self.mechanism.log_probs(a)  # a refusal stands last
+        n_classes, refuses = a.shape[1], ratio.shape[1] > a.shape[1]
+        if not ((outputs < n_classes) & (outputs >= (ABSTAIN if refuses else 0))).all():
+            refusal = f", or {ABSTAIN} where it refuses" if refuses else ""
+            raise InvalidInputError(
+                f"sampler must return labels 0 to {n_classes - 1}{refusal}: {self.mechanism!r} releases nothing else. "
+                "Its claim does not hold of such a sampler."
+            )
+        columns = np.where(outputs == ABSTAIN, ratio.shape[1] - 1, outputs)
+        return np.asarray(ratio[np.arange(len(a))[None, :], columns].sum(axis=1))
+
 
 # Runs of both worlds, in blocks: side by side, kept in a folder, taken up again after a kill.
 
-_SCHEMA = "pate-game-1"
+_SCHEMA, _HEAD = "pate-game-1", "game.json"
 #: Runs of a block where the release makes one at a time.
 BLOCK = 10
+
 #: How deep a release is looked into, to tell it from another.
 _DEEPEST = 8
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is played, fixed before the first run.
+    """What is played, fixed before the first run."""
 
-    Attributes
-    ----------
-    n_runs : int
-        In each world, at most.
-    block : int
-        Runs that are made, and kept, together.
-    batched : bool
-        Whether the release makes a whole block at once.
-    seed : int
-        Of all runs' seeds.
-    """
-
-    n_runs: int
-    block: int
-    batched: bool
-    seed: int
+    n_runs: int  # in each world, at most
+    block: int  # runs that are made, and kept, together
+    batched: bool  # whether the release makes a whole block at once
+    seed: int  # of all runs' seeds
 
     def blocks(self) -> list[tuple[int, int]]:
         """Return the blocks as (first run, past the last)."""
@@ -135,35 +335,16 @@ def played(
 
 
 class Kept:
-    """A folder of blocks, for its owner alone (mode 0700): what runs on private data gave is private.
-
-    Parameters
-    ----------
-    folder : path
-    plan : Plan
-    facts : dict
-        What else must be the same when it is taken up again.
-
-    Raises
-    ------
-    InvalidInputError
-        The folder holds another game, or something else.
-    """
+    """A folder of blocks, for its owner alone (mode 0700): what runs on private data gave is private."""
 
     def __init__(self, folder: str | os.PathLike[str], plan: Plan, facts: dict[str, Any]) -> None:
-        self._folder = Path(folder)
         now = {"schema": _SCHEMA, "n_runs": plan.n_runs, "block": plan.block, "batched": plan.batched}
         now |= {"seed": plan.seed, **facts}
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        head = self._folder / "game.json"
-        if not head.exists():
-            if any(self._folder.iterdir()):
-                raise InvalidInputError(
-                    f"checkpoint_dir={str(folder)!r} holds files that are no game. Name an empty folder."
-                )
-            write_text(head, json.dumps(now, indent=1), mode=0o600)
+        before = self._begun(folder)
+        self._folder = own_folder("checkpoint_dir", folder)
+        if before is None:
+            write_text(self._folder / _HEAD, json.dumps(now, indent=1), mode=0o600)
             return
-        before = _head(head)
         different = [name for name in now if before.get(name) != now[name]]
         if different:
             raise InvalidInputError(
@@ -172,44 +353,34 @@ class Kept:
             )
 
     @staticmethod
-    def seed_in(folder: str | os.PathLike[str]) -> int | None:
+    def _begun(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
+        found = begun_in(folder, _HEAD, "game", error=InvalidInputError)
+        if found is not None and (found.get("schema") != _SCHEMA or not isinstance(found.get("seed"), int)):
+            raise InvalidInputError(f"{_HEAD} of the folder cannot be read: it is of no game. Name another folder.")
+        return found
+
+    @classmethod
+    def seed_in(cls, folder: str | os.PathLike[str]) -> int | None:
         """Return the seed of the game in a folder; None where there is none."""
-        head = Path(folder) / "game.json"
-        return int(_head(head)["seed"]) if head.exists() else None
+        found = cls._begun(folder)
+        return None if found is None else int(found["seed"])
 
     def read(self, span: tuple[int, int]) -> list[FloatArray] | None:
         """Return a block that was played before."""
         path = self._path(span)
         if not path.exists():
             return None
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                found = [np.asarray(file[name], dtype=np.float64) for name in ("out", "in_")]
-        except (OSError, ValueError, KeyError, EOFError) as error:
-            raise InvalidInputError(
-                f"{path.name} of the game's folder cannot be read. Delete it to play it again."
-            ) from error
-        if any(len(rows) != span[1] - span[0] for rows in found):
-            raise InvalidInputError(f"{path.name} of the game's folder holds another number of runs. Delete it.")
-        return found
+        found = kept_arrays(path) or {}
+        if set(found) != {"out", "in_"} or any(np.shape(rows)[:1] != (span[1] - span[0],) for rows in found.values()):
+            raise InvalidInputError(f"{path.name} of the game's folder cannot be read. Delete it to play it again.")
+        return [np.asarray(found[name], dtype=np.float64) for name in ("out", "in_")]
 
     def write(self, span: tuple[int, int], found: list[FloatArray]) -> None:
         """Keep a block: whole or not at all."""
-        with atomic_path(self._path(span), mode=0o600) as path:
-            np.savez(path, out=found[0], in_=found[1])
+        save_arrays(self._path(span), out=found[0], in_=found[1])
 
     def _path(self, span: tuple[int, int]) -> Path:
         return self._folder / f"runs-{span[0]:09d}.npz"
-
-
-def _head(path: Path) -> dict[str, Any]:
-    try:
-        found = parse_json(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or found.get("schema") != _SCHEMA or not isinstance(found.get("seed"), int):
-        raise InvalidInputError("game.json of the folder cannot be read. Name another folder.")
-    return found
 
 
 def played_as(what: Any, depth: int = 0) -> Any:
@@ -219,18 +390,18 @@ def played_as(what: Any, depth: int = 0) -> Any:
         return name, what
     if depth > _DEEPEST:
         return name
-    if isinstance(what, partial):
-        return name, *(
-            played_as(part, depth + 1) for part in (what.func, what.args, tuple(sorted(what.keywords.items())))
-        )
-    if isinstance(what, FunctionType):
-        cells = tuple(said for cell in what.__closure__ or () if (said := _content(cell)) is not what)
-        parts = what.__code__, what.__defaults__, cells
-        return name, *(played_as(part, depth + 1) for part in parts)
     if isinstance(what, CodeType):
         return name, what.co_name, what.co_code, what.co_names, played_as(what.co_consts, depth + 1)
-    if isinstance(what, tuple):  # lists and the like may change while it is played
-        return name, *(played_as(each, depth + 1) for each in what)
+    parts: tuple[Any, ...] | None = None
+    if isinstance(what, partial):
+        parts = what.func, what.args, tuple(sorted(what.keywords.items()))
+    elif isinstance(what, FunctionType):
+        cells = tuple(said for cell in what.__closure__ or () if (said := _content(cell)) is not what)
+        parts = what.__code__, what.__defaults__, cells
+    elif isinstance(what, tuple):  # lists and the like may change while it is played
+        parts = what
+    if parts is not None:
+        return name, *(played_as(part, depth + 1) for part in parts)
     if is_dataclass(what) and not isinstance(what, type):
         return name, *((f.name, played_as(getattr(what, f.name), depth + 1)) for f in fields(what))
     return name, getattr(what, "__qualname__", "")
@@ -245,8 +416,8 @@ def _content(cell: CellType) -> Any:
 
 def plan_of(n_runs: int, batch: int | None, seed: int | None, folder: str | os.PathLike[str] | None) -> Plan:
     """Return the plan; a seed that was not given is the folder's, or drawn from the operating system."""
-    if seed is None:
-        seed = Kept.seed_in(folder) if folder is not None else None
+    if seed is None and folder is not None:
+        seed = Kept.seed_in(folder)
     return Plan(n_runs, batch or BLOCK, batch is not None, training_seed(None) if seed is None else seed)
 
 
@@ -377,9 +548,8 @@ def game(
 
     model: Any = None
     found: tuple[list[FloatArray], list[FloatArray]] = ([], [])
-    waiting, done, share = list(schedule), 0, schedule[-1][1]
-    runs = played(release, score_of, D, D_prime, plan, kept, n_jobs, verbose)
-    try:
+    waiting, done, share, stop = list(schedule), 0, schedule[-1][1], False
+    with closing(played(release, score_of, D, D_prime, plan, kept, n_jobs, verbose)) as runs:
         for block in runs:
             for rows, part in zip(found, block, strict=True):
                 rows.append(part)
@@ -387,37 +557,24 @@ def game(
             if learnt and model is None and done >= n_train:
                 train = [np.concatenate(rows)[:n_train] for rows in found]
                 model = trained(score, train[0], train[1], plan.seed % 2**32)
-            stop = False
-            while waiting and done - n_train >= waiting[0][0]:
+            while not stop and waiting and done - n_train >= waiting[0][0]:
                 size, share = waiting.pop(0)
                 out, in_ = (_scores(rows, model, n_train, size) for rows in found)
                 stop = bool(waiting) and curve_test(out, in_, held).p_value <= alarms * share
-                if stop:
-                    break
             if stop:
                 break
-    finally:
-        runs.close()
+    asked: dict[str, Any] = {"delta": delta, "level": level, "false_alarms": alarms, "published": published}
+    noted = {"n_runs": n_runs, "runs looked at": len(out), "runs for training the score": n_train}
     result = audit_scores(
         out,
         in_,
         claim=held,
-        delta=delta,
-        level=level,
-        false_alarms=alarms,
         target=target or getattr(release, "__name__", type(release).__name__),
         tried=f"up to {n_runs:,} whole runs in each of two neighbouring worlds, scored by {words}",
-        published=published,
         share=share,
-        settings={
-            "n_runs": n_runs,
-            "runs looked at": len(out),
-            "runs for training the score": n_train,
-            "looks": len(schedule),
-            "batch": batch,
-            "seed": plan.seed,
-        },
+        settings={**noted, "looks": len(schedule), "batch": batch, "seed": plan.seed},
         seconds=time.perf_counter() - begun,
+        **asked,
     )
     return replace(result, n_releases=2 * done)
 

@@ -1,4 +1,6 @@
-"""What one run with many canaries proves, for models that can be trained once only.
+"""What scores prove of a claim: of many runs in two worlds, or of one run with many canaries.
+
+**One run**, for models that can be trained once only.
 
 Each of m canaries goes in by the toss of a fair coin; after the run, r of the coins are guessed from the scores, v
 rightly. Both bounds below hold for any scores, and any r fixed beforehand:
@@ -20,32 +22,232 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+from scipy.special import betaincinv, expit
 from scipy.stats import binom
 
-from pate.audit.bounds import own_generator
+from pate.audit.bounds import (
+    CurveTest,
+    bayesian_interval,
+    curve_test,
+    epsilon_bound,
+    half_counts,
+    mu_bound,
+    own_generator,
+    rates_bound,
+)
 from pate.audit.claims import Claim
 from pate.core.checks import check_int, check_real
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import gdp_to_epsilon
-from pate.report.audit_result import AuditResult, Figure
+from pate.report.audit_result import AuditResult, Curve, Figure, Picture
 
-__all__ = ["curve_p_value", "one_run", "pair_p_value"]
+__all__ = ["audit_scores", "curve_p_value", "one_run", "pair_p_value"]
 
 #: Canaries guessed in each try, as parts of all: fixed beforehand, so that each is paid for.
 _PARTS = tuple(2.0**-j for j in range(8))
 _MOST = 50.0
-LIMITS = (
+#: Points of a line.
+_N_POINTS = 100
+_OF_TWO_WORLDS = (
+    "What this attack did not find another may: a claim that stands was tried on these two worlds and this score, no "
+    "more, and a bound from below says nothing of how far the truth lies above it."
+)
+_OF_ONE_RUN = (
     "One run bounds less than many runs of one canary would: canaries disturb one another, and only as much can be "
     "proved as that many coins can tell. It takes fair coins, each tossed by itself, and a claim on records that are "
     "in or nowhere (zero-out), not only on records replaced. A claim that stands was tried on these canaries and "
     "these scores."
 )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Which claim scores are held against, where its epsilon is bounded, and how surely."""
+
+    claim: Claim
+    delta: float
+    level: float
+    false_alarms: float
+    target: str
+    published: bool
+
+    @classmethod
+    def of(cls, claim: Any, target: str, published: bool, **chances: float) -> _Asked:
+        checked = {k: check_real(k, v, low=0, high=1, low_open=True, high_open=True) for k, v in chances.items()}
+        return cls(Claim.of(claim), target=target, published=published, **checked)
+
+    @property
+    def at(self) -> str:
+        return f"delta {self.delta:g}"
+
+    def bound(self, name: str, value: float) -> Figure:
+        """Return a lower bound on epsilon, as a figure."""
+        return Figure(name=f"lower bound on epsilon{name}", value=value, level=self.level, of=self.at)
+
+    def promised(self) -> Figure:
+        promised = self.claim.epsilon(self.delta)
+        return Figure(name="claimed epsilon", value=promised if math.isfinite(promised) else None, of=self.at)
+
+    def of_mu(self, mu: float) -> tuple[Figure, Figure]:
+        """Return a lower bound on mu, and the epsilon that it would be of a Gaussian."""
+        epsilon, leans = gdp_to_epsilon(mu, self.delta) if mu else 0.0, self.claim.kind != "gaussian"
+        return (
+            Figure(name="lower bound on mu", value=mu, level=self.level),
+            Figure(name="epsilon of that mu", value=epsilon, level=self.level, of=self.at, estimate=leans),
+        )
+
+    def result(self, refuted: bool, finding: str, settings: dict[str, Any], **more: Any) -> AuditResult:
+        return AuditResult(
+            layer="game",
+            target=self.target,
+            claim=str(self.claim),
+            refuted=refuted,
+            finding=finding,
+            false_alarms=self.false_alarms,
+            settings={"delta": self.delta, "level": self.level, **settings},
+            sensitive=not self.published or self.claim.sensitive,
+            **more,
+        )
+
+
+def audit_scores(
+    out: npt.ArrayLike,
+    in_: npt.ArrayLike,
+    *,
+    claim: Any,
+    delta: float = 1e-5,
+    level: float = 0.95,
+    false_alarms: float = 1e-6,
+    target: str = "scores",
+    tried: str = "",
+    published: bool = False,
+    share: float = 1.0,
+    settings: dict[str, Any] | None = None,
+    seconds: float = 0.0,
+) -> AuditResult:
+    """Hold scores of two worlds against a claim: for anybody who has scores, wherever they are from.
+
+    Parameters
+    ----------
+    out, in_ : array-like of shapes (n,) and (n',)
+        Scores of independent runs without and with the record (of D and of D_prime); the higher, the more "in".
+    claim : Claim, or what :meth:`Claim.of` takes
+    delta : float
+        Where epsilon is bounded, in (0, 1).
+    level : float
+        Confidence of each bound, in (0, 1).
+    false_alarms : float
+        Probability that a true claim is refuted, in (0, 1).
+    target, tried : str
+        Public words: what was audited, and how.
+    published : bool
+        Whether the data of both worlds are public or made up; else the result is sensitive.
+    share : float
+        Part of ``false_alarms`` and of 1 - ``level`` that may be spent here, in (0, 1]: the rest went or will go to
+        other looks at the same runs.
+    settings : dict, optional
+        More to be noted.
+    seconds : float
+        What the runs took.
+
+    Returns
+    -------
+    AuditResult
+        Of layer "game". Figures: "p-value of the claimed curve" (the rank test of :func:`pate.audit.bounds.curve_test`,
+        by which alone the claim is refuted), "false positives", "true positives" and "allowed true positives" where it
+        is most telling, "lower bound on epsilon" (ranks) and "..., Clopper-Pearson", "epsilon, Bayesian interval" (an
+        estimate), "lower bound on mu", "epsilon of that mu" (an estimate unless the claim is Gaussian).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> found = audit_scores(rng.normal(size=500), rng.normal(3, 1, 500), claim=Claim.gaussian(1.0), published=True)
+    >>> found.refuted, found["lower bound on mu"].value > 2
+    (True, True)
+    >>> print(found.finding)
+    at ... false positives there are ... true positives, where the claim allows at most ...
+    """
+    asked = _Asked.of(claim, target, published, delta=delta, level=level, false_alarms=false_alarms)
+    share = check_real("share", share, low=0, high=1, low_open=True)
+    first, second = np.asarray(out), np.asarray(in_)
+    test = curve_test(first, second, asked.claim)
+    if min(len(first), len(second)) < 2:
+        raise InvalidInputError("there must be 2 runs in each world at least. Play more.")
+    refuted, finding = test.p_value <= asked.false_alarms * share, "nothing that the claim does not allow"
+    if refuted:
+        finding = (
+            f"at {test.false_positives:.2%} false positives there are {test.true_positives:.2%} true positives, where "
+            f"the claim allows at most {test.allowed:.2%}"
+        )
+    elif len(np.unique(np.concatenate([first, second]))) == 1:
+        finding = "nothing: all scores are equal, so that no attack was made"
+    return asked.result(
+        refuted,
+        finding,
+        {"ranks tried": test.n_tried, "share of alpha": share, **(settings or {})},
+        tried=tried or "scores of runs in two worlds",
+        n_releases=len(first) + len(second),
+        seconds=seconds,
+        limits=_OF_TWO_WORLDS,
+        # At this level each, so that the level said holds over all looks.
+        figures=_figures(asked, first, second, test, 1 - (1 - asked.level) * share),
+        picture=roc(first, second, asked.claim),
+    )
+
+
+def _figures(asked: _Asked, out: FloatArray, in_: FloatArray, test: CurveTest, inner: float) -> tuple[Figure, ...]:
+    delta, most = asked.delta, "the most telling rank"
+    counts = half_counts(out, in_, delta=delta, level=inner)
+    low, high = bayesian_interval(*counts, delta=delta, level=inner)
+    return (
+        Figure(name="p-value of the claimed curve", value=test.p_value, of="paid for all ranks tried"),
+        Figure(name="false positives", value=test.false_positives, of=most),
+        Figure(name="true positives", value=test.true_positives, of=most),
+        Figure(name="allowed true positives", value=test.allowed, of=most),
+        asked.promised(),
+        asked.bound("", epsilon_bound(out, in_, delta=delta, level=inner)),
+        asked.bound(", Clopper-Pearson", rates_bound(*counts, delta=delta, level=inner)),
+        Figure(name="epsilon, Bayesian interval", low=low, high=high, level=asked.level, of=asked.at, estimate=True),
+        *asked.of_mu(mu_bound(out, in_, level=inner)),
+    )
+
+
+def roc(out: FloatArray, in_: FloatArray, claim: Claim, *, level: float = 0.95) -> Picture:
+    """Return the ROC on log axes, with pointwise Clopper-Pearson intervals, under the claim's curve."""
+    n, m = len(out), len(in_)
+    k = np.unique(np.round(np.geomspace(1, n, _N_POINTS)).astype(int))
+    # The threshold that at most k - 1 scores of the first world exceed; with ties fewer do.
+    thresholds = np.sort(out)[::-1][k - 1]
+    rates = (n - np.searchsorted(np.sort(out), thresholds, side="left")) / n
+    rates, first = np.unique(rates, return_index=True)
+    hits = m - np.searchsorted(np.sort(in_), thresholds[first], side="left")
+    tail = (1 - level) / 2
+    low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), m - hits + 1.0, tail), 0.0)
+    high = np.where(hits < m, betaincinv(hits + 1.0, np.maximum(m - hits, 1), 1 - tail), 1.0)
+    grid = np.geomspace(1 / (10 * n), 1, _N_POINTS)
+    return Picture(
+        x_label="false positives",
+        y_label="true positives",
+        scale="log",
+        curves=(
+            Curve(label="attack", x=_t(rates), y=_t(hits / m), low=_t(low), high=_t(high)),
+            Curve(label="the most that the claim allows", x=_t(grid), y=_t(claim.true_positives(grid)), role="claim"),
+            Curve(label="guessing", x=_t(grid), y=_t(grid), role="reference"),
+        ),
+    )
+
+
+def _t(values: Any) -> tuple[float, ...]:
+    return tuple(np.asarray(values, dtype=np.float64).tolist())
+
+
+# One run with many canaries.
 
 
 def pair_p_value(m: int, n_guesses: int, n_correct: int, *, epsilon: float, delta: float) -> float:
@@ -146,15 +348,13 @@ def one_run(
             "scores and included must be vectors of one length: numbers without NaN, and True where the canary was in. "
             "Pass a model's canaries_, or both arrays."
         )
-    held = Claim.of(claim)
+    asked = _Asked.of(claim, target, published, delta=delta, level=level, false_alarms=false_alarms)
     m = check_int("the number of canaries", len(values), low=2, remedy="Hundreds are needed to prove anything.")
-    delta = check_real("delta", delta, low=0, high=1, low_open=True, high_open=True)
-    level = check_real("level", level, low=0, high=1, low_open=True, high_open=True)
-    alarms = check_real("false_alarms", false_alarms, low=0, high=1, low_open=True, high_open=True)
+    delta = asked.delta
     r, v = _guesses(values, coins)
-    p_values = _curve_p_values(m, r, v, held)
+    p_values = _curve_p_values(m, r, v, asked.claim)
     p = min(1.0, min(p_values) * len(r))
-    best, tail = int(np.argmin(p_values)), np.full(len(r), (1 - level) / len(r))
+    best, tail = int(np.argmin(p_values)), np.full(len(r), (1 - asked.level) / len(r))
 
     def by_pair(epsilon: float) -> bool:
         found = [pair_p_value(m, int(a), int(b), epsilon=epsilon, delta=delta) for a, b in zip(r, v, strict=True)]
@@ -162,38 +362,24 @@ def one_run(
 
     mu = _largest(lambda x: bool(_curve_refuted(m, r, v, tail, Claim.gaussian(max(x, 1e-9))).any()))
     by_curve = _largest(lambda x: bool(_curve_refuted(m, r, v, tail, Claim.of((x, delta))).any()))
-    of, refuted = f"delta {delta:g}", p <= alarms
-    promised = held.epsilon(delta)
-    figures = (
-        Figure(name="p-value of the claimed curve", value=p, of="paid for all numbers of guesses tried"),
-        Figure(name="guesses", value=int(r[best]), of="the most telling try"),
-        Figure(name="right guesses", value=int(v[best]), of="the most telling try"),
-        Figure(name="claimed epsilon", value=promised if math.isfinite(promised) else None, of=of),
-        Figure(name="lower bound on epsilon", value=_largest(by_pair), level=level, of=of),
-        Figure(name="lower bound on epsilon, f-DP", value=by_curve, level=level, of=of),
-        Figure(name="lower bound on mu", value=mu, level=level),
-        Figure(
-            name="epsilon of that mu",
-            value=gdp_to_epsilon(mu, delta) if mu else 0.0,
-            level=level,
-            of=of,
-            estimate=held.kind != "gaussian",
-        ),
-    )
-    return AuditResult(
-        layer="game",
-        target=target,
-        claim=str(held),
+    refuted, most = p <= asked.false_alarms, "the most telling try"
+    return asked.result(
+        refuted,
+        f"{v[best]} of {r[best]} guesses are right" if refuted else "nothing that the claim does not allow",
+        {"canaries": m, "guesses tried": tuple(int(n) for n in r)},
         tried=f"one run with {m:,} canaries, each in by the toss of a coin",
-        refuted=refuted,
-        finding=f"{v[best]} of {r[best]} guesses are right" if refuted else "nothing that the claim does not allow",
-        false_alarms=alarms,
         n_releases=1,
         seconds=time.perf_counter() - begun,
-        limits=LIMITS,
-        figures=figures,
-        settings={"delta": delta, "level": level, "canaries": m, "guesses tried": tuple(int(n) for n in r)},
-        sensitive=not published or held.sensitive,
+        limits=_OF_ONE_RUN,
+        figures=(
+            Figure(name="p-value of the claimed curve", value=p, of="paid for all numbers of guesses tried"),
+            Figure(name="guesses", value=int(r[best]), of=most),
+            Figure(name="right guesses", value=int(v[best]), of=most),
+            asked.promised(),
+            asked.bound("", _largest(by_pair)),
+            asked.bound(", f-DP", by_curve),
+            *asked.of_mu(mu),
+        ),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from pate.exceptions import InvalidInputError
 from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.convert import check_delta, gdp_to_epsilon
 from pate.privacy.cost import Charge
-from pate.privacy.exact.given_pair import PairEpsilon, given_pair
+from pate.privacy.exact.given_pair import GivenPair, PairEpsilon, given_pair
 from pate.records import BallotSum
 from pate.report.audit_result import AuditResult, Curve, Figure, Picture
 from pate.votes import Votes, as_votes
@@ -33,22 +33,6 @@ _DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 #: Orders that a run which may stop is looked at; all of a claim's otherwise.
 _FEW_ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0)
 _POINTS = 6
-
-
-class PairOfLaws(Protocol):
-    """Two laws of one list of queries, of which every divergence can be worked out."""
-
-    def first(self, n_queries: int) -> PairOfLaws:
-        """Return the laws of the first so many queries."""
-        ...
-
-    def epsilon(self, delta: float) -> PairEpsilon:
-        """Return epsilon in both directions, each from below and from above."""
-        ...
-
-    def rdp(self, orders: npt.ArrayLike) -> FloatArray:
-        """Return the Renyi divergences, (2, n_orders)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -69,6 +53,10 @@ class GaussianPair:
     def rdp(self, orders: npt.ArrayLike) -> FloatArray:
         """Return alpha mu^2 / 2."""
         return np.tile(np.asarray(orders, dtype=np.float64) * float(self.squares.sum()) / 2, (2, 1))
+
+
+#: Two laws of one list of queries, of which every divergence can be worked out.
+PairOfLaws = GaussianPair | GivenPair
 
 
 def pair(
@@ -175,21 +163,20 @@ def pair(
     )
 
 
-def pair_figures(found: PairEpsilon, claimed: float, share: float | None, of: str = "") -> list[Figure]:
+def pair_figures(found: PairEpsilon, claimed: float, share: float | None) -> list[Figure]:
     """Return what a pair gave, as figures."""
-    name = "epsilon of the pair"
-    sides = {name: found.epsilon, f"{name}, forward": found.forward, f"{name}, reverse": found.reverse}
+    sides = {"": found.epsilon, ", forward": found.forward, ", reverse": found.reverse}
     # An infinite bound says nothing.
     rows = [
-        Figure(name=k, value=low, low=low, high=high if math.isfinite(high) else None, of=of)
-        for k, (low, high) in sides.items()
+        Figure(name=f"epsilon of the pair{side}", value=low, low=low, high=high if math.isfinite(high) else None)
+        for side, (low, high) in sides.items()
     ]
     if math.isfinite(claimed):
-        rows.append(Figure(name="claimed epsilon", value=claimed, of=of))
+        rows.append(Figure(name="claimed epsilon", value=claimed))
         if claimed > 0:
-            rows.append(Figure(name="share of the claimed epsilon", value=found.epsilon[0] / claimed, of=of))
+            rows.append(Figure(name="share of the claimed epsilon", value=found.epsilon[0] / claimed))
     if share is not None:
-        rows.append(Figure(name="largest share of the claimed Renyi curve", value=share, of=of))
+        rows.append(Figure(name="largest share of the claimed Renyi curve", value=share))
     return rows
 
 
@@ -285,30 +272,33 @@ def _beyond(laws: PairOfLaws, whole: Claim, delta: float, low: float, claimed: f
     return ""
 
 
-def some_places(n_queries: int) -> list[int]:
-    """Return numbers of queries to draw a picture at, by even steps of the root."""
-    return np.unique((np.linspace(1, max(1, n_queries) ** 0.5, _POINTS) ** 2).round().astype(int)).tolist()
-
-
 def _picture(laws: PairOfLaws, mechanism: Any, n_queries: int, max_answers: int | None, delta: float) -> Picture | None:
-    if not n_queries or (max_answers is not None and max_answers < n_queries):
-        return None  # a run that stops is worked out anew for every place, slowly
-    places = some_places(n_queries)
+    places = some_places(n_queries, max_answers)
     public = [mechanism.charge(n, max_answers).guarantee(delta).epsilon for n in places]
-    return bounds_picture(places, {"this pair": [laws.first(n).epsilon(delta).epsilon[0] for n in places]}, public)
+    return bounds_picture(places, {"this pair": reached(laws, places, delta)}, public) if places else None
+
+
+def some_places(n_queries: int, max_answers: int | None) -> list[int]:
+    """Return numbers of queries to draw a picture at, by even steps of the root.
+
+    None of a run that stops: it would be worked out anew for every place, slowly.
+    """
+    if not n_queries or (max_answers is not None and max_answers < n_queries):
+        return []
+    return np.unique((np.linspace(1, n_queries**0.5, _POINTS) ** 2).round().astype(int)).tolist()
+
+
+def reached(laws: PairOfLaws, places: list[int], delta: float) -> list[float]:
+    """Return the pair's epsilon, from below, of the first so many queries."""
+    return [laws.first(n).epsilon(delta).epsilon[0] for n in places]
 
 
 def bounds_picture(places: list[int], measured: dict[str, list[float]], public: list[float]) -> Picture:
     """Return bounds on epsilon by the number of queries, side by side; what is 0 has no place on log axes."""
-
-    def curve(label: str, values: list[float], role: str) -> Curve:
-        kept = [(n, e) for n, e in zip(places, values, strict=True) if e > 0 and math.isfinite(e)]
-        return Curve(label=label, x=tuple(float(n) for n, _ in kept), y=tuple(e for _, e in kept), role=role)
-
-    curves = [curve(label, values, "measured") for label, values in measured.items()]
-    return Picture(
-        x_label="queries",
-        y_label="epsilon",
-        scale="log",
-        curves=(*(c for c in curves if c.x), curve("public", public, "claim")),
-    )
+    curves = []
+    for label, values in (*measured.items(), ("public", public)):
+        kept = [(float(n), e) for n, e in zip(places, values, strict=True) if e > 0 and math.isfinite(e)]
+        role = "claim" if values is public else "measured"
+        if kept or role == "claim":
+            curves.append(Curve(label=label, x=tuple(n for n, _ in kept), y=tuple(e for _, e in kept), role=role))
+    return Picture(x_label="queries", y_label="epsilon", scale="log", curves=tuple(curves))

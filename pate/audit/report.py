@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Self
 
+from markupsafe import Markup
+
 from pate.core.checks import check_choice
 from pate.core.files import read_json_file, write_json, write_text
-from pate.core.pages import cell, lined_up
+from pate.core.pages import cell, lined_up, render
 from pate.core.provenance import git_commit, now, package_versions
 from pate.exceptions import InvalidInputError, RunFolderError
+from pate.report._answer import listed
+from pate.report._parts import Sheet, number, picture
 from pate.report._record import PrivateRecord, Record
-from pate.report.audit_result import SCHEMA, AuditResult
-from pate.statement.fields import CitedAudit
+from pate.report.audit_result import SCHEMA, AuditResult, Figure
+from pate.statement.fields import LAYERS, CitedAudit
 
 if TYPE_CHECKING:
     from pate.report.plots import Display
@@ -105,35 +109,17 @@ class Audit(PrivateRecord):
         raise KeyError(f"no audit of layer {layer!r}; there are: {', '.join(r.layer for r in self.results) or 'none'}")
 
     def cited(self) -> list[dict[str, Any]]:
-        """Return what may be said in public whatever the data were; :meth:`PrivacyStatement.with_audits` takes it.
-
-        Examples
-        --------
-        >>> Audit(title="t").cited()
-        []
-        """
+        """Return what may be said in public whatever the data were; :meth:`PrivacyStatement.with_audits` takes it."""
         return [*(r.cited() for r in self.results), *(c.to_dict() for c in self.citations)]
 
     def public(self) -> Self:
-        """Return it with what was made from private data as citations only.
-
-        Examples
-        --------
-        >>> Audit(title="t").public().sensitive
-        False
-        """
+        """Return it with what was made from private data as citations only."""
         open_ = tuple(r for r in self.results if not r.sensitive)
         told = tuple(CitedAudit.from_dict(r.cited()) for r in self.results if r.sensitive)
         return replace(self, results=open_, citations=(*told, *self.citations))
 
     def rows(self, *, include_sensitive: bool = False) -> list[dict[str, Any]]:
-        """Return the figures as one tidy row each; those made from private data with ``include_sensitive=True`` alone.
-
-        Examples
-        --------
-        >>> Audit(title="t").rows()
-        []
-        """
+        """Return the figures as one tidy row each; of private data with ``include_sensitive=True`` alone."""
         shown = self.results if include_sensitive else self.public().results
         return [row for r in shown for row in r.rows(include_sensitive=include_sensitive)]
 
@@ -144,11 +130,6 @@ class Audit(PrivateRecord):
         ----------
         include_sensitive : bool
             False: the audits of private data are cited only.
-
-        Examples
-        --------
-        >>> Audit(title="t").to_dict()["schema"]
-        'pate-audit-1'
         """
         shown = self if include_sensitive else self.public()
         values = Record.to_dict(replace(shown, results=()))
@@ -192,21 +173,34 @@ class Audit(PrivateRecord):
         return cls.from_dict(read_json_file(path, what="audit", most_bytes=_MAX_BYTES))
 
     def html(self, *, include_sensitive: bool = False) -> str:
-        """Return the page: one file that asks nothing of the network.
-
-        Examples
-        --------
-        >>> "<script" in Audit(title="t").html()
-        False
-        """
-        from pate.audit._page import page
+        """Return the page: one file that asks nothing of the network."""
+        from pate.report import BADGE
 
         shown = self if include_sensitive else self.public()
+        results, citations = shown.results, shown.citations
         facts = [("versions", ", ".join(f"{name} {version}" for name, version in self.versions.items()))]
-        facts += [("commit", self.commit)] if self.commit else []
-        said = {"title": self.title, "description": self.description, "left_out": self.left_out, "facts": facts,
-                "created": self.created, "command": self.command}  # fmt: skip
-        return page(said, shown.results, shown.citations, sensitive=include_sensitive)
+        styles = ["report.css", "comparison.css", "audit.css"]
+        return render(
+            "audit.html",
+            title=f"SENSITIVE: {self.title}" if include_sensitive else self.title,
+            running=MARK if include_sensitive else f"{self.title}, an audit",
+            styles=[*styles, "sensitive.css"] if include_sensitive else styles,
+            badge=BADGE if include_sensitive else "",
+            name=self.title,
+            description=self.description,
+            created=self.created,
+            command=self.command,
+            left_out=self.left_out,
+            facts=[*facts, ("commit", self.commit)] if self.commit else facts,
+            answer=answer(results, citations),
+            refuted=shown.refuted,
+            cards=cards([*results, *citations]),
+            tried=tried(results, citations),
+            side_by_side=_side_by_side(results),
+            details=details(results),
+            cited=len(citations),
+            proves=PROVES,
+        )
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write ``audit.html`` and ``audit.json``, which may be published, and return the folder.
@@ -262,34 +256,17 @@ class Audit(PrivateRecord):
         >>> Audit(title="t", results=[found]).plot().ax_.get_xlabel()
         'epsilon'
         """
-        from pate.audit._page import bounds
         from pate.report.plots import bounds_picture
 
         return bounds_picture(bounds(self.results if include_sensitive else self.public().results), ax=ax)
 
     def table(self) -> list[tuple[str, str, str, str]]:
-        """Return what was tried and what came of it, by layer: a heading and a row for each; nothing private.
-
-        Examples
-        --------
-        >>> Audit(title="t").table()
-        [('layer', 'claim', 'tried', 'outcome')]
-        """
-        from pate.audit._page import outcome
-
+        """Return what was tried and what came of it, by layer: a heading and a row for each; nothing private."""
         told: Iterable[AuditResult | CitedAudit] = (*self.results, *self.citations)
         return [("layer", "claim", "tried", "outcome"), *((t.layer, t.claim, t.tried, outcome(t)) for t in told)]
 
     def summary(self) -> str:
-        """Return what came of it in a sentence or more; of private data only whether the claim stood.
-
-        Examples
-        --------
-        >>> Audit(title="t").summary()
-        'Nothing was tried.'
-        """
-        from pate.audit._page import answer
-
+        """Return what came of it in a sentence or more; of private data only whether the claim stood."""
         open_ = self.public()
         return " ".join(answer(open_.results, open_.citations))
 
@@ -301,3 +278,153 @@ class Audit(PrivateRecord):
         told = self.summary()
         lines = [tuple(shorten(text, _WIDTH, placeholder=" ...") for text in row) for row in self.table()]
         return "\n".join([f"{self.title}: {told[:1].lower()}{told[1:]}", *lined_up(lines)])
+
+
+# An audit in words, tables and pictures: what its page, its cell in a notebook and a terminal show.
+
+MARK = "SENSITIVE: made from private data; not for publication"
+#: What every page says, whatever was found.
+PROVES = (
+    "An audit can show that a claim is false. It cannot show that one is true: that is a proof's work. A claim that "
+    "stood withstood what was tried, and no more."
+)
+#: How the names of figures begin that the price says, and end that are of one direction.
+_PRICES, _SIDES = ("public", "data-dependent", "claimed"), ("forward", "reverse")
+_TONES = {"REFUTED": "refuted", "stood": "stood", "suggests only": "undecided"}
+
+
+def outcome(result: AuditResult | CitedAudit) -> str:
+    """Return what came of one audit, in a word or two."""
+    if isinstance(result, CitedAudit):
+        return "stood" if result.stood else "REFUTED"
+    return "REFUTED" if result.refuted else "stood" if result.false_alarms is not None else "suggests only"
+
+
+def answer(results: Sequence[AuditResult], citations: Sequence[CitedAudit]) -> list[str]:
+    """Return what came of all of them, in sentences, the straight one first."""
+    told = [f"Refuted: {r.target} does not keep {r.claim}. {_sentence(r.finding)}" for r in results if r.refuted]
+    told += [f"Refuted: {c.claim} (layer {c.layer}; what was found is private)." for c in citations if not c.stood]
+    took_part = {r.layer for r in results} | {c.layer for c in citations}
+    if told or not took_part:
+        return told or ["Nothing was tried."]
+    n, layers = len(results) + len(citations), listed([layer for layer in LAYERS if layer in took_part])
+    return [f"No claim was refuted by {n} audit{'s' * (n > 1)} ({layers})."]
+
+
+def _sentence(text: str) -> str:
+    told = text[:1].upper() + text[1:]
+    return told if told.endswith((".", "!", "?")) else f"{told}."
+
+
+def bounds(results: Iterable[AuditResult]) -> list[dict[str, Any]]:
+    """Return every epsilon among the figures, once each, the largest first, as a picture's lines.
+
+    What the price says (public, data-dependent) is of kind ``"price"``; everything else of its layer.
+    """
+    seen: dict[Any, dict[str, Any]] = {}
+    for result in results:
+        for f in result.figures:
+            if f.value is None or "epsilon" not in f.name or f.name.startswith("share") or f.name.endswith(_SIDES):
+                continue
+            price = f.name.startswith(_PRICES)
+            # One price may stand in several audits, as what is claimed and as what is public.
+            key = float(f"{f.value:.6g}") if price else (f.name, f.of, f.value)
+            label, kind = f"{f.name}{f': {f.of}' if f.of else ''}", "price" if price else result.layer
+            shown = {name: getattr(f, name) for name in ("value", "low", "high", "estimate")}
+            seen.setdefault(key, {**shown, "label": label, "kind": kind})
+    return sorted(seen.values(), key=lambda b: (b["kind"] != "price", -b["value"]))
+
+
+def tried(results: Sequence[AuditResult], citations: Sequence[CitedAudit]) -> Sheet:
+    """Return every audit as a line: what, against which claim, how, and what came of it."""
+    rows = [
+        (r.layer, outcome(r), r.target, r.claim, r.tried, _alarms(r), f"{r.n_releases:,}", f"{r.seconds:.1f}")
+        for r in results
+    ]
+    rows += [(c.layer, outcome(c), "–", c.claim, c.tried, "–", "–", "–") for c in citations]
+    rows.sort(key=lambda row: list(LAYERS).index(row[0]))
+    heads = ["Layer", "Outcome", "Audited", "Claim", "Tried", "False alarms", "Releases", "Seconds"]
+    strong = [(i, 1) for i, row in enumerate(rows) if row[1] == "REFUTED"]
+    return Sheet(heads=heads, rows=rows, numbers=(5, 6, 7), kind="stack", strong=strong)
+
+
+def _alarms(result: AuditResult) -> str:
+    return "–" if result.false_alarms is None else number(result.false_alarms)
+
+
+def figure_sheet(figures: Sequence[Figure]) -> Sheet:
+    """Return figures as a table."""
+    rows = []
+    for f in figures:
+        value = "nothing found" if f.value is None else number(f.value)
+        span = "" if f.low is None or f.high is None else f"{number(f.low)} to {number(f.high)}"
+        level = "" if f.level is None else f"{100 * f.level:.6g}%"
+        rows.append((f.name, f.of, value + (" (estimate)" if f.estimate else ""), span, level))
+    return Sheet(heads=["Figure", "Of", "Value", "Interval", "Level"], rows=rows, kind="stack")
+
+
+def cards(tried: Sequence[AuditResult | CitedAudit]) -> list[dict[str, str]]:
+    """Return each layer that took part as words for a card."""
+    found = []
+    for layer, did in LAYERS.items():
+        here = [outcome(one) for one in tried if one.layer == layer]
+        if here:
+            worst = next(w for w in _TONES if w in here)
+            found.append({"layer": layer, "word": worst, "tone": _TONES[worst], "did": did, "n": str(len(here))})
+    return found
+
+
+def details(results: Sequence[AuditResult]) -> list[dict[str, Any]]:
+    """Return what each audit found, at length."""
+    return [
+        {
+            "title": f"{r.layer}: {r.target}",
+            "word": outcome(r),
+            "finding": _sentence(r.finding),
+            "limits": r.limits,
+            "figures": figure_sheet(r.figures),
+            "settings": [(name, _told(value)) for name, value in r.settings.items()],
+            "picture": _drawn(r, place),
+        }
+        for place, r in enumerate(results)
+    ]
+
+
+def _told(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _drawn(result: AuditResult, place: int) -> Markup | None:
+    from pate.report import plots
+
+    drawn = result.picture
+    if drawn is None or not drawn.curves:
+        return None
+    caption = f"{drawn.y_label} by {drawn.x_label}."
+    lines = [c.label for c in drawn.curves if c.role == "claim"]
+    if lines:  # of an e-value the line says where the claim falls, not what it allows
+        said = "refuted from there on" if "refuted" in lines[0] else "the most that the claim allows"
+        caption += f" Dashed, black: {said}."
+    if any(c.low for c in drawn.curves):
+        caption += " Bands: intervals of what was measured."
+    name = f"{result.layer} {place + 1}: {drawn.y_label} by {drawn.x_label}"
+    return picture(caption[:1].upper() + caption[1:], name, plots.audit_picture, drawn)
+
+
+def _side_by_side(results: Sequence[AuditResult]) -> dict[str, Any] | None:
+    from pate.report import plots
+
+    found = bounds(results)
+    if not found:
+        return None
+    caption = (
+        "Epsilons side by side. Diamonds: what the price says, the largest of them dashed. Dots: what was reached or "
+        "shown, with its interval. Hollow: an estimate, which proves nothing."
+    )
+    heads = ["Epsilon", "Value", "From"]
+    froms = {"price": "the price"}
+    rows = [(b["label"], number(b["value"]), froms.get(b["kind"], b["kind"])) for b in found]
+    return {
+        "picture": picture(caption, "Epsilons side by side", plots.bounds_picture, found),
+        "sheet": Sheet(heads=heads, rows=rows, numbers=[1]),
+    }

@@ -3,7 +3,7 @@
 Heavy modules are imported inside the commands: ``pate --help`` answers at once.
 """
 
-from pate.cli import account, audit, experiment, label, ledger, plan, statement
+from pate.cli import account, audit, experiment, label, ledger, statement
 from pate.cli._app import add_commands
 from pate.cli._app import app as app
 from pate.cli._app import main as main
@@ -17,7 +17,7 @@ add_commands(
     label.predict,
     label.show,
     account.account,
-    plan.plan,
+    account.plan,
     experiment.compare,
     audit.audit,
     statement.statement,

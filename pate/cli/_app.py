@@ -1,89 +1,90 @@
-"""What every command shares: the app, and errors in one clear line."""
+"""What every command shares: the app, errors in one clear line, what a command says and where.
+
+The result goes to standard output, everything else to standard error. Every command takes ``--quiet``, ``--verbose``
+and ``--json`` (:func:`as_command` adds them) and speaks by the functions here, so that all of them mean the same
+everywhere.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
+import json
+import math
+import os
 import re
 import shlex
 import sys
+import typing
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from pate.cli._options import CommandGroup, GroupedCommand
-from pate.cli._output import answer as answer
-from pate.cli._output import as_command, begin, complain, manner
-from pate.cli._output import say as say
-from pate.cli._output import say_json as say_json
+from pate.cli._options import OPTIONS_OF, SCREEN, CommandGroup, GroupedCommand, options_of
 from pate.exceptions import PateError, PateWarning
 
 # Examples for ``-h``, to copy and adapt: every one is read by its own command in the tests.
 
+_EXAMPLES = r"""
+pate demo
+pate demo --epsilon 1 --out runs/tight
+pate run --dataset digits --epsilon 3 --out runs/digits
+pate run --dataset mnist --epsilon 2.6 --teachers 250 --mechanism confident --sigma 40 \
+    --threshold 200 --sigma-threshold 150 --queries 640 --out runs/mnist
+pate label --private patients.csv --target ill --public cohort.csv --classes no,yes \
+    --epsilon 1 --delta 1e-6 --out labels.csv
+pate label --private patients.csv --target ill --group patient_id --public cohort.csv \
+    --classes no,yes --epsilon 1 --out labels.csv --plan
+pate label --votes votes.npy --classes no,yes --public cohort.csv --epsilon 1 --out labels.csv
+pate predict new.csv --model labels.pate --id patient_id --out predictions.csv
+pate predict new.csv --model labels.pate --out predictions.csv --proba
+pate show labels.pate
+pate show labels.pate --out model.html
+pate account votes.npy --mechanism gnmax --sigma 40 --delta 1e-5
+pate account votes.npy --mechanism gnmax --sigma 40 --delta 1e-5 --reveal --plot epsilon.png
+pate plan --epsilon 1 --classes 2 --records 5000 --public 800
+pate plan --epsilon 1 --classes no,yes --records 5000 --public cohort.csv --best 0.9
+pate plan --epsilon 1 --classes 10 --records 60000 --queries 300
+pate compare --dataset digits --epsilons 0.5,1,3 --out runs/compare
+pate audit runs/digits
+pate audit labels.statement.json --cite labels.audited.json
+pate audit votes.npy --mechanism gnmax --sigma 40 --delta 1e-5
+pate audit votes.npy --mechanism gnmax --sigma 40 --canary votes-without-me.npy --out inside/audit
+pate audit job.toml --pairs 20
+pate statement labels.statement.json
+pate statement labels.statement.json --ledger patients.csv.ledger.sqlite --out page.html
+pate statement --new-catalogue de.toml
+pate statement labels.statement.json --catalogue de.toml --out seite.html
+pate verify labels.csv labels.pate labels.statement.* --ledger patients.csv.ledger.sqlite
+pate verify labels.statement.json --ledger copy.sqlite --head 3f6c...
+pate ledger begin patients.csv.ledger.sqlite --epsilon 3 --delta 1e-6
+pate ledger show patients.csv.ledger.sqlite
+pate ledger verify patients.csv.ledger.sqlite
+pate ledger verify patients.csv.ledger.sqlite --head 3f6c...
+pate ledger bind patients.csv.ledger.sqlite labels.audited.json
+pate ledger export patients.csv.ledger.sqlite labels.csv
+pate ledger remaining patients.csv.ledger.sqlite --json
+pate ledger revise patients.csv.ledger.sqlite --reason 'two wrong diagnoses corrected'
+"""
+
+
+def _by_command(text: str) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    name = ""
+    for line in text.strip().splitlines():
+        if line.startswith("pate "):  # else the line before goes on
+            words = line.split()[1:3]
+            name = " ".join(words) if words[0] == "ledger" else words[0]
+        found[name] = (*found.get(name, ()), line)
+    return found
+
+
 #: By the command's name; a line for each, as it would be typed.
-EXAMPLES: dict[str, tuple[str, ...]] = {
-    "demo": (
-        "pate demo",
-        "pate demo --epsilon 1 --out runs/tight",
-    ),
-    "run": (
-        "pate run --dataset digits --epsilon 3 --out runs/digits",
-        "pate run --dataset mnist --epsilon 2.6 --teachers 250 --mechanism confident --sigma 40 \\",
-        "    --threshold 200 --sigma-threshold 150 --queries 640 --out runs/mnist",
-    ),
-    "label": (
-        "pate label --private patients.csv --target ill --public cohort.csv --classes no,yes \\",
-        "    --epsilon 1 --delta 1e-6 --out labels.csv",
-        "pate label --private patients.csv --target ill --group patient_id --public cohort.csv \\",
-        "    --classes no,yes --epsilon 1 --out labels.csv --plan",
-        "pate label --votes votes.npy --classes no,yes --public cohort.csv --epsilon 1 --out labels.csv",
-    ),
-    "predict": (
-        "pate predict new.csv --model labels.pate --id patient_id --out predictions.csv",
-        "pate predict new.csv --model labels.pate --out predictions.csv --proba",
-    ),
-    "show": (
-        "pate show labels.pate",
-        "pate show labels.pate --out model.html",
-    ),
-    "account": (
-        "pate account votes.npy --mechanism gnmax --sigma 40 --delta 1e-5",
-        "pate account votes.npy --mechanism gnmax --sigma 40 --delta 1e-5 --reveal --plot epsilon.png",
-    ),
-    "plan": (
-        "pate plan --epsilon 1 --classes 2 --records 5000 --public 800",
-        "pate plan --epsilon 1 --classes no,yes --records 5000 --public cohort.csv --best 0.9",
-        "pate plan --epsilon 1 --classes 10 --records 60000 --queries 300",
-    ),
-    "compare": ("pate compare --dataset digits --epsilons 0.5,1,3 --out runs/compare",),
-    "audit": (
-        "pate audit runs/digits",
-        "pate audit labels.statement.json --cite labels.audited.json",
-        "pate audit votes.npy --mechanism gnmax --sigma 40 --delta 1e-5",
-        "pate audit votes.npy --mechanism gnmax --sigma 40 --canary votes-without-me.npy --out inside/audit",
-        "pate audit job.toml --pairs 20",
-    ),
-    "statement": (
-        "pate statement labels.statement.json",
-        "pate statement labels.statement.json --ledger patients.csv.ledger.sqlite --out page.html",
-        "pate statement --new-catalogue de.toml",
-        "pate statement labels.statement.json --catalogue de.toml --out seite.html",
-    ),
-    "verify": (
-        "pate verify labels.csv labels.pate labels.statement.* --ledger patients.csv.ledger.sqlite",
-        "pate verify labels.statement.json --ledger copy.sqlite --head 3f6c...",
-    ),
-    "ledger begin": ("pate ledger begin patients.csv.ledger.sqlite --epsilon 3 --delta 1e-6",),
-    "ledger show": ("pate ledger show patients.csv.ledger.sqlite",),
-    "ledger verify": (
-        "pate ledger verify patients.csv.ledger.sqlite",
-        "pate ledger verify patients.csv.ledger.sqlite --head 3f6c...",
-    ),
-    "ledger bind": ("pate ledger bind patients.csv.ledger.sqlite labels.audited.json",),
-    "ledger export": ("pate ledger export patients.csv.ledger.sqlite labels.csv",),
-    "ledger remaining": ("pate ledger remaining patients.csv.ledger.sqlite --json",),
-    "ledger revise": ("pate ledger revise patients.csv.ledger.sqlite --reason 'two wrong diagnoses corrected'",),
-}
+EXAMPLES = _by_command(_EXAMPLES)
 
 
 # Errors in the words of the command line: what Python calls an argument is called by its option.
@@ -100,12 +101,7 @@ _VALUE = r"'[^']*'|\"[^\"]*\"|[^\s,;:()]*[^\s,;:().]"
 def in_own_words(text: str, options: Mapping[str, str]) -> str:
     """Return an error or a warning as somebody at a command line would say it.
 
-    Parameters
-    ----------
-    text : str
-        Such as ``n_teachers must be at most 5`` or ``say anyway=True (--anyway)``.
-    options : mapping of str to str
-        The options of the command by their arguments' names.
+    ``options`` are those of the command by their arguments' names: of ``n_teachers must be at most 5``.
     """
     for left_out, told in _NOTHING.items():
         text = text.replace(left_out, told)
@@ -135,6 +131,159 @@ def _bare(value: str) -> str:
     inner = value.strip("'\"")
     return value if not inner or " " in inner else inner
 
+
+# What a command says.
+
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Only the result and warnings: no plan, no progress.", rich_help_panel=SCREEN),
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Also the reasons behind every choice.", rich_help_panel=SCREEN)
+]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="One JSON document on standard output, and nothing else there; the rest goes to standard error.",
+        rich_help_panel=SCREEN,
+    ),
+]
+
+
+@dataclass
+class Manner:
+    """How the command that runs speaks; ``options``, by what Python calls them, are for errors."""
+
+    quiet: bool = False
+    verbose: bool = False
+    json: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+#: One command runs in a process at a time; ``main`` begins with a new one.
+manner = Manner()
+
+
+def begin(**given: Any) -> None:
+    """Forget how an earlier command of this process spoke."""
+    vars(manner).update(vars(Manner(**given)))
+
+
+def say(text: str) -> None:
+    """Print what happens on the way: left out with ``--quiet``, on standard error with ``--json``."""
+    if not manner.quiet:
+        typer.echo(text, err=manner.json)
+
+
+def answer(text: str) -> None:
+    """Print what the command was asked for: also with ``--quiet``; with ``--json`` the document has it instead."""
+    if not manner.json:
+        typer.echo(text)
+
+
+def say_json(document: Any) -> bool:
+    """Print the one JSON document, if ``--json`` was said, and return whether it was.
+
+    Paths become texts, NumPy's values Python's, and what JSON cannot hold (NaN, infinity) null.
+    """
+    if manner.json:
+        typer.echo(json.dumps(_as_json(document), indent=2, allow_nan=False, ensure_ascii=False))
+    return manner.json
+
+
+def show_progress() -> bool:
+    """Return whether bars of long work are shown, on standard error."""
+    return not manner.quiet
+
+
+def is_interactive() -> bool:
+    """Return whether a person sits there who can be asked: both ends are a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def complain(text: str, colour: str) -> None:
+    """Print on standard error; in colour on a terminal only, unless NO_COLOR is set."""
+    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+    typer.secho(text, fg=None if plain else colour, err=True)
+
+
+def confirmed(question: str) -> bool:
+    """Ask a person; Ctrl-C goes through, and the end of the input is a no."""
+    typer.echo(f"{question} [y/N] ", err=True, nl=False)
+    said = sys.stdin.readline()
+    return said.strip().lower() in ("y", "yes")
+
+
+def show_table(
+    title: str, heading: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, texts: bool = False, **style: str
+) -> None:
+    """Print a table on standard output, its first column to the left, and all of them where they are ``texts``."""
+    if manner.json:
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", **style)  # type: ignore[arg-type]
+    for i, name in enumerate(heading):
+        table.add_column(name, justify="right" if i and not texts else "left")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 110).print(table)
+
+
+def as_command(run: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that also takes ``--quiet``, ``--verbose`` and ``--json``, and tells how errors name options."""
+    kept = inspect.signature(run)
+    hints = typing.get_type_hints(run, include_extras=True)
+    names = {**options_of(kept, hints), **getattr(run, OPTIONS_OF, {})}
+
+    @functools.wraps(run)
+    def command(**given: Any) -> None:
+        begin(**{name: given.pop(name) for name in ("quiet", "verbose")}, json=given.pop("as_json"), options=names)
+        run(**given)
+
+    added = {"quiet": Quiet, "verbose": Verbose, "as_json": Json}
+    parameters = [
+        *(p.replace(annotation=hints.get(name, p.annotation)) for name, p in kept.parameters.items()),
+        *(inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=a) for n, a in added.items()),
+    ]
+    # typer reads both.
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(held) for key, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(held) for held in value]
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):  # of NumPy, which need not be here
+        return _as_json(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def free_folder(folder: Path) -> Path:
+    """Return the folder, or the first of its numbered names that is free."""
+    number, candidate = 1, folder
+    while candidate.is_file() or (candidate.is_dir() and any(candidate.iterdir())):
+        number += 1
+        candidate = folder.with_name(f"{folder.name}-{number}")
+    return candidate
+
+
+def was_given(context: typer.Context, name: str) -> bool:
+    """Return whether an option stood on the command line, or in a configuration file."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+# The app.
 
 #: What typer makes of Ctrl-C.
 _INTERRUPTED = 130
@@ -170,15 +319,7 @@ def _root(
 
 
 def add_commands(group: typer.Typer, *commands: Callable[..., None], under: str = "") -> None:
-    """Add commands to a group, each with its examples and with how it speaks.
-
-    Parameters
-    ----------
-    group : typer.Typer
-    commands : callable
-    under : str
-        The group's own name, with a space after it; empty: the app itself.
-    """
+    """Add commands to a group, each with its examples and with how it speaks; ``under``: its own name, and a space."""
     for command in commands:
         examples = "\n".join(EXAMPLES[under + command.__name__])
         group.command(cls=GroupedCommand, epilog=examples)(as_command(command))

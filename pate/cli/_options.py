@@ -38,16 +38,9 @@ _CALLED = {"random_state": "seed", "currency": "ledger_currency", "y": "target",
 class Use:
     """What becomes of an option besides its place on the command line.
 
-    Attributes
-    ----------
-    argument : str or None
-        Who is asked calls it that (several options may make one argument); empty: as the option; None: not handed on.
-    way : str
-        The only way in that heeds it; empty: all do.
-    not_in_file : str
-        Why no job file must hold it; empty: it may.
-    kind : type
-        The option's type, without None; read off the declaration.
+    Who is asked calls it ``argument`` (several options may make one): empty: as the option, None: it is not handed on.
+    ``way`` is the only way in that heeds it; empty: every one whose job has that argument. ``not_in_file``: why no job
+    file must hold it. ``kind`` is its type, without None, read off the declaration.
     """
 
     argument: str | None = ""
@@ -69,14 +62,7 @@ def uses_of(declaration: type) -> dict[str, Use]:
 
 
 def options_of(signature: Signature, hints: Mapping[str, Any]) -> dict[str, str]:
-    """Return a command's options, such as ``--teachers``, by what errors may call them: ``teachers``, ``n_teachers``.
-
-    Parameters
-    ----------
-    signature : inspect.Signature
-    hints : mapping of str to type
-        The parameters' annotations, resolved.
-    """
+    """Return a command's options, such as ``--teachers``, by what errors call them: ``teachers``, ``n_teachers``."""
     found: dict[str, str] = {}
     for name in signature.parameters:
         (info,) = [x for x in typing.get_args(hints.get(name))[1:] if type(x).__name__ == "OptionInfo"] or [None]
@@ -389,24 +375,10 @@ _MOST_DOTS = 200
 
 
 def read_job_file(path: str | os.PathLike[str], uses: Mapping[str, Use]) -> dict[str, Any]:
-    r"""Return the options in a TOML file, by the names of the command's options with ``_`` for ``-``.
+    """Return the options in a TOML file, by the names of the command's options with ``_`` for ``-``: those there alone.
 
-    Parameters
-    ----------
-    path : path
-        Ends in ``.toml``. One option a line, spelled as on the command line: ``max-answers = 100``.
-    uses : mapping of str to Use
-        Every option of the command; see :func:`pate.cli._options.uses_of`.
-
-    Returns
-    -------
-    dict
-        Only the options that are there. Paths are absolute or start at the file's folder.
-
-    Raises
-    ------
-    InvalidInputError
-        The file cannot be read, holds an unknown option (the nearest known one is named), or a value of another kind.
+    One option a line, spelled as on the command line: ``max-answers = 100``. Paths start at the file's folder. An
+    unknown option is refused (the nearest known one is named), and so is a value of another kind.
     """
     path = Path(path)
     if path.suffix.lower() in (".yaml", ".yml"):

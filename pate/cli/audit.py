@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pate.cli import _options as o
-from pate.cli._app import answer, command_line, say, say_json
-from pate.cli._output import show_table
+from pate.cli._app import answer, command_line, free_folder, say, say_json, show_table, was_given
 from pate.exceptions import InvalidInputError
 
 #: A claim was refuted.
@@ -91,7 +90,7 @@ def audit(
     if not named.name:
         raise InvalidInputError(f"{str(target)!r} is no run's folder. Name one.")
     beside = named if target.name in ("", "..") else target
-    goal = _free(beside.with_name(f"{beside.stem}.audit")) if out is None else out
+    goal = free_folder(beside.with_name(f"{beside.stem}.audit")) if out is None else out
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInputError(f"--out {str(out)!r} is taken. Results are never overwritten: name another folder.")
     check_can_write("out", goal / "audit.json")
@@ -173,8 +172,7 @@ def _what(target: Path) -> str:
 def _heeded(context: typer.Context, what: str) -> None:
     """Refuse options that would be passed over in silence."""
     for name in _NOT_HEEDED[what]:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name != "DEFAULT":
+        if was_given(context, name):
             raise InvalidInputError(f"--{name.replace('_', '-')} says nothing about {_CALLED[what]}. Leave it out.")
 
 
@@ -195,8 +193,8 @@ def _statement(target: Path, what: str) -> Any:
 
 def _replayed(target: Path, n_pairs: int | None, *, published: bool) -> Any:
     from pate.audit import audit_job
-    from pate.cli._label_options import LabelOptions
     from pate.cli._options import read_job_file, uses_of
+    from pate.cli.label import LabelOptions
 
     held = read_job_file(target, uses_of(LabelOptions))
     paths = {"private", "public", "classes_file", "ledger", "out"}
@@ -212,15 +210,6 @@ def _replayed(target: Path, n_pairs: int | None, *, published: bool) -> Any:
         say(_PRIVATE)
     say("Replaying the job: teachers are trained for every pair, with recorded noise. Nothing is released or charged.")
     return audit_job(options.arguments(), n_pairs=n_pairs, published=published)
-
-
-def _free(folder: Path) -> Path:
-    """Return the folder, or the first of its numbered names that is free."""
-    number, candidate = 1, folder
-    while candidate.exists() and (candidate.is_file() or any(candidate.iterdir())):
-        number += 1
-        candidate = folder.with_name(f"{folder.name}-{number}")
-    return candidate
 
 
 def _tell(found: Any, goal: Path, cite: Path | None) -> None:

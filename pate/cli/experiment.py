@@ -6,8 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pate.cli import _options as o
-from pate.cli._app import answer, command_line, say, say_json
-from pate.cli._output import manner, show_progress, show_table
+from pate.cli._app import (
+    answer,
+    command_line,
+    free_folder,
+    manner,
+    say,
+    say_json,
+    show_progress,
+    show_table,
+)
 
 if TYPE_CHECKING:
     from pate.report.result import Result, SensitiveResult
@@ -36,7 +44,7 @@ def compare(
     jobs: Annotated[int, o.option("Fits side by side; -1 takes every core.", o.RUN)] = o.JOBS,
 ) -> None:
     """Compare PATE with DP-SGD and others, over budgets and repeats."""
-    from pate.comparison.named import compare_on
+    from pate.comparison.run import compare_on
     from pate.core.curator import need
     from pate.exceptions import InvalidInputError
 
@@ -79,7 +87,7 @@ def demo(
     from pate.studies.config import demo_config
     from pate.studies.run import run_experiment
 
-    folder = _fresh(out)
+    folder = free_folder(out)
     config = demo_config(Budget(epsilon, o.DELTA), n_repeats=repeats, n_jobs=jobs)
     say(
         f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = {o.DELTA:g}, with nothing else said: every "
@@ -181,10 +189,12 @@ def _tell(done: Any, folder: Path) -> None:
 
 
 def _summary(result: Result, sensitive: SensitiveResult | None) -> None:
+    from statistics import fmean
+
     rows = []
     for name, epsilon, of_it in _groups([row.to_dict() for row in result.rows], "epsilon"):
         answers = [r["answers"] for r in of_it if r["answers"] is not None]
-        told = f"{_mean(answers):.0f}" if answers else ""
+        told = f"{fmean(answers):.0f}" if answers else ""
         rows.append((name, f"{epsilon:g}", *_spread([r["accuracy"] for r in of_it]), told))
     heading = ("contestant", "epsilon", "accuracy", "spread", "seeds", "answers")
     show_table(f"{result.title}: accuracy on test rows", heading, rows)
@@ -203,20 +213,7 @@ def _groups(rows: list[dict[str, Any]], key: str) -> list[tuple[str, Any, list[d
     return [(name, value, members) for (name, value), members in found.items()]
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
 def _spread(values: list[float]) -> tuple[str, str, str]:
-    from statistics import stdev
+    from statistics import fmean, stdev
 
-    return f"{_mean(values):.3f}", f"{stdev(values):.3f}" if len(values) > 1 else "", str(len(values))
-
-
-def _fresh(out: Path) -> Path:
-    """Return ``out``, or the first of out-2, out-3, ... that is free."""
-    number, candidate = 1, out
-    while candidate.is_file() or (candidate.is_dir() and any(candidate.iterdir())):
-        number += 1
-        candidate = out.with_name(f"{out.name}-{number}")
-    return candidate
+    return f"{fmean(values):.3f}", f"{stdev(values):.3f}" if len(values) > 1 else "", str(len(values))

@@ -1,18 +1,51 @@
-"""``pate label``: files in, labels out."""
+"""``pate label``: files in, labels out; ``pate predict`` and ``pate show`` of the model that it leaves.
+
+A field of :class:`LabelOptions` is an option of the command, a key of the job file and what a job is given: its type,
+help, group, allowed words and default stand here and nowhere else.
+"""
 
 from __future__ import annotations
 
+import inspect
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from pate.cli import _options as o
-from pate.cli._app import answer, in_own_words, say, say_json
-from pate.cli._label_options import LabelOptions
-from pate.cli._options import takes_options, uses_of
-from pate.cli._output import complain, confirmed, is_interactive, manner, show_progress
+from pate.cli._app import (
+    answer,
+    complain,
+    confirmed,
+    in_own_words,
+    is_interactive,
+    manner,
+    say,
+    say_json,
+    show_progress,
+    was_given,
+)
+from pate.cli._options import (
+    IMAGES,
+    MODEL,
+    NOISE,
+    OUTPUT,
+    PRIVACY,
+    PRIVATE,
+    PUBLIC,
+    RUN,
+    STATEMENT,
+    TABLES,
+    TEACHERS,
+    VOTES,
+    Use,
+    option,
+    read_job_file,
+    takes_options,
+    uses_of,
+)
 from pate.exceptions import InvalidInputError
 
 # ``pate predict``: what a model says of any rows; free, however often it is asked.
@@ -81,6 +114,444 @@ def show(
     answer(file.text().rstrip() if out is None else f"Wrote {out}")
 
 
+# ``pate label``.
+
+NO_NAMES = o.Names()
+
+
+def _take_config(context: typer.Context, value: Path | None) -> Path | None:
+    """Let a file's options stand in for those that the command line leaves out."""
+    if value is not None:
+        context.default_map = {**(context.default_map or {}), **read_job_file(value, uses_of(LabelOptions))}
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelOptions:
+    """What a person asks of ``pate label``."""
+
+    private: Annotated[
+        Path | None,
+        option(
+            "Private table: CSV, Parquet (or a folder of it), xlsx, npz, npy, duckdb:FILE?table=NAME, sqlite:...; or "
+            "folder of images, one sub-folder per class.",
+            PRIVATE,
+        ),
+    ] = None
+    target: Annotated[str | None, option("Column of the classes; folders of images have none.", PRIVATE)] = None
+    classes: Annotated[
+        list[str] | None,
+        o.names_option(
+            "Every class that could occur, by commas, or one each time it is given. Public knowledge.", PRIVATE
+        ),
+    ] = None
+    classes_file: Annotated[
+        Path | None,
+        option("Instead of --classes: a text file with one class a line, commas and all.", PRIVATE),
+        Use(argument="classes"),
+    ] = None
+    classes_from_private: Annotated[
+        bool,
+        option(
+            "Instead of --classes: every value that private labels have becomes public; the statement says so.",
+            PRIVATE,
+            "--classes-from-private",
+        ),
+        Use(
+            argument=None,
+            way="private",
+            not_in_file="it publishes what private labels hold, which is for a person to say each time. Say "
+            "--classes-from-private on the command line",
+        ),
+    ] = False
+    commonest: o.Commonest = None
+    group: Annotated[
+        str | None,
+        option(
+            "Column that says whose row it is: protects people, not rows. For images: prefix, the file name's part "
+            "before _.",
+            PRIVATE,
+        ),
+    ] = None
+    public: Annotated[Path | None, option("Public table with the same features, or flat folder of images.", PUBLIC)] = (
+        None
+    )
+    range: Annotated[
+        list[str] | None,
+        option(
+            "What a column may hold, where there is no public table: age=0:120, or sex=male,female; given again for "
+            "each column. As you know it without these records: DP-SGD then learns from them alone, and columns "
+            "without a range are left out.",
+            PUBLIC,
+            metavar="COLUMN=LOW:HIGH|A,B,...",
+        ),
+        Use(argument="ranges"),
+    ] = None
+    ranges: Annotated[
+        Path | None,
+        option("The same in a TOML or JSON file: age = [0, 120], sex = ['male', 'female'].", PUBLIC),
+        Use(argument="ranges"),
+    ] = None
+    overlap_is_public: Annotated[
+        bool,
+        option("You say that the public rows are public, wherever they also stand.", PUBLIC, "--overlap-is-public"),
+    ] = False
+    preprocess: Annotated[
+        Literal["public", "shard", "none"],
+        option("Where scaling and encoding are learnt: from public rows, in each shard, or nowhere.", PUBLIC),
+    ] = "public"
+    max_categories: Annotated[
+        int, option("Most columns that one text column becomes, by what is frequent in public rows.", PUBLIC)
+    ] = 50
+
+    id: Annotated[
+        str | None,
+        option("Column of ids, in either file: no feature; the public file's stand beside the labels.", TABLES),
+    ] = None
+    drop: Annotated[
+        list[str], o.names_option("Columns to leave out of either file; by commas, or given again.", TABLES)
+    ] = NO_NAMES  # type: ignore[assignment]
+    text: Annotated[list[str], o.names_option("Columns of codes: text even where they look like numbers.", TABLES)] = (
+        NO_NAMES  # type: ignore[assignment]
+    )
+    only_common: Annotated[bool, option("Leave out columns that stand in one file only.", TABLES, "--only-common")] = (
+        False
+    )
+    sep: Annotated[
+        str | None,
+        option("What parts the cells of a CSV file: one character, or tab; recognised by the header line.", TABLES),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        option(
+            "How the letters of a CSV file are written, such as cp1252; the public one's is recognised, the private "
+            "one's is taken to be the same.",
+            TABLES,
+        ),
+    ] = None
+    decimal: Annotated[
+        Literal[".", ","] | None,
+        option("What stands before the decimals of a CSV file; as the public one has it.", TABLES),
+    ] = None
+    dates: Annotated[
+        Literal["auto", "day-first", "month-first", "text"],
+        option("Columns of dates become days; how 1/2/2020 is meant, or that dates stay text.", TABLES),
+    ] = "auto"
+    sheet: Annotated[str | None, option("Which sheet of an Excel workbook that has several.", TABLES)] = None
+
+    size: Annotated[o.Size | None, o.size_option("Size of all images; the public ones' when left out.", IMAGES)] = None
+    resize: Annotated[bool, option("Bring other images to that size, not refuse them.", IMAGES, "--resize")] = False
+    color: Annotated[Literal["grey", "rgb"] | None, option("Bring all images to that.", IMAGES)] = None
+
+    votes: Annotated[
+        Path | None,
+        option(
+            "Instead of --private: votes cast elsewhere, npy, npz or csv; labels (teachers x rows, indices into "
+            "--classes) or counts (rows x classes). With --public, line for line, the ledger knows rows.",
+            VOTES,
+        ),
+    ] = None
+    kind: o.VoteKind = None
+    key: o.VoteKey = None
+    unit: Annotated[Literal["record", "group"], option("What one teacher's shard holds whole.", VOTES)] = "record"
+    units: Annotated[int | None, option("How many of them there are, if known.", VOTES), Use(argument="n_units")] = None
+
+    voters: Annotated[
+        Literal["auto", "records", "heads", "shards", "dpsgd"] | None,
+        option(
+            "Who votes: every private record, on all public rows; small heads on shards; teachers on shards; or "
+            "nobody, and DP-SGD learns a model. Left out: auto, unless something is said of teachers, queries or "
+            "noise; that is records, or DP-SGD where public rows are none or too few.",
+            TEACHERS,
+        ),
+    ] = None
+    teachers: Annotated[
+        int | None,
+        option(
+            "Number of teachers: disjoint shards of the private data; 100; of heads one for every 15 records, 10 at "
+            "least and 1000 at most.",
+            TEACHERS,
+        ),
+        Use(argument="n_teachers", way="private"),
+    ] = None
+    teacher: Annotated[
+        str | None,
+        option(
+            "logistic-regression, random-forest, hist-gradient-boosting, mlp, svm, knn, decision-tree, naive-bayes, "
+            "torch-mlp, torch-small-cnn, ...; or package.module:attribute with --allow-import.",
+            TEACHERS,
+        ),
+    ] = None
+    allow_import: Annotated[
+        bool,
+        option("Import the teacher's module. This runs its code: only if you trust it.", TEACHERS, "--allow-import"),
+        Use(
+            not_in_file="it lets code run, and a file that is passed on must not decide that. Say --allow-import on "
+            "the command line"
+        ),
+    ] = False
+    partition_seed: o.PartitionSeed = None
+    checkpoints: Annotated[
+        bool,
+        option("Keep what was trained in OUT.private, so that a killed run goes on.", TEACHERS),
+        Use(argument="checkpoint_dir"),
+    ] = True
+
+    epsilon: Annotated[o.Epsilon, Use(argument="budget")]
+    delta: Annotated[o.Delta, Use(argument="budget")] = o.DELTA
+    ledger: Annotated[
+        Path | None,
+        option(
+            "Ledger of the private data, under whatever names they come; default: PRIVATE.ledger.sqlite, beside it. "
+            "For --votes it must be there, or --new-ledger be said.",
+            PRIVACY,
+        ),
+    ] = None
+    ledger_currency: Annotated[
+        str | None,
+        option(
+            "What a new ledger counts in, for good: gdp, renyi, renyi:ORDER or pure; left out, whichever buys most of "
+            "the first release's kind.",
+            PRIVACY,
+        ),
+    ] = None
+    new_ledger: Annotated[
+        bool,
+        option("Start a ledger: nothing was released from these private data before.", PRIVACY, "--new-ledger"),
+        Use(
+            not_in_file="it grants a whole budget once more, which is for a person to say each time. Say --new-ledger "
+            "on the command line"
+        ),
+    ] = False
+
+    mechanism: o.MechanismName = None
+    sigma: Annotated[o.Sigma, Use(argument="mechanism")] = None
+    scale: Annotated[o.Scale, Use(argument="mechanism")] = None
+    threshold: Annotated[o.Threshold, Use(argument="mechanism")] = None
+    sigma_threshold: Annotated[o.SigmaThreshold, Use(argument="mechanism")] = None
+    queries: Annotated[o.Queries, Use(argument="n_queries")] = None
+    select: Annotated[
+        Literal["auto", "random", "first", "spread", "cluster", "uncertain"],
+        option(
+            "How they are chosen, from public information alone; cluster is for many rows, uncertain asks in rounds, "
+            "where a student of the labels so far is least sure.",
+            NOISE,
+        ),
+    ] = "auto"
+    rounds: Annotated[int | None, option("Rounds of --select uncertain; 5 when left out.", NOISE)] = None
+    gap: o.Gap = None
+    max_answers: o.MaxAnswers = None
+    on_exhausted: o.OnExhausted = "raise"
+
+    tuning: o.Tuning = ""
+    dataset_name: Annotated[str | None, option("What the private data are.", STATEMENT), Use(argument="stated")] = None
+    organisation: Annotated[str | None, option("Who holds them.", STATEMENT), Use(argument="stated")] = None
+    purpose: Annotated[str | None, option("What the labels are for.", STATEMENT), Use(argument="stated")] = None
+    stated: Annotated[
+        list[str] | None,
+        option(
+            "How you ensured one of its assumptions, such as 'one person=patients are unique by their number'. What "
+            "nobody states and pate did not see to is open. May be given several times.",
+            STATEMENT,
+            metavar="NAME=TEXT",
+        ),
+        Use(argument="stated"),
+    ] = None
+
+    decide: Annotated[
+        Literal["likeliest", "balanced"],
+        option(
+            "Which class a row gets: the likeliest, or the one whose probability is largest beside its mean over the "
+            "public rows (for balanced accuracy where classes are of unequal size).",
+            MODEL,
+        ),
+    ] = "likeliest"
+    measure: Annotated[
+        Literal["yes", "no", "by-class"] | None,
+        option(
+            "Whether records say in the end how often the model is right: a noisy count within the same budget, for 4% "
+            "of its mu^2; by-class also recall, for as much again. Left out: where noise leaves less than +-5 points.",
+            MODEL,
+        ),
+    ] = None
+    student: Annotated[
+        str | None,
+        option(
+            "Who learns from the labels, and is kept as the model: logistic-regression, random-forest, vote-spreading, "
+            "image, ...; the strongest for such data when left out. With --select uncertain its doubts choose, too.",
+            MODEL,
+        ),
+    ] = None
+    no_model: Annotated[
+        bool,
+        option("Write labels alone, and no OUT.pate beside them.", MODEL, "--no-model"),
+        Use(argument="keep_model"),
+    ] = False
+
+    out: Annotated[
+        Path, option("CSV file to write; must not exist. Missing folders are made.", OUTPUT), Use(argument=None)
+    ]
+    proba: Annotated[
+        bool, option("Also write one column of probabilities per class.", OUTPUT, "--proba"), Use(argument=None)
+    ] = False
+    safe_csv: Annotated[
+        bool,
+        option("An apostrophe before cells that a spreadsheet would run as a formula.", OUTPUT, "--safe-csv"),
+        Use(argument=None),
+    ] = False
+
+    config: Annotated[
+        Path | None,
+        option(
+            "TOML file with any of these options; the command line wins. Its paths start at its own folder.",
+            RUN,
+            callback=_take_config,
+            is_eager=True,
+        ),
+        Use(argument=None, not_in_file="a file names no other file. Put all options into one"),
+    ] = None
+    anyway: Annotated[
+        bool, option("Go on with a setting from which nearly nothing is to be expected.", RUN, "--anyway")
+    ] = False
+    yes: Annotated[
+        bool,
+        option("Spend without asking; on a terminal you are asked otherwise.", RUN, "--yes", "-y"),
+        Use(argument=None, not_in_file="it says that a person saw the price. Say --yes on the command line"),
+    ] = False
+    plan: Annotated[bool, option("Only say what would be done and spent.", RUN, "--plan"), Use(argument=None)] = False
+    seed: Annotated[o.Seed, Use(argument="random_state")] = 0
+    jobs: Annotated[o.Jobs, Use(argument="n_jobs")] = o.JOBS
+
+    def __post_init__(self) -> None:
+        """Bring names to one form: what reads the command line gives lists."""
+        for name in ("drop", "text"):
+            object.__setattr__(self, name, o.Names(getattr(self, name)))
+
+    @property
+    def way(self) -> str:
+        """The way in: votes cast elsewhere, or private data to train teachers on."""
+        return "private" if self.votes is None else "votes"
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the private data are a folder of images."""
+        from pate.data.files._opened import is_table
+
+        return self.private is not None and not is_table(self.private)
+
+    def heeds(self, use: Use) -> bool:
+        """Return whether this way in heeds an option: its job takes what is made of it, where nothing else is said."""
+        if use.way or use.argument is None:
+            return use.way in ("", self.way)
+        from pate.jobs import LabelJob, VoteJob
+
+        return use.argument in inspect.signature(LabelJob if self.way == "private" else VoteJob).parameters
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what a job of this way in is given: ``LabelJob(**arguments)`` or ``VoteJob(**arguments)``."""
+        found = {
+            use.argument: getattr(self, name)
+            for name, use in uses_of(type(self)).items()
+            if use.argument is not None and self.heeds(use)
+        }
+        return found | {argument: value for argument, value in self._made().items() if argument in found}
+
+    def _made(self) -> dict[str, Any]:
+        """Return the arguments that are more than one option's value as it stands."""
+        from pate.privacy.budget import Budget
+
+        made = {
+            "classes": self.classes if self.classes_file is None else _classes_in(self.classes_file, self.classes),
+            "budget": Budget(self.epsilon, self.delta),
+            "mechanism": o.chosen_mechanism(
+                self.mechanism, self.sigma, self.scale, self.threshold, self.sigma_threshold
+            ),
+            "stated": _stated(
+                self.stated, dataset=self.dataset_name, organisation=self.organisation, purpose=self.purpose
+            ),
+            "ranges": _ranges(self.range, self.ranges),
+            "keep_model": not self.no_model,
+            "measure": {"yes": True, "no": False, "by-class": "by class"}.get(self.measure or ""),
+            "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers"
+            if self.checkpoints and not self.plan
+            else None,
+        }
+        if self.private is not None and self.ledger is None:
+            from pate.data.files._arrow import beside
+
+            made["ledger"] = beside(self.private, ".ledger.sqlite")
+        return made
+
+
+def _classes_in(path: Path, classes: list[str] | None) -> list[str]:
+    """Return the lines of a file of classes."""
+    if classes is not None:
+        raise InvalidInputError("--classes and --classes-file both name the classes. Keep one.")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, ValueError):
+        raise InvalidInputError(
+            f"--classes-file {str(path)!r} cannot be read as UTF-8 text. Write one class a line."
+        ) from None
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _ranges(pairs: list[str] | None, path: Path | None) -> dict[str, Any] | None:
+    """Return what a person declared of columns: each once."""
+    found: dict[str, Any] = {} if path is None else _ranges_in(path)
+    for pair in pairs or ():
+        name, sign, told = pair.partition("=")
+        name = name.strip()
+        if not sign or not name or name in found:
+            wrong = "is declared twice" if name in found else "is none"
+            raise InvalidInputError(
+                f"--range must be COLUMN=LOW:HIGH or COLUMN=A,B,..., each once; {pair[:60]!r} {wrong}."
+            )
+        low, colon, high = told.partition(":")
+        try:
+            found[name] = [float(low), float(high)] if colon else None
+        except ValueError:
+            found[name] = None
+        if found[name] is None:
+            found[name] = list(o.Names.of([told]))
+    return found or None
+
+
+def _ranges_in(path: Path) -> dict[str, Any]:
+    """Return the ranges in a TOML or JSON file."""
+    import json
+    import tomllib
+
+    kind = path.suffix.lower()
+    if kind not in (".toml", ".json"):
+        raise InvalidInputError(
+            f"--ranges must end in .toml or .json, got {path.name!r}. See --range for single columns."
+        )
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        held = json.loads(text) if kind == ".json" else tomllib.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            f"--ranges {str(path)!r} cannot be read: {error}. Write COLUMN = [LOW, HIGH]."
+        ) from None
+    if not isinstance(held, dict):
+        raise InvalidInputError(f"--ranges {str(path)!r} must map columns to ranges. Write COLUMN = [LOW, HIGH].")
+    return held
+
+
+def _stated(pairs: list[str] | None, **named: str | None) -> dict[str, str]:
+    """Return what a person states: each name once, in their words."""
+    found = {name: text for name, text in named.items() if text is not None}
+    for pair in pairs or ():
+        name, sign, text = pair.partition("=")
+        name = name.strip()
+        if not sign or name in found:
+            wrong = "is stated twice" if sign else "has no = in it"
+            raise InvalidInputError(f"--stated must be NAME=TEXT, each name once; {name[:60]!a} {wrong}.")
+        found[name] = text.strip()
+    return found
+
+
 #: What a person who is asked and says no ends with.
 _DECLINED = 1
 
@@ -147,9 +618,7 @@ def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
     if options.private is not None and options.votes is not None:
         raise InvalidInputError("--private and --votes are two ways in: teachers here, or votes cast elsewhere.")
     for name, use in uses_of(type(options)).items():
-        source = context.get_parameter_source(name)
-        given = source is not None and source.name != "DEFAULT"  # on the command line, or in a configuration file
-        if given and use.way not in ("", options.way):
+        if was_given(context, name) and not options.heeds(use):
             here = {"votes": "votes cast elsewhere (--votes)", "private": "teachers trained here (--private)"}
             raise InvalidInputError(f"--{name.replace('_', '-')} says nothing about {here[options.way]}. Leave it out.")
     ranged = options.ranges is not None or options.range is not None

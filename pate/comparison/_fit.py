@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -23,7 +23,7 @@ from pate.estimator import PATEClassifier
 from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhileError, PateError
 from pate.mechanisms import NOT_ASKED, ExactLaw, Mechanism
 from pate.privacy.budget import Budget
-from pate.report.rows import FitCost, GroupScore
+from pate.report.result import FitCost, GroupScore
 from pate.representations import RowMemory
 from pate.statement._fits import counted_elsewhere
 from pate.statement.model import PrivacyStatement
@@ -48,13 +48,7 @@ def forget_peak() -> bool:
 
 
 def peak_mib(known: bool) -> tuple[float | None, float | None]:
-    """Return the most MiB held since :func:`forget_peak`, by the process and on its CUDA device; None where unknown.
-
-    Parameters
-    ----------
-    known : bool
-        What :func:`forget_peak` returned.
-    """
+    """Return the most MiB held since :func:`forget_peak`, by the process and on its CUDA device; None where unknown."""
     here = None
     if known:
         with suppress(OSError, ValueError, StopIteration):
@@ -95,12 +89,6 @@ class Asked:
 def calibration_error(confidence: FloatArray, right: npt.NDArray[np.bool_]) -> float:
     """Return the expected calibration error: how far confidence is from accuracy, in 15 bins of equal width.
 
-    Parameters
-    ----------
-    confidence : array of shape (n,)
-        Probability that the model gives to the class it predicts.
-    right : bool array of shape (n,)
-
     References
     ----------
     Guo, Pleiss, Sun, Weinberger 2017, "On Calibration of Modern Neural Networks", equation 5.
@@ -111,18 +99,7 @@ def calibration_error(confidence: FloatArray, right: npt.NDArray[np.bool_]) -> f
 
 
 def scores(model: Any, data: Dataset, values: Sequence[Any], by: str | None, asked: Asked | None) -> dict[str, Any]:
-    """Return the fields of a cell that are measured on the test rows and on what was asked.
-
-    Parameters
-    ----------
-    model : fitted classifier
-    data : Dataset
-    values : sequence
-        What the model calls the classes, in the order of their indices.
-    by : str or None
-        Public column that names groups.
-    asked : Asked or None
-    """
+    """Return the fields of a cell that are measured on the test rows and on what was asked."""
     n_classes, truth = len(data.classes), np.asarray(data.test.y)
     with timed("predicting"):
         said = indices_of(model.predict(data.test.X), values)
@@ -209,13 +186,7 @@ def told(model: Any) -> str | None:
 
 
 def check_column(data: Dataset, by: str | None) -> None:
-    """Refuse a column that names no groups.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no such column, or it has more than 20 values among public and test rows.
-    """
+    """Refuse a column that names no groups."""
     if by is None:
         return
     columns = [str(name) for name in getattr(data.test.X, "columns", ())]
@@ -276,37 +247,19 @@ _ROWS = RowMemory()
 
 @dataclass(frozen=True, repr=False)
 class Task:
-    """One fit to be made: who, at which budget, in which repeat.
-
-    Attributes
-    ----------
-    contestant : Contestant
-    budget : Budget
-    repeat, n_repeats : int
-    seed : int
-        Of training.
-    cut_seed : int or None
-        Of shards; None cuts them by a secret, whatever the contestant was built with.
-    noise_seed : int or None
-    created : str
-        When the comparison began: a fit's own time would tell how long it took.
-    by : str or None
-    cache : Path or None
-    n_jobs : int or None
-        Workers that the fit itself may have.
-    """
+    """One fit to be made: who, at which budget, in which repeat."""
 
     contestant: Contestant
     budget: Budget
     repeat: int
     n_repeats: int
-    seed: int
-    cut_seed: int | None
+    seed: int  # of training
+    cut_seed: int | None  # of shards; None cuts them by a secret, whatever the contestant was built with
     noise_seed: int | None
-    created: str
+    created: str  # when the comparison began: a fit's own time would tell how long it took
     by: str | None = None
     cache: Path | None = None
-    n_jobs: int | None = None
+    n_jobs: int | None = None  # workers that the fit itself may have
 
     @property
     def key(self) -> Key:
@@ -337,20 +290,12 @@ class _Refused(Exception):
 
 
 def fit_tasks(tasks: list[Task], data: Dataset, *, in_worker: bool = False) -> list[Done]:
-    """Fit some, one after the other.
-
-    Raises
-    ------
-    Exception
-        What the fit raised, which then says which fit it was.
-    """
+    """Fit some, one after the other."""
     made = []
     for task in tasks:
         try:
-            if in_worker:  # a fit's own workers would multiply with those beside it
-                with parallel_config(backend="sequential"):
-                    made.append(_done(task, data))
-            else:
+            # A fit's own workers would multiply with those beside it.
+            with parallel_config(backend="sequential") if in_worker else nullcontext():
                 made.append(_done(task, data))
         except Exception as error:
             tell(error, f"{task.where}: ", f"{task.where}.")
@@ -450,15 +395,8 @@ def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:
 
 def _made(task: Task, data: Dataset) -> Any:
     """Return the unfitted classifier: its noise from where the comparison says, its shards as the comparison says."""
-    setting = Setting.of(
-        data,
-        task.contestant,
-        budget=task.budget,
-        seed=task.seed,
-        noise_seed=task.noise_seed,
-        n_jobs=task.n_jobs,
-        cache=task.cache,
-    )
+    said: dict[str, Any] = {name: getattr(task, name) for name in ("budget", "seed", "noise_seed", "n_jobs", "cache")}
+    setting = Setting.of(data, task.contestant, **said)
     try:
         model = task.contestant.make(setting)
     except (BudgetExceededError, NotWorthwhileError) as error:
@@ -471,12 +409,10 @@ def _made(task: Task, data: Dataset) -> Any:
             "it has a ledger, which would give the answers of one fit to the next, and charge them all to one budget. "
             "Leave ledger=None."
         )
-    chosen: dict[str, Any] = {}
-    if "noise_seed" in takes:
-        chosen["noise_seed"] = task.noise_seed
-    no_shards = isinstance(model, PATEClassifier) and model.who_votes() in ("auto", "records", "dpsgd")
-    if "partition_seed" in takes and not no_shards:
-        chosen["partition_seed"] = task.cut_seed
+    chosen = {"noise_seed": task.noise_seed, "partition_seed": task.cut_seed}
+    if isinstance(model, PATEClassifier) and model.who_votes() in ("auto", "records", "dpsgd"):  # there are no shards
+        del chosen["partition_seed"]
+    chosen = {name: seed for name, seed in chosen.items() if name in takes}
     return model.set_params(**chosen) if chosen else model
 
 

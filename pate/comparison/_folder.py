@@ -12,17 +12,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
-import numpy as np
 from sklearn.base import clone
 
 from pate.comparison.contract import Contestant, Setting, Tuning
-from pate.core.files import atomic_path, check_can_write, write_json
+from pate.core.files import begun_in, check_can_write, making, read_json, write_bytes, write_json
 from pate.core.provenance import package_versions
 from pate.data import Dataset
 from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError, RunFolderError
-from pate.report.rows import Entrant
-from pate.studies.folders import plain_repr, plain_values, read_json
+from pate.report.result import Entrant
+from pate.studies.folders import plain_repr, plain_values
 from pate.teachers.checkpoints import describe
 
 # Who takes part: contestants by the contract, and plain classifiers that become such.
@@ -44,17 +43,7 @@ class Given:
 
 
 def entrants_of(contestants: Any) -> tuple[Contestant, ...]:
-    """Return who takes part, in their order.
-
-    Parameters
-    ----------
-    contestants : mapping of name to classifier or Contestant, or sequence of Contestants
-
-    Raises
-    ------
-    InvalidInputError
-        Nobody, a name twice, or something that cannot take part.
-    """
+    """Return who takes part, in their order: of a mapping of names to classifiers or Contestants, or of Contestants."""
     if isinstance(contestants, Mapping):
         found = tuple(_contestant(name, given) for name, given in contestants.items())
     elif isinstance(contestants, Sequence) and all(isinstance(c, Contestant) for c in contestants):
@@ -153,13 +142,7 @@ _REMEDY = "Choose another folder for out=, or delete this one if it is not neede
 
 
 class CellFolder:
-    """Finished fits of one comparison, one JSON line each, flushed to the disk before the next fit starts.
-
-    Parameters
-    ----------
-    path : path
-        Made when absent.
-    """
+    """Finished fits of one comparison, one JSON line each, flushed to the disk before the next fit starts."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -184,24 +167,11 @@ class CellFolder:
         """Start the comparison here or go on with it; return its seeds, one per repeat, and its first call's stamp.
 
         A repeat hangs on its own seed alone, so that more repeats go on where fewer ended.
-
-        Raises
-        ------
-        RunFolderError
-            The folder holds something else, another comparison, one of more repeats, or one that is running now.
-        InvalidInputError
-            It cannot be made or written to.
         """
-        try:
-            self._check_place()
+        with making("out", self.path):
+            begun_in(self.path, _CONFIG, "comparison", is_leftover=_is_leftover)
+            self.path.mkdir(parents=True, exist_ok=True)
             self._cells = self._open(self.path / _CELLS)
-        except RunFolderError:
-            raise
-        except OSError as error:
-            raise InvalidInputError(
-                f"out must be a folder that can be made and written to, got {str(self.path)!r} "
-                f"({error.strerror or error}). Name another."
-            ) from None
         check_can_write("out", self.path / "results.json")
         self._lock(self._cells.file)
         config = _configuration(contestants, data, settings)
@@ -257,19 +227,11 @@ class CellFolder:
     def finish(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Put the finished fits in their order: the one in which workers ended would tell which took longer."""
         if [dict(line) for line in lines] != self.lines():
-            with atomic_path(self.path / _CELLS) as part:
-                Path(part).write_bytes(b"".join(map(_as_line, lines)))
+            write_bytes(self.path / _CELLS, b"".join(map(_as_line, lines)))
 
     def _open(self, path: Path, mode: int = 0o666) -> _Lines:
         made = open(path, "a+b", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
         return _Lines(path, self._files.enter_context(made))
-
-    def _check_place(self) -> None:
-        if self.path.exists() and not self.path.is_dir():
-            raise RunFolderError(f"{self.path} is a file. Choose a folder for out=.")
-        self.path.mkdir(parents=True, exist_ok=True)
-        if not (self.path / _CONFIG).exists() and any(not _is_leftover(p) for p in self.path.iterdir()):
-            raise RunFolderError(f"{self.path} is not empty and holds no comparison. {_REMEDY}")
 
     def _lock(self, file: BinaryIO) -> None:
         if fcntl is None:
@@ -383,20 +345,7 @@ def _describe(name: str, parameter: str, value: Any) -> str:
 
 
 def _digest_rows(*parts: Any) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        if part is None:
-            digest.update(b"none")
-        elif hasattr(part, "columns"):
-            from pandas.util import hash_pandas_object
-
-            digest.update(repr([(str(c), str(t)) for c, t in part.dtypes.items()]).encode())
-            digest.update(hash_pandas_object(part, index=False).to_numpy().tobytes())
-        else:
-            array = np.ascontiguousarray(part)
-            digest.update(f"{array.dtype.str} {array.shape}".encode())
-            digest.update(repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes())
-    return digest.hexdigest()
+    return _sha256(describe(list(parts)))
 
 
 def _sha256(text: str) -> str:

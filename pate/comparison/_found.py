@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, comb
 from statistics import fmean
 from typing import Any
 
-from pate.comparison import crossings, statistics, verdicts
+from pate.comparison import statistics, verdicts
 from pate.comparison.cells import Cell
 from pate.comparison.statistics import PairedDifference
-from pate.report.comparison_result import Band, Crossing, Rule, SideVerdict, Stretch, Verdict
+from pate.report.result import Band, Crossing, Rule, SideVerdict, Stretch, Verdict
 
 #: Whose curves are held against each other, the first one's lead being positive.
 OURS, THEIRS = "PATE", "DP-SGD"
@@ -22,13 +22,7 @@ _NEAR = 0.15
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What may be said of a comparison.
-
-    Attributes
-    ----------
-    bands, verdicts, side_verdicts, side_pairs, crossings, rule
-        Those of :class:`pate.report.comparison_result.ComparisonResult`.
-    """
+    """What may be said of a comparison, as :class:`pate.report.result.ComparisonResult` holds it."""
 
     bands: tuple[Band, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
@@ -43,64 +37,47 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
 
     A contestant takes part at an epsilon where every one of its repeats was measured; without knowing which test rows
     were right, or how test rows were drawn, nothing is said but means.
-
-    Parameters
-    ----------
-    cells : sequence of Cell
-        Without private ceilings.
-    sides : mapping of str to str
-    redraws, n_pool
-        Those of :class:`pate.data.Dataset`.
     """
     fits: dict[tuple[str, float | None], list[Cell]] = {}
     for cell in sorted(cells, key=lambda cell: cell.repeat):
         fits.setdefault((cell.contestant, cell.epsilon), []).append(cell)
     n_repeats = len({cell.repeat for cell in cells})
-    whole = {key: rights for key, members in fits.items() if (rights := _rights(members, n_repeats)) is not None}
+    rights = {key: [cell.rights() for cell in members] for key, members in fits.items()}
+    whole = {key: of for key, of in rights.items() if len(of) == n_repeats and all(r is not None for r in of)}
     rows = _rows(cells, redraws, n_pool)
     whose = {"groups": _owners(cells, redraws)}
     if rows is None or not whole:
         return Found(bands=tuple(_plain(fits)))
     by_name: dict[str, dict[float, Any]] = {}
-    for (name, epsilon), rights in whole.items():
+    for (name, epsilon), of in whole.items():
         if epsilon is not None:
-            by_name.setdefault(name, {})[epsilon] = rights
+            by_name.setdefault(name, {})[epsilon] = of
     epsilons = sorted({epsilon for of in by_name.values() for epsilon in of})
     ours, theirs = ([name for name in by_name if sides.get(name) == side] for side in (OURS, THEIRS))
     n_between, n_all = _numbers(by_name, ours, theirs)
     # All that is said holds together (Bonferroni): 4/5 of what may be wrong is for the sides, 1/5 for all other pairs.
     looks = (ceil(5 * n_between / 4), max(5 * (n_all - n_between), n_all)) if 0 < n_between < n_all else (n_all, n_all)
+    how: dict[str, Any] = {**rows, **whose, "level": LEVEL}
     between: tuple[verdicts.SideVerdict, ...] = ()
-    among: tuple[verdicts.EpsilonVerdict, ...] = ()
     if n_between:
-        between = verdicts.side_verdicts(
-            by_name, epsilons, ours=ours, theirs=theirs, **rows, **whose, level=LEVEL, looks=looks[0]
-        )
-    if n_all:
-        among = verdicts.verdicts(by_name, epsilons, **rows, **whose, level=LEVEL, looks=looks[1])
+        between = verdicts.side_verdicts(by_name, epsilons, ours=ours, theirs=theirs, **how, looks=looks[0])
+    among = verdicts.verdicts(by_name, epsilons, **how, looks=looks[1]) if n_all else ()
     # A pair is spoken of once: one that stands between the sides was looked at there, among fewer.
     apart = {v.epsilon: v.pairs for v in between}
     pairs = {v.epsilon: {pair: _of(apart.get(v.epsilon, {}), *pair) or d for pair, d in v.pairs.items()} for v in among}
     paired = {(name, v.epsilon): band for v in among for name, band in _beside(v, pairs[v.epsilon]).items()}
     bands = []
-    for key, members in fits.items():
-        values = [cell.accuracy for cell in members if cell.accuracy is not None]
-        if not values:
-            continue
-        alone = statistics.band(whole[key], **rows, **whose, level=LEVEL) if key in whole else None
-        beside = paired.get(key)  # type: ignore[arg-type]
-        bands.append(
-            Band(
-                contestant=key[0],
-                epsilon=key[1],
-                mean=fmean(values),
-                low=alone.low if alone else None,
-                high=alone.high if alone else None,
-                paired_low=beside.low if beside else None,
-                paired_high=beside.high if beside else None,
-                n_repeats=len(values),
-            )
-        )
+    for band in _plain(fits):
+        key: Any = band.contestant, band.epsilon
+        alone = statistics.band(whole[key], **how) if key in whole else band
+        beside = paired.get(key, Band(contestant="", mean=0.0, n_repeats=0))
+        ends: dict[str, Any] = {
+            "low": alone.low,
+            "high": alone.high,
+            "paired_low": beside.low,
+            "paired_high": beside.high,
+        }
+        bands.append(replace(band, **ends))
     return Found(
         bands=tuple(bands),
         verdicts=tuple(
@@ -124,10 +101,8 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
 
 def _numbers(by_name: Mapping[str, Mapping[float, Any]], ours: Sequence[str], theirs: Sequence[str]) -> tuple[int, int]:
     """Return how many differences there are between the sides, and in all."""
-    at = [
-        {name for name, of in by_name.items() if epsilon in of}
-        for epsilon in {e for of in by_name.values() for e in of}
-    ]
+    epsilons = {epsilon for of in by_name.values() for epsilon in of}
+    at = [{name for name, of in by_name.items() if epsilon in of} for epsilon in epsilons]
     between = sum(len(names & set(ours)) * len(names & set(theirs)) for names in at)
     return between, sum(comb(len(names), 2) for names in at)
 
@@ -144,11 +119,6 @@ def _beside(
 def _of(pairs: Mapping[tuple[str, str], PairedDifference], a: str, b: str) -> PairedDifference | None:
     """Return the difference of two contestants, whichever way round it stands."""
     return pairs[a, b] if (a, b) in pairs else pairs[b, a].reversed() if (b, a) in pairs else None
-
-
-def _rights(members: Sequence[Cell], n_repeats: int) -> list[Any] | None:
-    rights = [cell.rights() for cell in members]
-    return None if len(rights) < n_repeats or any(right is None for right in rights) else rights
 
 
 def _rows(cells: Sequence[Cell], redraws: str, n_pool: int | None) -> dict[str, Any] | None:
@@ -169,6 +139,7 @@ def _owners(cells: Sequence[Cell], redraws: str) -> Any:
 
 
 def _plain(fits: Mapping[tuple[str, float | None], Sequence[Cell]]) -> list[Band]:
+    """Return means without intervals."""
     known = {key: [cell.accuracy for cell in members if cell.accuracy is not None] for key, members in fits.items()}
     return [
         Band(contestant=name, epsilon=epsilon, mean=fmean(values), n_repeats=len(values))
@@ -177,35 +148,24 @@ def _plain(fits: Mapping[tuple[str, float | None], Sequence[Cell]]) -> list[Band
     ]
 
 
+def _told(found: PairedDifference) -> dict[str, Any]:
+    names = ("low", "high", "verdict", "repeats_needed")
+    return {"difference": found.mean, **{name: getattr(found, name) for name in names}}
+
+
 def _verdict(epsilon: float, first: str, second: str, difference: PairedDifference) -> Verdict:
-    return Verdict(
-        epsilon=epsilon,
-        first=first,
-        second=second,
-        difference=difference.mean,
-        low=difference.low,
-        high=difference.high,
-        verdict=difference.verdict,
-        repeats_needed=difference.repeats_needed,
-    )
+    return Verdict(epsilon=epsilon, first=first, second=second, **_told(difference))
 
 
 def _side_verdict(found: verdicts.SideVerdict) -> SideVerdict:
-    difference = found.difference
-    return SideVerdict(
-        epsilon=found.epsilon,
-        side=OURS,
-        other=THEIRS,
-        best=found.ours,
-        best_other=found.theirs,
-        by=found.deciding[0],
-        against=found.deciding[1],
-        difference=difference.mean,
-        low=difference.low,
-        high=difference.high,
-        verdict=found.verdict,
-        repeats_needed=difference.repeats_needed,
-    )
+    best: dict[str, Any] = {
+        "best": found.ours,
+        "best_other": found.theirs,
+        "by": found.deciding[0],
+        "against": found.deciding[1],
+    }
+    told = _told(found.difference) | {"verdict": found.verdict}
+    return SideVerdict(epsilon=found.epsilon, side=OURS, other=THEIRS, **best, **told)
 
 
 def _crossings(between: Sequence[verdicts.SideVerdict]) -> tuple[Crossing, ...]:
@@ -221,6 +181,6 @@ def _crossings(between: Sequence[verdicts.SideVerdict]) -> tuple[Crossing, ...]:
     theirs = min({b for _, b in common}, key=lambda b: (fmean(total[pair] for pair in common if pair[1] == b), b))
     if (ours, theirs) not in common:
         return ()
-    found = crossings.crossing([v.epsilon for v in between], [v.pairs[ours, theirs] for v in between])
+    found = verdicts.crossing([v.epsilon for v in between], [v.pairs[ours, theirs] for v in between])
     stretches = tuple(Stretch(low=one.low, high=one.high, at=one.at, sure=one.sure) for one in found.where)
     return (Crossing(first=ours, second=theirs, stretches=stretches, told=found.says(ours, theirs)),)

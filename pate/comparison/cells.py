@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pate.data import Dataset
 from pate.exceptions import InvalidInputError
 from pate.release._statement import KNOWN_SHARDS
-from pate.report.rows import Row
+from pate.report.result import Row
 from pate.statement.model import PrivacyStatement
 from pate.teachers._usable import units_of
 
@@ -28,35 +28,17 @@ def packed(right: npt.NDArray[np.bool_]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(Row):
-    """One fit of one contestant at one budget, and what came of it: a row, and what a reader does not need.
-
-    Attributes
-    ----------
-    contestant, epsilon, delta, repeat, accuracy, ...
-        Those of :class:`pate.report.rows.Row`.
-    seeded : bool or None
-        Whether the noise could be repeated (then nothing is private); None where the contestant does not say.
-    statement : PrivacyStatement or None
-        The contestant's privacy statement (public).
-    right : str or None
-        Which of the test rows were classified right, packed (:meth:`rights`).
-    persons : str or None
-        Where test rows are persons', who then stand one after the other: which rows begin another person, packed
-        (:meth:`owners`).
-    took_groups : bool or None
-        Whether the fit was told whose each private row is; None where the data do not say, and of floors.
-
-    Examples
-    --------
-    >>> Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7).key
-    ('PATE', 1.0, 0)
-    """
+    """One fit of one contestant at one budget, and what came of it: a row, and what a reader does not need."""
 
     _name = "cell"
+    #: Whether the noise could be repeated (then nothing is private); None where the contestant does not say.
     seeded: bool | None = None
-    statement: PrivacyStatement | None = None
-    right: str | None = None
+    statement: PrivacyStatement | None = None  # the contestant's privacy statement (public)
+    right: str | None = None  # which of the test rows were classified right, packed (:meth:`rights`)
+    #: Where test rows are persons', who then stand one after the other: which rows begin another person, packed
+    #: (:meth:`owners`).
     persons: str | None = None
+    #: Whether the fit was told whose each private row is; None where the data do not say, and of floors.
     took_groups: bool | None = None
 
     def _check(self) -> None:
@@ -77,28 +59,11 @@ class Cell(Row):
         return self.contestant, self.epsilon, self.repeat
 
     def rights(self) -> npt.NDArray[np.bool_] | None:
-        """Return which of the test rows were classified right, shape (n_test,); None where that was not kept.
-
-        Examples
-        --------
-        >>> right = np.array([True, False, True])
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, accuracy=2 / 3, seed=7, n_test=3, right=packed(right))
-        >>> cell.rights()
-        array([ True, False,  True])
-        """
+        """Return which of the test rows were classified right, shape (n_test,); None where that was not kept."""
         return self._unpacked(self.right)
 
     def owners(self) -> npt.NDArray[np.int64] | None:
-        """Return whose each test row is, as numbers from 0 on, shape (n_test,); None where each is its own.
-
-        Examples
-        --------
-        >>> begins = np.array([True, False, True])
-        >>> cell = Cell(
-        ...     contestant="A", epsilon=1.0, delta=1e-5, accuracy=1.0, seed=7, n_test=3, persons=packed(begins))
-        >>> cell.owners()
-        array([0, 0, 1])
-        """
+        """Return whose each test row is, as numbers from 0 on, shape (n_test,); None where each is its own."""
         begins = self._unpacked(self.persons)
         return None if begins is None else np.cumsum(begins) - 1
 
@@ -109,13 +74,7 @@ class Cell(Row):
         return np.unpackbits(bits, count=self.n_test).astype(np.bool_)
 
     def row(self) -> Row:
-        """Return what a result says of the fit.
-
-        Examples
-        --------
-        >>> Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7).row().accuracy
-        0.9
-        """
+        """Return what a result says of the fit."""
         return Row(**{name: getattr(self, name) for name in COLUMNS})
 
 
@@ -136,11 +95,6 @@ def sizes(data: Dataset, cells: Iterable[Cell]) -> dict[str, int | str]:
     Of private rows that are not published: how many units there are, and only where every contestant protects by
     replace-one adjacency and says so. Between neighbours of other kinds that number differs; where one person has
     several records, so does the number of records, always.
-
-    Parameters
-    ----------
-    data : Dataset
-    cells : iterable of Cell
     """
     n_records = len(data.private.y)
     n_units, unit = units_of(data.private.groups, n_records)
@@ -158,12 +112,6 @@ def spent(cells: Sequence[Cell], redraws: str) -> str:
 
     Plain composition (Dwork and Roth 2014, Theorem 3.16) adds up promises about the same neighbours. A row that one
     repeat protects and another one shows has no promise over both.
-
-    Parameters
-    ----------
-    cells : sequence of Cell
-        Fits on the private data.
-    redraws : {"all rows", "training rows", "nothing"}
     """
     many = f"{len(cells)} fits on the private data were made, each a spend of its own"
     end = "These numbers evaluate methods; they are not one release, and choosing a method by them on data that matters"
@@ -188,15 +136,7 @@ def spent(cells: Sequence[Cell], redraws: str) -> str:
 
 
 def warnings_of(cells: Sequence[Cell], unit: str | None) -> list[str]:
-    """Return what differs between the promises, and from what a reader takes for granted.
-
-    Parameters
-    ----------
-    cells : sequence of Cell
-        Fits on the private data.
-    unit : {"record", "group"} or None
-        Whose the private rows are; None where that is not known.
-    """
+    """Return what differs between the promises, and from what a reader takes for granted."""
     stated = [(c.contestant, s) for c in cells if (s := c.statement) is not None]
     notes = []
     promises = {(s.unit, s.guarantee.adjacency) for _, s in stated}

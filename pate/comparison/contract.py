@@ -16,7 +16,7 @@ from pate.data import Dataset
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.recipes import some_rows
-from pate.report.rows import ROLES, SIDES
+from pate.report.result import ROLES, SIDES
 from pate.representations import Representation, cached
 from pate.teachers._usable import units_of
 
@@ -113,17 +113,7 @@ class Setting:
         n_jobs: int | None = None,
         cache: Path | None = None,
     ) -> Setting:
-        """Return what this contestant may know of a data set: of its private rows, how many units there are.
-
-        Examples
-        --------
-        >>> from pate import load_dataset
-        >>> data = load_dataset("digits", n_public=400)
-        >>> asks = Contestant("ten", lambda setting: None, role="floor", n_public_labels=10)
-        >>> setting = Setting.of(data, asks, budget=Budget(1.0, 1e-5), seed=7)
-        >>> setting.n_units, setting.unit, int((setting.y_public >= 0).sum())
-        (1038, 'record', 10)
-        """
+        """Return what this contestant may know of a data set: of its private rows, how many units there are."""
         n_records = len(data.private.y)
         n_units, unit = units_of(data.private.groups, n_records)
         told = None
@@ -154,15 +144,6 @@ class Setting:
         """Return the representation fitted on the public rows, once for all budgets and contestants of a repeat.
 
         Of more than 20,000 public rows, so many are drawn (:func:`pate.recipes.some_rows`).
-
-        Examples
-        --------
-        >>> from pate.representations import RandomFourier
-        >>> import numpy as np
-        >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=np.eye(4), kind="table",
-        ...                   n_records=90, n_units=90, seed=7)
-        >>> setting.fitted(RandomFourier(8, random_state=7)).transform(np.eye(4)).shape
-        (4, 8)
         """
         if self.cache is None:
             from sklearn.base import clone

@@ -14,17 +14,24 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pate.comparison._found import Found, find
 from pate.comparison.cells import COLUMNS, Cell, spent, warnings_of
-from pate.core.files import atomic_path, write_json, write_text
+from pate.core.files import read_json, write_bytes, write_json, write_text
 from pate.core.pages import cell as as_cell
 from pate.core.pages import lined_up
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.report._answer import answer, listed, looks
 from pate.report._parts import promised
-from pate.report.comparison_result import ComparisonResult, Crossing, SideVerdict, Verdict
-from pate.report.result import SensitiveResult, Stated
-from pate.report.rows import Entrant, FitCost
+from pate.report.result import (
+    ComparisonResult,
+    Crossing,
+    Entrant,
+    FitCost,
+    SensitiveResult,
+    SideVerdict,
+    Stated,
+    Verdict,
+)
 from pate.statement.model import PrivacyStatement
-from pate.studies.folders import read_json, refuse_other_results
+from pate.studies.folders import refuse_other_results
 
 if TYPE_CHECKING:
     from pate.report.plots import Display
@@ -77,8 +84,7 @@ def write(folder: Path, result: ComparisonResult) -> None:
     picture = drawn(result)
     if picture is not None:
         write_text(folder / "accuracy.svg", figure_to_svg(picture))
-        with atomic_path(folder / "accuracy.png") as goal:
-            goal.write_bytes(figure_to_png(picture))
+        write_bytes(folder / "accuracy.png", figure_to_png(picture))
     write_text(folder / "report.md", render_markdown(result))
 
 
@@ -96,13 +102,7 @@ def write_cells(folder: Path, cells: Sequence[Cell]) -> None:
 
 
 def read(folder: Path) -> tuple[ComparisonResult, tuple[Cell, ...]]:
-    """Return what a finished comparison left in its folder: the result, and the fits in its order.
-
-    Raises
-    ------
-    RunFolderError
-        There is none, or it is damaged.
-    """
+    """Return what a finished comparison left in its folder: the result, and the fits in its order."""
     try:
         lines = (folder / _CELLS).read_text(encoding="utf-8").splitlines()
         told = read_json(folder / "results.json")
@@ -186,7 +186,7 @@ class ComparisonReport:
             raise InvalidInputError("cells must hold at least one fit, got none. Use pate.compare to make a report.")
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one dict per fit, with the fields of :class:`pate.report.rows.Row`.
+        """Return one dict per fit, with the fields of :class:`pate.report.result.Row`.
 
         Examples
         --------
@@ -257,36 +257,15 @@ class ComparisonReport:
         return find(self.cells, sides, redraws=self.redraws, n_pool=self.n_pool)
 
     def verdicts(self) -> tuple[Verdict, ...]:
-        """Return, at every epsilon, the contestant of the best mean against each rival: ahead, or undecided.
-
-        Examples
-        --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-        >>> ComparisonReport(cells=(cell,), dataset="digits").verdicts()
-        ()
-        """
+        """Return, at every epsilon, the contestant of the best mean against each rival: ahead, or undecided."""
         return self._found.verdicts
 
     def side_verdicts(self) -> tuple[SideVerdict, ...]:
-        """Return, at every epsilon, the side of PATE against that of DP-SGD, where both have contestants.
-
-        Examples
-        --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-        >>> ComparisonReport(cells=(cell,), dataset="digits").side_verdicts()
-        ()
-        """
+        """Return, at every epsilon, the side of PATE against that of DP-SGD, where both have contestants."""
         return self._found.side_verdicts
 
     def crossings(self) -> tuple[Crossing, ...]:
-        """Return where the curves of the best of both sides cross, with an interval.
-
-        Examples
-        --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-        >>> ComparisonReport(cells=(cell,), dataset="digits").crossings()
-        ()
-        """
+        """Return where the curves of the best of both sides cross, with an interval."""
         return self._found.crossings
 
     @property
@@ -336,66 +315,28 @@ class ComparisonReport:
         ----------
         command : str or None
             The command that made it, to be shown in the report.
-
-        Examples
-        --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-        >>> ComparisonReport(cells=(cell,), dataset="digits").result()
-        ComparisonResult('A on digits')
         """
-        found = self._found
+        told = {name: getattr(self, name) for name in _SHARED} | vars(self._found)
+        names = [cell.contestant for cell in self.cells if cell.role == "private"]
+        stated = self.statements.items()
         return ComparisonResult(
             kind="comparison",
-            title=titled([cell.contestant for cell in self.cells if cell.role == "private"], self.dataset),
-            dataset=self.dataset,
-            protocol=self.protocol,
-            description=self.description,
+            title=titled(names, self.dataset),
             command=command,
-            created=self.created,
-            versions=dict(self.versions),
-            commit=self.commit,
-            classes=self.classes,
-            settings=self.settings,
-            published=self.published,
-            entrants=self.entrants,
             rows=tuple(cell.row() for cell in self.cells),
-            statements=tuple(
-                Stated(contestant=name, epsilon=epsilon, statement=statement)
-                for (name, epsilon), statement in self.statements.items()
-            ),
+            statements=tuple(Stated(contestant=name, epsilon=epsilon, statement=s) for (name, epsilon), s in stated),
             notes=tuple(self.notes),
             # Of published data alone; what depends on the votes is private always.
             fit_costs=tuple(replace(c, data_dependent_epsilon=None) for c in self.costs) if self.published else (),
-            redraws=self.redraws,
-            n_pool=self.n_pool,
-            bands=found.bands,
-            verdicts=found.verdicts,
-            side_verdicts=found.side_verdicts,
-            side_pairs=found.side_pairs,
-            crossings=found.crossings,
-            rule=found.rule,
+            **told,
         )
 
     def sensitive(self) -> SensitiveResult:
-        """Return what stays with the curator: ceilings, time, memory and data-dependent epsilons.
-
-        Examples
-        --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-        >>> ComparisonReport(cells=(cell,), dataset="digits").sensitive()
-        SensitiveResult(<sensitive>)
-        """
+        """Return what stays with the curator: ceilings, time, memory and data-dependent epsilons."""
         return SensitiveResult(ceilings=tuple(cell.row() for cell in self.ceilings), costs=self.costs)
 
     def to_dict(self, *, command: str | None = None) -> dict[str, Any]:
-        """Return :meth:`result` as JSON values.
-
-        Examples
-        --------
-        >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-        >>> ComparisonReport(cells=(cell,), dataset="digits").to_dict()["title"]
-        'A on digits'
-        """
+        """Return :meth:`result` as JSON values."""
         return self.result(command=command).to_dict()
 
     def plot(self, ax: Any = None) -> Display:
@@ -504,8 +445,7 @@ class ComparisonReport:
         pate.exceptions.RunFolderError: nowhere holds no finished comparison (results.json and cells.jsonl). ...
         """
         result, cells = read(Path(folder))
-        known = {f.name for f in fields(cls)} & {f.name for f in fields(result)}
-        told = {name: value for name in known if (value := getattr(result, name)) is not None}
+        told = {name: value for name in _SHARED if (value := getattr(result, name)) is not None}
         return cls(cells=cells, costs=result.fit_costs, **told)
 
     def _repr_html_(self) -> str:
@@ -524,3 +464,7 @@ class ComparisonReport:
 def _mean(cells: list[Cell], key: str) -> float | None:
     values = [value for cell in cells if (value := getattr(cell, key)) is not None]
     return statistics.fmean(values) if values else None
+
+
+#: What stands in the report as in its result.
+_SHARED = {f.name for f in fields(ComparisonReport)} & {f.name for f in fields(ComparisonResult)}

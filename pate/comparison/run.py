@@ -7,7 +7,6 @@ import tempfile
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,10 +22,11 @@ from pate.core.curator import need
 from pate.core.progress import track
 from pate.core.provenance import provenance
 from pate.core.secret import training_seed
-from pate.data import Dataset
+from pate.data import Dataset, load_dataset
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.privacy.budget import Budget
-from pate.report.rows import FitCost
+from pate.report.result import FitCost
+from pate.studies.config import public_rows
 from pate.studies.folders import plain_values
 from pate.teachers._isolated import interruptible, side_by_side
 
@@ -130,13 +130,8 @@ def compare(
 
     base = training_seed(None) if random_state is None else random_state
     seeds = [training_seed(base, r) for r in range(n_repeats)]
-    identity = {
-        "epsilons": list(epsilons),
-        "delta": delta,
-        "random_state": random_state,
-        "noise_seed": noise_seed,
-        "by": by,
-    }
+    seeded = {"random_state": random_state, "noise_seed": noise_seed}
+    identity = {"epsilons": list(epsilons), "delta": delta, **seeded, "by": by}
     # One time for all: a time for each fit would tell how long it took, which private rows decide.
     now = stamp = provenance()
     with CellFolder(out) if out is not None else nullcontext() as folder, _cache(out) as cache:
@@ -148,20 +143,20 @@ def compare(
 
         def task(contestant: Contestant, epsilon: float, repeat: int) -> Task:
             seed = seeds[repeat]
-            made = Task(
+            key = contestant.name, epsilon if contestant.role == "private" else None, repeat
+            return Task(
                 contestant,
                 Budget(epsilon, delta),
                 repeat,
                 n_repeats,
                 seed=seed,
                 cut_seed=seed if known_shards else None,
-                noise_seed=None,
+                noise_seed=_noise_of(noise_seed, key),
                 created=stamp["created"],
                 by=by,
                 cache=Path(cache),
                 n_jobs=None if alone else 1,
             )
-            return replace(made, noise_seed=_noise_of(noise_seed, made.key))
 
         # Whole repeats first: more of them go on where fewer ended.
         plan = [
@@ -234,15 +229,11 @@ class _Kept:
         self.costs: dict[Key, FitCost] = {}
         if folder is None:
             return
-        for line in folder.lines(private=True):
-            cost = _stored(FitCost, line.get("cost"), plan, folder.path)
-            self.costs[cost.key] = cost
-            if "cell" in line:
-                ceiling = _stored(Cell, line["cell"], plan, folder.path)
-                self.cells[ceiling.key] = ceiling
-        for line in folder.lines():
-            cell = _stored(Cell, line, plan, folder.path)
-            self.cells[cell.key] = cell
+        private = list(folder.lines(private=True))
+        kept = [_stored(FitCost, line.get("cost"), plan, folder.path) for line in private]
+        ceilings = [line["cell"] for line in private if "cell" in line]
+        cells = [_stored(Cell, line, plan, folder.path) for line in (*ceilings, *folder.lines())]
+        self.costs, self.cells = ({one.key: one for one in some} for some in (kept, cells))
 
     def take(self, done: Done) -> None:
         """Keep a finished fit: what is the curator's first, so that no cell is without its cost."""
@@ -328,3 +319,55 @@ def _check_budgets(budgets: Any) -> tuple[tuple[float, ...], float]:
             "are n_repeats."
         )
     return epsilons, deltas[0]
+
+
+# Contestants by name on a named data set.
+
+
+def compare_on(
+    dataset: str,
+    *,
+    contestants: Sequence[str] = (),
+    epsilons: Sequence[float],
+    delta: float = 1e-5,
+    n_repeats: int = 5,
+    protocol: str = "standard",
+    n_public: int | None = None,
+    n_private: int | None = None,
+    by: str | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    out: Any = None,
+    sensitive_report: bool = False,
+    data_home: Any = None,
+    verbose: bool = False,
+) -> ComparisonReport:
+    """Compare contestants by name on a named data set; see :func:`pate.compare`."""
+    from pate.comparison.contestants import default_contestants, named
+
+    if not len(epsilons):
+        raise InvalidInputError("epsilons must name at least one budget, got none.")
+    budgets = [Budget(e, delta) for e in epsilons]
+    if contestants:
+        named(contestants)  # before anything is downloaded
+    data = load_dataset(
+        dataset,
+        protocol=protocol,
+        data_home=data_home,
+        random_state=random_state,
+        n_public=n_public or public_rows(dataset),
+        n_private=n_private,
+    )
+    facts = {"kind": data.kind, "image_shape": data.image_shape}
+    return compare(
+        named(contestants, **facts) if contestants else default_contestants(**facts),  # type: ignore[arg-type]
+        data,
+        budgets=budgets,
+        n_repeats=n_repeats,
+        random_state=random_state,
+        n_jobs=n_jobs,
+        out=out,
+        sensitive=sensitive_report,
+        by=by,
+        verbose=verbose,
+    )

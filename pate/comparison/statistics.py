@@ -50,24 +50,14 @@ _MOST_COUNTED = 5
 
 @dataclass(frozen=True)
 class Design:
-    """Which test rows the repeats share, and at which level is spoken of how many looks.
+    """Which test rows the repeats share, and at which level is spoken of how many looks."""
 
-    Attributes
-    ----------
-    same_rows : bool
-        Whether all repeats have the same test rows, in the same order.
-    test_share : float or None
-        Where not: the share of all rows that a repeat draws as its test rows; the others are what it learns from.
-    groups : array of shape (n_rows,), sequence of such arrays (one per repeat, where rows are redrawn), or None
-        Whose row each test row is, where a person has several.
-    level, looks
-        Of confidence, of all looks together; and how many there are.
-    """
-
-    same_rows: bool
+    same_rows: bool  # whether all repeats have the same test rows, in the same order
+    #: Where not: the share of all rows that a repeat draws as its test rows; the others are what it learns from.
     test_share: float | None = None
+    #: Whose row each test row is, where a person has several; one array a repeat where rows are redrawn.
     groups: Any = None
-    level: float = 0.95
+    level: float = 0.95  # of confidence, of all looks together
     looks: int = 1
 
     def __post_init__(self) -> None:
@@ -92,27 +82,16 @@ class Design:
 
 @dataclass(frozen=True)
 class Spread:
-    """A mean over repeats and rows, and the two parts of its error.
-
-    Attributes
-    ----------
-    mean : float
-    n_repeats, n_rows
-        ``n_rows``: test rows of one repeat, the mean over them.
-    of_repeats : float
-        Variance over repeats, of one repeat's mean.
-    of_rows : float
-        Variance of the mean that is due to which rows are in the test (where they are redrawn: of one repeat's mean).
-    df_rows : int
-        Degrees of freedom of ``of_rows``.
-    """
+    """A mean over repeats and rows, and the two parts of its error."""
 
     mean: float
     n_repeats: int
-    n_rows: float
-    of_repeats: float
+    n_rows: float  # test rows of one repeat, the mean over them
+    of_repeats: float  # variance over repeats, of one repeat's mean
+    #: Variance of the mean that is due to which rows are in the test (where they are redrawn: of one repeat's
+    #: mean).
     of_rows: float
-    df_rows: int
+    df_rows: int  # degrees of freedom of ``of_rows``
 
     def errors(self, design: Design, repeats: Any = None) -> tuple[Any, Any]:
         """Return both standard errors of the mean, over the repeats there are or over so many."""
@@ -160,8 +139,6 @@ def _quantiles(tail: float, n_repeats: int) -> FloatArray:
 def spread(values: Sequence[FloatArray], design: Design) -> Spread:
     """Return mean and errors of a table of repeats by rows.
 
-    Notes
-    -----
     Rows of one person are taken together (a sum has the variance of sums of independent persons); one row counts as
     wrong for either contestant more than it was (Agresti and Min 2005), so that no few rows look surer than they are.
     """
@@ -260,7 +237,7 @@ class PairedDifference:
     low: float | None
     high: float | None
     n_repeats: int
-    n_rows: float
+    n_rows: float  # test rows of one repeat, the mean over them
     level: float
     looks: int
     se_repeats: float | None
@@ -292,27 +269,15 @@ class PairedDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class Band:
-    """An accuracy and an interval around it, for the picture.
+    """An accuracy and an interval around it, for the picture."""
 
-    Attributes
-    ----------
-    mean : float
-        Mean accuracy over repeats, in shares of one.
-    low, high : float or None
-        None below :data:`LEAST_REPEATS` repeats.
-    level : float
-    looks : int
-        How many intervals hold together at that level.
-    paired : bool
-        Whether it is drawn to be compared with the other bands (see :func:`paired_bands`), not to say how well the
-        contestant would do elsewhere.
-    """
-
-    mean: float
-    low: float | None
+    mean: float  # mean accuracy over repeats, in shares of one
+    low: float | None  # None below :data:`LEAST_REPEATS` repeats
     high: float | None
     level: float
-    looks: int
+    looks: int  # how many intervals hold together at that level
+    #: Whether it is drawn to be compared with the other bands (see :func:`paired_bands`), not to say how well the
+    #: contestant would do elsewhere.
     paired: bool
 
 
@@ -524,11 +489,5 @@ def _interval(found: Spread, design: Design, least: float) -> tuple[float | None
 
 
 def accuracies(rights: Sequence[Any]) -> FloatArray:
-    """Return the accuracy in each repeat.
-
-    Examples
-    --------
-    >>> accuracies([[True, False], [True, True]])
-    array([0.5, 1. ])
-    """
+    """Return the accuracy in each repeat."""
     return np.array([float(np.mean(right)) for right in rights])

@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from typing import Any
+
+import numpy as np
 
 from pate.comparison.statistics import Design, PairedDifference, Word, accuracies, difference_of
 from pate.core.checks import check_int, check_real, did_you_mean, shown
 from pate.exceptions import InvalidInputError
 
-__all__ = ["EpsilonVerdict", "SideVerdict", "side_verdicts", "verdicts"]
+__all__ = ["Crossing", "Crossings", "EpsilonVerdict", "SideVerdict", "crossing", "side_verdicts", "verdicts"]
 
 #: Name -> epsilon -> one boolean array per repeat.
 RightsByName = Mapping[str, Mapping[float, Sequence[Any]]]
@@ -24,24 +26,12 @@ RightsByName = Mapping[str, Mapping[float, Sequence[Any]]]
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonVerdict:
-    """Who leads at one epsilon, and ahead of whom.
-
-    Attributes
-    ----------
-    epsilon : float
-    leader : str
-        The greatest mean accuracy.
-    means : dict of name to float
-        Accuracies, greatest first.
-    pairs : dict of (name, name) to PairedDifference
-        All pairs, the greater mean first.
-    looks : int
-    """
+    """Who leads at one epsilon, and ahead of whom."""
 
     epsilon: float
-    leader: str
-    means: dict[str, float]
-    pairs: dict[tuple[str, str], PairedDifference]
+    leader: str  # the greatest mean accuracy
+    means: dict[str, float]  # accuracies, greatest first
+    pairs: dict[tuple[str, str], PairedDifference]  # all pairs, the greater mean first
     looks: int
 
     @property
@@ -62,30 +52,18 @@ class EpsilonVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class SideVerdict:
-    """One side's contestants against the other side's at one epsilon.
-
-    Attributes
-    ----------
-    epsilon : float
-    ours, theirs : str
-        The greatest mean of each side.
-    deciding : (str, str)
-        One of ours and one of theirs, on whom the verdict stands. Ahead or behind: who is ahead of the whole other side
-        (the greatest mean of such), and the rival who comes nearest. Undecided: the greatest mean of all, and the
-        rival it is least told apart from.
-    difference : PairedDifference
-        Between these two.
-    verdict : {"ahead", "behind", "undecided"}
-        ``ahead``: one of ours is ahead of everyone of theirs. ``behind``: one of theirs is ahead of everyone of ours.
-    pairs : dict of (ours, theirs) to PairedDifference
-    looks : int
-    """
+    """One side's contestants against the other side's at one epsilon."""
 
     epsilon: float
-    ours: str
+    ours: str  # the greatest mean of each side
     theirs: str
+    #: One of ours and one of theirs, on whom the verdict stands. Ahead or behind: who is ahead of the whole other
+    #: side (the greatest mean of such), and the rival who comes nearest. Undecided: the greatest mean of all, and
+    #: the rival it is least told apart from.
     deciding: tuple[str, str]
-    difference: PairedDifference
+    difference: PairedDifference  # between these two
+    #: {"ahead", "behind", "undecided"}: ``ahead``: one of ours is ahead of everyone of theirs. ``behind``: one of
+    #: theirs is ahead of everyone of ours.
     verdict: Word
     pairs: dict[tuple[str, str], PairedDifference]
     looks: int
@@ -277,3 +255,159 @@ def _looks(said: int | None, needed: int) -> int:
 
 def _pair(rights: RightsByName, a: str, b: str, epsilon: float, design: Design) -> PairedDifference:
     return difference_of(rights[a][epsilon], rights[b][epsilon], design, (a, b))
+
+
+# Where the curves of two contestants cross, with an interval that comes from the differences' own.
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A stretch of epsilons in which the difference of two contestants may be zero."""
+
+    low: float | None  # its ends; None where it goes on beyond the epsilons looked at
+    high: float | None
+    at: tuple[float, ...]  # where the mean difference is zero in it, linear in log epsilon
+    before: Word | None  # {"ahead", "behind"}: The sure verdict on its left and on its right
+    after: Word | None
+
+    @property
+    def sure(self) -> bool:
+        """Whether the curves do cross in it: one is surely ahead on its left, the other on its right."""
+        return {self.before, self.after} == {"ahead", "behind"}
+
+
+@dataclass(frozen=True)
+class Crossings:
+    """Where the curves of two contestants cross, as far as was looked.
+
+    Examples
+    --------
+    >>> Crossings((0.1, 1.0), (), "ahead", 0.95).says("PATE", "DP-SGD")
+    'PATE is ahead everywhere looked at (epsilon 0.1 to 1).'
+    """
+
+    epsilons: tuple[float, ...]  # those looked at, ascending
+    #: Every true crossing lies in one of them, at ``level``; none where one contestant is surely ahead
+    #: everywhere.
+    where: tuple[Crossing, ...]
+    start: Word  # {"ahead", "behind", "undecided"}: The verdict at the least epsilon
+    level: float
+
+    @property
+    def sure(self) -> tuple[Crossing, ...]:
+        """The crossings that surely are there."""
+        return tuple(one for one in self.where if one.sure)
+
+    def says(self, a: str, b: str) -> str:
+        """Return it in words, for the contestants whose difference was a less b."""
+        looked = f"epsilon {self.epsilons[0]:g} to {self.epsilons[-1]:g}"
+        names = {"ahead": a, "behind": b}
+        if not self.where:
+            return f"{names[self.start]} is ahead everywhere looked at ({looked})."
+        crossed = [" or ".join(f"{e:.2g}" for e in one.at) for one in self.sure]
+        within = [f"({100 * self.level:g}% interval {one.low:.2g} to {one.high:.2g})" for one in self.sure]
+        if len(self.where) == len(self.sure) == 1:
+            left, right = (names[str(word)] for word in (self.sure[0].before, self.sure[0].after))
+            return f"{left} is ahead below epsilon {crossed[0]}, {right} above {within[0]}."
+        places: dict[str, list[str]] = {}
+        for word, low, high in self._decided():
+            unit = "" if places else "epsilon "
+            places.setdefault(names[word], []).append(f"from {unit}{low:.2g} to {high:.2g}")
+        if not places:
+            return f"Undecided everywhere looked at ({looked})."
+        ahead = ", ".join(f"{name} is ahead {' and '.join(spans)}" for name, spans in places.items())
+        cross = " and ".join(f"{e} {s}" for e, s in zip(crossed, within, strict=True))
+        return f"{ahead}; elsewhere undecided." + (f" They cross at {cross}." if cross else "")
+
+    def _decided(self) -> list[tuple[str, float, float]]:
+        """Return who is ahead, from where, and up to where, between the stretches."""
+        found, low, word = [], self.epsilons[0], self.where[0].before
+        for one in self.where:
+            if word is not None and one.low is not None:
+                found.append((str(word), low, one.low))
+            low, word = one.high or self.epsilons[-1], one.after
+        return found if word is None else [*found, (str(word), low, self.epsilons[-1])]
+
+
+def crossing(epsilons: Sequence[float], differences: Sequence[PairedDifference]) -> Crossings:
+    """Return where the difference of two contestants changes its sign, with an interval.
+
+    Parameters
+    ----------
+    epsilons : sequence of float
+        Ascending, positive.
+    differences : sequence of PairedDifference
+        One per epsilon, of the same two contestants in the same order, made with at least ``len(epsilons)`` looks.
+
+    Returns
+    -------
+    Crossings
+
+    Raises
+    ------
+    InvalidInputError
+        Epsilons that do not ascend, not as many differences, or differences made with fewer looks.
+
+    Notes
+    -----
+    Between epsilons the difference is taken to be linear in log epsilon. The intervals hold at all epsilons together,
+    so the band between their ends, drawn by straight lines, holds the true broken line at the same level; wherever that
+    is zero, the band has zero in it. The stretches returned are all such places: all true crossings lie in them.
+
+    Examples
+    --------
+    >>> from pate.comparison.statistics import paired_difference
+    >>> one, other = [[True] * 900 + [False] * 100] * 3, [[True] * 700 + [False] * 300] * 3
+    >>> first = paired_difference(one, other, same_rows=True, looks=2)
+    >>> crossing([0.1, 10.0], [first, first.reversed()]).says("A", "B")
+    'A is ahead below epsilon 1, B above (95% interval 0.72 to 1.4).'
+    """
+    at = [check_real("epsilon", e, low=0, low_open=True) for e in epsilons]
+    if not at or any(b <= a for a, b in pairwise(at)) or len(differences) != len(at):
+        raise InvalidInputError(
+            f"epsilons must ascend, with one difference for each, got {at} and {len(differences)} differences."
+        )
+    if any(found.looks < len(at) for found in differences):
+        raise InvalidInputError(
+            f"differences must be made with looks >= {len(at)}, as so many epsilons are looked at, got "
+            f"{[found.looks for found in differences]}."
+        )
+    level, start = min(found.level for found in differences), differences[0].verdict
+    if any(found.low is None for found in differences):
+        return Crossings(tuple(at), (Crossing(None, None, (), None, None),), "undecided", level)
+    x = np.log(at)
+    low, mean, high = (np.array([getattr(f, name) for f in differences]) for name in ("low", "mean", "high"))
+    # Knots of the band: the epsilons, and wherever one of its edges is zero. Between two knots nothing changes.
+    knots = np.unique(np.concatenate([x, _zeros(x, low), _zeros(x, high)]))
+    middles = np.concatenate([knots, (knots[1:] + knots[:-1]) / 2]) if len(knots) > 1 else knots
+    order = np.argsort(middles, kind="stable")
+    points = middles[order]
+    lows, highs = np.interp(points, x, low), np.interp(points, x, high)
+    # An edge that is zero at a knot belongs to the stretch; rounding must not open it.
+    sides = np.where(lows > 1e-12, 1, np.where(highs < -1e-12, -1, 0))
+    crossings, zeros = [], _zeros(x, mean)
+    for stretch in _stretches(sides == 0):
+        first, last = points[stretch[0]], points[stretch[1]]
+        before = None if stretch[0] == 0 else _word(sides[stretch[0] - 1])
+        after = None if stretch[1] == len(points) - 1 else _word(sides[stretch[1] + 1])
+        inside = tuple(float(np.exp(z)) for z in zeros if first - 1e-9 <= z <= last + 1e-9)
+        ends = (None if before is None else float(np.exp(first)), None if after is None else float(np.exp(last)))
+        crossings.append(Crossing(*ends, inside, before, after))
+    return Crossings(tuple(at), tuple(crossings), start, level)
+
+
+def _word(side: int) -> Word:
+    return "ahead" if side > 0 else "behind"
+
+
+def _zeros(x: Any, y: Any) -> list[float]:
+    """Return where a broken line changes its sign or touches zero."""
+    found = [float(a) for a, b in zip(x, y, strict=True) if b == 0]
+    for i in np.flatnonzero(y[1:] * y[:-1] < 0):
+        found.append(float(x[i] - y[i] * (x[i + 1] - x[i]) / (y[i + 1] - y[i])))
+    return sorted(found)
+
+
+def _stretches(mask: Any) -> list[tuple[int, int]]:
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(int), [0]])))
+    return [(int(a), int(b) - 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]

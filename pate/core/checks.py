@@ -27,13 +27,6 @@ def quietly(name: str, read: Callable[..., _T], *args: Any, **options: Any) -> _
 
     NumPy, pandas and scikit-learn quote the cell that they stumble over (``could not convert string to float: 'Ms
     Smith'``), in errors and in warnings. Only the kind of the error is told; it is neither cause nor context of ours.
-
-    Parameters
-    ----------
-    name : str
-        What to call the data in an error.
-    read : callable
-        What it raises on purpose (a ``PateError``) is passed on.
     """
     kind = ""
     try:
@@ -263,16 +256,6 @@ _FEW_NUMBERS = 20
 
 def check_no_amounts(name: str, values: Any, n_records: int, *, named: str = "classes=") -> None:
     """Refuse classes that were read off private labels and are many numbers: an amount is no class.
-
-    Parameters
-    ----------
-    name : str
-        What to call the labels.
-    values : sequence
-        The distinct ones.
-    n_records : int
-    named : str
-        How a person names classes.
 
     Notes
     -----

@@ -73,11 +73,6 @@ def answer(
 
     Tasks set the number of threads, silence warnings and seed the global generators, all of which a process has once.
     A worker with several threads (dask's ``--nthreads``) would let its teachers share them.
-
-    Examples
-    --------
-    >>> answer("another process", 3, sorted, "ba", reverse=True)
-    (3, ['b', 'a'])
     """
     if home == HERE:  # threads of joblib's own: the caller holds everything for them
         return number, function(*args, **options)
@@ -136,6 +131,24 @@ def answers(jobs: Iterator[Any], n_jobs: int | None) -> Generator[tuple[int, lis
         yield from results
 
 
+def all_answers(
+    waiting: UnansweredCalls, job: Callable[[int, tuple[Any, ...]], Any], n_jobs: int | None
+) -> Generator[tuple[int, list[Any]], None, None]:
+    """Yield the answers to all calls, each a ``job(number, args)``; what a cluster lost is asked again, a few times."""
+    raise_given_up(get_active_backend()[0])
+    left = ATTEMPTS
+    while True:
+        try:
+            with closing(answers((job(number, args) for number, args in waiting), n_jobs)) as found:
+                yield from found
+            return
+        except CancelledError:  # a cluster lost the only copy of something with one of its workers
+            left -= 1
+            if not left:
+                raise
+            waiting.again()
+
+
 def on_cluster() -> bool:
     """Whether ``joblib.parallel_config`` names a backend whose workers may be on other machines."""
     return not type(get_active_backend()[0]).__module__.startswith("joblib._parallel_backends")
@@ -156,27 +169,20 @@ def in_order(
     """
     waiting = UnansweredCalls((_Mute(args),) for args in calls)
     early: dict[int, Any] = {}
-    due, left = 0, ATTEMPTS
-    with quiet_callbacks():
-        raise_given_up(get_active_backend()[0])
-        while True:
-            jobs = (delayed(answer)(HERE, number, _worked, work, *args) for number, args in waiting)
-            try:
-                with closing(answers(jobs, n_jobs)) as found:
-                    for number, (failure, made) in found:
-                        waiting.answered(number)
-                        if failure is not None:
-                            raise InvalidInputError(failure)
-                        early[number] = made
-                        while due in early:
-                            yield early.pop(due)
-                            due += 1
-                return
-            except CancelledError:  # lost the only copy of something with one of its workers
-                left -= 1
-                if not left:
-                    raise
-                waiting.again()
+    due = 0
+
+    def job(number: int, args: tuple[Any, ...]) -> Any:
+        return delayed(answer)(HERE, number, _worked, work, *args)
+
+    with quiet_callbacks(), closing(all_answers(waiting, job, n_jobs)) as found:
+        for number, (failure, made) in found:
+            waiting.answered(number)
+            if failure is not None:
+                raise InvalidInputError(failure)
+            early[number] = made
+            while due in early:
+                yield early.pop(due)
+                due += 1
 
 
 class _Mute:

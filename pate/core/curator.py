@@ -19,26 +19,6 @@ def need(module: str, *, extra: str, why: str) -> None:
     """Refuse to go on without a package that ``pip install pate`` leaves out, and say how to get it.
 
     Called before anything is trained, drawn or paid for, not where the package is imported after all that.
-
-    Parameters
-    ----------
-    module : str
-        As it is imported; nothing is.
-    extra : str
-        The extra of ``pyproject.toml`` that brings it.
-    why : str
-        What needs it: the beginning of a sentence.
-
-    Raises
-    ------
-    MissingExtraError
-
-    Examples
-    --------
-    >>> need("numpy", extra="plots", why="Counting")
-    >>> need("no_such_module", extra="plots", why="A picture")
-    Traceback (most recent call last):
-    pate.exceptions.MissingExtraError: A picture needs no_such_module, ... Install it: pip install "pate[plots]"
     """
     if find_spec(module) is None:
         package = _PACKAGES.get(module, module)
@@ -70,16 +50,7 @@ class Told(NamedTuple):
 
 
 def tell(found: Iterable[Told], *, stacklevel: int = 2) -> tuple[Told, ...]:
-    """Warn of each, in one form, and return them; nothing that is released may hang on what is returned.
-
-    Examples
-    --------
-    >>> with warnings.catch_warnings(record=True) as said:
-    ...     warnings.simplefilter("always")
-    ...     _ = tell([Told("9 of 10 records vote.", quoting="'il' is what one of them has")])
-    >>> "'il'" in str(said[0].message), said[0].category.__name__
-    (False, 'CuratorWarning')
-    """
+    """Warn of each, in one form, and return them; nothing that is released may hang on what is returned."""
     found = tuple(found)
     for told in found:
         warnings.warn(f"{told.text} {_PRIVATE}", told.category, stacklevel=stacklevel + 1)

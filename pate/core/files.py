@@ -1,46 +1,37 @@
-"""Files that are either whole or absent."""
+"""Files that are either whole or absent, folders for their owner only, and JSON read strictly."""
 
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import tempfile
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
-from pate.exceptions import InvalidInputError
+import numpy as np
+
+from pate.exceptions import InvalidInputError, PateError, RunFolderError
 
 # JSON read strictly: no name twice, and no number that JSON does not have.
 
 
 def parse_json(data: bytes) -> Any:
-    """Return the value in UTF-8 bytes.
+    """Return the value in UTF-8 bytes; raise ValueError or RecursionError where it is none.
 
-    Raises
-    ------
-    ValueError, RecursionError
-        It is none: damaged, nested too deep, a name stands twice (two readers could see two values), NaN or infinity.
+    Damaged, nested too deep, a name stands twice (two readers could see two values), NaN or infinity.
     """
     return json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_refuse_constant)
 
 
 def read_json_file(path: str | os.PathLike[str], *, what: str, most_bytes: int) -> Any:
-    """Return the value in a file that somebody else may have made.
+    """Return the value in a file that somebody else may have made; one of more than ``most_bytes`` is refused unread.
 
-    Parameters
-    ----------
-    path : path
-    what : str
-        What it should be, for errors.
-    most_bytes : int
-        A larger file is refused before it is read.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no such file, it is too large, or no JSON.
+    ``what`` it should be is for errors.
     """
     file = Path(path)
     try:
@@ -81,20 +72,9 @@ def check_can_write(name: str, target: str | os.PathLike[str]) -> None:
 
     A small file is made where ``target`` would be, or in the nearest folder above it that exists, and taken away again:
     permissions alone tell too little (of a read-only or full disk, or to an administrator).
-
-    Parameters
-    ----------
-    name : str
-        What to call it in the error.
-    target : path
-        It need not exist; missing folders are made when it is written.
-
-    Raises
-    ------
-    InvalidInputError
     """
     goal = Path(target).absolute()
-    try:
+    with writing(name, target):
         folder = goal.parent
         while not folder.exists():
             folder = folder.parent
@@ -110,6 +90,13 @@ def check_can_write(name: str, target: str | os.PathLike[str]) -> None:
             os.unlink(trial)
         if goal.exists() and not os.access(goal, os.W_OK):
             raise PermissionError(0, "the file is read-only")
+
+
+@contextmanager
+def writing(name: str, target: str | os.PathLike[str]) -> Iterator[None]:
+    """Say in words what the system says of a file that cannot be written."""
+    try:
+        yield
     except OSError as error:
         raise InvalidInputError(
             f"{name}={str(target)!r} cannot be written: {error.strerror or error}. Name a file in a folder that you "
@@ -156,16 +143,14 @@ def remove_whole(target: str | os.PathLike[str]) -> None:
     goal.unlink(missing_ok=True)
 
 
-def write_text(target: str | os.PathLike[str], text: str, *, mode: int | None = None) -> None:
-    """Write ``text`` atomically as UTF-8.
+def write_bytes(target: str | os.PathLike[str], data: bytes | memoryview, *, mode: int | None = None) -> None:
+    """Write ``data`` atomically."""
+    with atomic_path(target, mode=mode) as path:
+        path.write_bytes(data)
 
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> goal = pathlib.Path(tempfile.mkdtemp()) / "note.txt"
-    >>> write_text(goal, "hello"); goal.read_text()
-    'hello'
-    """
+
+def write_text(target: str | os.PathLike[str], text: str, *, mode: int | None = None) -> None:
+    """Write ``text`` atomically as UTF-8."""
     with atomic_path(target, mode=mode) as path:
         path.write_text(text, encoding="utf-8")
 
@@ -178,3 +163,113 @@ def write_json(target: str | os.PathLike[str], value: Any, *, mode: int | None =
 def json_text(value: Any) -> str:
     r"""Return what :func:`write_json` writes."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+# Folders that a killed run goes on in: a file says what the run is, others keep what it has done.
+
+_REMEDY = "Choose another folder, or delete this one if it is not needed."
+
+
+def read_json(path: Path, error: type[PateError] = RunFolderError) -> dict[str, Any]:
+    """Return the JSON object in a file of such a folder, or raise ``error``."""
+    try:
+        value = parse_json(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as why:
+        raise error(f"{path} cannot be read ({type(why).__name__}). {_REMEDY}") from None
+    if not isinstance(value, dict):
+        raise error(f"{path} is not a JSON object. {_REMEDY}")
+    return value
+
+
+def _is_hidden(path: Path) -> bool:
+    return path.name.startswith(".")
+
+
+def begun_in(
+    folder: str | os.PathLike[str],
+    head: str,
+    what: str,
+    *,
+    error: type[PateError] = RunFolderError,
+    is_leftover: Callable[[Path], bool] = _is_hidden,
+) -> dict[str, Any] | None:
+    """Return what the file ``head`` says of the run in a folder; None where none was begun, and nothing else is there.
+
+    ``what`` the folder should hold is for errors; what a start that was killed leaves (``is_leftover``) does not count.
+    """
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise error(f"{path} is a file. Choose a folder.")
+    if (path / head).exists():
+        return read_json(path / head, error)
+    if path.exists() and not all(map(is_leftover, path.iterdir())):
+        raise error(f"{path} is not empty and holds no {what}. {_REMEDY}")
+    return None
+
+
+@contextmanager
+def making(name: str, folder: str | os.PathLike[str], *, otherwise: str = "") -> Iterator[None]:
+    """Say in words what the system says of a folder that cannot be made or written to."""
+    try:
+        yield
+    except RunFolderError:
+        raise
+    except OSError as error:
+        raise InvalidInputError(
+            f"{name} must be a folder that can be made and written to, got {os.fspath(folder)!r} "
+            f"({error.strerror or error}). Name another{otherwise}."
+        ) from None
+
+
+def own_folder(name: str, folder: str | os.PathLike[str], readme: str = "", *, otherwise: str = "") -> Path:
+    """Make a folder for its owner only (mode 0700) where it is absent, and say in it what it is for."""
+    path = Path(folder)
+    with making(name, folder, otherwise=otherwise):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if readme and not (path / "README.txt").exists():
+            write_text(path / "README.txt", readme, mode=0o600)
+    return path
+
+
+def save_arrays(target: str | os.PathLike[str], **arrays: Any) -> None:
+    """Keep arrays, whole or not at all, for their owner only; None is left out."""
+    with atomic_path(target, mode=0o600) as path, open(path, "wb") as file:
+        np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
+
+
+def kept_arrays(path: Path) -> dict[str, Any] | None:
+    """Return what :func:`save_arrays` wrote; None where there is no such file, or it is damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        return None
+
+
+# Files that are looked at through memory: private tables and ballots that are larger than it.
+
+#: Files that are mapped into memory at present.
+_MAPPED: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def let_go() -> None:
+    """Give back the pages of mapped tables that were looked at; who looks again gets them again.
+
+    The system would do so too, where memory is short; here a process is as small as it says.
+    """
+    if hasattr(mmap, "MADV_DONTNEED"):
+        for one in list(_MAPPED):
+            one.madvise(mmap.MADV_DONTNEED)
+
+
+def any_mapped() -> bool:
+    """Whether a private table lies on disk already, for want of memory."""
+    return bool(_MAPPED)
+
+
+def mapped(file: Any) -> mmap.mmap:
+    """Return what was written to an open file, to be read through memory; it outlives the file's own handle."""
+    file.flush()
+    made = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    _MAPPED.add(made)
+    return made

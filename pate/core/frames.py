@@ -28,20 +28,10 @@ _INDEX = "__index_level_"
 def plain_rows(X: Any, *, name: str = "X") -> Any:
     """Return a table of another library as a DataFrame, a column as a 1-d array; anything else as it is.
 
-    Parameters
-    ----------
-    X : any rows
-        polars DataFrames, pyarrow Tables and RecordBatches, and whatever else speaks Arrow's C stream, become
-        DataFrames: numbers and true/false float64 where some are missing, texts objects (NaN where missing), Arrow's
-        dictionaries and polars' categories pandas' own. A polars Series, a pyarrow Array: see :func:`plain_column`.
-    name : str
-        What to call ``X`` in an error.
-
-    Raises
-    ------
-    InvalidInputError
-        A query that was not carried out (a polars LazyFrame, a dask DataFrame), or a column of another declared type
-        (dates, lists), which is named.
+    polars DataFrames, pyarrow Tables and whatever else speaks Arrow's C stream become DataFrames: numbers and
+    true/false float64 where some are missing, texts objects (NaN where missing), Arrow's dictionaries and polars'
+    categories pandas' own. A query that was not carried out, and a column of another declared type (dates, lists), is
+    refused.
     """
     if isinstance(X, tuple | Mapping) and not hasattr(X, "iloc"):
         _refuse_several(X, name)
@@ -153,21 +143,23 @@ def _typed(name: str, column: Any) -> pd.Series | npt.NDArray[Any]:
         raise _neither(name, kind)
     if column.null_count or pa.types.is_decimal(kind):
         column = column.cast(pa.float64(), safe=False)
-    return np.asarray(column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy())
+    return _numbers(column)
 
 
 def _is_number(kind: Any) -> bool:
-    import pyarrow as pa
+    from pyarrow import types as t
 
-    t = pa.types
     return bool(t.is_boolean(kind) or t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind))
 
 
 def _is_text(kind: Any) -> bool:
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def _numbers(column: Any) -> npt.NDArray[Any]:
     import pyarrow as pa
 
-    t = pa.types
-    return bool(t.is_string(kind) or t.is_large_string(kind) or str(kind) == "string_view")
+    return np.asarray(column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy())
 
 
 def _cells(column: Any) -> npt.NDArray[Any]:
@@ -175,7 +167,7 @@ def _cells(column: Any) -> npt.NDArray[Any]:
     import pyarrow as pa
 
     if _is_number(column.type) and not column.null_count and not pa.types.is_decimal(column.type):
-        return np.asarray(column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy())
+        return _numbers(column)
     return np.fromiter(column.to_pylist(), dtype=object, count=len(column))
 
 

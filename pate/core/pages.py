@@ -14,15 +14,7 @@ if TYPE_CHECKING:
 
 
 def lined_up(table: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
-    """Return the lines of a table whose columns are as wide as their widest cell.
-
-    Parameters
-    ----------
-    table : sequence of rows of str
-        The heading is the first.
-    right : bool
-        Whether all columns but the first go to the right, as numbers do.
-    """
+    """Return the lines of a table whose columns are as wide as their widest cell."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = []
     for row in table:
@@ -59,21 +51,5 @@ def cell(
     rows: Iterable[Sequence[object]] = (),
     more: Iterable[str] = (),
 ) -> str:
-    """Return what an object looks like in a notebook's cell, with every value escaped.
-
-    Parameters
-    ----------
-    kind, line : str
-        What it is, and the one thing to know of it.
-    heads : sequence of str
-        Of the table.
-    rows : iterable of sequences
-    more : iterable of str
-        Sentences below.
-
-    Examples
-    --------
-    >>> "&lt;script&gt;" in cell("Votes", "sensitive", rows=[("<script>", 3)])
-    True
-    """
+    """Return what an object looks like in a notebook's cell, with every value escaped."""
     return render("cell_rows.html", kind=kind, line=line, heads=heads, rows=list(rows), more=list(more))

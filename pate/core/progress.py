@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 # How long the parts of a fit take: whoever fits says what it is at, and whoever measures listens.
 
@@ -58,18 +58,7 @@ def listening() -> Iterator[Stopwatch]:
 
 @contextmanager
 def timed(part: str) -> Iterator[None]:
-    """Say that what is done inside is ``part`` of a fit; without a listener nothing is measured.
-
-    Parameters
-    ----------
-    part : {"startup", "training", "labelling", "predicting"}
-
-    Examples
-    --------
-    >>> with timed("training"):
-    ...     print("nobody listens")
-    nobody listens
-    """
+    """Say that what is done inside is ``part`` of a fit; without a listener nothing is measured."""
     watch = _LISTENING.get()
     if watch is None:
         yield
@@ -94,34 +83,20 @@ def track(
     begun: int = 0,
     note: Callable[[int], str] | None = None,
 ) -> Iterator[T]:
-    """Iterate over ``items`` behind a rich progress bar on standard error.
+    """Iterate over ``items`` behind a progress bar, which shows ``label`` and what ``note`` says of the items done.
 
-    Parameters
-    ----------
-    items : iterable
-    total : int
-        How many items there will be.
-    label : str
-        Public text only: it is printed.
-    show : bool
-        False shows nothing, and then rich is not imported; nor does work of one item, as there is nothing between its
-        beginning and its end. In a notebook one line of the cell's output is the bar. Where standard error is neither
-        that nor a terminal (a job's log), there is a line every ten seconds, with the seconds left, and one in the end.
-    work : (float, str) or None
-        How much one item is and of what, such as ``(4800.0, "images")``: shown per second.
-    begun : int
-        How many of ``total`` were done before.
-    note : callable or None
-        Of the number of items done: public text to show beside the bar.
+    Both are public text. In a notebook one line of the cell's output is the bar; where standard error is neither that
+    nor a terminal (a job's log) there is a line every ten seconds. One item alone has no bar. ``work`` is how much an
+    item is and of what, ``(4800.0, "images")``: shown per second; ``begun`` of the ``total`` were done before.
     """
     if not show or total <= 1:
         yield from items
         return
     if in_notebook():
-        yield from _in_cell(items, total, label, work, begun, note)
+        yield from _in_cell(items, _Bar(total, label, work, begun, note))
         return
     if not sys.stderr.isatty():
-        yield from _in_lines(items, total, label, work, begun, note)
+        yield from _in_lines(items, _Bar(total, label, work, begun, note))
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
@@ -143,6 +118,16 @@ def track(
                 bar.update(task, description=f"{label}, {note(done)}")
 
 
+class _Bar(NamedTuple):
+    """What :func:`track` is told, but for the items."""
+
+    total: int
+    label: str
+    work: tuple[float, str] | None
+    begun: int
+    note: Callable[[int], str] | None
+
+
 def in_notebook() -> bool:
     """Return whether a notebook's kernel runs this, which can show more than text."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
@@ -153,14 +138,8 @@ def in_notebook() -> bool:
 _EVERY_LINE = 10.0
 
 
-def _in_lines(
-    items: Iterable[T],
-    total: int,
-    label: str,
-    work: tuple[float, str] | None,
-    begun: int,
-    note: Callable[[int], str] | None,
-) -> Iterator[T]:
+def _in_lines(items: Iterable[T], bar: _Bar) -> Iterator[T]:
+    total, label, work, begun, note = bar
     start = written = time.monotonic()
     done = begun
     for item in items:
@@ -182,14 +161,8 @@ def _in_lines(
 _EVERY = 0.2
 
 
-def _in_cell(
-    items: Iterable[T],
-    total: int,
-    label: str,
-    work: tuple[float, str] | None,
-    begun: int,
-    note: Callable[[int], str] | None,
-) -> Iterator[T]:
+def _in_cell(items: Iterable[T], bar: _Bar) -> Iterator[T]:
+    total, label, work, begun, note = bar
     from html import escape
     from importlib import import_module
 

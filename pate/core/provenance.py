@@ -16,13 +16,7 @@ _GIT_SECONDS = 5.0
 
 
 def now() -> str:
-    """Return the time in UTC, to the second, as ISO 8601.
-
-    Examples
-    --------
-    >>> now().endswith("+00:00")
-    True
-    """
+    """Return the time in UTC, to the second, as ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -40,16 +34,8 @@ def package_versions() -> dict[str, str]:
 def git_commit(checkout: str | os.PathLike[str] | None = None) -> str | None:
     """Return the commit of the checkout this package runs from, ``-dirty`` appended when files differ from it.
 
-    Parameters
-    ----------
-    checkout : path or None
-        The root of a working tree; None takes the folder that holds the package.
-
-    Returns
-    -------
-    str or None
-        None when the folder is not itself the root of a git working tree (an installed package in somebody's project
-        must not claim that project's commit), has no commit yet, or git is not there.
+    None where ``checkout`` (the folder that holds the package) is not itself the root of a git working tree: an
+    installed package in somebody's project must not claim that project's commit.
     """
     root = Path(checkout) if checkout is not None else Path(__file__).parents[2]
     top = _git(root, "rev-parse", "--show-toplevel")
@@ -63,13 +49,7 @@ def git_commit(checkout: str | os.PathLike[str] | None = None) -> str | None:
 
 
 def provenance() -> dict[str, Any]:
-    """Return ``created``, ``commit`` and ``versions``: the stamp of a result.
-
-    Examples
-    --------
-    >>> sorted(provenance())
-    ['commit', 'created', 'versions']
-    """
+    """Return ``created``, ``commit`` and ``versions``: the stamp of a result."""
     return {"created": now(), "commit": git_commit(), "versions": package_versions()}
 
 

@@ -115,11 +115,6 @@ def kept_secret(path: Path) -> bytes:
     """Return the secret in a file, drawn anew where there is none, and readable by its owner only.
 
     Of several processes that find none, all take the one that was put there first.
-
-    Raises
-    ------
-    InvalidInputError
-        The file cannot be read or written, or holds something else.
     """
     try:
         if not path.exists():
@@ -139,13 +134,7 @@ def kept_secret(path: Path) -> bytes:
 
 
 def forget_secret(path: Path) -> None:
-    """Delete a secret, if there is one: what is cut from now on is independent of all that was cut by it.
-
-    Raises
-    ------
-    InvalidInputError
-        The file cannot be deleted.
-    """
+    """Delete a secret, if there is one: what is cut from now on is independent of all that was cut by it."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:

@@ -107,13 +107,7 @@ class Tape:
         return value
 
     def claim(self, ledger: Path) -> None:
-        """Take a ledger that this run may write to: one that it makes itself, and no other.
-
-        Raises
-        ------
-        ReplayError
-            There was one: what is made on a tape may not be paid for, or stored, beside what is private.
-        """
+        """Take a ledger that this run may write to: one that it makes itself, and no other."""
         ledger = ledger.absolute()
         if ledger in self._ledgers:
             return
@@ -132,13 +126,7 @@ def _form(value: Any) -> Any:
 
 
 def playing() -> Tape | None:
-    """Return the tape that this thread of this process plays, or None.
-
-    Examples
-    --------
-    >>> playing() is None
-    True
-    """
+    """Return the tape that this thread of this process plays, or None."""
     tape = _PLAYING.get()
     if tape is None or tape.owner != (os.getpid(), threading.get_ident()):
         return None
@@ -147,30 +135,12 @@ def playing() -> Tape | None:
 
 @contextmanager
 def play(tape: Tape) -> Iterator[Tape]:
-    """Run what is inside on a tape; for :mod:`pate.audit` alone.
-
-    Raises
-    ------
-    ReplayError
-        A tape is being played already, or this one was.
-
-    Examples
-    --------
-    >>> tape = Tape(bytes(32))
-    >>> with play(tape):
-    ...     playing() is tape
-    True
-    >>> with play(tape):
-    ...     pass
-    Traceback (most recent call last):
-    pate.exceptions.ReplayError: this tape was played already. ...
-    """
+    """Run what is inside on a tape; for :mod:`pate.audit` alone."""
     token = _begin(tape)
     try:
         yield tape
     finally:
-        # Copies of this context (a task, a generator) may live on: for them, too, it is over.
-        tape.owner = (0, 0)
+        tape.owner = (0, 0)  # copies of this context (a task, a generator) may live on: for them, too, it is over
         _PLAYING.reset(token)
 
 
@@ -201,49 +171,20 @@ def run_played(tape: Tape, run: Callable[[], Result]) -> Result:
 
 
 def note(stage: str, **facts: Any) -> None:
-    """Tell a replay what a stage received and made; nothing otherwise.
-
-    Examples
-    --------
-    >>> seen = []
-    >>> with play(Tape(bytes(32), watch=lambda stage, facts: seen.append((stage, facts)))):
-    ...     note("votes", n_queries=3)
-    >>> note("votes", n_queries=4)
-    >>> seen
-    [('votes', {'n_queries': 3})]
-    """
+    """Tell a replay what a stage received and made; nothing otherwise."""
     tape = playing()
     if tape is not None:
         tape.note(stage, facts)
 
 
 def settle(sampler: str, value: Any) -> Any:
-    """Return what is let out: ``value``, but in a replay's second run what the first one let out at this place.
-
-    Examples
-    --------
-    >>> settle("mean", 3.0)
-    3.0
-    >>> with play(Tape(bytes(32), follows=(Outcome("mean", 3.0),))):
-    ...     settle("mean", 4.0), settle("mean", 5.0)
-    (3.0, 5.0)
-    """
+    """Return what is let out: ``value``, but in a replay's second run what the first one let out at this place."""
     tape = playing()
     return value if tape is None else tape.settle(sampler, value)
 
 
 def settled(sampler: Sampler) -> Sampler:
-    """Make a sampler's outcomes known to a replay: ``sampler(values, *, scale, source, ...)``.
-
-    Examples
-    --------
-    >>> @settled
-    ... def add(values, *, scale, source):
-    ...     return values + scale
-    >>> with play(Tape(bytes(32), follows=(Outcome("add", 7),))):
-    ...     add(1, scale=2, source=None)
-    7
-    """
+    """Make a sampler's outcomes known to a replay: ``sampler(values, *, scale, source, ...)``."""
     signature = inspect.signature(sampler)
 
     @functools.wraps(sampler)
@@ -261,13 +202,7 @@ def settled(sampler: Sampler) -> Sampler:
 
 
 def refuse_on_tape(what: str) -> None:
-    """Refuse what may not outlive a replay.
-
-    Raises
-    ------
-    ReplayError
-        A tape is being played.
-    """
+    """Refuse what may not outlive a replay."""
     if playing() is not None:
         raise ReplayError(
             f"a replay makes no {what}: its bits are known. Make it beforehand, or leave it out of the pipeline."

@@ -7,14 +7,15 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.files import atomic_path
+from pate.core.files import write_bytes
 from pate.exceptions import InvalidInputError
 
 # scikit-learn objects as bytes by skops: no pickle, and only types that are named are built when they are read.
@@ -35,18 +36,8 @@ _SCHEMA = "schema.json"
 def pack_estimator(estimator: Any, *, trusted: Collection[str] = HARMLESS, refusal: str, remedy: str) -> bytes:
     """Return a fitted estimator as bytes that :func:`unpack_estimator` will take with the same ``trusted``.
 
-    Parameters
-    ----------
-    estimator : scikit-learn estimator
-    trusted : collection of str
-        Full names of types, beside those that skops trusts.
-    refusal, remedy : str
-        How the refusal begins and ends: who cannot keep what, and what to do about it.
-
-    Raises
-    ------
-    InvalidInputError
-        It holds something that could not be read back safely. Nothing of what it was fitted on is quoted.
+    ``trusted`` are full names of types, beside those that skops trusts; ``refusal`` and ``remedy`` begin and end the
+    error of what could not be read back safely. Nothing of what it was fitted on is quoted there.
     """
     import skops.io as sio  # slow to import, and only those who keep estimators need it
 
@@ -68,13 +59,6 @@ def settled(data: bytes) -> bytes:
 
     skops writes addresses, and NumPy the gaps between the fields of a record (a tree's nodes), where whatever was in
     memory before still stands.
-
-    Examples
-    --------
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> packed = [pack_estimator(GaussianNB().fit([[0.0], [1.0]], [0, 1]), refusal="", remedy="") for _ in range(2)]
-    >>> packed[0] == packed[1], settled(packed[0]) == settled(packed[1])
-    (False, True)
     """
     made = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as new:
@@ -113,10 +97,7 @@ def _without_gaps(packed: bytes) -> bytes:
 def unpack_estimator(data: bytes, *, trusted: Collection[str] = HARMLESS) -> Any:
     """Return the estimator in bytes; whatever skops raises is raised.
 
-    Raises
-    ------
-    ValueError
-        The bytes claim to hold more than they are: what is packed here is stored as it is.
+    Bytes that claim to hold more than they are, are refused: what is packed here is stored as it is.
     """
     import skops.io as sio
 
@@ -127,8 +108,62 @@ def unpack_estimator(data: bytes, *, trusted: Collection[str] = HARMLESS) -> Any
     return sio.loads(data, trusted=list(trusted))
 
 
+# Arrays and JSON about them as one safetensors file.
+
 _KEY = "pate"
-_DTYPES = ("bool", "uint8", "int16", "int32", "int64", "float32", "float64")
+#: Types that both NumPy and every safetensors library know.
+_DTYPES = frozenset(
+    ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
+)
+
+
+def plain(name: Any, array: Any) -> npt.NDArray[Any]:
+    """Return an array as safetensors takes it: in order, little-endian, of a type that everybody knows."""
+    if not _is_text(name) or name == "__metadata__":
+        raise InvalidInputError(f"arrays to keep must have texts other than '__metadata__' as names, got {name!r}.")
+    values = np.asarray(array, order="C")
+    if values.dtype.name not in _DTYPES:
+        raise InvalidInputError(
+            f"arrays to keep must be truth values, whole numbers or floats of 16 to 64 bits, got {values.dtype} for "
+            f"{name!r}. Convert it: float32 holds every bfloat16."
+        )
+    return values.astype(values.dtype.newbyteorder("<"), copy=False)
+
+
+def _is_text(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+
+
+def as_safetensors(arrays: Mapping[str, Any], metadata: dict[str, str] | None = None) -> bytes:
+    """Return the bytes of a safetensors file."""
+    from safetensors.numpy import save  # only those who keep arrays need it
+
+    return save({name: plain(name, array) for name, array in arrays.items()}, metadata=metadata)
+
+
+@contextmanager
+def parsing() -> Iterator[None]:
+    """Make a ValueError of a panic in safetensors' Rust, which is no Exception."""
+    try:
+        yield
+        return
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ != "PanicException":
+            raise
+        problem = str(error)
+    raise ValueError(problem)
+
+
+def opened(path: str | os.PathLike[str], key: str, *, framework: str = "numpy") -> tuple[dict[str, Any], Any]:
+    """Return the tensors of a safetensors file, and the JSON under a key; whatever is wrong raises an Exception."""
+    from safetensors import safe_open
+
+    with parsing(), safe_open(os.fspath(path), framework=framework) as file:
+        tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
+        return tensors, json.loads((file.metadata() or {})[key])
 
 
 def save_tensors(
@@ -139,59 +174,13 @@ def save_tensors(
     form: str,
     mode: int | None = None,
 ) -> None:
-    """Write arrays, and JSON facts about them, as one safetensors file: public ones, unless ``mode`` keeps it private.
-
-    Parameters
-    ----------
-    path : path
-    arrays : dict of name -> array
-    facts : dict
-        Plain JSON values.
-    form : str
-        What kind of file it is, by which :func:`load_tensors` knows it.
-    mode : int or None
-        The file's permissions.
-    """
-    from safetensors.numpy import save
-
-    plain = {name: np.array(array, order="C", copy=True) for name, array in arrays.items()}
-    odd = [name for name, array in plain.items() if array.dtype.name not in _DTYPES]
-    if odd:
-        raise InvalidInputError(f"arrays to save must be of {', '.join(_DTYPES)}, {odd[0]!r} is {plain[odd[0]].dtype}.")
+    """Write arrays, and JSON facts about them, as a file of one ``form``: public, unless ``mode`` keeps it private."""
     told = json.dumps({"form": form, "facts": dict(facts)}, sort_keys=True, allow_nan=False)
-    data = save(plain, metadata={_KEY: told})
-    with atomic_path(path, mode=mode) as part:
-        part.write_bytes(data)
-
-
-def opened(path: str | os.PathLike[str], key: str, *, framework: str = "numpy") -> tuple[dict[str, Any], Any]:
-    """Return the tensors of a safetensors file and the JSON under a key; whatever is wrong raises an Exception."""
-    from safetensors import safe_open
-
-    try:
-        with safe_open(os.fspath(path), framework=framework) as file:
-            told = json.loads((file.metadata() or {})[key])
-            return {name: file.get_tensor(name) for name in sorted(file.keys())}, told
-    except BaseException as error:  # a panic in safetensors' Rust is no Exception
-        if isinstance(error, Exception) or type(error).__name__ != "PanicException":
-            raise
-        problem = str(error)
-    raise ValueError(problem)
+    write_bytes(path, as_safetensors(arrays, {_KEY: told}), mode=mode)
 
 
 def load_tensors(path: str | os.PathLike[str], *, form: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Read what :func:`save_tensors` wrote.
-
-    Returns
-    -------
-    arrays : dict of name -> array
-    facts : dict
-
-    Raises
-    ------
-    InvalidInputError
-        No such file, or none of this form.
-    """
+    """Return the arrays and the facts that :func:`save_tensors` wrote; refuse any other file."""
     arrays, held, why = dict[str, npt.NDArray[Any]](), dict[str, Any](), ""
     try:
         if not Path(path).is_file():

@@ -45,29 +45,14 @@ def as_texts(X: Any, *, name: str = "X") -> npt.NDArray[np.object_] | None:
 
     Not NumPy's own type of text: its width is that of the longest text anywhere, which would show every shard
     something of another's.
-
-    Parameters
-    ----------
-    X : any rows
-    name : str
-        What to call ``X`` in an error.
-
-    Raises
-    ------
-    InvalidInputError
-        Some rows are texts and others are not (a missing value, a number).
     """
-    if is_frame(X) or is_sparse(X):
-        return None
-    cells: list[Any]
     if hasattr(X, "dtype"):
-        if getattr(X, "ndim", 0) != 1 or getattr(X.dtype, "kind", "O") in "biufcmMSV":
-            return None
-        cells = list(X)
-    elif isinstance(X, list | tuple):
-        cells = list(X)
+        column = getattr(X, "ndim", 0) == 1 and getattr(X.dtype, "kind", "O") not in "biufcmMSV"
     else:
+        column = isinstance(X, list | tuple)
+    if not column or is_frame(X) or is_sparse(X):
         return None
+    cells = list(X)
     n_texts = sum(isinstance(cell, str) for cell in cells)
     if not n_texts:
         return None
@@ -76,28 +61,15 @@ def as_texts(X: Any, *, name: str = "X") -> npt.NDArray[np.object_] | None:
             f"{name} must be a text in every row, but in some there is none (a missing value, a number, bytes). Give "
             "those rows a text (an empty one, '', will do) or drop them."
         )
-    texts = np.empty(len(cells), dtype=object)
-    texts[:] = [str(cell) for cell in cells]
-    return texts
+    return np.fromiter(map(str, cells), dtype=object, count=len(cells))
 
 
 def read_rows(X: Any, *, name: str = "X") -> Any:
     """Return rows as one of four: an array of shape (n, ...), a DataFrame, a CSR matrix or a 1-d array of texts.
 
-    Parameters
-    ----------
-    X : array-like, DataFrame, sparse matrix or texts
-        Tables of polars and Arrow become DataFrames (:func:`pate.core.frames.plain_rows`). A masked cell is a missing
-        one (NaN). A list has no type of its own: its numbers become float64. An array of objects becomes float64 when
-        all its cells are numbers or missing, and stays one of objects when some are texts.
-    name : str
-        What to call ``X`` in an error.
-
-    Raises
-    ------
-    InvalidInputError
-        No row or no column, another shape, columns of the same name, or cells that are neither numbers nor texts:
-        dates and complex numbers among them. Columns are named, cells are not.
+    A masked cell is a missing one (NaN). A list has no type of its own: its numbers become float64. An array of objects
+    becomes float64 when all its cells are numbers or missing, and stays one of objects when some are texts. What is
+    neither (dates, complex numbers) is refused: columns are named, cells are not.
     """
     return quietly(name, _read_rows, X, name)
 
@@ -146,10 +118,7 @@ def _not_rows(name: str, got: str) -> InvalidInputError:
 def image_shape(X: Any, *, name: str = "X") -> tuple[int, ...] | None:
     """Return the shape of one row where rows are images, (height, width) or (channels, height, width); else None.
 
-    Raises
-    ------
-    InvalidInputError
-        Rows of more axes, or channels last.
+    Refuses rows of more axes, and channels last.
     """
     nested = isinstance(X, list | tuple) and bool(len(X)) and isinstance(X[0], list | tuple | np.ndarray)
     shape: tuple[int, ...] = quietly(name, np.shape, X[0]) if nested else tuple(getattr(X, "shape", ()))[1:]
@@ -184,18 +153,7 @@ def check_same_shape(mine: tuple[int, ...] | None, known: tuple[int, ...] | None
 def by_name(X: Any, names: Any, *, name: str = "X", other: str = "the rows of fit") -> Any:
     """Return a table's columns in a known order, told apart by name; rows that have no names as they are.
 
-    Parameters
-    ----------
-    X : rows
-    names : sequence or None
-        Of the known columns; None: rows came without names.
-    name, other : str
-        What to call ``X``, and the rows whose columns are known, in an error.
-
-    Raises
-    ------
-    InvalidInputError
-        Columns are missing, there are others, or one of them is there twice.
+    Refuses columns that are missing, others, and one that is there twice; ``names`` is None where rows came without.
     """
     if names is None or not is_frame(X):
         return X
@@ -215,21 +173,7 @@ def by_name(X: Any, names: Any, *, name: str = "X", other: str = "the rows of fi
 def read_numbers(X: Any, *, name: str = "X", user: str = "torch modules", missing: bool = False) -> npt.NDArray[Any]:
     """Return rows of numbers as an array of shape (n, ...), without a copy where there is one already.
 
-    Parameters
-    ----------
-    X : array-like or DataFrame
-        A DataFrame of numbers and true/false becomes float64.
-    name : str
-        What to call ``X`` in an error.
-    user : str
-        Who needs numbers, in an error.
-    missing : bool
-        Whether NaN may stay.
-
-    Raises
-    ------
-    InvalidInputError
-        As :func:`read_rows`; also texts, columns of texts, a sparse matrix, infinity, and NaN unless ``missing``.
+    Refuses what :func:`read_rows` does, texts, sparse rows, infinity, and NaN unless ``missing``.
     """
     return quietly(name, _read_numbers, X, name, user, missing)
 
@@ -260,14 +204,12 @@ def text_columns(rows: Any) -> str:
         return ""
     if is_texts(rows):
         return "texts"
-    names: list[Any]
+    names: list[Any] = []
     if is_frame(rows):
         names = [repr(c) for c, t in zip(rows.columns, rows.dtypes, strict=True) if not holds_numbers(t)]
     elif rows.dtype.kind == "O":
-        flat = rows.reshape(len(rows), -1)
-        names = [j for j in range(flat.shape[1]) if any(isinstance(cell, str) for cell in flat[:, j].tolist())]
-    else:
-        return ""
+        columns = rows.reshape(len(rows), -1).T.tolist()
+        names = [j for j, cells in enumerate(columns) if any(isinstance(cell, str) for cell in cells)]
     if not names:
         return ""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""

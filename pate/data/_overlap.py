@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import math
 import os
@@ -20,11 +21,12 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pate.core.checks import quietly
+from pate.core.files import let_go
 from pate.core.frames import plain_column, plain_rows
 from pate.core.secret import system_bytes
-from pate.data._ids import has_id, id_bytes
+from pate.data._columns import as_float, holds_numbers
 from pate.data.files._arrow import Database
-from pate.data.files._blocks import let_go
+from pate.data.partition import has_id, id_bytes
 from pate.exceptions import InvalidInputError, PublicOverlapWarning
 
 _REMEDY = (
@@ -41,11 +43,6 @@ _CHUNK_BYTES = 32_000_000
 def check_other_file(private: str | os.PathLike[str], public: str | os.PathLike[str]) -> None:
     r"""Refuse one file, or two with the same bytes, as both sides of a job.
 
-    Raises
-    ------
-    InvalidInputError
-        They are one file (by whatever name), or copies.
-
     Examples
     --------
     >>> import tempfile, pathlib
@@ -59,7 +56,8 @@ def check_other_file(private: str | os.PathLike[str], public: str | os.PathLike[
     if bases[0] is None and bases[1] is None and not (os.path.exists(private) and os.path.exists(public)):
         return  # the readers say so better
     same = _same_table(*bases) if any(bases) else os.path.samefile(private, public)
-    if not same and not (os.path.isfile(private) and os.path.isfile(public) and _same_bytes(private, public)):
+    both = os.path.isfile(private) and os.path.isfile(public)
+    if not same and not (both and filecmp.cmp(private, public, shallow=False)):
         return
     what = f"one file ({os.path.basename(public)!r})" if same else "copies of one file"
     raise InvalidInputError(
@@ -153,10 +151,7 @@ def check_public_rows(private: Any, public: Any, groups: Any = None) -> None:
 def row_digests(rows: Any) -> list[bytes]:
     """Return 16 bytes for every row, in every process the same where the cells are: **sensitive**.
 
-    Parameters
-    ----------
-    rows : array, DataFrame, sparse matrix or texts
-        Equal are cells as for :func:`check_public_rows`; pixels, numbers of one byte, are equal to pixels alone.
+    Equal are cells as for :func:`check_public_rows`; pixels, numbers of one byte, are equal to pixels alone.
     """
     given: Any = plain_rows(rows)
     if sparse.issparse(given):
@@ -165,7 +160,7 @@ def row_digests(rows: Any) -> list[bytes]:
     else:
         table = given if hasattr(given, "iloc") else np.asarray(given)
         if hasattr(given, "iloc") or table.dtype.kind not in "biuf":
-            table = table if hasattr(given, "iloc") else np.asarray(given, dtype=object).reshape(len(table), -1)
+            table = table if hasattr(given, "iloc") else np.asarray(given, dtype=object)
             columns = [(c, _bits) if c.dtype.kind in "biuf" else (_cell_words(c), _as_is) for c in _coded(table)]
             found = _column_rows(columns)
         elif table.dtype.itemsize == 1:
@@ -217,57 +212,34 @@ def _numbered(groups: Any) -> npt.NDArray[np.int64]:
     return np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
 
 
-def _same_bytes(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
-    if os.path.getsize(one) != os.path.getsize(other):
-        return False
-    with open(one, "rb") as a, open(other, "rb") as b:
-        while True:
-            left, right = a.read(1 << 20), b.read(1 << 20)
-            if left != right:
-                return False
-            if not left:
-                return True
-
-
 def _digests(private: Any, public: Any) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     """Return a keyed digest of every row of both sides."""
     key = system_bytes(32)
     if sparse.issparse(private) or sparse.issparse(public):
         sides = [sparse.csr_array(side, dtype=np.float64, copy=True) for side in (private, public)]
         return _hashed(_sparse_rows(sides[0]), key), _hashed(_sparse_rows(sides[1]), key)
-    if hasattr(private, "iloc") or hasattr(public, "iloc"):
-        first, second = _coded(private), _coded(public)
-        columns = [_paired(a, b) for a, b in zip(first, second, strict=True)]
-        made = [[pair[i] for pair in columns] for i in (0, 1)]
-    else:
-        one, two = np.asarray(private), np.asarray(public)
-        if one.dtype.kind not in "biuf" or two.dtype.kind not in "biuf":
-            shape = (-1, 1) if one.ndim == 1 else (len(one), -1)
-            one, two = one.reshape(shape), two.reshape((-1, 1) if two.ndim == 1 else (len(two), -1))
-            columns = [_paired(one[:, j], two[:, j]) for j in range(one.shape[1])]
-            made = [[pair[i] for pair in columns] for i in (0, 1)]
-        else:
-            low = _coarser(one.dtype, two.dtype)
-            return _hashed(_dense_rows(one, low), key), _hashed(_dense_rows(two, low), key)
-    return _hashed(_column_rows(made[0]), key), _hashed(_column_rows(made[1]), key)
+    one, two = (side if hasattr(side, "iloc") else np.asarray(side) for side in (private, public))
+    if all(not hasattr(side, "iloc") and side.dtype.kind in "biuf" for side in (one, two)):
+        low = _coarser(one.dtype, two.dtype)
+        return _hashed(_dense_rows(one, low), key), _hashed(_dense_rows(two, low), key)
+    columns = [_paired(a, b) for a, b in zip(_coded(one), _coded(two), strict=True)]
+    return _hashed(_column_rows([c[0] for c in columns]), key), _hashed(_column_rows([c[1] for c in columns]), key)
 
 
 def _coded(side: Any) -> list[npt.NDArray[Any]]:
     """Return the columns of a table as arrays: of numbers, or of whatever cells there are."""
-    from pate.data._columns import as_float, holds_numbers
-
     if not hasattr(side, "iloc"):
         table = np.asarray(side)
+        table = table.reshape((-1, 1) if table.ndim == 1 else (len(table), -1))
         return [table[:, j] for j in range(table.shape[1])]
     columns = [side.iloc[:, j] for j in range(side.shape[1])] if side.ndim == 2 else [side]
-    return [
-        c.to_numpy(dtype=object)
-        if not holds_numbers(c.dtype)
-        else c.to_numpy()
-        if isinstance(c.dtype, np.dtype)
-        else as_float(c).to_numpy()
-        for c in columns
-    ]
+    return [_plain_cells(column) for column in columns]
+
+
+def _plain_cells(column: Any) -> npt.NDArray[Any]:
+    if not holds_numbers(column.dtype):
+        return np.asarray(column.to_numpy(dtype=object))
+    return np.asarray((column if isinstance(column.dtype, np.dtype) else as_float(column)).to_numpy())
 
 
 #: Cells of a column, and what makes of some of them what is compared: a whole table of that is never there at once.
@@ -368,16 +340,7 @@ def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> st
     A is of the records in the file's order, B of the same in no order: sorted otherwise they are still the same.
     Features do not enter: scaled, encoded or dropped otherwise they are the same people's, and one ledger's.
 
-    Parameters
-    ----------
-    labels : int64 array of shape (n_records,)
-        Class indices.
-    groups : array-like of shape (n_records,) or None
-
-    Raises
-    ------
-    InvalidInputError
-        There are not as many owners as labels.
+    Labels are class indices, int64 of shape (n_records,); as many owners as labels, or None.
 
     Examples
     --------
@@ -411,10 +374,10 @@ def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> st
 def votes_fingerprint(counts: npt.NDArray[np.int64], n_teachers: int) -> str:
     """Return a digest of votes without their teachers' records, whatever the order of the rows: **sensitive**.
 
-    Parameters
-    ----------
-    counts : int64 array of shape (n_queries, n_classes)
-    n_teachers : int
+    Examples
+    --------
+    >>> votes_fingerprint(np.array([[3, 0], [1, 2]]), 3) == votes_fingerprint(np.array([[1, 2], [3, 0]]), 3)
+    True
     """
     rows = np.ascontiguousarray(counts, dtype="<i8")
     digest = hashlib.sha256(f"pate votes 1 {rows.shape} {n_teachers}\n".encode())

@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.curator import Told
+from pate.core.files import let_go
 from pate.core.types import FloatArray
-from pate.data._columns import as_text, holds_numbers
+from pate.data._columns import as_text, holds_numbers, numbers_in
 from pate.data._door import is_frame, is_sparse
-from pate.data._like import numbers_in
-from pate.data.files._blocks import let_go
 from pate.exceptions import CovariateShiftWarning
 
 #: Public rows that are any third of a population are at most three times as dense as it, wherever one looks.
@@ -46,13 +45,8 @@ _Pairs = list[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]]
 class Shift(NamedTuple):
     """A column that stands elsewhere in the private rows.
 
-    Attributes
-    ----------
-    name : str
-    excess : float
-        How much of the public rows is denser than a third of a population could be, from 0 to 1.
-    ratio : float or None
-        Private values are about so many times the public ones; None where that says nothing.
+    ``excess`` is how much of the public rows is denser than a third of a population could be, from 0 to 1; private
+    values are about ``ratio`` times the public ones, None where that says nothing.
     """
 
     name: str
@@ -68,12 +62,7 @@ class Shift(NamedTuple):
 def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | None = None) -> list[Told]:
     """Return what the curator should know of columns that stand elsewhere in private rows than in public ones.
 
-    Parameters
-    ----------
-    private, public : array, DataFrame or sparse matrix with the same columns
-        Texts are not compared.
-    image_shape : tuple or None
-        Rows are images: they are compared by brightness, contrast and largest pixel.
+    Images (``image_shape``) are compared by brightness, contrast and largest pixel; texts are not compared.
 
     Notes
     -----
@@ -97,7 +86,15 @@ def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | Non
             shown = sorted((shift for shift in found if shift.excess > _MOST), key=lambda shift: -shift.excess)
             if not shown:
                 apart, by_chance = _told_apart(pairs)
-                return _about_drawing(apart) if apart > max(_APART, by_chance) else []
+                if apart <= max(_APART, by_chance):
+                    return []
+                text = (
+                    "the public rows are drawn otherwise than the private ones: by all their columns together one can "
+                    f"say of {apart:.0%} of pairs, a public and a private row each, which is which (50% of rows drawn "
+                    "alike). What is learnt by way of them may serve the private population badly. Take public rows "
+                    "that are drawn as the private ones are, where there are any."
+                )
+                return [Told(text, category=CovariateShiftWarning)]
     except Exception:  # an odd cell of one record may not stop a release, nor be quoted
         return []
     of_all = "the one column" if n_columns == 1 else f"{len(shown)} of {n_columns} columns"
@@ -107,16 +104,6 @@ def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | Non
         f"public ones: {', '.join(map(str, shown[:_LISTED]))}{more}. Are they in other units, scaled on one side, or "
         "spelt otherwise? Then the labels would teach nothing, and cost all the same. Give both sides in the same "
         "units; a scaler belongs inside the estimator, or is fitted on the public rows and applied to both."
-    )
-    return [Told(text, category=CovariateShiftWarning)]
-
-
-def _about_drawing(apart: float) -> list[Told]:
-    text = (
-        "the public rows are drawn otherwise than the private ones: by all their columns together one can say of "
-        f"{apart:.0%} of pairs, a public and a private row each, which is which (50% of rows drawn alike). What is "
-        "learnt by way of them may serve the private population badly. Take public rows that are drawn as the private "
-        "ones are, where there are any."
     )
     return [Told(text, category=CovariateShiftWarning)]
 
@@ -174,9 +161,13 @@ def _as_numbers(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> list[tuple[Floa
     if one.dtype != object:
         return [(one.astype(np.float64), two.astype(np.float64))]
     mine, yours = one.astype(str), two.astype(str)
-    names, counts = np.unique(mine, return_counts=True)
-    frequent = names[counts >= max(3, len(mine) / _INTERVALS)]
-    return [((mine == name).astype(np.float64), (yours == name).astype(np.float64)) for name in frequent]
+    return [((mine == name).astype(np.float64), (yours == name).astype(np.float64)) for name in _frequent(mine)]
+
+
+def _frequent(texts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the categories that are frequent in public rows."""
+    names, counts = np.unique(texts, return_counts=True)
+    return names[counts >= max(3, len(texts) / _INTERVALS)]
 
 
 def _ranks(x: FloatArray) -> FloatArray:
@@ -254,9 +245,7 @@ def _by_quantile(public: npt.NDArray[Any], private: npt.NDArray[Any]) -> tuple[F
 
 def _by_category(public: npt.NDArray[Any], private: npt.NDArray[Any]) -> tuple[FloatArray, FloatArray]:
     """Return the shares of both in categories that are frequent in public rows, and in all others together."""
-    names, counts = np.unique(public.astype(str), return_counts=True)
-    frequent = names[counts >= max(3, len(public) / _INTERVALS)]
-    shares = []
+    frequent, shares = _frequent(public.astype(str)), []
     for side in (public.astype(str), private.astype(str)):
         known = np.array([np.count_nonzero(side == name) for name in frequent], dtype=np.float64)
         shares.append(np.append(known, len(side) - known.sum()) / max(1, len(side)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pate.core.checks import check_int
 from pate.core.frames import plain_rows
-from pate.data._columns import as_float, as_text, column_kind
+from pate.data._columns import as_float, as_text, column_kind, numbers_in, odd_cells, tell_curator
 from pate.data._door import by_name, is_frame, is_sparse, is_texts, read_rows
-from pate.data._like import numbers_in, odd_cells, tell_curator
 from pate.data.named.dataset import Dataset, Draw
 from pate.exceptions import InvalidInputError
 
 
+@dataclass(repr=False, eq=False)
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Turn a mixed table into a float32 matrix, with everything learnt from **public** rows.
 
@@ -60,8 +60,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     [0.0, 0.0]
     """
 
-    def __init__(self, *, max_categories: int = 50) -> None:
-        self.max_categories = max_categories
+    _: KW_ONLY
+    max_categories: int = 50
 
     def fit(self, X: Any, y: Any = None) -> TableEncoder:
         """Learn medians, scales and categories.

@@ -55,6 +55,7 @@ from dp_accounting import pld, rdp
 
 from pate.core.checks import check_choice, check_int, check_real, largest_of, least_of
 from pate.exceptions import InvalidInputError
+from pate.privacy.compose.calibrate import least_between
 from pate.privacy.compose.dpsgd_accountants import sampled_gaussian_rdp
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, gdp_from_budget, gdp_to_epsilon, rdp_to_epsilon
 from pate.privacy.exact.sampled_gaussian import tilted_epsilon
@@ -113,11 +114,15 @@ def _checked(
     noise_multiplier: float, delta: float, sample_rate: float, n_steps: int, adjacency: str
 ) -> tuple[float, float, float, int]:
     noise_multiplier = check_real("noise_multiplier", noise_multiplier, low=0, low_open=True)
-    delta = _check_delta(delta)
+    if check_delta(delta) < SMALLEST_DELTA:
+        raise InvalidInputError(
+            f"delta must be >= {SMALLEST_DELTA:g} for DP-SGD, got {delta!r}: composing privacy loss "
+            "distributions is not exact enough below. Use a larger delta."
+        )
     sample_rate = check_real("sample_rate", sample_rate, low=0, high=1, low_open=True)
     n_steps = check_int("n_steps", n_steps, low=1)
     check_choice("adjacency", adjacency, ADJACENCIES)
-    return noise_multiplier, delta, sample_rate, n_steps
+    return noise_multiplier, float(delta), sample_rate, n_steps
 
 
 def composed_epsilon(
@@ -213,15 +218,7 @@ def _by_rdp(
 
 
 def least_noise(fits: Callable[[float], bool], start: float) -> float:
-    """Return a noise multiplier that fits and is within 5e-5 of one that does not, or the smallest that is used.
-
-    Parameters
-    ----------
-    fits : callable
-        Whether a noise multiplier costs little enough; what does more noise does too.
-    start : float
-        Where to begin.
-    """
+    """Return a noise multiplier that fits and is within 5e-5 of one that does not, or the smallest that is used."""
     high = largest_of(start, SMALLEST_NOISE_MULTIPLIER)
     low, factor = high, 1.1
     while not fits(high):
@@ -231,14 +228,6 @@ def least_noise(fits: Callable[[float], bool], start: float) -> float:
             return low
         high, low, factor = low, largest_of(low / factor, SMALLEST_NOISE_MULTIPLIER), factor**1.5
     return least_between(low, high, fits, within=5e-5)
-
-
-def least_between(low: float, high: float, fits: Callable[[float], bool], *, within: float) -> float:
-    """Return what fits and is within this share of what does not: ``high`` does, ``low`` does not."""
-    while high > (1 + within) * low:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
 
 
 def _check_delta(delta: float) -> float:

@@ -11,7 +11,7 @@ zero-out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,13 +104,7 @@ def add_canaries(
     labels: npt.NDArray[np.int64],
     owners: npt.NDArray[np.int64] | None,
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
-    """Return rows, classes and owners with those of record canaries behind them, each a unit of its own.
-
-    Parameters
-    ----------
-    marked : from :func:`rows_of`
-    features, labels, owners : arrays, as the private ones were read
-    """
+    """Return rows, classes and owners with those of record canaries behind them, each a unit of its own."""
     if not marked:
         return features, labels, owners
     X, y = marked
@@ -119,31 +113,8 @@ def add_canaries(
     return np.concatenate([features, X]), np.concatenate([labels, y]), owners
 
 
-def rows_of(canaries: Canaries | None, read: Callable[[Any, Any], Marked]) -> Marked | tuple[()]:
-    """Return the rows and classes of record canaries, none of others.
-
-    Parameters
-    ----------
-    read : callable
-        Of ``X`` and ``y`` of the canaries: rows and class indices, as the private ones are read.
-    """
-    if canaries is None or canaries.gradients:
-        return ()
-    return read(canaries.X, canaries.y)
-
-
 class CanaryRun:
-    """The canaries of one run.
-
-    Parameters
-    ----------
-    n_units : int
-        The private ones; canaries come after them.
-    parameters : sequence of torch.nn.Parameter
-        The trainable ones.
-    source : NoiseSource
-        Of the coins and of where gradients point.
-    """
+    """The canaries of one run."""
 
     def __init__(
         self, canaries: Canaries, n_units: int, parameters: Sequence[nn.Parameter], source: NoiseSource
@@ -189,12 +160,7 @@ class CanaryRun:
     def scores(self, model: Any, labels: npt.NDArray[np.int64]) -> CanaryScores:
         """Return the scores.
 
-        Parameters
-        ----------
-        model : fitted DPSGDClassifier
-            What is released.
-        labels : int64 array of shape (m,)
-            Class indices of record canaries.
+        Shapes: ``labels`` (m,).
         """
         if self.canaries.gradients:
             return CanaryScores(self.included, self._sums.numpy())

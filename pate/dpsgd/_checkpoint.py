@@ -60,15 +60,29 @@ class Likeness:
 
     It has a ``state_dict``, and takes back that of no other module: whatever its code, its arguments or its frozen
     weights say. Rounding, which hangs on processors and threads, does not count.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Never run: a copy is.
     """
 
     def __init__(self, module: nn.Module, row_shape: tuple[int, ...], n_classes: int) -> None:
-        self.found = _tried(module, row_shape, n_classes)
+        module = copy.deepcopy(module).cpu()
+        learnt = [p for p in module.parameters() if p.requires_grad]
+        with own_generator(0), torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for p in learnt:
+                p.copy_(torch.randn(p.shape) / max(1, p[:1].numel() if p.dim() > 1 else 1) ** 0.5)
+            rows = made_up_rows(module, row_shape)[:_LIKE]
+            if rows.is_floating_point():  # some beyond thresholds
+                rows = rows * (2.0 ** torch.arange(_LIKE)).view(-1, *[1] * len(row_shape))
+            told = [copy.deepcopy(module).eval()(rows).double().flatten()]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            labels = torch.arange(len(rows)) % n_classes
+            found = PerRecordEngine(module, vectorised=False).gradients(rows, labels, seed=0, shared=True)
+        draws = torch.Generator().manual_seed(0)
+        for g in found:
+            flat = g.double().flatten(1)
+            way = torch.randn(flat.shape[1], dtype=torch.float64, generator=draws)
+            told += [flat.norm(dim=1), flat @ way / way.norm()]
+        self.found = torch.cat(told)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return it."""
@@ -87,20 +101,10 @@ class Likeness:
 class Checkpoint:
     """The file of one run in its folder, or none.
 
-    Parameters
-    ----------
-    folder : path
-        A new one, or that of the run to take up.
-
     Attributes
     ----------
     arrays, facts : dict
         What the file held, empty where there was none.
-
-    Raises
-    ------
-    InvalidInputError
-        The folder cannot be written to, or holds another run.
     """
 
     def __init__(self, folder: str | os.PathLike[str], fingerprint: str) -> None:
@@ -145,15 +149,7 @@ class Checkpoint:
 
         Drawn anew they would be other noise on the same counts, which nobody paid for.
 
-        Parameters
-        ----------
-        of : str
-            What the model decides by, beside its weights: counts of another model would be a second release.
-
-        Raises
-        ------
-        InvalidInputError
-            The run was measured with other decisions.
+        ``of`` is what the model decides by, beside its weights: counts of another one would be a second release.
         """
         path = self.path.with_name(COUNTS)
         if path.exists():
@@ -173,26 +169,3 @@ class Checkpoint:
         """Take the file, and the key in it, away; and what a kill in the middle of writing it left of it."""
         remove_whole(self.path)
         remove_whole(self.path.with_name(COUNTS))
-
-
-def _tried(module: nn.Module, row_shape: tuple[int, ...], n_classes: int) -> torch.Tensor:
-    module = copy.deepcopy(module).cpu()
-    learnt = [p for p in module.parameters() if p.requires_grad]
-    with own_generator(0), torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for p in learnt:
-            p.copy_(torch.randn(p.shape) / max(1, p[:1].numel() if p.dim() > 1 else 1) ** 0.5)
-        rows = made_up_rows(module, row_shape)[:_LIKE]
-        if rows.is_floating_point():  # some beyond thresholds
-            rows = rows * (2.0 ** torch.arange(_LIKE)).view(-1, *[1] * len(row_shape))
-        told = [copy.deepcopy(module).eval()(rows).double().flatten()]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        labels = torch.arange(len(rows)) % n_classes
-        found = PerRecordEngine(module, vectorised=False).gradients(rows, labels, seed=0, shared=True)
-    draws = torch.Generator().manual_seed(0)
-    for g in found:
-        flat = g.double().flatten(1)
-        way = torch.randn(flat.shape[1], dtype=torch.float64, generator=draws)
-        told += [flat.norm(dim=1), flat @ way / way.norm()]
-    return torch.cat(told)

@@ -36,15 +36,9 @@ _MIXES = (
 class Trial:
     """What a module is tried on before any private row is near it.
 
-    Attributes
-    ----------
-    rows : tuple of tensors of shape (8, ...)
-        Of several kinds; int64 where rows are ids.
-    module : torch.nn.Module
-        A copy with weights moved off where they start: at zero they would hide what becomes of rows. Never run; to be
-        copied by whoever runs it.
-    n_ids : int or None
-        From :func:`ids_of`.
+    ``rows`` are tensors (8, ...) of several kinds, int64 where they are ids (below ``n_ids``, of :func:`ids_of`).
+    ``module`` is a copy with weights moved off where they start, where zeros would hide what becomes of rows; never
+    run, but copied.
     """
 
     rows: tuple[torch.Tensor, ...]
@@ -61,7 +55,6 @@ def check_trainable(module: nn.Module) -> None:
     """Refuse a module without trainable parameters, and layers that mix records or keep something of them."""
     if not any(p.requires_grad for p in module.parameters()):
         raise InvalidInputError("module has no parameters to train. Give it at least one layer with weights.")
-    problems = _problems(module)
     for part in module.modules():
         if isinstance(part, _TABLES) and (part.max_norm is not None or part.sparse):
             raise InvalidInputError(
@@ -69,28 +62,26 @@ def check_trainable(module: nn.Module) -> None:
                 "that a batch holds, beside the noise, nor with sparse=True, whose gradient tells which those were. "
                 "Leave both out."
             )
-    if problems:
-        raise InvalidInputError(
-            f"module cannot be trained with differential privacy: {'; '.join(problems)}. "
-            "Use torch.nn.GroupNorm or LayerNorm instead of batch norm, and no buffers in trained layers."
-        )
-
-
-def _problems(module: nn.Module) -> list[str]:
-    """Return what speaks against a module, each thing once."""
     # A frozen batch norm mixes records just the same; all else is asked of trained layers alone.
     if any(isinstance(part, _BatchNorm) for part in module.modules()):
-        return ["BatchNorm makes each record's output depend on its batch"]
-    found = [] if module.training else ["it does not stay in training mode"]
-    for part in module.modules():
-        kind = type(part).__name__
-        if not any(p.requires_grad for p in part.parameters(recurse=False)):
-            continue
-        if isinstance(part, _InstanceNorm) and part.track_running_stats:
-            found.append(f"{kind} keeps running statistics of the records (track_running_stats=False keeps none)")
-        elif any(True for _ in part.buffers()):
-            found.append(f"the trained layer {kind} has buffers, which nothing protects")
-    return list(dict.fromkeys(found))
+        problems = ["BatchNorm makes each record's output depend on its batch"]
+    else:
+        problems = [] if module.training else ["it does not stay in training mode"]
+        for part in module.modules():
+            kind = type(part).__name__
+            if not any(p.requires_grad for p in part.parameters(recurse=False)):
+                continue
+            if isinstance(part, _InstanceNorm) and part.track_running_stats:
+                problems.append(
+                    f"{kind} keeps running statistics of the records (track_running_stats=False keeps none)"
+                )
+            elif any(True for _ in part.buffers()):
+                problems.append(f"the trained layer {kind} has buffers, which nothing protects")
+    if problems:
+        raise InvalidInputError(
+            f"module cannot be trained with differential privacy: {'; '.join(dict.fromkeys(problems))}. "
+            "Use torch.nn.GroupNorm or LayerNorm instead of batch norm, and no buffers in trained layers."
+        )
 
 
 def ids_of(module: nn.Module, row_shape: tuple[int, ...]) -> int | None:
@@ -98,39 +89,26 @@ def ids_of(module: nn.Module, row_shape: tuple[int, ...]) -> int | None:
 
     Rows are ids where the module takes whole numbers and looks them up: what reaches a table (``torch.nn.Embedding``)
     is another thing for rows of zeros than for rows of ones. It is not for a table of places, say.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Never run: a copy is, on made-up rows.
-
-    Raises
-    ------
-    InvalidInputError
-        A table is so long that float32, in which rows are read, cannot tell its ids apart.
     """
     if not any(isinstance(part, _TABLES) for part in module.modules()):
         return None
     run = copy.deepcopy(module).eval()
     seen: list[list[tuple[nn.Module, torch.Tensor]]] = [[], []]
-    for value in (0, 1):
+    value = 0
 
-        def look(table: nn.Module, given: Any, options: Any, at: int = value) -> None:
-            seen[at].append((table, given[0] if given else options["input"]))
+    def look(table: nn.Module, given: Any, options: Any) -> None:
+        seen[value].append((table, given[0] if given else options["input"]))
 
-        hooks = [
+    for part in run.modules():
+        if isinstance(part, _TABLES):
             part.register_forward_pre_hook(look, with_kwargs=True)
-            for part in run.modules()
-            if isinstance(part, _TABLES)
-        ]
+    for value in (0, 1):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 _run(run, torch.full((2, *row_shape), value, dtype=torch.int64))
         except Exception:  # of made-up rows: it does not take ids
             return None
-        for hook in hooks:
-            hook.remove()
     sizes = [
         int(cast(Any, table).num_embeddings)
         for (table, zeros), (_, ones) in zip(*seen, strict=False)
@@ -148,22 +126,11 @@ def try_module(module: nn.Module, row_shape: tuple[int, ...], n_classes: int) ->
 
     Every row of batches of several sizes is compared with the same row alone and with itself after a change in each
     other row, in evaluation and in training mode, on rows of several kinds.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Never run: copies are.
-
-    Returns
-    -------
-    Trial
-        For what an engine asks of a module beyond that.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         n_ids = ids_of(module, row_shape)
-        rows = _made_up(row_shape) if n_ids is None else _made_up_ids(row_shape, n_ids)
-        trial = Trial(tuple(rows), copy.deepcopy(module), n_classes, n_ids)
+        trial = Trial(tuple(_made_up(row_shape, n_ids)), copy.deepcopy(module), n_classes, n_ids)
         with torch.no_grad():
             for p in filter(torch.is_floating_point, trial.module.parameters()):
                 p.add_(torch.randn_like(p), alpha=0.1)
@@ -173,38 +140,39 @@ def try_module(module: nn.Module, row_shape: tuple[int, ...], n_classes: int) ->
         _check_shape(run, trial.rows[0], n_classes)
         for mode in (True, False):
             _check_apart(run.train(mode), trial)
-        _check_all_used(copy.deepcopy(trial.module).train(), trial.rows[0])
+        run = copy.deepcopy(trial.module).train()
+        with own_generator(0):
+            run(trial.rows[0]).sum().backward()
+    idle = [name for name, p in run.named_parameters() if p.requires_grad and p.grad is None]
+    if idle:
+        raise InvalidInputError(
+            f"module has parameters that do not reach its output: {', '.join(idle)}. Remove or freeze them."
+        )
     return trial
 
 
 def made_up_rows(module: nn.Module, row_shape: tuple[int, ...]) -> torch.Tensor:
     """Return 8 rows at random, as the module takes them."""
-    n_ids = ids_of(module, row_shape)
-    return next(_made_up(row_shape) if n_ids is None else _made_up_ids(row_shape, n_ids))
+    return next(_made_up(row_shape, ids_of(module, row_shape)))
 
 
-def _made_up(row_shape: tuple[int, ...]) -> Iterator[torch.Tensor]:
-    """Yield rows of several kinds, as many as the largest batch and one to change rows for."""
+def _made_up(row_shape: tuple[int, ...], n_ids: int | None) -> Iterator[torch.Tensor]:
+    """Yield rows of several kinds, of numbers or of ids, as many as the largest batch and one to change rows for."""
     n = max(SIZES) + 1
-    normal = torch.randn(n, *row_shape)
-    yield normal
-    yield torch.rand(n, *row_shape)
-    yield 30 * normal.roll(1, 0)  # beyond thresholds
-    yield torch.randint(0, 2, (n, *row_shape)).float()
-    twins = normal[:2].repeat_interleave(-(-n // 2), 0)[:n]  # duplicates, some all zero
-    yield twins * (torch.arange(n) % 3 > 0).float().view(n, *[1] * len(row_shape))
-
-
-def _made_up_ids(row_shape: tuple[int, ...], n_ids: int) -> Iterator[torch.Tensor]:
-    """Yield rows of ids, as many."""
-    n = max(SIZES) + 1
-    anything = torch.randint(0, n_ids, (n, *row_shape))
-    yield anything
-    yield torch.randint(0, min(n_ids, 3), (n, *row_shape))  # the same ones again and again
-    yield anything.flatten(1)[:, :1].view(n, *[1] * len(row_shape)).expand_as(anything).clone()  # one all along
-    yield anything.clamp(min=n_ids - 2)
-    twins = anything[:2].repeat_interleave(-(-n // 2), 0)[:n]  # duplicates, some all zero
-    yield twins * (torch.arange(n) % 3 > 0).long().view(n, *[1] * len(row_shape))
+    if n_ids is None:
+        some = torch.randn(n, *row_shape)
+        yield some
+        yield torch.rand(n, *row_shape)
+        yield 30 * some.roll(1, 0)  # beyond thresholds
+        yield torch.randint(0, 2, (n, *row_shape)).float()
+    else:
+        some = torch.randint(0, n_ids, (n, *row_shape))
+        yield some
+        yield torch.randint(0, min(n_ids, 3), (n, *row_shape))  # the same ones again and again
+        yield some.flatten(1)[:, :1].view(n, *[1] * len(row_shape)).expand_as(some).clone()  # one all along
+        yield some.clamp(min=n_ids - 2)
+    twins = some[:2].repeat_interleave(-(-n // 2), 0)[:n]  # duplicates, some all zero
+    yield twins * (torch.arange(n) % 3 > 0).to(some.dtype).view(n, *[1] * len(row_shape))
 
 
 def _run(module: nn.Module, rows: torch.Tensor) -> torch.Tensor:
@@ -267,9 +235,8 @@ def _check_apart(module: nn.Module, trial: Trial) -> None:
         )
 
 
-def _tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from module.named_parameters()
-    yield from module.named_buffers()
+def _tensors(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [*module.named_parameters(), *module.named_buffers()]  # asked anew each time: they may be replaced
 
 
 def _draws(module: nn.Module, rows: torch.Tensor) -> bool:
@@ -279,16 +246,6 @@ def _draws(module: nn.Module, rows: torch.Tensor) -> bool:
         with torch.no_grad():
             module(rows)
         return not torch.equal(before, torch.get_rng_state())
-
-
-def _check_all_used(module: nn.Module, rows: torch.Tensor) -> None:
-    with own_generator(0):
-        module(rows).sum().backward()
-    idle = [name for name, p in module.named_parameters() if p.requires_grad and p.grad is None]
-    if idle:
-        raise InvalidInputError(
-            f"module has parameters that do not reach its output: {', '.join(idle)}. Remove or freeze them."
-        )
 
 
 def close(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -17,8 +17,7 @@ from pate.core.secret import training_seed
 from pate.core.tape import note
 from pate.data import recognised_by
 from pate.data._door import by_name, is_frame
-from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
-from pate.dpsgd._canaries import CanaryRun, add_canaries, rows_of
+from pate.dpsgd._canaries import CanaryRun, add_canaries
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
 from pate.dpsgd._measured import Measured, measure_module, with_counts
 from pate.dpsgd._optimizers import make_optimizer
@@ -32,7 +31,7 @@ from pate.dpsgd._rows import (
     read_records,
     within_ranges,
 )
-from pate.dpsgd._run import build_engine, charge_run, open_run, run_training
+from pate.dpsgd._run import Training, build_engine, charge_run, open_run, run_training
 from pate.dpsgd._settings import (
     along,
     check_recipe,
@@ -57,21 +56,12 @@ from pate.noise.source import NoiseSource
 from pate.privacy.convert import gdp_from_budget
 from pate.statement.files import bind_statement
 from pate.statement.model import PrivacyStatement
+from pate.teachers._usable import usable
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit gives.
-
-    Attributes
-    ----------
-    module : torch.nn.Module
-        On the CPU, in evaluation mode.
-    n_steps : int
-        Steps done.
-    kept : Checkpoint or None
-        To be removed once all is well.
-    """
+    """What a fit gives: ``module`` on the CPU in evaluation mode, ``kept`` to be removed once all is well."""
 
     reader: Any
     classes: tuple[Any, ...]
@@ -86,13 +76,7 @@ class Fitted:
 
 
 def linear_weights(module: nn.Module) -> npt.NDArray[np.float32]:
-    """Return the weights of a recipe's linear model, shape (n_classes, n_features).
-
-    Raises
-    ------
-    InvalidInputError
-        It is another model.
-    """
+    """Return the weights of a recipe's linear model, shape (n_classes, n_features)."""
     inner = module if isinstance(module, nn.Linear) else [*module.children()][-1]
     if not isinstance(inner, nn.Linear) or inner.bias is not None:
         raise InvalidInputError("the recipe must be of a linear model without a bias. Take pate.DPSGDClassifier.")
@@ -111,21 +95,11 @@ def fit_privately(
     classes_inferred: bool = False,
     offsets: Callable[[nn.Module], Any] | None = None,
 ) -> Fitted:
-    """Train what a classifier is set to; the classifier itself stays as it is.
+    """Train what a classifier is set to, as :meth:`pate.DPSGDClassifier.fit` says; the classifier stays as it is.
 
-    Parameters
-    ----------
-    X, y, X_public, groups
-        See :meth:`pate.DPSGDClassifier.fit`, which also says what is raised.
-    road : RecipePlan or None
-        What was planned beforehand, of public facts, for a classifier that leaves it to a recipe.
-    measuring : bool
-        Whether ``clf.measure`` counts.
-    classes_inferred : bool
-        Whether the classifier's classes were read off the private labels, which the statement says then.
-    offsets : callable or None
-        What is taken off the trained module's logits before a class is taken, by the module and public facts alone:
-        what is measured is that.
+    ``road`` was planned beforehand, of public facts; ``measuring`` says whether ``clf.measure`` counts, and
+    ``classes_inferred`` that the classes were read off the private labels. ``offsets`` are taken off the trained
+    module's logits before a class is taken, by the module and public facts alone: what is measured is that.
     """
     same, X = X_public is X, plain_rows(X)
     X_public = X if same else plain_rows(X_public, name="X_public")  # the same object is refused below
@@ -161,7 +135,8 @@ def fit_privately(
         readable &= whole
     if run.augmentation is not None:
         run.augmentation.check_rows(features.shape[1:])
-    marked = rows_of(clf.canaries, lambda X, y: read_more(reader, X, y, classes, road))
+    records = clf.canaries is not None and not clf.canaries.gradients
+    marked = read_more(reader, clf.canaries.X, clf.canaries.y, classes, road) if records else ()
     clipping = read_clipping(run.clipping, run.max_grad_norm)
     data = Registration(unit, classes, n_units=n_units, **known)
     if clf.ledger is not None:
@@ -191,10 +166,8 @@ def fit_privately(
         features, labels, owners = add_canaries(marked, features, labels, owners)
         rows, whole = ids_for(engine.module, features)
         n = len(readable)  # behind them stand canaries
-        usable, _ = usable_records(
-            {f"{OUTSIDE}={classes!r}": labels[:n] >= 0, ODD_CELLS: readable & whole[:n], NO_OWNER: has_owner}
-        )
-        counts = np.append(usable, whole[n:])
+        fine = usable(classes, labels[:n], readable & whole[:n], has_owner)
+        counts = np.append(fine, whole[n:])
         units = Units(rows, labels, owners, clf.records_per_group, device, augmentation=run.augmentation, usable=counts)
         weights = [p for p in engine.module.parameters() if p.requires_grad]
         marks = None if clf.canaries is None else CanaryRun(clf.canaries, n_units, weights, source.child(3))
@@ -204,35 +177,36 @@ def fit_privately(
         releases = charge_run(run, plan, data, kept, clipping, seeded=source.seeded)
         promised = replace(plan.guarantee, kind="seeded") if source.seeded else plan.guarantee
         clf._spend(promised, unit, priced(plan), run=None if kept is None else kept.run)
-        done = run_training(
+        training = Training(
             engine,
             units,
             plan,
-            optimizer=make_optimizer(
-                run.optimizer, engine.module, learning_rate=run.learning_rate, momentum=run.momentum
-            ),
-            kept=kept,
-            likeness=likeness,
-            callbacks=tuple(clf.callbacks),
-            canaries=marks,
-            show=clf.verbose,
-            source=source,
-            learning_rate=run.learning_rate,
-            schedule=read_schedule(run.schedule),
-            averaging=read_averaging(run.averaging),
-            clipping=clipping,
+            clipping,
+            make_optimizer(run.optimizer, engine.module, learning_rate=run.learning_rate, momentum=run.momentum),
+            source,
             max_physical_batch_size=clf.max_physical_batch_size,
             random_state=random_state,
             # A row's place follows from the rows before it. Where sampling counts for privacy it is secret which of
             # them are there, and one more must move nobody else's gradient (:mod:`pate.dpsgd._calibration`).
             shared_draws=not numbered or plan.mechanism.mu(plan.noise_multiplier, plan.shape, clf.adjacency) is None,
             numbered=numbered,
+            canaries=marks,
+        )
+        done = run_training(
+            training,
+            learning_rate=run.learning_rate,
+            schedule=read_schedule(run.schedule),
+            averaging=read_averaging(run.averaging),
+            kept=kept,
+            likeness=likeness,
+            callbacks=tuple(clf.callbacks),
+            show=clf.verbose,
         )
     module, measured = engine.module.cpu().eval(), None
     if isinstance(plan.mechanism, Measured):
         with timed("labelling"), held_threads(clf.n_threads):
             measured = measure_module(
-                plan.mechanism, module, rows[:n], labels[:n], np.asarray(usable),
+                plan.mechanism, module, rows[:n], labels[:n], np.asarray(fine),
                 None if owners is None else owners[:n],
                 classes=classes, adjacency=clf.adjacency, nominal_n=shape.n_units,
                 offsets=0.0 if offsets is None else offsets(module),
@@ -256,15 +230,5 @@ def fit_privately(
     statement = clf._told(replace(statement, measured=measured))
     if offsets is None:  # else more is said of it, and the last statement alone is released
         bind_statement(statement, clf.ledger)
-    return Fitted(
-        reader=reader,
-        classes=classes,
-        module=module,
-        plan=plan,
-        n_steps=done,
-        road=road,
-        statement=statement,
-        canaries=marks,
-        canary_labels=labels[len(labels) - n_marks :],
-        kept=kept,
-    )
+    canary_labels = labels[len(labels) - n_marks :]
+    return Fitted(reader, classes, module, plan, done, road, statement, marks, canary_labels, kept)

@@ -41,7 +41,7 @@ from pate.records import count_right
 from pate.records._maps import BLOCK_ROWS, in_blocks
 from pate.release import ReleasedCounts, check_measure, measured_accuracy, measured_shares
 from pate.release._door import PaidBallots
-from pate.statement.measured import MeasuredAccuracy
+from pate.statement.fields import MeasuredAccuracy
 
 if TYPE_CHECKING:
     from pate.dpsgd._checkpoint import Checkpoint
@@ -187,30 +187,6 @@ def measure_module(
     kept: Checkpoint | None = None,
 ) -> MeasuredAccuracy:
     """Ask every private record whether the trained module is right about it, and release the counts paid for.
-
-    Parameters
-    ----------
-    mechanism : Measured
-        Charged already.
-    module : torch.nn.Module
-        Trained with differential privacy; in evaluation mode, on the CPU.
-    rows : float32 array of shape (n, ...)
-        **Private.**
-    labels, usable, owners
-        Class indices (-1 for none), which records count, and whose they are.
-    classes, adjacency, nominal_n
-        Of the run. Under zero-out a unit keeps its place and their number is public: its count moves by one at most.
-    mu : float
-        Of the whole budget.
-    offsets : float64 array of shape (n_classes,) or 0
-        Taken off all logits; public.
-    kept : Checkpoint or None
-        Of a run that can be taken up: its counts are drawn once.
-
-    Returns
-    -------
-    MeasuredAccuracy
-        Public.
 
     Notes
     -----

@@ -32,10 +32,6 @@ class ExponentialAveraging:
     decay : float
         In [0, 1): what is left of a step's share one step later.
 
-    Raises
-    ------
-    InvalidInputError
-
     Examples
     --------
     >>> [round(ExponentialAveraging(0.5).share(step, 3), 4) for step in range(3)]
@@ -61,10 +57,6 @@ class TailAveraging:
     fraction : float
         In (0, 1]: which share of the steps, rounded up.
 
-    Raises
-    ------
-    InvalidInputError
-
     Examples
     --------
     >>> [round(TailAveraging(0.6).share(step, 5), 2) for step in range(5)]
@@ -83,13 +75,7 @@ class TailAveraging:
 
 
 class RunningAverage:
-    """The average of one run, in double precision.
-
-    Parameters
-    ----------
-    parameters : iterable of torch.nn.Parameter
-        The trainable ones, which the optimiser moves.
-    """
+    """The average of one run, in double precision."""
 
     def __init__(self, averaging: Averaging, parameters: Iterable[nn.Parameter], n_steps: int) -> None:
         self.averaging = averaging
@@ -118,13 +104,7 @@ class RunningAverage:
         return {"averages": [average.clone() for average in self.averages]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there.
-
-        Raises
-        ------
-        InvalidInputError
-            It is of other parameters.
-        """
+        """Go on from there."""
         found = state["averages"]
         if [a.shape for a in found] != [a.shape for a in self.averages]:
             raise InvalidInputError("averages must have the shapes of the parameters. Load what was saved of this run.")
@@ -137,38 +117,16 @@ SCHEDULES = ("constant", "cosine", "linear")
 
 
 def make_optimizer(
-    name: str,
-    module: nn.Module,
-    *,
-    learning_rate: float,
-    momentum: float = 0.0,
-    nesterov: bool = False,
-    weight_decay: float = 0.0,
+    name: str, module: nn.Module, *, learning_rate: float, momentum: float = 0.0
 ) -> torch.optim.Optimizer:
-    """Return an optimiser over the trainable parameters.
-
-    Parameters
-    ----------
-    name : {"sgd", "adam", "adam-bc"}
-    momentum : float
-        Of sgd only.
-    nesterov : bool
-        Of sgd with momentum only.
-    weight_decay : float
-        Added to the gradient by sgd; beside it (AdamW) by the others.
-    """
+    """Return the optimiser of a name over the trainable parameters; ``momentum`` is of sgd only."""
     check_choice("optimizer", name, OPTIMIZERS)
-    check_real("weight_decay", weight_decay, low=0)
-    if nesterov and (name != "sgd" or not momentum):
-        raise InvalidInputError("nesterov=True is for optimizer='sgd' with momentum > 0. Leave it at False.")
     parameters = [p for p in module.parameters() if p.requires_grad]
     if name == "sgd":
-        return torch.optim.SGD(
-            parameters, lr=learning_rate, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay
-        )
+        return torch.optim.SGD(parameters, lr=learning_rate, momentum=momentum)
     if name == "adam":
-        return torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
-    return DPAdamBC(parameters, lr=learning_rate, weight_decay=weight_decay)
+        return torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=0.0)
+    return DPAdamBC(parameters, lr=learning_rate)
 
 
 class DPAdamBC(torch.optim.Optimizer):
@@ -192,10 +150,6 @@ class DPAdamBC(torch.optim.Optimizer):
     noise_std : float or None
         Standard deviation of the noise in each number of a gradient as it comes here (noise multiplier times clipping
         norm, over the expected batch size): :func:`tell_noise`. It may change from step to step.
-
-    Raises
-    ------
-    InvalidInputError
 
     Notes
     -----
@@ -273,10 +227,6 @@ class LearningRateSchedule:
     final : float
         In [0, 1]: where it ends, at the last step; not for "constant".
 
-    Raises
-    ------
-    InvalidInputError
-
     Examples
     --------
     >>> schedule = LearningRateSchedule("cosine", warmup=0.2)
@@ -305,14 +255,6 @@ class LearningRateSchedule:
         return self.final + (1 - self.final) * left
 
     def apply(self, optimizer: torch.optim.Optimizer, learning_rate: float, step: int, n_steps: int) -> None:
-        """Set the optimiser's learning rate for one step.
-
-        Examples
-        --------
-        >>> optimizer = make_optimizer("sgd", nn.Linear(2, 2), learning_rate=0.8)
-        >>> LearningRateSchedule("linear").apply(optimizer, 0.8, 5, 11)
-        >>> optimizer.param_groups[0]["lr"]
-        0.4
-        """
+        """Set the optimiser's learning rate for one step."""
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * self.factor(step, n_steps)

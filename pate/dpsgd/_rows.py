@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -10,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import validate_data
 from torch import nn
 
-from pate.core.checks import check_classes, check_labels, check_no_amounts, encode_labels, quietly
+from pate.core.checks import check_classes, check_labels, encode_labels, quietly
 from pate.core.frames import plain_column, plain_rows
 from pate.core.types import Mask
+from pate.data._cells import private_cells
+from pate.data._columns import declared_rows
 from pate.data._door import (
     as_texts,
     by_name,
@@ -27,12 +27,9 @@ from pate.data._door import (
     read_numbers,
     read_rows,
 )
-from pate.data._ids import distinct_ids
-from pate.data._like import declared_rows
 from pate.dpsgd._checks import ids_of
-from pate.exceptions import InvalidInputError, PrivacyLeakWarning
-from pate.teachers._cells import private_cells
-from pate.teachers._usable import class_indices, flat_labels, label_column, owned
+from pate.exceptions import InvalidInputError
+from pate.teachers._usable import Owners, class_indices, classes_in, flat_labels, label_column, remember_columns
 
 #: Columns of sparse rows that are filled in for a module, and rows at a time.
 _MOST_COLUMNS, _BLOCK_ROWS = 50_000, 4096
@@ -43,32 +40,10 @@ def read_records(
 ) -> tuple[Any, npt.NDArray[np.int64], tuple[Any, ...], Mask]:
     """Return private rows of shape (n, ...), class indices and the classes; sets ``n_features_in_``.
 
-    Parameters
-    ----------
-    X, y, classes
-        As given to ``fit``.
-    tell_n : bool
-        Whether an error may say how many records there are.
-    planned : bool
-        Whether a recipe's maps are to read the rows: then they are returned as they were given.
-    like : rows or None
-        Public rows, for a recipe: what their columns hold is what private ones should.
-
-    Returns
-    -------
-    rows : array of shape (n, ...), or as given
-        Zeros in place of a record that is not finite, where no recipe reads it.
-    labels : int64 array of shape (n,)
-        -1 for what is no class.
-    classes : tuple
-    readable : bool array of shape (n,)
-        Which rows could be read.
-
-    Raises
-    ------
-    InvalidInputError
-        What they are as a whole cannot be used; without ``classes``, which all records decide then, any of them. No
-        text quotes a value, and the exception keeps none behind it.
+    ``tell_n``: whether an error may say how many records there are. ``planned``: a recipe's maps are to read the rows,
+    which are returned as given; else zeros stand in place of a record that is not finite. Labels are -1 for what is no
+    class; the last of four says which rows could be read. What they are as a whole is refused, and without ``classes``,
+    which all records decide then, any of them.
     """
     if y is None:
         raise InvalidInputError(
@@ -101,28 +76,12 @@ def read_records(
     kind = quietly("y", type_of_target, target)
     if kind not in ("binary", "multiclass"):
         raise InvalidInputError(f"Unknown label type: {kind}. y must hold one class value per row.")
-    warnings.warn(
-        "classes=None: the set of classes is read off the private labels and becomes public with the "
-        "model. Pass classes=, the list of every class that could occur.",
-        PrivacyLeakWarning,
-        stacklevel=4,
-    )
-    classes = quietly("y", np.unique, target)
-    check_no_amounts("y", classes.tolist(), n_records)
-    if len(classes) < 2:
-        raise InvalidInputError("y holds 1 class: there is nothing to tell apart. Pass classes=.")
-    values = check_classes(classes)
+    values = check_classes(classes_in(target, stacklevel=5))
     return features, encode_labels("y", target, values), values, readable
 
 
 def within_ranges(clf: Any, X: Any, X_public: Any) -> tuple[Any, Any]:
-    """Return private rows with the declared columns in their order, and made-up rows that say what each column holds.
-
-    Raises
-    ------
-    InvalidInputError
-        There are public rows too, or other columns.
-    """
+    """Return private rows with the declared columns in order, and made-up rows that say what each column holds."""
     if X_public is not None:
         raise InvalidInputError(
             "X_public must be None where ranges= is given: declared ranges stand in for public rows. Leave one out."
@@ -147,18 +106,7 @@ _UNTOLD = "How many there are is not said: under add-or-remove adjacency that is
 def read_groups(groups: Any, n_records: int, *, tell_n: bool = True) -> tuple[npt.NDArray[np.int64] | None, Any, Mask]:
     """Return the index of each record's person, the owners as other readers see them, and which records have one.
 
-    Returns
-    -------
-    persons : int64 array of shape (n_records,) or None
-        -1 for a record of nobody's, which is in no unit; None where nobody said whose they are.
-    owners : array of shape (n_records,) or None
-        From :func:`pate.teachers._usable.owned`.
-    known : bool array of shape (n_records,)
-
-    Raises
-    ------
-    InvalidInputError
-        Another length, or no id at all.
+    A record of nobody's has person -1, and is in no unit; all are None where nobody said whose they are.
     """
     if groups is None:
         return None, None, np.ones(n_records, dtype=bool)
@@ -167,9 +115,9 @@ def read_groups(groups: Any, n_records: int, *, tell_n: bool = True) -> tuple[np
         groups = quietly("groups", list, groups)
     if not tell_n and (getattr(groups, "ndim", 1) != 1 or len(groups) != n_records):
         raise InvalidInputError(f"groups must hold one id for each row of X. {_UNTOLD}")
-    owners, known = quietly("groups", owned, groups, n_records)
-    codes = quietly("groups", distinct_ids, owners, n_records)[0]
-    return np.where(known, codes, -1).astype(np.int64), owners, known
+    owners = Owners.of(groups, n_records)
+    assert owners.codes is not None
+    return np.where(owners.known, owners.codes, -1).astype(np.int64), owners.groups, owners.known
 
 
 def _read_columns(estimator: Any, X: Any, *, reset: bool) -> Any:
@@ -181,11 +129,7 @@ def _read_columns(estimator: Any, X: Any, *, reset: bool) -> Any:
     if reset:
         estimator._row_shape = shape
     check_same_shape(shape, estimator._row_shape)
-    flat = rows if is_frame(rows) or is_sparse(rows) else rows.reshape(len(rows), -1)
-    try:
-        validate_data(estimator, flat, reset=reset, skip_check_array=True)
-    except ValueError as error:  # the names or the number of the columns
-        raise InvalidInputError(str(error)) from None
+    remember_columns(estimator, rows.reshape(-1, 1) if is_texts(rows) else rows, reset=reset)
     return rows
 
 
@@ -216,13 +160,7 @@ def check_map(clf: Any, rows: Any, X_public: Any) -> None:
 
 
 def map_rows(estimator: Any, X: Any, road: Any) -> npt.NDArray[np.float32]:
-    """Return rows as a recipe's public maps make them, each by itself; see :class:`pate.dpsgd.recipes.RecipePlan`.
-
-    Raises
-    ------
-    InvalidInputError
-        The maps do not take them. No text quotes a cell of theirs.
-    """
+    """Return rows as a recipe's public maps make them, each by itself; see :class:`pate.dpsgd.recipes.RecipePlan`."""
     features, whole = map_private(_read_columns(estimator, X, reset=False), road)
     if not whole.all():
         raise InvalidInputError("X holds what a public map makes no finite number of. Fill in or drop such rows.")
@@ -230,13 +168,7 @@ def map_rows(estimator: Any, X: Any, road: Any) -> npt.NDArray[np.float32]:
 
 
 def map_private(rows: Any, road: Any) -> tuple[npt.NDArray[np.float32], Mask]:
-    """Return checked rows as a recipe's public maps make them, zeros where that is not finite, and where it is.
-
-    Raises
-    ------
-    InvalidInputError
-        The maps do not take them.
-    """
+    """Return checked rows as a recipe's public maps make them, zeros where that is not finite, and where it is."""
     with np.errstate(over="ignore", invalid="ignore"):
         return _whole(np.asarray(quietly("X", road.transform, rows), dtype=np.float32))
 
@@ -253,10 +185,7 @@ def _whole(features: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], 
 def read_features(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[np.float32]:
     """Return rows of shape (n, ...); of the shape of the first ones when not ``reset``.
 
-    Raises
-    ------
-    InvalidInputError
-        They hold something else than finite numbers, or have another shape or other columns than in fit.
+    Refuses anything but finite numbers, and another shape or other columns than in fit.
     """
     return _read_features(estimator, plain_rows(X), reset=reset, whole=True)[0]
 
@@ -267,11 +196,7 @@ def _read_features(estimator: Any, X: Any, *, reset: bool, whole: bool) -> tuple
         X = by_name(X, getattr(estimator, "feature_names_in_", None))
     rows = _dense(X) if is_sparse(X) else read_numbers(X, user=type(estimator).__name__, missing=not whole)
     shape = tuple(rows.shape[1:])
-    flat = X if is_frame(X) else rows.reshape(len(rows), -1)
-    try:
-        validate_data(estimator, flat, reset=reset, skip_check_array=True)
-    except ValueError as error:  # the names or the number of the columns
-        raise InvalidInputError(str(error)) from None
+    remember_columns(estimator, X if is_frame(X) else rows, reset=reset)
     if reset:
         estimator._row_shape = shape
     elif shape != estimator._row_shape:
@@ -305,17 +230,7 @@ def _dense(X: Any) -> npt.NDArray[np.float32]:
 def rows_for(module: nn.Module, features: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
     """Return rows as the module takes them: as they are, or as int64 ids where it looks them up in a table.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        With ``torch.nn.Embedding`` at its beginning, or without.
-    features : float32 array of shape (n, ...)
-        From :func:`read_features`.
-
-    Raises
-    ------
-    InvalidInputError
-        A row holds something else than ids that the table has. No text quotes a value.
+    A row that holds something else than ids that the table has is refused, and not quoted.
     """
     rows, known = ids_for(module, features)
     if not known.all():

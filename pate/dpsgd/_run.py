@@ -28,8 +28,7 @@ from pate.dpsgd._statement import Plan, mechanism_of
 from pate.dpsgd._units import Units
 from pate.dpsgd.clipping import Clip, Clipping, ClippingRun
 from pate.dpsgd.engines import BookKeepingEngine, Engine, PerRecordEngine, check_promise
-from pate.dpsgd.engines._layers import BLOCK, whole_blocks
-from pate.dpsgd.mechanisms import Shape, TrainingMechanism
+from pate.dpsgd.engines._book_keeping import BLOCK, whole_blocks
 from pate.exceptions import InvalidInputError, PateError
 from pate.ledger import Registration
 from pate.networks import make_module
@@ -47,28 +46,7 @@ def build_engine(
     *,
     engine: type[Engine] | None = None,
 ) -> Engine:
-    """Make a module as torch teachers are made, and check that DP-SGD may train it.
-
-    Parameters
-    ----------
-    module : name of a ready module, class, or function that makes one
-    row_shape : int or tuple of int
-        Shape of one row.
-    kwargs : mapping or None
-        More arguments.
-    engine : class of an engine or None
-        None takes book-keeping where the module is made of known layers alone, else gradients of single records.
-
-    Returns
-    -------
-    Engine
-        Its ``module`` has never been run: copies were.
-
-    Raises
-    ------
-    InvalidInputError
-        It cannot be made this way, has another output shape, or a record's output depends on its batch.
-    """
+    """Make a module as torch teachers are made, and check that DP-SGD may train it."""
     shape = (row_shape,) if isinstance(row_shape, int) else tuple(row_shape)
     factory = make_module(module)
     if kwargs is not None and not isinstance(kwargs, Mapping):
@@ -105,42 +83,18 @@ def _promised(kind: type[Engine], module: nn.Module, trial: Trial) -> Engine:
 _IN_BLOCK = 62
 
 
-def training_steps(
-    engine: Engine,
-    units: Units,
-    *,
-    mechanism: TrainingMechanism,
-    shape: Shape,
-    source: NoiseSource,
-    optimizer: torch.optim.Optimizer,
-    noise_multiplier: float,
-    clipping: Clipping,
-    clip: ClippingRun,
-    max_physical_batch_size: int | None = None,
-    random_state: int | None = None,
-    shared_draws: bool = False,
-    numbered: bool = False,
-    start: int = 0,
-    canaries: CanaryRun | None = None,
-) -> Generator[int]:
-    """Train the module behind ``engine`` and yield the number of steps done, after each one.
+@dataclass(frozen=True, eq=False)
+class Training:
+    """All that a run is made of, but for where it begins.
 
-    Between two steps the parameters are what has been released so far, and whatever is done to them is post-processing.
-
-    Parameters
+    Attributes
     ----------
     engine : Engine
         Of a new module, on the device of ``units``.
-    units : Units
-        The private rows.
     source : NoiseSource
         Of samples, noise and which of a person's records are taken: a child for each.
     optimizer : torch.optim.Optimizer
         Over the trainable parameters of the module.
-    noise_multiplier : float
-        Of the whole step, in units of the clipping norm.
-    clip : ClippingRun
-        Of this run, from ``clipping.start``.
     max_physical_batch_size : int or None
         Rows at once; None leaves it to the engine.
     random_state : int or None
@@ -152,23 +106,40 @@ def training_steps(
         out, and move the sum by far more than its own gradient.
     numbered : bool
         Whether units have the same numbers in neighbours: sums may then be rounded in blocks by these numbers.
-    start : int
-        Steps that were done before: their batches and noise are drawn again and passed over.
     canaries : CanaryRun or None
         Units of an auditor's behind the private ones.
-
-    Raises
-    ------
-    InvalidInputError
-        The module's code failed on private rows. What it said is not told: it may quote them.
     """
+
+    engine: Engine
+    units: Units
+    plan: Plan
+    clipping: Clipping
+    optimizer: torch.optim.Optimizer
+    source: NoiseSource
+    max_physical_batch_size: int | None = None
+    random_state: int | None = None
+    shared_draws: bool = False
+    numbered: bool = False
+    canaries: CanaryRun | None = None
+
+
+def training_steps(run: Training, clip: ClippingRun, start: int = 0) -> Generator[int]:
+    """Train the module behind the engine and yield the number of steps done, after each one.
+
+    Between two steps the parameters are what has been released so far, and whatever is done to them is post-processing.
+    Of ``start`` steps done before, batches and noise are drawn again and passed over. What the module's code raises on
+    private rows (:class:`InvalidInputError`) does not say its words: they may quote them.
+    """
+    engine, units, source, optimizer, canaries = run.engine, run.units, run.source, run.optimizer, run.canaries
+    mechanism, shape, clipping, shared = run.plan.mechanism, run.plan.shape, run.clipping, run.shared_draws
     parameters = [p for p in engine.module.parameters() if p.requires_grad]
     sizes = [p.numel() for p in parameters]
     # A clipping that releases more than gradients takes its noise from theirs; norms round by ``excess``.
-    multiplier = clipping.gradient_noise_multiplier(noise_multiplier, shape.expected_batch_size) * (1 + engine.excess)
+    multiplier = clipping.gradient_noise_multiplier(run.plan.noise_multiplier, shape.expected_batch_size)
+    multiplier *= 1 + engine.excess
     k = units.rows_per_unit
-    at_once = max(1, (max_physical_batch_size or engine.at_once) // k)
-    root = training_seed(random_state, 1)
+    at_once = max(1, (run.max_physical_batch_size or engine.at_once) // k)
+    root, rate = training_seed(run.random_state, 1), shape.sample_rate if run.numbered and shared else None
     n_units = units.n_units if canaries is None else canaries.n_units + canaries.canaries.n
     batches = mechanism.batches(shape, n_units, source.child(0))
     draws = mechanism.noise(shape, sum(sizes) + clip.extra_draws, source.child(1))
@@ -179,10 +150,10 @@ def training_steps(
             which, marks = source.child(2, step), np.zeros(0, np.int64)
             if canaries is not None:
                 batch, marks = canaries.split(batch)
-            for first, some, blocks in _parts(batch, at_once, shape.sample_rate if numbered and shared_draws else None):
+            for first, some, blocks in _parts(batch, at_once, rate):
                 X, y, weights = units.take(some, which)
-                seed = training_seed(root, *((step,) if shared_draws else (step, first)))
-                options = {"rows_per_unit": k, "weights": weights, "shared": shared_draws, "blocks": blocks}
+                seed = training_seed(root, *((step,) if shared else (step, first)))
+                options = {"rows_per_unit": k, "weights": weights, "shared": shared, "blocks": blocks}
                 found = _sum(engine, X, y, clip, seed=seed, **options)
                 # Never spread out: one number would count for every weight.
                 found = [part.view(p.shape) for p, part in zip(parameters, found, strict=True)]
@@ -191,13 +162,10 @@ def training_steps(
             if canaries is not None:
                 canaries.add(total, marks, clip.max_norm)
             scale = multiplier * clip.max_norm
-            if playing() is not None:
-                told = {"step": step, "scale": scale, "max_norm": clip.max_norm, "n_drawn": len(batch)}
-                note("dpsgd", sums=[part.cpu().numpy().copy() for part in total], **told)
+            note("dpsgd", step=step, scale=scale, max_norm=clip.max_norm, n_drawn=len(batch), sums=total)
             for p, whole, drawn in zip(parameters, total, noise[: sum(sizes)].split(sizes), strict=True):
                 whole.add_(drawn.to(p.device).view_as(p), alpha=scale)
-                if playing() is not None:
-                    whole.copy_(settle("DP-SGD", whole))
+                whole.copy_(settle("DP-SGD", whole))
                 # The sum is rounded to the parameter's precision after the noise is in.
                 p.grad = (whole / shape.expected_batch_size).to(p.dtype)
             if canaries is not None:
@@ -303,13 +271,7 @@ def open_run(
 def charge_run(
     clf: Any, plan: Plan, data: Registration, kept: Checkpoint | None, clipping: Clipping, *, seeded: bool
 ) -> tuple[int, ...]:
-    """Charge the run to the ledger, durably; return the release's number. A run taken up has been charged.
-
-    Raises
-    ------
-    InvalidInputError
-        A run taken up was charged to another ledger.
-    """
+    """Charge the run to the ledger, durably; return the release's number. A run taken up has been charged."""
     facts = {} if kept is None else kept.facts
     facts["noise_multiplier"] = plan.noise_multiplier
     if clf.ledger is None:
@@ -346,48 +308,25 @@ def charge_run(
 
 
 def run_training(
-    engine: Engine,
-    units: Units,
-    plan: Plan,
+    run: Training,
     *,
-    optimizer: torch.optim.Optimizer,
     learning_rate: float,
-    schedule: LearningRateSchedule | None = None,
+    schedule: LearningRateSchedule,
     averaging: Averaging | None = None,
-    clipping: Clipping,
     kept: Checkpoint | None = None,
     likeness: Likeness | None = None,
     callbacks: Sequence[Callable[[TrainingStep], Any]] = (),
-    canaries: CanaryRun | None = None,
     show: bool = False,
-    **options: Any,
 ) -> int:
-    """Train the module behind ``engine`` to the end; return how many steps were done.
-
-    Parameters
-    ----------
-    averaging : Averaging or None
-        The module has the average of its weights in the end, not the last ones.
-    kept : Checkpoint or None
-        Where the run is kept; one that was begun is taken up.
-    likeness : Likeness or None
-        Of the module; with ``kept``.
-    callbacks : sequence of callables of a TrainingStep
-        Called after every step, in turn; a true answer ends the run.
-    show : bool
-        Show a progress bar with what has been spent.
-    options
-        Of :func:`pate.dpsgd._run.training_steps`.
-    """
-    module, facts = engine.module, {} if kept is None else kept.facts
-    n_steps, clip = plan.shape.n_steps, clipping.start(plan.shape.expected_batch_size)
+    """Train the module behind the engine to the end; return how many steps were done."""
+    plan, optimizer = run.plan, run.optimizer
+    module, facts = run.engine.module, {} if kept is None else kept.facts
+    n_steps, clip = plan.shape.n_steps, run.clipping.start(plan.shape.expected_batch_size)
     trained = [p for p in module.parameters() if p.requires_grad]
     average = None if averaging is None else RunningAverage(averaging, trained, n_steps)
-    schedule = LearningRateSchedule() if schedule is None else schedule
-    held = [_Held("module", module), _Held("optimizer", optimizer), _Held("clipping", clip)]
-    held += [] if average is None else [_Held("average", average)]
-    held += [] if canaries is None else [_Held("canaries", canaries)]
-    held += [] if likeness is None else [_Held("likeness", likeness)]
+    parts = {"module": module, "optimizer": optimizer, "clipping": clip, "average": average}
+    parts |= {"canaries": run.canaries, "likeness": likeness}
+    held = [_Held(name, part) for name, part in parts.items() if part is not None]
     start = int(facts.get("step", 0))
     if kept is not None:
         if kept.arrays:  # before its first step too: where a module starts may hang on more than the seed
@@ -397,19 +336,7 @@ def run_training(
             _write(kept, held, facts, 0)  # the charge and the key are on disk before the first step
     spent = lru_cache(maxsize=None)(lambda step: plan.epsilon_at(plan.guarantee.delta, step))
     done = start
-    steps = training_steps(
-        engine,
-        units,
-        mechanism=plan.mechanism,
-        shape=plan.shape,
-        optimizer=optimizer,
-        noise_multiplier=plan.noise_multiplier,
-        clipping=clipping,
-        clip=clip,
-        canaries=canaries,
-        start=start,
-        **options,
-    )
+    steps = training_steps(run, clip, start)
     every = max(1, -(-n_steps // _LOOKS))
 
     def told(step: int) -> str:

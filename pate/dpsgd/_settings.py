@@ -91,20 +91,7 @@ def check_recipe(clf: Any) -> None:
 def settle(
     clf: Any, row_shape: tuple[int, ...], X_public: Any, *, n_units: int, n_classes: int
 ) -> tuple[Any, RecipePlan | None]:
-    """Return a copy of a classifier in which nothing is open, and the plan of its recipe if it has one.
-
-    Parameters
-    ----------
-    row_shape : tuple of int
-        Of the private rows; nothing else of them is asked.
-    n_units : int
-        Private records or persons; not used under add-or-remove.
-
-    Raises
-    ------
-    InvalidInputError
-        The recipe does not go with these rows.
-    """
+    """Return a copy of a classifier in which nothing is open, and the plan of its recipe if it has one."""
     if not is_planned(clf):
         return filled(clf), None
     if clf.sample_rate is not None:
@@ -272,19 +259,7 @@ def _check_adjacency(clf: Any) -> None:
 
 
 def shape_of(clf: Any, n_units: int, unit: str = "record") -> Shape:
-    """Return the public numbers of the run: rate and steps from a number of units that neighbours agree on.
-
-    Parameters
-    ----------
-    n_units : int
-        How many there are; not used under add-or-remove, where it is nobody's business.
-    unit : {"record", "group"}
-
-    Raises
-    ------
-    InvalidInputError
-        A step would expect more units than there are.
-    """
+    """Return the public numbers of the run: rate and steps from a number of units that neighbours agree on."""
     batch = int(clf.expected_batch_size)
     many = {"record": "records", "group": "persons"}[unit]
     if clf.sample_rate is not None:

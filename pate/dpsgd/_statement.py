@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from pate.dpsgd._calibration import SMALLEST_DELTA, central_limit_guess, least_between, least_noise
+from pate.dpsgd._calibration import SMALLEST_DELTA, central_limit_guess, least_noise
 from pate.dpsgd._measured import Measured
 from pate.dpsgd.clipping import Clipping
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TrainingMechanism
@@ -17,11 +16,13 @@ from pate.exceptions import BudgetExceededError
 from pate.ledger import Ledger
 from pate.privacy.attacker import attack_bounds
 from pate.privacy.budget import Budget
+from pate.privacy.compose.calibrate import largest, least_between
 from pate.privacy.cost import Charge
 from pate.privacy.losses import discretization_interval
 from pate.privacy.words import Guarantee
 from pate.records._maps import own_throughout
-from pate.statement.model import Assumption, PrivacyStatement
+from pate.statement.fields import Assumption, drawn_noise
+from pate.statement.model import PrivacyStatement, made_statement
 from pate.statement.plain import CURVE_DELTAS, at_epsilon_0
 
 # What one DP-SGD run will do and cost: decided by public numbers alone, before a record is touched.
@@ -88,23 +89,7 @@ def make_plan(
     ledger: Ledger | None = None,
     on_exhausted: str = "raise",
 ) -> Plan:
-    """Return the plan with the least noise that the budget (and the ledger) allow, or with the noise given.
-
-    Parameters
-    ----------
-    mechanism : TrainingMechanism or None
-        None is Poisson sampling.
-    adjacency : {"replace-one", "add-or-remove", "zero-out"}
-    on_exhausted : {"raise", "stop"}
-        Where the noise given is too little for all steps: refuse, or stop before the step that would exceed the budget.
-
-    Raises
-    ------
-    InvalidInputError
-        No theorem is known for the mechanism with this shape and adjacency.
-    BudgetExceededError
-        The noise given is too little, or the ledger does not pay for the run.
-    """
+    """Return the plan with the least noise that the budget (and the ledger) allow, or with the noise given."""
     mechanism = PoissonSGD() if mechanism is None else mechanism
     mechanism.check(shape, adjacency)
     interval = discretization_interval(budget.epsilon, shape.n_steps)
@@ -120,7 +105,7 @@ def make_plan(
             sigma = _grown(sigma, mechanism, shape, budget, ledger)
     spent = epsilon(sigma, shape.n_steps)
     if spent > budget.epsilon and on_exhausted == "stop":
-        shape = replace(shape, n_steps=_most_steps(lambda n: epsilon(float(sigma), n) <= budget.epsilon, shape.n_steps))
+        shape = replace(shape, n_steps=largest(lambda n: epsilon(float(sigma), n) <= budget.epsilon, shape.n_steps - 1))
         spent = epsilon(sigma, shape.n_steps) if shape.n_steps else math.inf
     if spent > budget.epsilon:
         raise BudgetExceededError(
@@ -156,15 +141,6 @@ def _calibrated(mechanism: TrainingMechanism, shape: Shape, budget: Budget, adja
 
     start = central_limit_guess(budget.epsilon, budget.delta, shape.sample_rate, shape.n_steps, adjacency)
     return least_noise(fits, start)
-
-
-def _most_steps(fits: Callable[[int], bool], most: int) -> int:
-    """Return how many steps fit, fewer than ``most``; more steps never cost less."""
-    low, high = 0, most
-    while high > low + 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
 
 
 def _grown(sigma: float, mechanism: TrainingMechanism, shape: Shape, budget: Budget, ledger: Ledger) -> float:
@@ -213,29 +189,9 @@ def dpsgd_statement(
     ledger: Ledger | None = None,
     releases: Iterable[int] = (),
 ) -> PrivacyStatement:
-    """Return what was protected, from what, how, and at which price; a function of public numbers alone.
-
-    Parameters
-    ----------
-    classes_given : bool
-        False when the set of classes was read off the private labels.
-    noise : {"system", "keyed", "seeded"}
-        Where samples and noise came from.
-    apart : str
-        How the engine saw to it that no record moved another one's gradient.
-    unit : {"record", "group"}
-    rows_per_unit : int
-        How many of a person's records took part in a step at most.
-    n_canaries : int
-        Units of an auditor's among ``shape.n_units``.
-    road : RecipePlan or None
-        Whose public maps the rows went through.
-    releases : iterable of int
-        The numbers under which the run was charged there.
-    """
+    """Return what was protected, from what, how, and at which price; a function of public numbers alone."""
     guarantee, shape = plan.guarantee, plan.shape
     seeded, nominal = noise == "seeded", guarantee.adjacency == "add-or-remove"
-    releases = tuple(releases)
     mu = None if seeded else plan.mechanism.mu(plan.noise_multiplier, shape, guarantee.adjacency)
     together = (
         f"; of each person at most {rows_per_unit} records in a step, drawn at random, whose mean loss gives one "
@@ -243,19 +199,19 @@ def dpsgd_statement(
         if unit == "group"
         else ""
     )
-    return PrivacyStatement(
+    return made_statement(
         released="the parameters of a classifier trained by DP-SGD, and whatever is computed from them"
         + ("; noisy counts of the records that it is right about" if isinstance(plan.mechanism, Measured) else ""),
         unit=unit,
         n_units=None if nominal else shape.n_units - n_canaries,
-        guarantee=dataclasses.replace(guarantee, kind="seeded") if seeded else guarantee,
+        guarantee=guarantee,
         mechanism=mechanism_of(plan, clipping)
         + together
         + (f"; {n_canaries} canaries of an audit beside them" if n_canaries else "")
         + (f"; rate and steps from a nominal number of {shape.n_units:,} {unit}s" if nominal else ""),
         accounting=plan.mechanism.theorem(shape, guarantee.adjacency).format(unit=unit)
         + ("" if guarantee.adjacency == "replace-one" or seeded else _beside_replace_one(plan)),
-        noise_source=_SOURCES[noise],
+        noise_source=_SOURCES.get(noise, ""),
         seeded=seeded,
         covered=(
             "this training run, every intermediate step included",
@@ -269,8 +225,8 @@ def dpsgd_statement(
         assumptions=_prepared(road, moving=nominal or unit == "group")
         + _assumptions(plan, unit=unit, nominal=nominal, classes_given=classes_given, noise=noise, apart=apart),
         verify=plan.mechanism.verify(plan.noise_multiplier, shape, guarantee, plan.interval),
-        ledger_head="" if ledger is None or not releases else ledger.head_of(releases),
-        ledger_releases=releases,
+        ledger=ledger,
+        releases=releases,
         mu=mu,
         rho=None if mu is None else mu * mu / 2,
         curve=()
@@ -283,13 +239,15 @@ def dpsgd_statement(
 
 
 _SOURCES = {
-    "seeded": "a fixed seed: NOT PRIVATE",
     "system": "the operating system's cryptographic generator, for the noise and for the samples",
     "keyed": (
         "SHAKE-256 under a key of 256 bits from the operating system's cryptographic generator, for the noise and for "
         "the samples; the key was kept in the checkpoint until the run had ended"
     ),
 }
+
+
+_KEYED = "a key of the operating system's generator, in a file that is gone now"
 
 
 def _beside_replace_one(plan: Plan) -> str:
@@ -315,86 +273,61 @@ def _prepared(road: RecipePlan | None, *, moving: bool) -> tuple[Assumption, ...
     """
     claim = "the features were scaled without statistics of the private records"
     if road is None or not road.maps:
-        return (Assumption(name="preprocessing", claim=claim),)
+        return (Assumption("preprocessing", claim),)
     if road.given:  # what the caller fitted, nobody here saw being fitted
         how = f"a representation of the caller's, which says of itself: {road.maps[0].provenance_}"
-        found = [Assumption(name="preprocessing", claim=claim, how=how)]
     else:
         how = f"recipe {road.recipe.name!r}: maps that public rows or constants fixed, each private row by itself"
-        found = [Assumption(name="preprocessing", claim=claim, how=how, by="pate")]
+    found = [Assumption("preprocessing", claim, how, "nobody" if road.given else "pate")]
     if road.facts.declared:
-        found.append(
-            Assumption(
-                name="ranges",
-                claim="the ranges of the columns are public: they were known without these records",
-                how="they were declared beforehand",
-                by="curator",
-            )
-        )
+        known = "the ranges of the columns are public: they were known without these records"
+        found.append(Assumption("ranges", known, "they were declared beforehand", "curator"))
     if road.facts.n_public or road.given:
-        found.append(Assumption(name="public rows", claim="the rows that the features were fitted on are public"))
-    whose = "the caller's" if road.given else "scikit-learn's"
+        found.append(Assumption("public rows", "the rows that the features were fitted on are public"))
     own, exact = all(map(own_throughout, road.maps)), all(each.exact_ for each in road.maps)
-    found.append(
-        Assumption(
-            name="own row only",
-            claim="each record's features are computed from that record and from public things alone",
-            how=f"a map of {whose}, which was only tried on made-up rows"
-            if not own
-            else "maps of pate's own, in blocks of one fixed shape; last bits may hang on a row's place in its block, "
-            "which another unit's presence or size moves"
-            if moving and not exact
-            else "maps of pate's own, in blocks of one fixed shape"
-            if not exact
-            else "maps of pate's own, whose every sum is exact",
-            by="pate" if own and (exact or not moving) else "nobody",
-        )
-    )
-    return tuple(found)
+    how = "maps of pate's own, in blocks of one fixed shape"
+    if not own:
+        whose = "the caller's" if road.given else "scikit-learn's"
+        how = f"a map of {whose}, which was only tried on made-up rows"
+    elif exact:
+        how = "maps of pate's own, whose every sum is exact"
+    elif moving:
+        how += "; last bits may hang on a row's place in its block, which another unit's presence or size moves"
+    claim = "each record's features are computed from that record and from public things alone"
+    by = "pate" if own and (exact or not moving) else "nobody"
+    return (*found, Assumption("own row only", claim, how, by))
 
 
 def _assumptions(
     plan: Plan, *, unit: str, nominal: bool, classes_given: bool, noise: str, apart: str
 ) -> tuple[Assumption, ...]:
-    n_units, seeded = plan.shape.n_units, noise == "seeded"
+    n_units, one = plan.shape.n_units, "each person is one record"
     number = f"the nominal number of {unit}s ({n_units:,})" if nominal else f"the number of private {unit}s"
+    read = ("it was read off the labels, at no charge", "nobody")
     return (
-        Assumption(name="parameters", claim=f"{number} and all hyperparameters are public"),
-        Assumption(name="one person", claim="each person is one record")
-        if unit == "record"
-        else Assumption(name="one person", claim="all records of a person carry the same group"),
+        Assumption("parameters", f"{number} and all hyperparameters are public"),
+        Assumption("one person", one if unit == "record" else "all records of a person carry the same group"),
         Assumption(
-            name="arithmetic",
-            claim="real arithmetic: attacks on rounding and on running time are outside the model",
-            how="floating point was used",
-            by="nobody",
+            "arithmetic",
+            "real arithmetic: attacks on rounding and on running time are outside the model",
+            "floating point was used",
         ),
         Assumption(
-            name="sampling",
-            claim=plan.mechanism.sampling().format(unit=unit),
-            how="drawn by the class that also states what it costs",
-            by="pate",
+            "sampling",
+            plan.mechanism.sampling().format(unit=unit),
+            "drawn by the class that also states what it costs",
+            "pate",
+        ),
+        Assumption("clipping", f"no {unit} moves another one's gradient", apart, "pate"),
+        drawn_noise(
+            noise == "seeded",
+            "nobody can predict or repeat the noise and the samples",
+            "drawn from the operating system's generator" if noise == "system" else _KEYED,
+            "a fixed seed: the assumption does NOT hold",
         ),
         Assumption(
-            name="clipping",
-            claim=f"no {unit} moves another one's gradient",
-            how=apart,
-            by="pate",
-        ),
-        Assumption(
-            name="noise",
-            claim="nobody can predict or repeat the noise and the samples",
-            how="a fixed seed: the assumption does NOT hold"
-            if seeded
-            else "drawn from the operating system's generator"
-            if noise == "system"
-            else "a key of the operating system's generator, in a file that is gone now",
-            by="nobody" if seeded else "pate",
-        ),
-        Assumption(
-            name="classes",
-            claim="the set of classes is public",
-            how="they were passed as classes=" if classes_given else "it was read off the labels, at no charge",
-            by="curator" if classes_given else "nobody",
+            "classes",
+            "the set of classes is public",
+            *(("they were passed as classes=", "curator") if classes_given else read),
         ),
     )

@@ -164,17 +164,6 @@ class Units:
 
         Which of a person's records are taken is drawn from the source of the samples, as secret as they are: so that it
         is the person's own matter under add-or-remove too, where a person more gives the others other places.
-
-        Parameters
-        ----------
-        units : int64 array of shape (m,)
-
-        Returns
-        -------
-        X : tensor of shape (m * rows_per_unit, ...)
-        y : tensor of shape (m * rows_per_unit,)
-        weights : tensor of shape (m * rows_per_unit,)
-            Of each row in its unit's loss; 0 where a unit has fewer rows, or one that does not count.
         """
         X, y, weights = self._rows(units, source)
         if self.augmentation is None or not len(X):

@@ -1,4 +1,4 @@
-"""The road of DP-SGD: one model trained on the private rows with noise, whose labels of public rows are free."""
+"""The roads without shards: records vote, or DP-SGD trains one model; labels of all public rows follow for free."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import check_int
 from pate.core.curator import tell
 from pate.core.frames import plain_rows
 from pate.core.progress import timed
 from pate.core.types import FloatArray
 from pate.data import check_public_rows
-from pate.data._columns import holds_numbers
-from pate.data._door import is_frame
-from pate.data._like import declared_rows
+from pate.data._columns import declared_rows, holds_numbers
+from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, is_frame, is_texts, read_rows
 from pate.data._shift import about_shift
-from pate.estimator._by_records import ByRecords
-from pate.estimator._public_model import digest_of, hashes_of
-from pate.estimator._roads import any_rows, measured_with
+from pate.estimator._public_model import PublicModel, check_has_target, check_several, digest_of, hashes_of
+from pate.estimator._roads import Ask, any_rows, measured_with, plan_records
 from pate.exceptions import CuratorWarning, InvalidInputError, PateError, PrivacyParameterWarning, RepeatedFitWarning
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.recipes import MappedLinear
+from pate.recipes import MappedLinear, PublicFacts, Recipe, RecordsPlan, choose
 from pate.recipes._answers import balancing, check_decide, decided, temperature_as_measured, tempered
-from pate.release import Evidence, ModelLabels, ReleaseTerms, doubted, tell_doubts
-from pate.representations import Representation
-from pate.statement.assumptions import NAMED, check_stated
+from pate.records._maps import rows_of
+from pate.release import Evidence, ModelLabels, ReleaseTerms, check_ballots_stated, doubted, tell_doubts
+from pate.statement.fields import NAMED, MeasuredAccuracy, check_stated
+from pate.statement.model import PrivacyStatement
 from pate.statement.plain import as_plain_text
 from pate.students import try_student
+from pate.teachers import ShardEnsemble
 from pate.teachers._usable import about_labels, units_of
 
 if TYPE_CHECKING:
@@ -51,24 +51,8 @@ KIND = "DP-SGD"
 class TrainingPlan:
     """What DP-SGD will train, on which public map, and at what price: nothing private was looked at.
 
-    Attributes
-    ----------
-    clf : DPSGDClassifier
-        Set to it, not fitted.
-    road : RecipePlan
-    plan : Plan
-        Steps, noise and guarantee.
-    terms : ReleaseTerms
-    rows : array, DataFrame, texts or None
-        Public rows, to be labelled.
-    like : array, DataFrame, texts or None
-        Public or made-up rows: what private columns should hold.
-    n_units : int
-    unit : {"record", "group"}
-    classes_inferred : bool
-    resumed : bool
-        An earlier run, which was cut off, paid for it.
-    decide : {"likeliest", "balanced"}
+    ``clf`` is set to it and not fitted; ``rows`` are public ones, to be labelled; ``like``, public or made up, what
+    private columns should hold; ``resumed``: an earlier run, which was cut off, paid for it.
     """
 
     clf: DPSGDClassifier
@@ -77,11 +61,8 @@ class TrainingPlan:
     terms: ReleaseTerms
     rows: Any
     like: Any
-    n_units: int
-    unit: str
-    classes_inferred: bool = False
+    ask: Ask
     resumed: bool = False
-    decide: str = "likeliest"
 
     @property
     def guarantee(self) -> Guarantee:
@@ -127,7 +108,7 @@ class TrainingPlan:
                 groups=groups,
                 road=self.road,
                 measuring=True,
-                classes_inferred=self.classes_inferred,
+                classes_inferred=self.ask.classes_inferred,
                 offsets=lambda module: np.log(self._model(module)[0].weights or (1.0,)),
             )
         model, found = self._model(done.module)
@@ -149,51 +130,17 @@ class TrainingPlan:
 
         model = MappedLinear(self.road.maps, linear_weights(module))
         found = np.zeros((0, len(self.clf.classes))) if self.rows is None else model.untempered(self.rows)
-        if self.decide == "balanced":
+        if self.ask.decide == "balanced":
             model.weights = balancing(found)
         return model, found
 
 
 def plan_training(
-    X_public: Any,
-    terms: ReleaseTerms,
-    *,
-    classes: tuple[Any, ...],
-    n_records: int,
-    row_shape: tuple[int, ...],
-    groups: Any = None,
-    like: Any = None,
-    representation: Representation | None = None,
-    image_shape: tuple[int, ...] | None = None,
-    ranges: Any = None,
-    classes_inferred: bool = False,
-    random_state: int | None = None,
-    checkpoint_dir: Any = None,
-    verbose: bool = False,
-    measure: bool | str | None = None,
-    decide: str = "likeliest",
+    X_public: Any, terms: ReleaseTerms, ask: Ask, *, row_shape: tuple[int, ...], like: Any = None, ranges: Any = None
 ) -> TrainingPlan:
     """Choose recipe, public map, steps and noise by public facts; nothing is spent.
 
-    Parameters
-    ----------
-    X_public : rows or None
-    terms : ReleaseTerms
-    classes : tuple
-    n_records : int
-        Public under replace-one adjacency, as is the number of persons.
-    row_shape : tuple of int
-        Of one private row.
-    groups : array-like or None
-        Whose record it is: only how many persons there are is used.
-    like, representation, image_shape, ranges, classes_inferred, random_state, verbose
-        See :class:`TrainingPlan` and :class:`pate.PATEClassifier`.
-    checkpoint_dir : path or None
-        Where the run is kept while it goes on.
-    measure : bool, "by class" or None
-        See :class:`pate.DPSGDClassifier`; of the same budget.
-    decide : {"likeliest", "balanced"}
-        See :class:`pate.PATEClassifier`.
+    ``row_shape`` is that of one private row; ``like`` as in :class:`TrainingPlan`.
 
     Raises
     ------
@@ -208,38 +155,36 @@ def plan_training(
     from pate.dpsgd._statement import make_plan
     from pate.dpsgd.recipes import RecipePlan
 
-    if check_decide(decide) == "balanced" and X_public is None:
+    if check_decide(ask.decide) == "balanced" and X_public is None:
         raise InvalidInputError(
             "decide must be 'likeliest' where there are no public rows: how likely each class usually is, they tell. "
             "Leave it out, or pass X_public."
         )
-    n_units, unit = units_of(groups, n_records)
-    seed = 0 if random_state is None else check_int("random_state", random_state, low=0) % 2**32
     clf = DPSGDClassifier(
         budget=terms.budget,
-        classes=classes,
-        image_shape=image_shape,
+        classes=ask.classes,
+        image_shape=ask.image_shape,
         ledger=terms.ledger,
-        random_state=random_state,
+        random_state=ask.random_state,
         noise_seed=terms.noise_seed,
-        checkpoint_dir=checkpoint_dir,
-        measure=measure,
-        verbose=verbose,
+        checkpoint_dir=ask.checkpoint_dir,
+        measure=ask.measure,
+        verbose=ask.verbose,
     )
     road = RecipePlan.of(
         row_shape,
         X_public,
-        n_units=n_units,
-        n_classes=len(classes),
+        n_units=ask.n_units,
+        n_classes=len(ask.classes),
         budget=terms.budget,
-        representation=representation,
-        image_shape=image_shape,
-        random_state=seed,
+        representation=ask.representation,
+        image_shape=ask.image_shape,
+        random_state=ask.seed,
         ranges=ranges,
     )
     run = along(clf, road)
-    shape = shape_of(run, n_units, unit)
-    begun = _begun(checkpoint_dir)
+    shape = shape_of(run, ask.n_units, ask.unit)
+    begun = _begun(ask.checkpoint_dir)
     resumed = bool(begun.get("releases"))
     plan = make_plan(
         terms.budget,
@@ -248,7 +193,7 @@ def plan_training(
         noise_multiplier=begun.get("noise_multiplier"),
         ledger=None if resumed else terms.ledger,
     )
-    made = TrainingPlan(clf, road, plan, terms, X_public, like, n_units, unit, classes_inferred, resumed, decide)
+    made = TrainingPlan(clf, road, plan, terms, X_public, like, ask, resumed)
     check_stated(terms.stated, _may_be_stated(made))
     return made
 
@@ -272,7 +217,7 @@ def _may_be_stated(plan: TrainingPlan) -> list[str]:
 
     clipping = read_clipping("flat", plan.road.recipe.max_grad_norm)
     said = dpsgd_statement(
-        plan.plan, clipping=clipping, classes_given=True, noise="seeded", apart="", unit=plan.unit, road=plan.road
+        plan.plan, clipping=clipping, classes_given=True, noise="seeded", apart="", unit=plan.ask.unit, road=plan.road
     )
     return [a.name for a in said.assumptions if a.name != "noise"]
 
@@ -314,6 +259,109 @@ def _about_texts(records: Any) -> None:
         )
 
 
+class ByRecords(PublicModel):
+    """What :class:`pate.PATEClassifier` does where every private record votes; a mixin."""
+
+    statement_: PrivacyStatement
+
+    if TYPE_CHECKING:  # what is said when the classifier is made
+        overlap_is_public: bool
+        representation: Any
+        n_jobs: int | None
+        verbose: bool
+        anyway: bool
+        measure: bool | str | None
+        decide: str
+
+    @staticmethod
+    def _rule(facts: PublicFacts) -> Recipe:
+        """Return the recipe for public facts; comparisons have other rules."""
+        return choose(facts)
+
+    def _fit_by_records(
+        self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms, *, same: bool, why: str = ""
+    ) -> RecordsPlan:
+        check_ballots_stated(terms.stated, residual=True)
+        door = any_rows(self.classes)
+        rows = self._check_public(X_public, door, reset=True)
+        records, y = self._check_records(X, y, rows, door)
+        if not self.overlap_is_public:
+            check_public_rows(records, records if same else rows, groups)
+        told = about_labels(y, groups, self.classes_.tolist())
+        tell([*told, *about_shift(records, rows, image_shape=self._image_shape())], stacklevel=5)
+        with timed("startup"):
+            plan = plan_records(rows, terms, self._ask(records, groups), rule=self._rule)
+        student = self._tried_student(rows)
+        if self.ledger is not None and not plan.stored:
+            self.ledger.check_writable()
+        self._check_ledger(records, y, groups)
+        evidence = Evidence(public_rows="declared" if self.overlap_is_public else "checked", road=why)
+        if not plan.stored:
+            self._count(plan.guarantee, plan.charge, groups)
+        with timed("labelling"):
+            release, self._model = plan.run(records, y, groups=groups, evidence=evidence)
+        self._take_in(release, student, rows)
+        tell_doubts(self.statement_, stacklevel=4)
+        return plan
+
+    def _ask(self, records: Any, groups: Any, checkpoint_dir: Any = None) -> Ask:
+        n_units, unit = units_of(groups, records.shape[0])
+        return Ask(
+            classes=tuple(self.classes_.tolist()),
+            n_units=n_units,
+            unit=unit,
+            classes_inferred=self.classes is None,
+            representation=self.representation,
+            image_shape=self._image_shape(),
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+            checkpoint_dir=checkpoint_dir,
+            verbose=self.verbose,
+            anyway=self.anyway,
+            measure=measured_with(self.measure, self.student),
+            decide=self.decide,
+        )
+
+    def _tried_student(self, rows: Any) -> Any:
+        """Return the student that was named, which can learn from labels of all these rows; None where none was."""
+        student = self._named_student()
+        if student is not None:
+            n = rows.shape[0]
+            try_student(student, rows, n_classes=len(self.classes_), queries=np.arange(n), n_answers=n)
+        return student
+
+    def _take_in(self, release: Any, student: Any, rows: Any) -> None:
+        """Keep what was released of these public rows, if there are any, and let the student learn from it."""
+        self.release_ = self._told_in(release)
+        self.statement_, self.queries_ = self.release_.statement, np.arange(release.n_queries)
+        self._asked = digest_of(() if rows is None else hashes_of(rows))
+        self.__dict__.pop("student_", None)
+        self._learn(student, rows)
+        self._measured_of = self.student_ if self.statement_.measured is not None else None
+
+    @property
+    def measured_(self) -> MeasuredAccuracy | None:
+        """How often ``student_`` is right; None where that was not measured, or another student was."""
+        check_is_fitted(self, "student_")
+        return self.statement_.measured if self.__dict__.get("_measured_of") is self.student_ else None
+
+    def _check_records(self, X: Any, y: Any, public: Any, teachers: ShardEnsemble) -> tuple[Any, Any]:
+        """Return private records for public maps, each read by itself, and labels; set ``classes_``.
+
+        ``public`` are the checked public rows. They alone say what a row is: of private ones, not even a column's kind
+        hangs on another record.
+        """
+        check_has_target(y)
+        width = None if is_texts(public) else int(np.prod(public.shape[1:]))
+        whole = isinstance(X, np.ndarray) and X.dtype.kind not in "OSU"  # its type and shape say what it is
+        check_same_shape(image_shape(X) if hasattr(X, "shape") else None, self._row_shape)
+        X = by_name(X, self._names(), other="the public rows")
+        rows = flat_rows(read_rows(X) if whole else rows_of(X, width=width)[0])
+        check_several(rows)
+        self._check_names(rows, reset=False, kinds=False)
+        return rows, self._check_target(y, rows.shape[0], teachers)
+
+
 class ByDPSGD(ByRecords):
     """What :class:`pate.PATEClassifier` does where DP-SGD learns from the private rows; a mixin."""
 
@@ -328,10 +376,9 @@ class ByDPSGD(ByRecords):
         like = self._check_public(stand_ins(X, self.ranges) if X_public is None else X_public, door, reset=True)
         rows = None if X_public is None else like
         records, y = self._check_records(X, y, like, door)
-        shape = self._image_shape()
-        student = self._named_student()
         told = about_labels(y, groups, self.classes_.tolist(), counted=False)  # those that count for nothing: fit says
         if rows is None:
+            student = self._named_student()
             if student is not None:
                 raise InvalidInputError(
                     "student must be None where there are no public rows: a student learns from labels of theirs. "
@@ -340,10 +387,8 @@ class ByDPSGD(ByRecords):
         else:
             if not self.overlap_is_public:
                 check_public_rows(records, records if same else rows, groups)
-            told = [*told, *about_shift(records, rows, image_shape=shape)]
-            if student is not None:
-                n = rows.shape[0]
-                try_student(student, rows, n_classes=len(self.classes_), queries=np.arange(n), n_answers=n)
+            told = [*told, *about_shift(records, rows, image_shape=self._image_shape())]
+            student = self._tried_student(rows)
         tell(told, stacklevel=5)
         if rows is None and self.ranges is None:
             _about_texts(records)
@@ -351,20 +396,10 @@ class ByDPSGD(ByRecords):
             plan = plan_training(
                 rows,
                 terms,
-                classes=tuple(self.classes_.tolist()),
-                classes_inferred=self.classes is None,
-                n_records=records.shape[0],
+                self._ask(records, groups, self._run_folder(records.shape, terms)),
                 row_shape=tuple(np.shape(records)[1:]),
-                groups=groups,
                 like=None if rows is None and self.ranges is None else like,  # then any cell may be what it is
-                representation=self.representation,
-                image_shape=shape,
                 ranges=self.ranges,
-                random_state=self.random_state,
-                checkpoint_dir=self._run_folder(records.shape, terms),
-                verbose=self.verbose,
-                measure=measured_with(self.measure, self.student),
-                decide=self.decide,
             )
         if plan.before:
             warnings.warn(
@@ -381,12 +416,7 @@ class ByDPSGD(ByRecords):
         )
         self._is_kin(plan.clf)  # their fits are counted together
         release, self._model, kept = plan.run(records, y, groups=groups, evidence=evidence)
-        self.release_ = self._told_in(release)
-        self.statement_, self.queries_ = self.release_.statement, np.arange(release.n_queries)
-        self._asked = digest_of(() if rows is None else hashes_of(rows))
-        self.__dict__.pop("student_", None)
-        self._learn(student, rows)
-        self._measured_of = self.student_ if self.statement_.measured is not None else None
+        self._take_in(release, student, rows)
         if kept is not None:
             kept.remove()
             if self.checkpoint_dir is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from pate.core.frames import plain_column, plain_rows
 from pate.core.progress import timed
 from pate.core.secret import beside_ledger
 from pate.data import check_public_rows
-from pate.data._door import flat_rows, image_shape, read_rows
+from pate.data._door import flat_rows, image_shape, is_frame, read_rows
 from pate.data._shift import about_shift
 from pate.estimator._public_model import digest_of, hashes_of
 from pate.estimator._roads import (
@@ -23,7 +24,6 @@ from pate.estimator._roads import (
     check_likeliest,
     check_ranges,
     chosen_voters,
-    head_teachers,
     len_of,
     road_of,
 )
@@ -32,6 +32,7 @@ from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget, check_budget
 from pate.queries import select_queries
+from pate.recipes import fitted_representation, kind_of
 from pate.release import (
     BatchPlan,
     Evidence,
@@ -46,9 +47,8 @@ from pate.release import (
 )
 from pate.students import try_student
 from pate.students._asked import as_public, measured_labels
-from pate.teachers import ShardEnsemble, make_ensemble
-from pate.teachers._rows import is_frame, takes_missing
-from pate.teachers._usable import about_labels, class_indices, label_column, units_of
+from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, make_ensemble
+from pate.teachers._usable import about_labels, class_indices, label_column, takes_missing, units_of
 from pate.votes import Votes
 
 
@@ -61,6 +61,7 @@ def _n_classes(classes: Any, y: Any) -> int:
     return 2
 
 
+@dataclass(eq=False, repr=False)
 class PATEClassifier(SavedModel):
     """Learn from private data by letting it vote on public rows, within a privacy budget.
 
@@ -233,66 +234,35 @@ class PATEClassifier(SavedModel):
     (True, True)
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        n_teachers: int | None = None,
-        budget: Budget | None = None,
-        classes: Any = None,
-        mechanism: Mechanism | None = None,
-        student: Any = None,
-        n_queries: int | None = None,
-        select: str = "auto",
-        gap: float | None = None,
-        max_answers: int | None = None,
-        on_exhausted: str = "raise",
-        n_jobs: int | None = None,
-        random_state: int | None = None,
-        partition_seed: int | None = None,
-        noise_seed: int | None = None,
-        ledger: Any = None,
-        checkpoint_dir: Any = None,
-        tuning: str = "",
-        overlap_is_public: bool = False,
-        stated: Mapping[str, str] | None = None,
-        voters: str | None = None,
-        representation: Any = None,
-        image_shape: Any = None,
-        ranges: Any = None,
-        anyway: bool = False,
-        measure: bool | str | None = None,
-        decide: str = "likeliest",
-        verbose: bool = False,
-    ) -> None:
-        self.estimator = estimator
-        self.n_teachers = n_teachers
-        self.budget = budget
-        self.classes = classes
-        self.mechanism = mechanism
-        self.student = student
-        self.n_queries = n_queries
-        self.select = select
-        self.gap = gap
-        self.max_answers = max_answers
-        self.on_exhausted = on_exhausted
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.partition_seed = partition_seed
-        self.noise_seed = noise_seed
-        self.ledger = ledger
-        self.checkpoint_dir = checkpoint_dir
-        self.tuning = tuning
-        self.overlap_is_public = overlap_is_public
-        self.stated = stated
-        self.voters = voters
-        self.representation = representation
-        self.image_shape = image_shape
-        self.ranges = ranges
-        self.anyway = anyway
-        self.measure = measure
-        self.decide = decide
-        self.verbose = verbose
+    estimator: Any = None
+    _: KW_ONLY
+    n_teachers: int | None = None
+    budget: Budget | None = None
+    classes: Any = None
+    mechanism: Mechanism | None = None
+    student: Any = None
+    n_queries: int | None = None
+    select: str = "auto"
+    gap: float | None = None
+    max_answers: int | None = None
+    on_exhausted: str = "raise"
+    n_jobs: int | None = None
+    random_state: int | None = None
+    partition_seed: int | None = None
+    noise_seed: int | None = None
+    ledger: Any = None
+    checkpoint_dir: Any = None
+    tuning: str = ""
+    overlap_is_public: bool = False
+    stated: Mapping[str, str] | None = None
+    voters: str | None = None
+    representation: Any = None
+    image_shape: Any = None
+    ranges: Any = None
+    anyway: bool = False
+    measure: bool | str | None = None
+    decide: str = "likeliest"
+    verbose: bool = False
 
     def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Self:
         """Train teachers on private data, release labels of public rows, train the student.
@@ -495,16 +465,23 @@ class PATEClassifier(SavedModel):
 
     def _ensemble(self, X_public: Any = None) -> ShardEnsemble:
         teacher = LogisticRegression() if self.estimator is None else self.estimator  # a forest's truth is its length
-        teachers = make_ensemble(
-            head_teachers(
-                flat_rows(read_rows(X_public, name="X_public")),
-                representation=self.representation,
-                image_shape=self._image_shape(),
-                random_state=self.random_state,
-                verbose=self.verbose,
+        if self.who_votes() == "heads":
+            rows, shape = flat_rows(read_rows(X_public, name="X_public")), self._image_shape()
+            if isinstance(shape, list):
+                raise InvalidInputError(f"image_shape must be a tuple, got {shape!r}.")
+            seed = 0 if self.random_state is None else self.random_state % 2**32
+            teacher = HeadTeacherEnsemble(
+                fitted_representation(
+                    kind_of(rows, shape),
+                    rows,
+                    representation=self.representation,
+                    image_shape=shape,
+                    random_state=seed,
+                    verbose=self.verbose,
+                )
             )
-            if self.who_votes() == "heads"
-            else teacher,
+        teachers = make_ensemble(
+            teacher,
             self.n_teachers,
             classes=self.classes,
             n_jobs=self.n_jobs,

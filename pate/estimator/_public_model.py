@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import check_real, shown
+from pate.core.checks import check_classes, check_labels, check_real, quietly, shown
+from pate.core.frames import plain_column, plain_rows
 from pate.core.secret import training_seed
 from pate.core.tape import playing
 from pate.data import recognised_by
-from pate.data._door import flat_rows
+from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, read_numbers
 from pate.data.files.tables import quoted
 from pate.estimator._roads import any_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError
@@ -31,9 +33,23 @@ from pate.statement._fits import CountedFits
 from pate.statement.files import bind_statement
 from pate.students import check_is_student, default_student, fit_student, make_student, mapped_student
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble
-from pate.teachers._around import TeachersRows
-from pate.teachers._rows import hash_rows, is_frame
-from pate.teachers._usable import class_indices, owned, units_of
+from pate.teachers._base import ReadRows, TableTeachers
+from pate.teachers._usable import (
+    check_rows,
+    check_same_kind,
+    class_indices,
+    classes_in,
+    copy_input_tags,
+    flat_labels,
+    hash_rows,
+    holds_objects,
+    is_frame,
+    is_texts,
+    label_column,
+    owned,
+    remember_columns,
+    units_of,
+)
 from pate.votes import ABSTAIN
 
 # Thresholds on one class's probability, for a wanted precision or recall: from public rows and calibrated odds.
@@ -42,19 +58,8 @@ from pate.votes import ABSTAIN
 def threshold_for(p: npt.NDArray[np.float64], *, precision: float | None, recall: float | None) -> float:
     """Return the threshold at which rows of these probabilities are expected to have that precision or recall.
 
-    Parameters
-    ----------
-    p : float64 array of shape (n_rows,)
-        Probability of the class, of each row.
-    precision : float or None
-        Wanted: the mean of p over the rows that reach the threshold; the least threshold with so much is returned.
-    recall : float or None
-        Wanted: the part of all p that those rows have; the largest threshold with so much is returned.
-
-    Raises
-    ------
-    InvalidInputError
-        Not exactly one of both is given, it is not between 0 and 1, or no threshold has that precision.
+    ``precision`` is the mean of p over the rows that reach the threshold, the least with so much; ``recall`` the part
+    of all p that those rows have, the largest threshold with so much. Exactly one of both.
     """
     if (precision is None) == (recall is None):
         raise InvalidInputError("threshold needs exactly one of precision and recall. Say precision=0.9, for one.")
@@ -78,14 +83,13 @@ def _share(name: str, value: float | None) -> float:
     return check_real(name, value, low=0, high=1, low_open=True, high_open=True)
 
 
-_HASH_ROWS = 4096
 #: Who leaves a model with the labels, so that no student need learn from them.
 OWN_MODEL = ("auto", "records", "dpsgd")
 
 
 def hashes_of(rows: Any) -> tuple[str, ...]:
     """Return a hash of every public row."""
-    return hash_rows(rows, chunk_size=_HASH_ROWS)
+    return hash_rows(rows)
 
 
 def digest_of(hashes: tuple[str, ...]) -> str:
@@ -114,17 +118,40 @@ def _student_of(teacher: Any, student: Any) -> Any:
     return make_student(student) if isinstance(student, str) else student
 
 
-class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
+def check_has_target(y: Any) -> None:
+    """Refuse to learn from nothing."""
+    if y is None:
+        raise InvalidInputError("requires y to be passed, but the target y is None. Pass the private classes.")
+
+
+def check_several(rows: Any) -> None:
+    """Refuse one record."""
+    if rows.shape[0] < 2:
+        raise InvalidInputError("X has 1 sample, and there is nothing to learn from one record. Pass them all.")
+
+
+def _teachers_rows(X: Any, name: str, teachers: ShardEnsemble) -> Any:
+    if isinstance(teachers, TableTeachers):
+        return check_rows(X, estimator=teachers._reader, name=name)
+    rows = read_numbers(X, name=name)
+    return X if is_frame(X) else rows
+
+
+class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
     """The public half of :class:`pate.PATEClassifier`: nothing in here sees a private row or spends."""
 
     release_: LabelRelease | ModelLabels
     queries_: npt.NDArray[np.int64]
     student_: Any
     _asked: str
+    classes_: Any
     _model: RecordModel | MappedLinear
 
+    estimator: Any = None
+    #: Shape of one public row where rows are images: public.
+    _row_shape: tuple[int, ...] | None = None
+
     if TYPE_CHECKING:  # what is said when the classifier is made
-        estimator: Any
         student: Any
         classes: Any
         ledger: Any
@@ -134,6 +161,92 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
 
         def who_votes(self) -> str: ...
         def _ensemble(self, X_public: Any = None) -> ShardEnsemble: ...
+
+    # What it checks of the rows and labels that it is given.
+
+    def _check_private(self, X: Any, y: Any, teachers: ShardEnsemble, like: Any = None) -> tuple[ReadRows, Any]:
+        """Return private rows, read once, and labels for the teachers, and set ``classes_``.
+
+        With public classes no record decides whether there is an error: what cannot be used is left to the teachers'
+        :meth:`~pate.teachers.ShardEnsemble.fit`. Without them all records decide anyway, and the curator was warned.
+        """
+        check_has_target(y)
+        strict = teachers.classes is None
+        X = plain_rows(X)
+        check_same_shape(image_shape(X) if hasattr(X, "shape") else None, self._row_shape)
+        read = quietly("X", teachers.read_private, _teachers_rows(X, "X", teachers) if strict else X, like)
+        rows = read.rows
+        check_several(rows)
+        self._check_names(rows, reset=True)
+        return read, self._check_target(y, rows.shape[0], teachers)
+
+    def _check_target(self, y: Any, n_records: int, teachers: ShardEnsemble) -> Any:
+        """Return labels, and set ``classes_``."""
+        strict, y = teachers.classes is None, plain_column(y)
+        y, _ = flat_labels(y, strict=strict)
+        if not strict:  # what is not one for each record is refused
+            values = check_classes(teachers.classes)
+            self.classes_ = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
+            label_column(y, n_records)
+            return y
+        labels = check_labels("y", y, n_records)
+        if labels.dtype.kind == "f" and (labels != np.floor(labels)).any():
+            raise InvalidInputError(
+                "Unknown label type: continuous. y must hold class values, and it holds fractions: that is regression. "
+                "Cut it into classes."
+            )
+        self.classes_ = classes_in(labels, stacklevel=5)
+        return labels
+
+    def _check_public(self, X_public: Any, teachers: ShardEnsemble, *, reset: bool = False) -> Any:
+        X_public = plain_rows(X_public, name="X_public")
+        shape = image_shape(X_public, name="X_public")
+        if reset:
+            self._row_shape = shape
+        check_same_shape(shape, self._row_shape, name="X_public")
+        if not reset:
+            names = self._names()
+            if names is not None and not is_frame(X_public):
+                raise InvalidInputError(
+                    "X_public must be a DataFrame, as the private rows are: columns are told apart by name. Pass one "
+                    "with the columns of X."
+                )
+            X_public = by_name(X_public, names, name="X_public", other="the private rows")
+        rows = _teachers_rows(X_public, "X_public", teachers)
+        self._check_names(rows, reset=reset, kinds=False)
+        self._objects = holds_objects(
+            rows
+        )  # public ones say what rows are to be like: any private cell might be a text
+        return rows
+
+    def _check_rows(self, X: Any, student: Any) -> Any:
+        X = plain_rows(X)
+        check_same_shape(image_shape(X), self._row_shape)
+        rows = check_rows(by_name(X, self._names()), estimator=student)
+        self._check_names(rows, reset=False)
+        return rows
+
+    def _names(self) -> Any:
+        """Return the columns that are remembered; None where they have no names."""
+        return getattr(self, "feature_names_in_", None)
+
+    def _check_names(self, rows: Any, *, reset: bool, kinds: bool = True) -> None:
+        """Remember columns, or see that they are those that are remembered, and with ``kinds`` as many numbers."""
+        if reset:
+            for name in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(name, None)
+            self._texts, self._objects = is_texts(rows), holds_objects(rows)
+        if is_texts(rows) != self._texts:
+            raise InvalidInputError(
+                "private and public rows must be of one kind: some are texts, the others a table. Pass both alike."
+            )
+        if kinds:
+            check_same_kind(rows, objects=self._objects)
+        if is_texts(rows):
+            return
+        remember_columns(self, rows, reset=reset)
+
+    # What it does with what is released.
 
     def _image_shape(self) -> tuple[int, ...] | None:
         """Return the shape of one image: as it was said, else as the public rows came; None of other rows."""
@@ -341,6 +454,7 @@ class PublicModel(CountedFits, TeachersRows, ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        copy_input_tags(LogisticRegression() if self.estimator is None else self.estimator, tags)
         with suppress(InvalidInputError):  # no such voters: fit will say so
             if self.who_votes() in OWN_MODEL:  # representations look at each cell themselves
                 for name in ("allow_nan", "categorical", "sparse", "string"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,7 @@ from pate.recipes import (
 from pate.recipes._answers import check_decide
 from pate.release import ReleaseTerms, check_measure
 from pate.representations import Representation
-from pate.teachers import HeadTeacherEnsemble, TeacherEnsemble
-from pate.teachers._usable import units_of
+from pate.teachers import TeacherEnsemble
 
 VOTERS = ("auto", "records", "heads", "shards", "dpsgd")
 #: What is said of shard teachers, and means that they are wanted.
@@ -41,18 +41,8 @@ OF_SHARDS = ("estimator", "n_teachers", "mechanism", "n_queries", "gap", "max_an
 def chosen_voters(voters: str | None, said: Mapping[str, Any], *, not_of_heads: Sequence[str] = ("estimator",)) -> str:
     """Return who votes: whoever was named, shard teachers where something is said of them, else ``"auto"``.
 
-    Parameters
-    ----------
-    voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
-    said : mapping
-        Parameters by name that speak of shard teachers where they are not None, as :data:`OF_SHARDS` do.
-    not_of_heads : sequence of str
-        Those of them that heads have no use for.
-
-    Raises
-    ------
-    InvalidInputError
-        An unknown name, or another one is named beside what speaks of shard teachers.
+    ``said`` are parameters that speak of shard teachers where they are not None; heads have no use for
+    ``not_of_heads``.
     """
     of_shards = [name for name, value in said.items() if value is not None]
     if voters is None:
@@ -89,23 +79,7 @@ def road_of(
     image_shape: tuple[int, ...] | None = None,
     ranges: Any = None,
 ) -> tuple[str, str]:
-    """Return ``"records"`` or ``"dpsgd"``, and why, by :func:`pate.recipes.chosen_road`: what ``"auto"`` comes to.
-
-    Parameters
-    ----------
-    X_public : rows or None
-    budget : Budget
-    n_units, n_classes : int
-        Public numbers.
-    image_shape : tuple or None
-    ranges : mapping or sequence, or None
-        Declared ranges, which records have no use for.
-
-    Raises
-    ------
-    InvalidInputError
-        There are ranges, and public rows enough.
-    """
+    """Return ``"records"`` or ``"dpsgd"``, and why, by :func:`pate.recipes.chosen_road`: what ``"auto"`` comes to."""
     facts = PublicFacts(
         n_units=max(1, n_units),
         n_classes=max(2, n_classes),
@@ -128,42 +102,37 @@ def check_ranges(ranges: Any, voters: str) -> None:
         )
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Ask:
+    """What is asked of records, or of DP-SGD, in the words of :class:`pate.PATEClassifier`.
+
+    Of the private records it has how many there are, or how many persons: public under replace-one adjacency.
+    """
+
+    classes: tuple[Any, ...]
+    n_units: int
+    unit: str
+    classes_inferred: bool = False
+    representation: Representation | None = None
+    image_shape: tuple[int, ...] | None = None
+    random_state: int | None = None
+    n_jobs: int | None = None
+    checkpoint_dir: str | os.PathLike[str] | None = None
+    verbose: bool = False
+    anyway: bool = False
+    measure: bool | str | None = None
+    decide: str = "likeliest"
+
+    @property
+    def seed(self) -> int:
+        """Of public maps and training."""
+        return 0 if self.random_state is None else check_int("random_state", self.random_state, low=0) % 2**32
+
+
 def plan_records(
-    X_public: Any,
-    terms: ReleaseTerms,
-    *,
-    classes: tuple[Any, ...],
-    n_records: int,
-    groups: Any = None,
-    representation: Representation | None = None,
-    image_shape: tuple[int, ...] | None = None,
-    classes_inferred: bool = False,
-    random_state: int | None = None,
-    n_jobs: int | None = None,
-    checkpoint_dir: str | os.PathLike[str] | None = None,
-    verbose: bool = False,
-    anyway: bool = False,
-    rule: Callable[[PublicFacts], Recipe] = choose,
-    measure: bool | str | None = None,
-    decide: str = "likeliest",
+    X_public: Any, terms: ReleaseTerms, ask: Ask, *, rule: Callable[[PublicFacts], Recipe] = choose
 ) -> RecordsPlan:
     """Fit the public maps and choose the recipe by public facts; nothing is spent.
-
-    Parameters
-    ----------
-    X_public : rows
-        Public.
-    terms : ReleaseTerms
-    classes : tuple
-    n_records : int
-        Public under replace-one adjacency, as is the number of persons.
-    groups : array-like or None
-        Whose record it is: only how many persons there are is used.
-    representation, image_shape, random_state, n_jobs, verbose, anyway
-        See :class:`pate.PATEClassifier`.
-    classes_inferred : bool
-    checkpoint_dir, rule, measure, decide
-        See :meth:`pate.recipes.RecordsPlan.of`.
 
     Raises
     ------
@@ -178,48 +147,40 @@ def plan_records(
             f"X_public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
             "the map that private records vote on. Pass more, or say voters='dpsgd', which needs none."
         )
-    n_units, unit = units_of(groups, n_records)
-    seed = 0 if random_state is None else check_int("random_state", random_state, low=0) % 2**32
-    kind = kind_of(X_public, image_shape)
+    seed, kind = ask.seed, kind_of(X_public, ask.image_shape)
     fitted = fitted_representation(
         kind,
         some_rows(X_public, seed),
-        representation=representation,
-        image_shape=image_shape,
+        representation=ask.representation,
+        image_shape=ask.image_shape,
         random_state=seed,
-        verbose=verbose,
+        verbose=ask.verbose,
     )
     plan = RecordsPlan.of(
         terms,
         X_public,
-        classes=classes,
-        classes_inferred=classes_inferred,
-        n_units=n_units,
-        unit=unit,
+        classes=ask.classes,
+        classes_inferred=ask.classes_inferred,
+        n_units=ask.n_units,
+        unit=ask.unit,
         representation=fitted,
         kind=kind,
-        image_shape=image_shape,
+        image_shape=ask.image_shape,
         random_state=seed,
-        checkpoint_dir=checkpoint_dir,
-        n_jobs=n_jobs,
-        verbose=verbose,
-        anyway=anyway,
+        checkpoint_dir=ask.checkpoint_dir,
+        n_jobs=ask.n_jobs,
+        verbose=ask.verbose,
+        anyway=ask.anyway,
         rule=rule,
-        measure=measure,
-        decide=decide,
+        measure=ask.measure,
+        decide=ask.decide,
     )
     _ = plan.mechanisms  # refused before anything is cast
     return plan
 
 
 def measured_with(measure: bool | str | None, student: Any) -> bool | str | None:
-    """Return whether the model of ballots or of DP-SGD is measured: not where somebody named another student.
-
-    Raises
-    ------
-    InvalidInputError
-        It was asked for, and a student is named.
-    """
+    """Return whether the model of ballots or of DP-SGD is measured: not where somebody named another student."""
     measure = check_measure(measure)
     if student is None:
         return measure
@@ -232,40 +193,12 @@ def measured_with(measure: bool | str | None, student: Any) -> bool | str | None
 
 
 def check_likeliest(decide: str) -> None:
-    """Refuse balanced decisions where teachers on shards vote: what they release are labels.
-
-    Raises
-    ------
-    InvalidInputError
-    """
+    """Refuse balanced decisions where teachers on shards vote: what they release are labels."""
     if check_decide(decide) != "likeliest":
         raise InvalidInputError(
             f"decide must be 'likeliest' where teachers on shards vote, got {decide!r}: their noisy counts are decided "
             "anew by release_.decide(offsets=...). Leave it out."
         )
-
-
-def head_teachers(
-    X_public: Any,
-    *,
-    representation: Representation | None,
-    image_shape: tuple[int, ...] | None,
-    random_state: int | None,
-    verbose: bool = False,
-) -> HeadTeacherEnsemble:
-    """Return heads as teachers, on the representation that was named or the default of this kind of data."""
-    if isinstance(image_shape, list):
-        raise InvalidInputError(f"image_shape must be a tuple, got {image_shape!r}.")
-    return HeadTeacherEnsemble(
-        fitted_representation(
-            kind_of(X_public, image_shape),
-            X_public,
-            representation=representation,
-            image_shape=image_shape,
-            random_state=0 if random_state is None else random_state % 2**32,
-            verbose=verbose,
-        )
-    )
 
 
 def any_rows(classes: Any) -> TeacherEnsemble:

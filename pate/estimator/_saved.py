@@ -15,15 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from pate.estimator._by_dpsgd import ByDPSGD
 from pate.estimator._roads import VOTERS
-from pate.model import Door, Manifest, ModelFile, check_model_path, read_model, write_model
-from pate.model._archive import damaged
+from pate.model import Door, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
 from pate.recipes import MappedLinear, RecordModel
 from pate.recipes._model import keep_linear, keep_record_model, made_of_linear, read_linear, read_record_model
 from pate.recipes._model import made_of as made_of_ballots
 from pate.statement.files import bind_released, bind_statement
 from pate.statement.model import PrivacyStatement
 from pate.students._kept import keep_student, made_of, read_student
-from pate.teachers._rows import column_kinds
+from pate.teachers._usable import column_kinds
 
 
 def _writers(student: Any) -> tuple[str, Callable[[Any, Path], dict[str, Any]], Callable[[Any], tuple[str, ...]]]:

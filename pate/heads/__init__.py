@@ -3,14 +3,9 @@
 from pate.heads._linear import Head, LinearHead, load_head
 from pate.heads._moments import ReleasedBallots
 from pate.heads.descent import DescentHead
-from pate.heads.forest import ForestHead
-from pate.heads.least_squares import LeastSquaresHead
+from pate.heads.forest import ForestHead, SelfTrainedHead
+from pate.heads.least_squares import LabelPropagationHead, LeastSquaresHead, residual_step
 from pate.heads.likelihood import CorrectedHead, LikelihoodHead
-from pate.heads.logistic import MomentLogisticHead
-from pate.heads.propagation import LabelPropagationHead
-from pate.heads.residual import residual_step
-from pate.heads.self_trained import SelfTrainedHead
-from pate.heads.targets import TargetsStudent, noise_aware_targets
 
 __all__ = [
     "CorrectedHead",
@@ -21,11 +16,8 @@ __all__ = [
     "LeastSquaresHead",
     "LikelihoodHead",
     "LinearHead",
-    "MomentLogisticHead",
     "ReleasedBallots",
     "SelfTrainedHead",
-    "TargetsStudent",
     "load_head",
-    "noise_aware_targets",
     "residual_step",
 ]

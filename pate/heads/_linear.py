@@ -7,6 +7,7 @@ import json
 import os
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,6 +21,8 @@ from pate.heads._moments import ReleasedBallots, public_rows, softmax
 from pate.representations._exact import OwnProduct, own_product
 
 _FORM = "head 1"
+#: Heads of earlier versions, of whose answers the coefficients are all.
+_FORMER = ("MomentLogisticHead",)
 
 
 class Head(BaseEstimator):
@@ -80,14 +83,8 @@ class Head(BaseEstimator):
 
         They are those of :meth:`predict_proba` to the last bit, as long as the head stays as it is; what hangs on the
         head alone is worked out once.
-
-        Examples
-        --------
-        >>> head = LinearHead.of([[2.0, -2.0]], ("a", "b"))
-        >>> bool((head.prepared(0.5)(np.array([[3.0]])) == head.predict_proba([[1.5]])).all())
-        True
         """
-        return _Asked(self, unit)
+        return partial(_asked, self, unit)
 
     def predict(self, phi: Any) -> IntArray:
         """Return class indices of shape (n_rows,)."""
@@ -146,10 +143,11 @@ def load_head(path: str | os.PathLike[str]) -> Head:
     array([1])
     """
     arrays, told = load_tensors(path, form=_FORM)
-    kind = Head._kinds.get(told.get("kind", ""))
+    former = told.get("kind") in _FORMER
+    kind = LinearHead if former else Head._kinds.get(told.get("kind", ""))
     if kind is None or set(arrays) != set(kind._arrays) or set(told["scalars"]) != set(kind._scalars):
         raise InvalidInputError(f"{str(path)!r} is no head of this version. Pass what save wrote.")
-    head = kind(**told["parameters"])
+    head = kind(**({} if former else told["parameters"]))
     head.classes_ = tuple(told["classes"])
     for name, value in [*arrays.items(), *told["scalars"].items()]:
         setattr(head, name, value)
@@ -201,24 +199,14 @@ class LinearHead(Head):
     def prepared(self, unit: float = 1.0) -> Callable[[FloatArray], FloatArray]:
         """Return what answers rows in multiples of ``unit``, see :meth:`Head.prepared`."""
         plain = type(self).decision_function is LinearHead.decision_function
-        return _LinearAsked(self.coef_, unit) if plain else super().prepared(unit)
+        if not plain:
+            return super().prepared(unit)
+        return partial(_softmax_of, OwnProduct(self.coef_ * unit))  # a power of two rounds nothing in the weights
 
 
-class _Asked:
-    """A head that is asked with rows in multiples of a unit."""
-
-    def __init__(self, head: Head, unit: float) -> None:
-        self.head, self.unit = head, unit
-
-    def __call__(self, rows: FloatArray) -> FloatArray:
-        return self.head.predict_proba(rows * self.unit)
+def _asked(head: Head, unit: float, rows: FloatArray) -> FloatArray:
+    return head.predict_proba(rows * unit)
 
 
-class _LinearAsked:
-    """The softmax of a linear head's logits: the unit, a power of two, goes into the weights and rounds nothing."""
-
-    def __init__(self, coef: FloatArray, unit: float) -> None:
-        self.product = OwnProduct(coef * unit)
-
-    def __call__(self, rows: FloatArray) -> FloatArray:
-        return softmax(self.product(rows))
+def _softmax_of(product: OwnProduct, rows: FloatArray) -> FloatArray:
+    return softmax(product(rows))

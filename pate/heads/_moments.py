@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -50,17 +50,8 @@ class ReleasedBallots(Protocol):
 class Moments:
     """Checked numbers of a release, per ballot: ``mean`` is M + noise of ``noise`` a cell, with M = E[phi (e_y - 1/m)].
 
-    Attributes
-    ----------
-    mean : float64 array of shape (n_components, n_classes)
-        Its rows sum to 0.
-    noise : float
-        Standard deviation of the noise of a cell of ``mean``, before the projection.
-    n_units : int
-    classes : tuple
-    phi : float64 array of shape (n_public, n_components)
-    kind : str
-        Of the ballots: "soft", "hard", "signed" or "residual"; "" where it is not told.
+    ``mean`` (n_components, n_classes) has rows that sum to 0, ``noise`` is before that projection; ``phi`` (n_public,
+    n_components); ``kind`` is "soft", "hard", "signed" or "residual", "" where it is not told.
     """
 
     mean: FloatArray
@@ -74,11 +65,6 @@ class Moments:
     def n_classes(self) -> int:
         """Columns of ``mean``."""
         return len(self.classes)
-
-    @property
-    def row_noise(self) -> float:
-        """The expected squared length that noise gives to a row of ``mean``: m - 1 of its m dimensions are left."""
-        return (self.n_classes - 1) * self.noise**2
 
 
 def public_rows(phi: Any, n_components: int, *, name: str = "phi_public", least: int = 1) -> FloatArray:
@@ -102,17 +88,7 @@ def public_rows(phi: Any, n_components: int, *, name: str = "phi_public", least:
 def read_moments(release: ReleasedBallots, phi_public: Any) -> Moments:
     """Check what was released against the public rows.
 
-    Parameters
-    ----------
-    release : BallotRelease
-        Anything with the attributes of :class:`ReleasedBallots`.
-    phi_public : array of shape (n_public, n_components)
-        Public rows in the space that the ballots were cast in.
-
-    Raises
-    ------
-    InvalidInputError
-        Something else was passed, or the shapes do not belong together.
+    Shapes: ``phi_public`` (n_public, n_components).
     """
     missing = [name for name in ("statistics", "sigma", "n_units", "classes") if not hasattr(release, name)]
     if missing:
@@ -149,12 +125,7 @@ def softmax(logits: FloatArray) -> FloatArray:
 def as_sure(scores: FloatArray, wanted: float, said: IntArray | None = None) -> float:
     """Return t such that softmax(t scores) has its largest entry at ``wanted`` on average, as near as can be.
 
-    Parameters
-    ----------
-    scores : float64 array of shape (n_rows, n_classes)
-    wanted : float
-    said : int64 array of shape (n_rows,) or None
-        The entry of every row that counts, in place of the largest one.
+    Shapes: ``scores`` (n_rows, n_classes), ``said`` (n_rows,).
     """
     at = scores.argmax(axis=1) if said is None else said
     rows = np.arange(len(scores))
@@ -179,15 +150,8 @@ _RELATIVE_ZERO = 1e-10
 def eigen(phi: FloatArray, weights: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
     """Return eigenvalues (largest first, positive ones only) and eigenvectors of the rows' second moment.
 
-    Parameters
-    ----------
-    phi : array of shape (n_rows, n_components)
-    weights : array of shape (n_rows,) or None
-
-    Returns
-    -------
-    values : float64 array of shape (rank,)
-    vectors : float64 array of shape (n_components, rank)
+    Shapes: ``phi`` (n_rows, n_components), ``weights`` (n_rows,), ``values`` (rank,), ``vectors`` (n_components,
+    rank).
     """
     weighted = phi if weights is None else phi * weights[:, None]
     values, vectors = np.linalg.eigh(weighted.T @ phi / len(phi))
@@ -196,28 +160,12 @@ def eigen(phi: FloatArray, weights: FloatArray | None = None) -> tuple[FloatArra
     return values[kept], vectors[:, kept]
 
 
-def fold_rows(n_rows: int, n_folds: int) -> Iterator[tuple[IndexArray, IndexArray]]:
-    """Yield (rows to learn from, rows held out), the same at every call."""
-    order = np.random.default_rng(0).permutation(n_rows)  # public rows may come sorted
-    parts = np.array_split(order, n_folds)
-    for i, held in enumerate(parts):
-        yield np.concatenate([p for j, p in enumerate(parts) if j != i]), held
-
-
 @dataclass(frozen=True)
 class Fold:
     """One fold: directions from some public rows, the risk's quadratic part from the others.
 
-    Attributes
-    ----------
-    values, vectors : the spectrum of the rows to learn from
-    projected : array of shape (rank, n_classes)
-        The released moments in those directions.
-    noise : array of shape (rank,)
-        What noise, and the draw of the records, add to the expected square of a row of ``projected``.
-    quadratic : array of shape (rank, rank)
-        E |W^T phi|^2 over the rows held out is f^T quadratic f.
-    held : array of row positions
+    ``projected`` (rank, n_classes) are the released moments in those directions, ``noise`` (rank,) what noise and the
+    draw of the records add to the expected square of its rows; E |W^T phi|^2 over the rows held out is f^T quadratic f.
     """
 
     values: FloatArray
@@ -247,21 +195,16 @@ def folds(
 ) -> list[Fold]:
     """Cut the public rows and prepare Stein's risk on each part.
 
-    Parameters
-    ----------
-    moments : Moments
-    n_folds : int
-        1: the same rows serve for both.
-    spread : float64 array of shape (n_public,) or None
-        E |r|^2 of what stands beside phi in a ballot, for every public row; 1 - 1/m where None.
-    weights : float64 array of shape (n_public,) or None
-        Curvature of the loss at every public row; 1 where None.
+    Shapes: ``spread`` (n_public,), ``weights`` (n_public,).
     """
     phi, m = moments.phi, moments.n_classes
     spread = np.full(len(phi), 1 - 1 / m) if spread is None else spread
     weights = np.ones(len(phi)) if weights is None else weights
     everyone: IndexArray = np.arange(len(phi))
-    cut = fold_rows(len(phi), n_folds) if n_folds > 1 else iter([(everyone, everyone)])
+    cut = [(everyone, everyone)]
+    if n_folds > 1:
+        pieces = np.array_split(np.random.default_rng(0).permutation(len(phi)), n_folds)  # they may come sorted
+        cut = [(np.concatenate([p for j, p in enumerate(pieces) if j != i]), held) for i, held in enumerate(pieces)]
     found = []
     for kept, held in cut:
         values, vectors = eigen(phi[kept], weights[kept])
@@ -270,5 +213,7 @@ def folds(
         # The records are a sample: a row of the mean varies by E[(u^T phi)^2 |r|^2] / n about that of everybody.
         draw = (spread[held, None] * seen**2).mean(axis=0) / moments.n_units
         quadratic = (projected @ projected.T) * ((weights[held, None] * seen).T @ seen / len(held))
-        found.append(Fold(values, vectors, projected, moments.row_noise + draw, quadratic, held))
+        # Noise leaves m - 1 of the m dimensions of a row of the mean.
+        noise = (m - 1) * moments.noise**2 + draw
+        found.append(Fold(values, vectors, projected, noise, quadratic, held))
     return found

@@ -102,18 +102,9 @@ class DescentHead(LinearHead):
         raise InvalidInputError("a DescentHead learns round by round. Call start(n_components, classes), then updated.")
 
     def updated(self, release: ReleasedBallots, phi_public: Any = None) -> Self:
-        """Return the head of one more round: residuals that records cast of *this* head.
+        """Return the head of one more round: of ``voters.cast_residuals(X, y, this_head, clip=...)``.
 
-        Parameters
-        ----------
-        release : BallotRelease
-            Of ``voters.cast_residuals(X, y, this_head, clip=...)``.
-        phi_public : ignored
-
-        Raises
-        ------
-        InvalidInputError
-            The release is of class ballots, of other classes or another space; or all rounds were seen.
+        A release of class ballots, of other classes or another space, or one round too many is an InvalidInputError.
         """
         sums = np.asarray(release.statistics, dtype=np.float64)
         clip = getattr(release, "clip", None)
@@ -128,7 +119,7 @@ class DescentHead(LinearHead):
         new = self.start(len(self.sum_), self.classes_)
         new.sum_ = self.sum_ + step * (sums - sums.mean(axis=1, keepdims=True))
         new.n_seen_, new.variance_ = self.n_seen_ + 1, self.variance_ + (step * sigma) ** 2
-        new.coef_ = new._shrunk()
+        new.coef_ = new.sum_ * new.left()[:, None]
         return new
 
     def step(self, sigma: float, clip: float, n_units: int) -> float:
@@ -167,9 +158,6 @@ class DescentHead(LinearHead):
         """
         seen = np.asarray(phi, dtype=np.float64) * self.left()
         return 2 * self.variance_ * float(np.square(seen).sum(axis=1).mean()) if len(seen) else 0.0
-
-    def _shrunk(self) -> FloatArray:
-        return self.sum_ * self.left()[:, None]
 
     def left(self) -> FloatArray:
         """Return what shrinking leaves of the weights of each component, from .25 to 1. Public."""

@@ -1,4 +1,4 @@
-"""Least squares with a public covariance: only the cross moment is private."""
+"""Least squares with a public covariance, one step on from it by residuals, and its answers smoothed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,25 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.sparse import csr_matrix, diags
+from scipy.sparse.linalg import cg
+from sklearn.neighbors import NearestNeighbors
 
 from pate.core.checks import check_int, check_real
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
-from pate.heads._linear import LinearHead
-from pate.heads._moments import Fold, Moments, ReleasedBallots, eigen, folds, read_moments, softmax
+from pate.heads._linear import Head, LinearHead
+from pate.heads._moments import (
+    Fold,
+    Moments,
+    ReleasedBallots,
+    eigen,
+    folds,
+    log_sum_exp,
+    public_rows,
+    read_moments,
+    softmax,
+)
 
 #: Shapes of shrinkage that Stein's risk may choose among.
 POWERS = (1.0, 1.5, 2.0, 3.0, 5.0)
@@ -26,13 +39,7 @@ _USUAL_SPREAD = 0.35
 
 
 def shapes(power: float | str | None, usual: float) -> tuple[float, ...]:
-    """Return the powers to choose from.
-
-    Examples
-    --------
-    >>> shapes(None, 3.0), shapes(2, 3.0)
-    ((3.0,), (2.0,))
-    """
+    """Return the powers to choose from."""
     if power is None:
         return (usual,)
     if power == "stein":
@@ -41,27 +48,15 @@ def shapes(power: float | str | None, usual: float) -> tuple[float, ...]:
 
 
 def shrunk(values: FloatArray, lam: float, power: float) -> FloatArray:
-    """Return f = L^(power - 1) / (L^power + lambda^power), which for lambda = 0 is 1/L.
-
-    Examples
-    --------
-    >>> shrunk(np.array([4.0, 1.0]), 1.0, 2.0).round(3)
-    array([0.235, 0.5  ])
-    """
+    """Return f = L^(power - 1) / (L^power + lambda^power), which for lambda = 0 is 1/L."""
     return np.asarray(1 / (values * (1 + (lam / values) ** power)))
 
 
 def least_lambda(parts: list[Fold], powers: Iterable[float], most: float) -> tuple[float, float, float]:
     """Return (risk, lambda, power) where Stein's risk, the mean of the folds, is least.
 
-    Parameters
-    ----------
-    parts : list of Fold
-    powers : iterable of float
-        The shapes to choose from.
-    most : float
-        The quadratic part of the risk is at most this: nobody explains more than there is, and where noise is huge
-        Stein's risk, unbiased as it is, may promise so by chance.
+    The quadratic part of the risk is at most ``most``: nobody explains more than there is, and where noise is huge
+    Stein's risk, unbiased as it is, may promise so by chance.
     """
     return min((*_least_lambda(parts, power, most), power) for power in powers)
 
@@ -91,20 +86,7 @@ def temperature(scores: FloatArray, agreement: float, doubt: float) -> float:
     where little is known, as 1/m + s/m t are then the probabilities, and a few more where much is. What is taken is the
     most likely t for this belief and an agreement that is known up to ``doubt``.
 
-    Parameters
-    ----------
-    scores : float64 array of shape (n_rows, n_classes)
-        Scores of public rows, as far as possible by a head that has not seen them.
-    agreement : float
-        An estimate of <W, M>, the records' mean of <s, e_y - 1/m>.
-    doubt : float
-        Its standard error by noise; that of the draw of rows is added here.
-
-    Examples
-    --------
-    >>> scores = np.array([[0.5, -0.5], [-0.5, 0.5]])
-    >>> [round(temperature(scores, agreement=0.4, doubt=d), 2) for d in (0.001, 9.0)]
-    [2.2, 5.5]
+    Shapes: ``scores`` (n_rows, n_classes).
     """
     centred = scores - scores.mean(axis=1, keepdims=True)
     best = centred.max(axis=1)
@@ -182,20 +164,14 @@ class LeastSquaresHead(LinearHead):
         self.n_folds = n_folds
 
     def fit(self, release: ReleasedBallots, phi_public: Any) -> Self:
-        """Fit on released ballots and public rows.
+        """Fit on a release and public rows ``phi_public`` of shape (n_public, n_components) in the ballots' space.
 
-        Parameters
-        ----------
-        release : BallotRelease
-        phi_public : array of shape (n_public, n_components)
-
-        Raises
-        ------
-        InvalidInputError
-            They do not belong together, or a setting is out of range.
+        What does not belong together, or a setting out of range, is an InvalidInputError.
         """
         moments = read_moments(release, phi_public)
-        parts = self._folds(moments)
+        if isinstance(self.shrinkage, str) and self.shrinkage != "stein":
+            raise InvalidInputError(f"shrinkage must be 'stein' or a number >= 0, got {self.shrinkage!r}.")
+        parts = folds(moments, min(check_int("n_folds", self.n_folds, low=1), len(moments.phi)))
         powers = shapes(self.power, 2.0 if moments.kind in ("soft", "hard") else 3.0)
         if isinstance(self.shrinkage, str):
             most = 1 - 1 / moments.n_classes
@@ -212,12 +188,6 @@ class LeastSquaresHead(LinearHead):
         self.n_effective_ = float(factors @ values)
         return self
 
-    def _folds(self, moments: Moments) -> list[Fold]:
-        if isinstance(self.shrinkage, str) and self.shrinkage != "stein":
-            raise InvalidInputError(f"shrinkage must be 'stein' or a number >= 0, got {self.shrinkage!r}.")
-        n_folds = check_int("n_folds", self.n_folds, low=1)
-        return folds(moments, min(n_folds, len(moments.phi)))
-
     def _temperature(self, moments: Moments, parts: list[Fold]) -> float:
         scores, agreement, doubt = np.empty((len(moments.phi), moments.n_classes)), 0.0, 0.0
         for part in parts:
@@ -227,3 +197,195 @@ class LeastSquaresHead(LinearHead):
             agreement += float(factors @ part.gain) / len(parts)
             doubt += part.doubt(factors) / len(parts)
         return temperature(scores, agreement, float(np.sqrt(doubt)))
+
+
+# Residual rounds: records vote with their disagreement, and public rows say how far to step.
+
+#: A step is at most so many times the Newton step.
+_LONGEST = 1.5
+
+
+def residual_step(
+    head: Head, release: ReleasedBallots, phi_public: Any, *, power: float | str | None = None, n_folds: int = 5
+) -> LinearHead:
+    """Return a better head: one Newton step on released residuals, with the curvature of public rows.
+
+    Every record voted with its disagreement with ``head``: phi(x) (x) clip_C(e_y - p(x)), a vector of norm <= C, so
+    that replacing a record moves the sum by at most Delta = 2C (adding one by C), and noise of sigma costs mu =
+    Delta/sigma. Rounds may be chosen by what earlier ones gave: Gaussian differential privacy composes adaptively, and
+    mu^2 adds up (Dong, Roth & Su, "Gaussian Differential Privacy", JRSS B 84, 2022, Theorem 4 and Corollary 2). The
+    step itself is post-processing, and free: Dwork & Roth (2014), Proposition 2.1.
+
+    With G the mean of the released residuals the step is W + t D, D = U f(L) U^T G, with U L U^T the curvature of the
+    logistic deviance over public rows: phi phi^T weighted by (1 - |p|^2)/(m - 1), the mean curvature of log sum exp.
+    f shrinks as the least-squares head's does, by Stein's risk of the quadratic model; t in [0, 1.5] minimises the
+    deviance along D, its log-partition over public rows, its label part by G less Stein's correction. No step explains
+    more than the mean entropy of ``head``, so that a round of nothing but noise does bounded harm. Residuals small
+    beside C lose nothing by clipping, others are heard less.
+
+    Parameters
+    ----------
+    head : Head
+        The one whose disagreements were released; linear.
+    release : BallotRelease
+        Of residual ballots.
+    phi_public : array of shape (n_public, n_components)
+    power, n_folds
+        As in :class:`LeastSquaresHead`.
+
+    Returns
+    -------
+    LinearHead
+        ``risk_`` is the estimated change of the deviance, at most 0.
+
+    Raises
+    ------
+    InvalidInputError
+        The head is not linear, or does not belong to the release.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> head = LinearHead.of([[0.0, 0.0]], (0, 1))
+    >>> release = SimpleNamespace(statistics=[[2500.0, -2500.0]], sigma=1.0, n_units=10000, classes=(0, 1))
+    >>> residual_step(head, release, [[1.0], [1.0]], n_folds=1).predict_proba([[1.0]]).round(2)
+    array([[0.75, 0.25]])
+    """
+    if not isinstance(head, LinearHead):
+        raise InvalidInputError(f"head must be linear, got a {type(head).__name__}. Start from a LeastSquaresHead.")
+    moments = read_moments(release, phi_public)
+    if head.classes_ != moments.classes or head.coef_.shape != moments.mean.shape:
+        raise InvalidInputError("head and release must have one space and the same classes in the same order.")
+    phi, m = moments.phi, moments.n_classes
+    p = head.predict_proba(phi)
+    spread = 1 - (p**2).sum(axis=1)
+    # The mean curvature of log sum exp over the m - 1 directions that it has; a floor, as sure rows have none.
+    weights = np.maximum(spread, 1e-3) / (m - 1)
+    parts = folds(moments, min(check_int("n_folds", n_folds, low=1), len(phi)), spread=spread, weights=weights)
+    # A step cannot gain more than the deviance that there is: the mean entropy, as far as head is calibrated.
+    most = 2 * float(-(p * np.log(np.maximum(p, 1e-300))).sum(axis=1).mean())
+    _, lam, q = least_lambda(parts, shapes(power, 3.0), most)
+    along, gain = np.empty((len(phi), m)), 0.0
+    for part in parts:
+        factors = shrunk(part.values, lam, q)
+        along[part.held] = phi[part.held] @ (part.vectors @ (factors[:, None] * part.projected))
+        gain += float(factors @ part.gain) / len(parts)
+    # Nobody agrees more than with the best class of every row.
+    slope = gain + float((p * along).sum(axis=1).mean())
+    slope = min(slope, float(along.max(axis=1).mean()))
+    base = phi @ head.coef_
+
+    def deviance(t: float) -> float:
+        return float(log_sum_exp(base + t * along).mean()) - t * slope
+
+    best: Any = minimize_scalar(deviance, bounds=(0, _LONGEST), method="bounded", options={"xatol": 1e-3})
+    length, change = float(best.x), min(float(best.fun) - deviance(0.0), 0.0)
+    values, vectors = eigen(phi, weights)
+    factors = shrunk(values, lam, q)
+    step = vectors @ (factors[:, None] * (vectors.T @ moments.mean))
+    stepped = LinearHead.of(head.coef_ + length * step, moments.classes)
+    stepped.risk_, stepped.lambda_, stepped.n_effective_ = change, lam, float(factors @ values)
+    return stepped
+
+
+# Label propagation: public rows that resemble one another are of one class, more likely than not.
+
+_FLOOR = 1e-6
+
+
+class LabelPropagationHead(Head):
+    """Probabilities of a least-squares head, smoothed over the nearest-neighbour graph of the public rows.
+
+    Minimises sum_i |F_i - p_i|^2 + strength sum_ij w_ij |F_i - F_j|^2 / 2 over the public rows (the Gaussian fields of
+    Zhu, Ghahramani & Lafferty, "Semi-Supervised Learning Using Gaussian Fields and Harmonic Functions", 2003, with a
+    prior in place of labels); w is the graph of nearest neighbours by angle, made symmetric, of which a row's edges
+    weigh about 1. A row that comes later joins its nearest public rows and takes the minimiser with those held fixed:
+    its answer hangs on no other row.
+
+    Post-processing, and free: Dwork & Roth (2014), Proposition 2.1.
+
+    Parameters
+    ----------
+    n_neighbors : int
+    strength : float
+        How much the neighbours' answer counts beside a row's own.
+
+    Attributes
+    ----------
+    coef_ : float64 array of shape (n_components, n_classes)
+        Of the least-squares head.
+    rows_ : float32 array of shape (n_public, n_components)
+        Public rows, scaled to norm 1.
+    smoothed_ : float64 array of shape (n_public, n_classes)
+        F: the public rows' probabilities.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> release = SimpleNamespace(statistics=[[30.0, -30.0], [-20.0, 20.0]], sigma=2.0, n_units=100, classes=(0, 1))
+    >>> rows = np.repeat([[1.0, 0.1], [0.1, 1.0]], 4, axis=0)
+    >>> LabelPropagationHead(n_neighbors=2).fit(release, rows).predict(rows)
+    array([0, 0, 0, 0, 1, 1, 1, 1])
+    """
+
+    _arrays: ClassVar[tuple[str, ...]] = ("coef_", "rows_", "smoothed_")
+    _scalars: ClassVar[tuple[str, ...]] = ("risk_", "lambda_")
+
+    coef_: FloatArray
+    smoothed_: FloatArray
+    risk_: float | None
+    lambda_: float | None
+
+    def __init__(self, *, n_neighbors: int = 10, strength: float = 2.0) -> None:
+        self.n_neighbors = n_neighbors
+        self.strength = strength
+
+    @property
+    def n_components_(self) -> int:  # type: ignore[override]
+        """Columns of the ballot space."""
+        return len(self.coef_)
+
+    def fit(self, release: ReleasedBallots, phi_public: Any) -> Self:
+        """Fit the least-squares head on a release and public rows (n_public, n_components), and smooth what it says.
+
+        What does not belong together, or a setting out of range, is an InvalidInputError.
+        """
+        k = check_int("n_neighbors", self.n_neighbors, low=1)
+        strength = check_real("strength", self.strength, low=0)
+        head = LeastSquaresHead().fit(release, phi_public)
+        self.coef_, self.classes_, self.risk_, self.lambda_ = head.coef_, head.classes_, head.risk_, head.lambda_
+        phi = public_rows(phi_public, len(head.coef_))
+        prior, n = head.predict_proba(phi), len(phi)
+        self.rows_ = _unit(phi)
+        k = min(k, n - 1)
+        if k == 0:
+            self.smoothed_ = prior
+            return self
+        found = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(self.rows_).kneighbors(return_distance=False)
+        ones = np.full(n * k, 0.5 / k)
+        graph = csr_matrix((ones, (np.repeat(np.arange(n), k), found.ravel())), shape=(n, n))
+        graph = graph + graph.T
+        system = diags(1 + strength * np.asarray(graph.sum(axis=1)).ravel()) - strength * graph
+        smoothed = [cg(system, prior[:, j], x0=prior[:, j], rtol=1e-6)[0] for j in range(prior.shape[1])]
+        self.smoothed_ = np.stack(smoothed, axis=1)
+        return self
+
+    def decision_function(self, phi: Any) -> FloatArray:
+        """Return logits of shape (n_rows, n_classes).
+
+        A row that is a public one is its own neighbour here, so its answer is near but not equal to ``smoothed_``.
+        """
+        rows = self._rows(phi)
+        own = softmax(rows @ self.coef_)
+        if not len(rows):
+            return own
+        k = min(self.n_neighbors, len(self.rows_))
+        near = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(self.rows_)
+        around = self.smoothed_[near.kneighbors(_unit(rows), return_distance=False)].mean(axis=1)
+        joined = (own + self.strength * around) / (1 + self.strength)
+        return np.asarray(np.log(np.maximum(joined, _FLOOR)))
+
+
+def _unit(rows: FloatArray) -> Any:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return (rows / np.where(norms > 0, norms, 1)).astype(np.float32)

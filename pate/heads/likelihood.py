@@ -127,21 +127,11 @@ class LikelihoodHead(Head):
         self.max_iter = max_iter
 
     def fit(self, release: ReleasedBallots, phi_public: Any, features: Any = None) -> Self:
-        """Fit on the first release and public rows.
+        """Fit on the first release, of class ballots, and public rows.
 
-        Parameters
-        ----------
-        release : BallotRelease
-            Of class ballots.
-        phi_public : array of shape (n_public, n_components)
-            Public rows in the ballots' space.
-        features : array of shape (n_public, n_features) or None
-            The same rows' representation, from which the model decides (and is then asked with); None: phi.
-
-        Raises
-        ------
-        InvalidInputError
-            They do not belong together, or a setting is out of range.
+        ``phi_public`` (n_public, n_components) are they in the ballots' space; ``features`` (n_public, n_features) the
+        same rows' representation, from which the model decides, and is then asked with (None: phi). What does not
+        belong together, or a setting out of range, is an InvalidInputError.
         """
         check_real("tau", self.tau, low=0, low_open=True)
         check_int("max_iter", self.max_iter, low=1)
@@ -161,19 +151,11 @@ class LikelihoodHead(Head):
         return self
 
     def updated(self, release: ReleasedBallots, phi_public: Any) -> LikelihoodHead:
-        """Return the head of one more round: residuals that records cast of *this* head.
+        """Return the head of one more round: residuals that records cast of *this* head (``cast_residuals``).
 
-        Parameters
-        ----------
-        release : BallotRelease
-            Of ``voters.cast_residuals(X, y, this_head, clip=...)``, ballots perhaps in another space.
-        phi_public : array of shape (n_public, n_components)
-            The public rows that :meth:`fit` was given, in that round's space.
-
-        Raises
-        ------
-        InvalidInputError
-            The release is not of residuals, or this head was loaded from a file, which keeps no rounds.
+        Ballots perhaps in another space, with the public rows that :meth:`fit` was given in it, (n_public,
+        n_components). A release of class ballots, and a head read from a file, which keeps no rounds, are refused
+        (InvalidInputError).
         """
         clip = getattr(release, "clip", None)
         if clip is None:
@@ -199,21 +181,9 @@ class LikelihoodHead(Head):
     def correction(self, logits: Any, *, tau: float) -> FloatArray:
         """Return V such that ``logits + phi V``, in place of this head's own, makes all released rounds likeliest.
 
-        Parameters
-        ----------
-        logits : array of shape (n_public, n_classes)
-            What somebody else says of the public rows that :meth:`fit` was given; public.
-        tau : float
-            Standard deviation of the prior on each entry of V.
-
-        Returns
-        -------
-        float64 array of shape (n_features, n_classes)
-
-        Raises
-        ------
-        InvalidInputError
-            Other rows, or this head was loaded from a file, which keeps no rounds.
+        ``logits`` (n_public, n_classes) are what somebody else says of the public rows that :meth:`fit` was given,
+        public; ``tau`` is the standard deviation of the prior on each entry of V (n_features, n_classes). Other rows,
+        and a head read from a file, are refused (InvalidInputError).
         """
         check_real("tau", tau, low=0, low_open=True)
         if not hasattr(self, "_rounds"):
@@ -325,17 +295,8 @@ class CorrectedHead(LikelihoodHead):
     def of(cls, space: BallotSpace, z_public: Any, classes: Sequence[Any], *, tau: float = 1.0) -> Self:
         """Return the model as it is, before any correction.
 
-        Parameters
-        ----------
-        space : fitted ballot space
-        z_public : array of shape (n_public, n_features + n_classes)
-            Public rows as the space takes them; the last columns are the model's logits.
-        classes : sequence of class values
-
-        Raises
-        ------
-        InvalidInputError
-            They do not go together.
+        ``z_public`` (n_public, n_features + n_classes) are public rows as the fitted space takes them: the last columns
+        are the model's logits. What does not go together is an InvalidInputError.
         """
         head = cls(space, tau=check_real("tau", tau, low=0, low_open=True))
         head.classes_ = tuple(check_classes(classes))

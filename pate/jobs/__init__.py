@@ -1,12 +1,11 @@
 """Label public rows with what private records, or teachers of theirs, say: files in, files out."""
 
+from pate.jobs._asked import PREPROCESSING, find_ledger
 from pate.jobs._choice import CHOICES, OneRound, QueryChoice, Uncertain, make_choice
-from pate.jobs._ledgers import find_ledger
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan, VotePlan
-from pate.jobs._predict import Predictions, predict_file, read_public
-from pate.jobs._tables import PREPROCESSING, LabelJob
-from pate.jobs._votes import VoteJob
-from pate.jobs._writing import check_new_files, check_proba
+from pate.jobs._tables import LabelJob
+from pate.jobs._writing import Predictions, check_new_files, check_proba, predict_file, read_public
+from pate.jobs.vote_files import VoteJob
 
 __all__ = [
     "CHOICES",

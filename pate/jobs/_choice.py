@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,58 +11,21 @@ import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_int
 from pate.core.secret import training_seed
-from pate.estimator._roads import chosen_voters
 from pate.exceptions import InvalidInputError, StudentError, StudentWarning
 from pate.queries import STRATEGIES, least_sure, select_queries
 from pate.students import check_is_student, fit_student, make_student, try_student
 from pate.votes import ABSTAIN
-
-# Who votes in a job where nobody says, and what speaks of teachers on shards.
-
-#: Parameters of a job that speak of teachers on shards, their options, and what says nothing.
-_OF_SHARDS: dict[str, tuple[str, Any]] = {
-    "teacher": ("--teacher", None),
-    "n_teachers": ("--teachers", None),
-    "mechanism": ("--mechanism", None),
-    "n_queries": ("--queries", None),
-    "gap": ("--gap", None),
-    "select": ("--select", "auto"),
-    "rounds": ("--rounds", None),
-    "max_answers": ("--max-answers", None),
-    "on_exhausted": ("--on-exhausted", "raise"),
-    "preprocess": ("--preprocess", "public"),
-    "partition_seed": ("--partition-seed", None),
-}
-
-
-def who_votes(voters: str | None, said: Mapping[str, Any]) -> str:
-    """Return who votes, by the rule of :class:`pate.PATEClassifier`: ``"auto"``, unless something is said of shards.
-
-    Parameters
-    ----------
-    voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
-    said : mapping
-        Parameters of the job by name, as they were given.
-
-    Raises
-    ------
-    InvalidInputError
-        They do not go together.
-    """
-    given = {
-        f"{name} ({option})": said[name]
-        for name, (option, silent) in _OF_SHARDS.items()
-        if name in said and not (isinstance(said[name], str) and said[name] == silent)
-    }
-    not_of_heads = [f"{name} ({_OF_SHARDS[name][0]})" for name in ("teacher", "preprocess")]
-    return chosen_voters(voters, given, not_of_heads=not_of_heads)
-
 
 #: Strategies by name.
 CHOICES = (*STRATEGIES, "uncertain")
 #: A round looks at so many unsure rows per question, and spreads its questions over them.
 _POOL = 5
 _CHUNK = 50_000
+
+
+def take(rows: Any, positions: npt.NDArray[np.int64]) -> Any:
+    """Return some rows of an array or a table."""
+    return rows.iloc[positions] if hasattr(rows, "iloc") else rows[positions]
 
 
 @runtime_checkable
@@ -137,7 +100,7 @@ class OneRound:
         random_state: int | None,
     ) -> npt.NDArray[np.int64]:
         """Return the strategy's rows; labels are not looked at."""
-        some = rows if len(open_rows) == np.shape(rows)[0] else _take(rows, open_rows)
+        some = rows if len(open_rows) == np.shape(rows)[0] else take(rows, open_rows)
         return open_rows[select_queries(some, n_queries, strategy=self.strategy, random_state=random_state)]
 
 
@@ -190,19 +153,7 @@ class Uncertain:
         return (n_queries - rest, *(len(part) for part in parts))
 
     def try_out(self, rows: Any, n_queries: int, n_classes: int) -> None:
-        """Refuse, before anything is paid for, a student that could not learn from the first round's labels.
-
-        Parameters
-        ----------
-        rows : array or DataFrame of shape (n_public, n_features)
-        n_queries, n_classes : int
-
-        Examples
-        --------
-        >>> Uncertain("knn").try_out(np.eye(9), 3, 2)
-        Traceback (most recent call last):
-        pate.exceptions.InvalidInputError: student must be able to learn from 2 labels: ...
-        """
+        """Refuse, before anything is paid for, a student that could not learn from the first round's labels."""
         first = self.rounds(n_queries)[0]
         queries = np.arange(min(first, np.shape(rows)[0]))
         try_student(self.student, rows, n_classes=n_classes, queries=queries, n_answers=len(queries))
@@ -218,25 +169,23 @@ class Uncertain:
     ) -> npt.NDArray[np.int64]:
         """Return the rows where the student is least sure, spread out."""
         answered = np.flatnonzero(labels != ABSTAIN)
-        if len(np.unique(labels[answered])) < 2:  # nothing to be sure of yet
-            return OneRound("cluster").choose(
-                rows, n_queries, labels=labels, open_rows=open_rows, random_state=random_state
-            )
-        try:
-            student = fit_student(
-                self.student, _take(rows, answered), labels[answered], random_state=training_seed(random_state, 0x57D)
-            )
-        except StudentError as error:  # every round is paid for: they are asked in any case
-            warnings.warn(f"{error} This round's rows are spread over all open ones.", StudentWarning, stacklevel=2)
+        student = None
+        if len(np.unique(labels[answered])) > 1:  # else there is nothing to be sure of yet
+            try:
+                seed = training_seed(random_state, 0x57D)
+                student = fit_student(self.student, take(rows, answered), labels[answered], random_state=seed)
+            except StudentError as error:  # every round is paid for: they are asked in any case
+                warnings.warn(f"{error} This round's rows are spread over all open ones.", StudentWarning, stacklevel=2)
+        if student is None:
             return OneRound("cluster").choose(
                 rows, n_queries, labels=labels, open_rows=open_rows, random_state=random_state
             )
         sure = [
-            student.predict_proba(_take(rows, open_rows[start : start + _CHUNK]))
+            student.predict_proba(take(rows, open_rows[start : start + _CHUNK]))
             for start in range(0, len(open_rows), _CHUNK)
         ]
         pool = open_rows[least_sure(np.concatenate(sure), min(len(open_rows), _POOL * n_queries))]
-        return pool[select_queries(_take(rows, pool), n_queries, strategy="cluster", random_state=random_state)]
+        return pool[select_queries(take(rows, pool), n_queries, strategy="cluster", random_state=random_state)]
 
 
 def make_choice(select: Any, *, rounds: int | None = None, student: Any = None) -> QueryChoice:
@@ -272,7 +221,3 @@ def make_choice(select: Any, *, rounds: int | None = None, student: Any = None) 
             f"rounds and student are for select='uncertain', got select={select!r}. Leave them out."
         )
     return chosen
-
-
-def _take(rows: Any, positions: npt.NDArray[np.int64]) -> Any:
-    return rows.iloc[positions] if hasattr(rows, "iloc") else rows[positions]

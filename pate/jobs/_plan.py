@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from pate.privacy.words import Guarantee
 from pate.recipes import Recipe
 from pate.release import Quote
 from pate.release._measured import SHARE
-from pate.release._rounds import counted
+from pate.release._quote import counted
 
 
 def as_lines(named: list[tuple[str, str]]) -> str:
@@ -34,7 +35,23 @@ def measures_line(counts: Sequence[GaussianSum], n_units: int) -> tuple[str, str
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class VotePlan:
+class JobPlan:
+    """What every plan has."""
+
+    n_public: int
+    unit: str
+
+    def text(self) -> str:
+        """Return the plan line by line."""
+        return as_lines(self.lines())
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return what will be done, each with its name."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class VotePlan(JobPlan):
     """What releasing labels will do and cost: from public shapes alone.
 
     Attributes
@@ -66,9 +83,7 @@ class VotePlan:
     teachers   250, each with a shard of its own (record)
     """
 
-    n_public: int
     n_teachers: int
-    unit: str
     mechanism: Mechanism
     queries: npt.NDArray[np.int64] | None
     gap: float
@@ -86,20 +101,6 @@ class VotePlan:
         answers = f", at most {self.quote.max_answers} answered" if self.mechanism.may_refuse else ""
         asked = f"{self.quote.n_queries} of {self.n_public} public rows asked{answers}{stored}"
         return f"{self._who()}; {self.mechanism}; {asked}; will spend {self.quote.guarantee}"
-
-    def text(self) -> str:
-        """Return the plan line by line.
-
-        Examples
-        --------
-        >>> from pate import Budget, GNMax
-        >>> from pate.release import quote
-        >>> price = quote(20, GNMax(40.0), budget=Budget(1.0, 1e-5))
-        >>> facts = {"n_public": 50, "n_teachers": 250, "unit": "group", "gap": 0.0, "n_free": 0, "quote": price}
-        >>> print(VotePlan(mechanism=GNMax(40.0), queries=np.arange(20), **facts).text().splitlines()[2])
-        questions  20 of 50 public rows
-        """
-        return as_lines(self.lines())
 
     def _who(self) -> str:
         return f"{self.n_teachers} teachers"
@@ -209,7 +210,22 @@ class LabelPlan(VotePlan):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class BallotPlan:
+class ModelPlan(JobPlan):
+    """What a plan has where no teachers vote: a model answers for all public rows."""
+
+    n_units: int
+    encoding: str
+    guarantee: Guarantee
+    is_paid: bool
+    files: tuple[tuple[str, str], ...] = ()
+    _earlier: ClassVar[str] = "an earlier run"
+
+    def _spends(self) -> str:
+        return f"nothing more: {self._earlier} paid for {self.guarantee}" if self.is_paid else str(self.guarantee)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BallotPlan(ModelPlan):
     """What letting every record vote will do and cost: from public shapes and rows alone.
 
     Attributes
@@ -246,17 +262,10 @@ class BallotPlan:
     900 records vote in 1 round; Gaussian noise, 9 times what one record may change; all 400 public rows; will spend ...
     """
 
-    n_units: int
-    n_public: int
-    unit: str
-    encoding: str
     recipe: Recipe
     mechanisms: tuple[GaussianSum, ...]
-    guarantee: Guarantee
-    is_paid: bool
     expectation: str = ""
     instead: str = ""
-    files: tuple[tuple[str, str], ...] = ()
     measured_shares: tuple[float, ...] = ()
 
     def __str__(self) -> str:
@@ -265,22 +274,6 @@ class BallotPlan:
             f"{self.n_units} {self.unit}s vote in {n} round{'s' * (n > 1)}; Gaussian noise, {self._multipliers()} "
             f"times what one {self._one()} may change; all {self.n_public} public rows; will spend {self._spends()}"
         )
-
-    def text(self) -> str:
-        """Return the plan line by line.
-
-        Examples
-        --------
-        >>> from pate.recipes import PublicFacts, choose
-        >>> facts = {"n_units": 300, "n_public": 400, "unit": "group", "encoding": "3 columns"}
-        >>> noise = GaussianSum(9.0)
-        >>> recipe = choose(PublicFacts(n_units=300, n_classes=9, mu=1 / 9, n_public=400))
-        >>> plan = BallotPlan(recipe=recipe, is_paid=True, mechanisms=(noise,),
-        ...     guarantee=noise.charge(1).guarantee(1e-5), **facts)
-        >>> print(plan.text().splitlines()[0])
-        voters     300 groups, all ballots of one clipped together
-        """
-        return as_lines(self.lines())
 
     def lines(self) -> list[tuple[str, str]]:
         """Return what will be done, each with its name."""
@@ -307,12 +300,9 @@ class BallotPlan:
     def _one(self) -> str:
         return "record" if self.unit == "record" else "person"
 
-    def _spends(self) -> str:
-        return f"nothing more: an earlier run paid for {self.guarantee}" if self.is_paid else str(self.guarantee)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GradientPlan:
+class GradientPlan(ModelPlan):
     """What learning a model by DP-SGD will do and cost: from public shapes and rows alone.
 
     Attributes
@@ -350,20 +340,14 @@ class GradientPlan:
     DP-SGD learns from 900 records in 40 steps, all in every step; noise multiplier 9; no public rows; will spend ...
     """
 
-    n_units: int
-    n_public: int
-    unit: str
-    encoding: str
     reasons: tuple[tuple[str, str], ...]
     n_steps: int
     sampling: str
     noise_multiplier: float
-    guarantee: Guarantee
-    is_paid: bool
     chosen: str = ""
     before: int = 0
-    files: tuple[tuple[str, str], ...] = ()
     counts: tuple[GaussianSum, ...] = ()
+    _earlier = "a run that was cut off"
 
     def __str__(self) -> str:
         rows = f"all {self.n_public} public rows" if self.n_public else "no public rows"
@@ -371,10 +355,6 @@ class GradientPlan:
             f"DP-SGD learns from {self.n_units} {self.unit}s in {self.n_steps} steps, {self.sampling}; noise "
             f"multiplier {self.noise_multiplier:.6g}; {rows}; will spend {self._spends()}"
         )
-
-    def text(self) -> str:
-        """Return the plan line by line."""
-        return as_lines(self.lines())
 
     def lines(self) -> list[tuple[str, str]]:
         """Return what will be done, each with its name."""
@@ -398,8 +378,3 @@ class GradientPlan:
             else ("ledger", ""),
             ("will spend", self._spends()),
         ]
-
-    def _spends(self) -> str:
-        return (
-            f"nothing more: a run that was cut off paid for {self.guarantee}" if self.is_paid else str(self.guarantee)
-        )

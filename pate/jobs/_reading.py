@@ -14,15 +14,14 @@ import numpy.typing as npt
 
 from pate.core.checks import cell_kind, check_classes, check_no_amounts, quietly
 from pate.core.curator import Told
-from pate.data import Table, TablePair, read_both, read_images, read_table
-from pate.data._columns import as_label, as_number, holds_numbers
-from pate.data._like import declared_kinds
+from pate.data import ImageFolder, Table, TablePair, read_both, read_images, read_table
+from pate.data._columns import as_label, as_number, declared_kinds, holds_numbers
 from pate.data.files._arrow import file_of
-from pate.data.files._formats import TableFormat
+from pate.data.files._csv import TableFormat
 from pate.data.files._opened import is_table
 from pate.data.files.tables import TARGET, ColumnUse, quoted
 from pate.exceptions import CheckpointWarning, InvalidInputError, PrivacyLeakWarning
-from pate.jobs._writing import check_id
+from pate.jobs._asked import LabelSettings, check_id
 from pate.teachers import import_teacher, is_import_path, make_teacher
 from pate.teachers.checkpoints import pack
 
@@ -89,30 +88,12 @@ def _text(value: Any) -> str:
 class Sources:
     """Private records, and public rows with the same features if there are any.
 
-    Attributes
-    ----------
-    kind : {"table", "texts", "images"}
-        ``"texts"``: a table whose one feature is a column of texts.
-    X, y, groups
-        The private records: a DataFrame, an array of texts, or one of numbers for images. **Sensitive.**
-    public : DataFrame or array of shape (n_public, n_features), or None
-        Public rows for the teachers, before any encoding.
-    hashed : DataFrame or array of shape (n_public, ...), or None
-        The same rows as they stand in the files, by which a ledger recognises them.
-    names : tuple of str or None
-        File names of public images.
-    ids, id_name : array of shape (n_public,) and str, or None
-        The public rows' own ids, as texts (None where a cell is empty), and what their column is called.
-    files : tuple of (str, str)
-        How the files were read and what becomes of their columns: named lines, from public rows and names alone.
-    kinds : mapping of str to str
-        What a public table's columns are, see :attr:`pate.data.Table.kinds`.
-    decimal : str
-        What stands before the decimals of a public CSV file.
-    told : tuple of Told
-        What the curator should know of the private columns.
-    image_shape : tuple of int or None
-        Of images: (height, width), or (3, height, width) of colours, whose rows hold pixel after pixel nevertheless.
+    X, y and groups are the private records, **sensitive**: X a DataFrame, an array of texts (``kind`` "texts": a table
+    whose one feature is a column of texts), or one of numbers for images. ``public`` are public rows before any
+    encoding, ``hashed`` the same as they stand in the files, by which a ledger recognises them; ``names`` the files of
+    public images, ``ids`` and ``id_name`` the public rows' own. ``files`` says how all was read, from public rows and
+    names alone; ``told`` what the curator should know of private columns. ``image_shape`` is (height, width), or
+    (3, height, width) of colours, whose rows hold pixel after pixel nevertheless.
     """
 
     kind: str
@@ -130,132 +111,124 @@ class Sources:
     decimal: str = ""
     told: tuple[Told, ...] = ()
 
+    @property
+    def unit(self) -> str:
+        """What is protected."""
+        return "record" if self.groups is None else "group"
 
-def read_sources(
-    private: str | os.PathLike[str],
-    public: str | os.PathLike[str] | None,
-    *,
-    target: str | None,
-    ranges: Mapping[str, Any] | None = None,
-    group: str | None = None,
-    drop: Iterable[str] = (),
-    text: Iterable[str] = (),
-    table: Mapping[str, Any] | None = None,
-    classes: tuple[Any, ...] | None = None,
-    size: tuple[int, int] | None = None,
-    resize: bool = False,
-    color: str | None = None,
-    verbose: bool = False,
-) -> Sources:
+    @property
+    def n_units(self) -> int:
+        """How many of them there are: owners of any types, mixed ones too; a record of unknown owner is in no shard."""
+        if self.groups is None:
+            return len(self.y)
+        return len({owner for owner in self.groups.tolist() if owner is not None})
+
+
+#: What is said of tables alone.
+_OF_TABLES = ("target", "drop", "text", "id", "only_common", "sep", "encoding", "decimal", "sheet", "dates")
+
+
+def read_sources(job: LabelSettings, classes: tuple[Any, ...] | None = None) -> Sources:
     """Read both sides; what columns and images are like is decided by the public one, whatever private cells are.
 
-    ``table`` has what else :func:`pate.data.read_both` is told; ``classes`` are held against public labels alone.
-    Without a public side ``ranges`` decide, of images their size and colour.
+    ``classes`` are held against public labels alone. Without a public side ``ranges`` decide, of images their size and
+    colour.
     """
+    private, public = job.private, job.public
     if public is None:
-        return _alone(
-            private, ranges, target=target, group=group, drop=drop, size=size, resize=resize, color=color,
-            table=table or {}, verbose=verbose,
-        )  # fmt: skip
+        return _alone(job) if is_table(private) else _images_alone(job)
     folders = [not is_table(p) for p in (private, public)]
-    table = {} if table is None else dict(table)
-    drop = [drop] if isinstance(drop, str) else list(drop)
-    text = [text] if isinstance(text, str) else list(text)
     if folders[0] != folders[1]:
         raise InvalidInputError(
             f"private and public must both be tables or both be folders of images, got {os.fspath(private)!r} and "
             f"{os.fspath(public)!r}. Bring both to the same kind."
         )
     if not folders[0]:
-        given = [name for name, value in (("size", size), ("resize", resize), ("color", color)) if value]
+        given = [name for name in ("size", "resize", "color") if getattr(job, name)]
         if given and Path(private).exists():
             raise InvalidInputError(f"{' and '.join(given)} is for folders of images, not for tables. Leave it out.")
-        return _tables(
-            private, public, classes, target=target, group=group, drop=drop, text=text, verbose=verbose, **table
-        )
-    said = {"target": target, "drop": drop, "text": text} | {name: v for name, v in table.items() if v != "auto"}
-    named = [name for name, value in said.items() if value]
+        return _tables(job, public, classes)
+    named = [name for name in _OF_TABLES if getattr(job, name) and getattr(job, name) != "auto"]
     if named:
         raise InvalidInputError(
             f"{' and '.join(named)} is for tables: in a folder of images the sub-folders are the classes. Leave it out."
         )
-    options: dict[str, Any] = {"resize": resize, "convert": color is not None, "verbose": verbose}
-    shown = read_images(public, size=size, color=color, **options)
-    held = read_images(private, labelled=True, group=group, like=shown, **options)
-    assert held.y is not None
+    how: dict[str, Any] = {"resize": job.resize, "convert": job.color is not None, "verbose": job.verbose}
+    shown = read_images(public, size=job.size, color=job.color, **how)
+    held = read_images(private, labelled=True, group=job.group, like=shown, **how)
     pixels = shown.X.reshape(len(shown.X), -1)
-    height, width, *colours = shown.X.shape[1:]
-    shape = (*colours, height, width)
-    return Sources("images", held.rows(), held.y, held.groups, shown.rows(), pixels, shown.names, shape)
+    return _images(held, public=shown.rows(), hashed=pixels, names=shown.names)
 
 
-def _alone(
-    private: str | os.PathLike[str],
-    ranges: Mapping[str, Any] | None,
-    *,
-    target: str | None,
-    group: str | None,
-    drop: Iterable[str],
-    table: Mapping[str, Any],
-    size: tuple[int, int] | None,
-    resize: bool,
-    color: str | None,
-    verbose: bool,
-) -> Sources:
-    """Read the private side where nothing is public but what a person declared of it."""
+def _images(held: ImageFolder, public: Any = None, hashed: Any = None, names: tuple[str, ...] | None = None) -> Sources:
+    assert held.y is not None
+    height, width, *colours = held.X.shape[1:]
+    return Sources("images", held.rows(), held.y, held.groups, public, hashed, names, (*colours, height, width))
+
+
+def _images_alone(job: LabelSettings) -> Sources:
+    if job.size is None or job.color is None or job.ranges is not None:
+        raise InvalidInputError(
+            "size and color must be named (--size, --color), and ranges left out, where no public images say what "
+            "images are like: the private ones must not."
+        )
+    return _images(
+        read_images(
+            job.private, labelled=True, group=job.group, size=job.size, color=job.color, resize=job.resize,
+            convert=True, verbose=job.verbose,
+        )
+    )  # fmt: skip
+
+
+def _alone(job: LabelSettings) -> Sources:
+    """Read the private table where nothing is public but what a person declared of it."""
     import pandas as pd
 
-    name = file_of(private).name
-    if not is_table(private):
-        if size is None or color is None or ranges is not None:
-            raise InvalidInputError(
-                "size and color must be named (--size, --color), and ranges left out, where no public images say what "
-                "images are like: the private ones must not."
-            )
-        held = read_images(
-            private, labelled=True, group=group, size=size, color=color, resize=resize, convert=True, verbose=verbose
-        )
-        assert held.y is not None
-        height, width, *colours = held.X.shape[1:]
-        return Sources("images", held.rows(), held.y, held.groups, None, None, image_shape=(*colours, height, width))
+    private, ranges, target, name = job.private, job.ranges, job.target, file_of(job.private).name
     if ranges is None:
         raise InvalidInputError(
             "ranges must be declared where there are no public rows: they say which columns there are, and what is in "
             "them. Pass public=, or ranges={'age': (0, 120), 'sex': ['male', 'female']} (--range age=0:120)."
         )
-    if target is None and Path(private).suffix.lower() != ".npz":
-        raise InvalidInputError(f"target must name the column of classes in {name}, got None.")
+    _check_target(target, private, name)
     kinds = declared_kinds(ranges)
-    roles = [one for one in (target, group, table.get("id")) if one is not None]
+    roles = [one for one in (target, job.group, job.id) if one is not None]
     if clash := [one for one in roles if one in kinds]:
         raise InvalidInputError(f"ranges must be of features, got one of {clash[0]!r}, which has another role.")
-    written: dict[str, Any] = {key: table.get(key) for key in ("sep", "encoding", "decimal", "sheet")}
     taught = Table(
         X=pd.DataFrame(), y=None, groups=None, path=Path(private), kinds=kinds, format=TableFormat("CSV", decimal="")
     )
-    held_table = read_table(private, target=target, group=group, id=table.get("id"), like=taught, **written)
-    absent = [column for column in kinds if column not in held_table.X.columns]
+    held = read_table(
+        private, target=target, group=job.group, id=job.id, like=taught, sep=job.sep, encoding=job.encoding,
+        decimal=job.decimal, sheet=job.sheet,
+    )  # fmt: skip
+    absent = [column for column in kinds if column not in held.X.columns]
     if absent:
         raise InvalidInputError(
-            f"ranges names columns that {name} lacks: {quoted(absent)}. It has: {quoted(held_table.X.columns)}."
+            f"ranges names columns that {name} lacks: {quoted(absent)}. It has: {quoted(held.X.columns)}."
         )
-    if held_table.y is None:
+    if held.y is None:
         raise InvalidInputError(f"target must name the column of classes in {name}, got {target!r}.")
-    left = [column for column in held_table.X.columns if column not in kinds]
+    left = [column for column in held.X.columns if column not in kinds]
     lines = [f"{column}: {_declared(ranges[column])}" for column in kinds]
     lines += [f"{column}: left out, as no range of it was declared" for column in left]
-    n = f"; {len(held_table.X):,} rows" if held_table.groups is None else ""
+    n = f"; {len(held.X):,} rows" if held.groups is None else ""
     return Sources(
         "table",
-        held_table.X[list(kinds)],
-        held_table.y,
-        held_table.groups,
+        held.X[list(kinds)],
+        held.y,
+        held.groups,
         None,
         None,
-        files=(("private", f"{name}: {held_table.format}{n}"), ("columns", "\n".join(lines))),
+        files=(("private", f"{name}: {held.format}{n}"), ("columns", "\n".join(lines))),
         kinds=kinds,
-        decimal=held_table.format.decimal,
+        decimal=held.format.decimal,
     )
+
+
+def _check_target(target: str | None, private: str | os.PathLike[str], name: Any) -> None:
+    if target is None and Path(private).suffix.lower() != ".npz":
+        raise InvalidInputError(f"target must name the column of classes in {name}, got None.")
 
 
 def _declared(told: Any) -> str:
@@ -264,22 +237,16 @@ def _declared(told: Any) -> str:
     return f"number from {told[0]:g} to {told[1]:g}"
 
 
-def _tables(
-    private: str | os.PathLike[str],
-    public: str | os.PathLike[str],
-    classes: tuple[Any, ...] | None,
-    *,
-    target: str | None,
-    **told: Any,
-) -> Sources:
-    if target is None and Path(private).suffix.lower() != ".npz":
-        raise InvalidInputError(f"target must name the column of classes in {file_of(private)}, got None.")
-    check_id(told.get("id"), classes)
-    pair = read_both(private, public, target=target, **told)
+def _tables(job: LabelSettings, public: str | os.PathLike[str], classes: tuple[Any, ...] | None) -> Sources:
+    _check_target(job.target, job.private, file_of(job.private))
+    check_id(job.id, classes)
+    told: dict[str, Any] = {name: getattr(job, name) for name in (*_OF_TABLES, "group", "verbose")}
+    pair = read_both(job.private, public, **told)
     if pair.private.y is None:
-        raise InvalidInputError(f"target must name the column of classes in {file_of(private)}, got {target!r}.")
+        place = file_of(job.private)
+        raise InvalidInputError(f"target must name the column of classes in {place}, got {job.target!r}.")
     shown = pair.public
-    texts = _are_texts(shown.X, told.get("text", ()))
+    texts = _are_texts(shown.X, job.text)
     X, rows = (_as_texts(side) if texts else side for side in (pair.private.X, shown.X))
     return Sources(
         "texts" if texts else "table",
@@ -348,6 +315,15 @@ def _not_classes(labels: npt.NDArray[Any] | None, classes: tuple[Any, ...] | Non
     return f"the public file has {', '.join(map(repr, sorted(found)[:5]))} there, which is no class" if found else ""
 
 
+def in_planes(rows: Any, image_shape: tuple[int, ...] | None) -> Any:
+    """Return rows of coloured images colour by colour, as representations of images take them; others as they are."""
+    if image_shape is None or len(image_shape) < 3:
+        return rows
+    colours, height, width = image_shape
+    pixels = rows.reshape(len(rows), height, width, colours)
+    return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)).reshape(len(rows), -1)
+
+
 # What a job is given, brought to one form: the teacher, the classes, the units.
 
 
@@ -380,14 +356,3 @@ def kept_in(checkpoint_dir: Any, estimator: Any, teacher: Any) -> Any:
             )
             return None
     return checkpoint_dir
-
-
-def units_of(source: Sources) -> tuple[str, int]:
-    if source.groups is None:
-        return "record", len(source.y)
-    # Of any types, mixed ones too. A record of unknown owner is in no shard.
-    return "group", len({owner for owner in source.groups.tolist() if owner is not None})
-
-
-def take(rows: Any, positions: npt.NDArray[np.int64]) -> Any:
-    return rows.iloc[positions] if hasattr(rows, "iloc") else rows[positions]

@@ -22,9 +22,10 @@ from pate.data._columns import column_kind
 from pate.data._door import is_texts
 from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError, PateError, StudentError
-from pate.jobs._reading import Sources, take
-from pate.jobs._records import in_planes
-from pate.jobs._shards import ShardRoad
+from pate.jobs._asked import JobSettings, LabelSettings
+from pate.jobs._choice import take
+from pate.jobs._reading import Sources, in_planes
+from pate.jobs._records import ShardRoad
 from pate.jobs._writing import write_labels
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
@@ -53,18 +54,8 @@ _GOES_ON = (
 class Pupil:
     """Who learns from a job's labels, and through which public map.
 
-    Attributes
-    ----------
-    student : classifier or None
-        Not fitted; None: the model that records' ballots make, or DP-SGD.
-    lens : fitted transformer or None
-        What public rows taught of how rows become numbers.
-    seen : array or DataFrame of shape (n_public, ...)
-        Public rows as the student sees them.
-    door : Door
-        What a row is that the model takes.
-    voters : {"records", "heads", "shards", "dpsgd"}
-    random_state : int or None
+    ``student`` is None where the model of records' ballots, or of DP-SGD, is kept; ``lens`` is what public rows taught
+    of how rows become numbers, ``seen`` are public rows through it, ``door`` is what a row is that the model takes.
     """
 
     student: Any
@@ -77,50 +68,24 @@ class Pupil:
     @classmethod
     def of(
         cls,
+        job: JobSettings,
         public: Any,
-        image_shape: tuple[int, ...] | None,
+        image_shape: tuple[int, ...] | None = None,
         *,
         door: Door,
-        student: Any,
         voters: str,
-        teacher: Any = None,
-        representation: Representation | None = None,
-        noisy_counts: bool,
+        max_categories: int,
         n_classes: int,
         queries: npt.NDArray[np.int64],
         n_answers: int,
-        max_categories: int,
-        random_state: int | None,
+        noisy_counts: bool,
+        teacher: Any = None,
+        representation: Representation | None = None,
     ) -> Self:
         """Choose the student, and see on made-up labels that it learns, and that a file can hold it; nothing is spent.
 
-        Parameters
-        ----------
-        public : DataFrame or array
-            As the job read it.
-        image_shape : tuple or None
-        door : Door
-            What a row is, see :func:`door_of`.
-        student : str, classifier or None
-            None takes the rule of :class:`pate.PATEClassifier`.
-        voters : {"records", "heads", "shards"}
-        teacher : classifier or None
-            Its kind is the student's, where nothing is better.
-        representation : Representation or None
-            Of heads, and of texts.
-        noisy_counts : bool
-            Whether they will be released.
-        n_classes : int
-        queries : int64 array
-        n_answers : int
-            At most so many of them will be answered.
-        max_categories : int
-        random_state : int or None
-
-        Raises
-        ------
-        InvalidInputError
-            A student that was named cannot learn from so many labels, or cannot be kept.
+        At most ``n_answers`` of the ``queries`` will be answered. A ``teacher``'s kind is the student's, where nothing
+        is better; ``representation`` is that of heads, and of texts.
         """
         given: dict[str, Any] = {
             "queries": queries,
@@ -134,9 +99,9 @@ class Pupil:
             of_texts = representation if is_texts(public) else None
             lens = of_texts or TableEncoder(max_categories=max_categories).fit(public)
             seen = lens.transform(public)
-        named = student is not None
+        named = job.student is not None
         if named:
-            made = make_student(student)
+            made = make_student(job.student)
         elif representation is not None and default_student(public, noisy_counts=noisy_counts) is None:
             made, lens = mapped_student(len(public), noisy_counts=noisy_counts), representation
             seen = representation.transform(in_planes(public, image_shape))
@@ -150,7 +115,7 @@ class Pupil:
             if named:
                 raise
             made = LogisticRegression(max_iter=500)  # nobody asked for that one
-        return cls(made, lens, seen, door, voters, random_state)
+        return cls(made, lens, seen, door, voters, job.random_state)
 
     def learn(
         self,
@@ -161,24 +126,10 @@ class Pupil:
         taught: Any = None,
         ledger: Ledger | None = None,
     ) -> PATEClassifier:
-        """Return the classifier of what was released: public, as the release is.
+        """Return the classifier of what was released of these public rows: public, as the release is.
 
-        Parameters
-        ----------
-        release : ReleasedLabels
-        queries : int64 array
-            The public rows that it is about.
-        model : RecordModel, MappedLinear or None
-            That of the ballots, or of DP-SGD.
-        taught : fitted classifier or None
-            The student of these very labels, where it was fitted already.
-        ledger : Ledger or None
-            Which binds the model's file when it is saved.
-
-        Raises
-        ------
-        StudentError
-            The student cannot learn from these labels, which are paid for and kept.
+        ``model`` is that of the ballots, or of DP-SGD; ``taught`` the student of these very labels, where it was fitted
+        already; the ledger binds the model's file when it is saved.
         """
         fitted: Any = model
         if self.student is not None:
@@ -190,13 +141,7 @@ class Pupil:
         return PATEClassifier._of_student(fitted, said, release.statement).set_params(ledger=ledger)
 
     def fitted(self, release: ReleasedLabels, queries: npt.NDArray[np.int64]) -> Any:
-        """Return the student of these labels, with the public map before it.
-
-        Raises
-        ------
-        StudentError
-            It cannot learn from them.
-        """
+        """Return the student of these labels, with the public map before it."""
         n_public = int(self.seen.shape[0])
         labels = np.full(n_public, ABSTAIN, dtype=np.int64)
         labels[queries] = release.labels
@@ -274,13 +219,7 @@ class LeavesModel:
 
 
 def measured_for(measure: bool | str | None, *, keep_model: bool) -> bool | str | None:
-    """Return whether the student of teachers' labels is measured: not where there is to be none.
-
-    Raises
-    ------
-    InvalidInputError
-        It was asked for, and there is no student.
-    """
+    """Return whether the student of teachers' labels is measured: not where there is to be none."""
     measure = check_measure(measure)
     if measure and not keep_model:
         raise InvalidInputError(
@@ -291,54 +230,44 @@ def measured_for(measure: bool | str | None, *, keep_model: bool) -> bool | str 
 
 
 def pupil_of_ballots(
-    source: Sources,
-    student: Any,
-    *,
-    n_classes: int,
-    max_categories: int,
-    random_state: int | None,
-    representation: Representation | None = None,
-    voters: str = "records",
+    job: LabelSettings, source: Sources, *, n_classes: int, representation: Representation | None = None
 ) -> Pupil:
     """Return who learns where records vote, or DP-SGD: nobody, as a model is there already, unless one is named."""
-    if student is None:
-        return Pupil(None, None, None, _door_of(source), voters, random_state)
+    voters = str(job.voters)
+    if job.student is None:
+        return Pupil(None, None, None, _door_of(source), voters, job.random_state)
     n_public = len(source.public)
     return Pupil.of(
+        job,
         source.public,
         source.image_shape,
         door=_door_of(source),
-        student=student,
         voters=voters,
-        representation=representation,
-        noisy_counts=False,
+        max_categories=job.max_categories,
         n_classes=n_classes,
         queries=np.arange(n_public),
         n_answers=n_public,
-        max_categories=max_categories,
-        random_state=random_state,
+        noisy_counts=False,
+        representation=representation,
     )
 
 
-def pupil_of_shards(
-    road: ShardRoad, student: Any, *, teacher: Any, n_classes: int, max_categories: int, random_state: int | None
-) -> Pupil:
+def pupil_of_shards(job: LabelSettings, road: ShardRoad, *, teacher: Any, n_classes: int) -> Pupil:
     """Return who learns where teachers on shards vote; ``teacher`` is one of them, as it was named."""
-    plan, heads = road.plan, isinstance(road.teachers, HeadTeacherEnsemble)
+    plan, source, heads = road.plan, road.source, isinstance(road.teachers, HeadTeacherEnsemble)
     return Pupil.of(
-        road.source.public,
-        road.source.image_shape,
-        door=_door_of(road.source),
-        student=student,
-        voters="heads" if heads else "shards",
-        teacher=None if heads else teacher,
-        representation=road.teachers.representation if heads else road.encoder if road.source.kind == "texts" else None,
-        noisy_counts=isinstance(plan.mechanism, NoisyHistogram),
+        job,
+        source.public,
+        source.image_shape,
+        door=_door_of(source),
+        voters=str(job.voters),
+        max_categories=job.max_categories,
         n_classes=n_classes,
         queries=np.arange(sum(plan.rounds)) if plan.queries is None else plan.queries,
         n_answers=plan.n_free + plan.quote.max_answers,
-        max_categories=max_categories,
-        random_state=random_state,
+        noisy_counts=isinstance(plan.mechanism, NoisyHistogram),
+        teacher=None if heads else teacher,
+        representation=road.teachers.representation if heads else road.encoder if source.kind == "texts" else None,
     )
 
 

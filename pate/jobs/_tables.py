@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,30 +10,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice, check_classes, check_int
+from pate.core.checks import check_classes
 from pate.core.curator import Told, tell
 from pate.core.secret import beside_ledger
 from pate.data import check_other_file, check_public_rows, recognised_by
 from pate.data._shift import about_shift
 from pate.data.files._arrow import file_of
-from pate.estimator._roads import check_likeliest, check_ranges, measured_with, road_of
+from pate.estimator._roads import check_likeliest, check_ranges, road_of
 from pate.exceptions import InvalidInputError, StudentError
-from pate.jobs._choice import make_choice, who_votes
-from pate.jobs._ledgers import check_absent, check_only_ledger
+from pate.jobs._asked import LabelSettings, check_absent, check_only_ledger
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan
-from pate.jobs._reading import as_classes, chosen_teacher, read_classes, read_sources, units_of
-from pate.jobs._records import BallotRoad, GradientRoad, check_heeded, in_planes
-from pate.jobs._shards import ShardRoad
+from pate.jobs._reading import as_classes, chosen_teacher, in_planes, read_classes, read_sources
+from pate.jobs._records import BallotRoad, GradientRoad, ShardRoad
 from pate.jobs._student import LeavesModel, measured_for, pupil_of_ballots, pupil_of_shards
 from pate.jobs._writing import write_statement
 from pate.ledger import Ledger, Registration
-from pate.mechanisms import Mechanism
-from pate.privacy.budget import Budget, check_budget
 from pate.release import (
     LabelRelease,
     ModelLabels,
     ReleasedLabels,
-    ReleaseTerms,
     check_ballots_stated,
     check_release_stated,
     doubted,
@@ -47,10 +41,8 @@ from pate.votes import hash_queries
 if TYPE_CHECKING:
     from pate.dpsgd._checkpoint import Checkpoint
 
-PREPROCESSING = ("public", "shard", "none")
 
-
-class LabelJob(LeavesModel):
+class LabelJob(LabelSettings, LeavesModel):
     """Read private records and public rows, plan, and release labels of public rows.
 
     Parameters
@@ -158,6 +150,7 @@ class LabelJob(LeavesModel):
     Examples
     --------
     >>> import tempfile, pandas as pd
+    >>> from pate import Budget
     >>> folder = Path(tempfile.mkdtemp())
     >>> rows = pd.DataFrame({"age": range(600), "ill": ["no"] * 300 + ["yes"] * 300})
     >>> rows.to_csv(folder / "private.csv", index=False)
@@ -189,215 +182,57 @@ class LabelJob(LeavesModel):
     plan: BallotPlan | GradientPlan | LabelPlan
     _kept: Checkpoint | None = None
 
-    def __init__(
-        self,
-        private: str | os.PathLike[str],
-        public: str | os.PathLike[str] | None = None,
-        *,
-        budget: Budget,
-        target: str | None = None,
-        classes: Any = None,
-        group: str | None = None,
-        drop: Iterable[str] = (),
-        text: Iterable[str] = (),
-        id: str | None = None,
-        only_common: bool = False,
-        sep: str | None = None,
-        encoding: str | None = None,
-        decimal: str | None = None,
-        sheet: str | None = None,
-        dates: str = "auto",
-        voters: str | None = None,
-        ranges: Mapping[str, Any] | None = None,
-        teacher: Any = None,
-        allow_import: bool = False,
-        n_teachers: int | None = None,
-        mechanism: Mechanism | None = None,
-        n_queries: int | None = None,
-        select: Any = "auto",
-        rounds: int | None = None,
-        student: Any = None,
-        gap: float | None = None,
-        max_answers: int | None = None,
-        on_exhausted: str = "raise",
-        preprocess: str = "public",
-        max_categories: int = 50,
-        size: tuple[int, int] | None = None,
-        resize: bool = False,
-        color: str | None = None,
-        overlap_is_public: bool = False,
-        ledger: str | os.PathLike[str] | None = None,
-        ledger_currency: str | None = None,
-        new_ledger: bool = False,
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-        n_jobs: int | None = None,
-        random_state: int | None = 0,
-        partition_seed: int | None = None,
-        noise_seed: int | None = None,
-        tuning: str = "",
-        stated: Mapping[str, str] | None = None,
-        commonest: float | None = None,
-        keep_model: bool = True,
-        measure: bool | str | None = None,
-        decide: str = "likeliest",
-        anyway: bool = False,
-        verbose: bool = False,
-    ) -> None:
-        check_budget(budget)
-        check_choice("preprocess", preprocess, PREPROCESSING)
-        check_int("max_categories", max_categories, low=2)
-        said = {
-            "teacher": teacher,
-            "n_teachers": n_teachers,
-            "mechanism": mechanism,
-            "n_queries": n_queries,
-            "select": select,
-            "rounds": rounds,
-            "gap": gap,
-            "max_answers": max_answers,
-            "on_exhausted": on_exhausted,
-            "preprocess": preprocess,
-            "partition_seed": partition_seed,
-        }
-        who = who_votes(voters, said)
-        if public is None and who not in ("auto", "dpsgd"):
-            raise InvalidInputError(
-                f"public must be given where voters={who!r}: they label public rows. Name some, or say voters='dpsgd' "
-                "(--voters dpsgd)."
-            )
-        if n_teachers is not None:
-            n_teachers = check_int("n_teachers", n_teachers, low=1)
-        choice = make_choice(select, rounds=rounds, student=student if select == "uncertain" else None)
-        named = check_classes(classes) if classes is not None else None
-        teacher = "logistic-regression" if teacher is None else teacher
-        estimator = chosen_teacher(teacher, allow_import=allow_import)
-        if public is not None and not overlap_is_public:
-            check_other_file(private, public)
-        source = read_sources(
-            private, public, target=target, ranges=ranges, group=group, drop=drop, text=text, classes=named,
-            table={"id": id, "only_common": only_common, "sep": sep, "encoding": encoding, "decimal": decimal,
-                   "sheet": sheet, "dates": dates},
-            size=size, resize=resize, color=color, verbose=verbose,
-        )  # fmt: skip
-        self._source, self._classes = source, named
-        self._ledger = None if ledger is None else Ledger(ledger, currency=ledger_currency)
-        if new_ledger:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        named = check_classes(self.classes) if self.classes is not None else None
+        estimator = chosen_teacher(self.teacher, allow_import=self.allow_import)
+        if self.public is not None and not self.overlap_is_public:
+            check_other_file(self.private, self.public)
+        self._source = source = read_sources(self, named)
+        self._classes = named
+        self._ledger = None if self.ledger is None else Ledger(self.ledger, currency=self.ledger_currency)
+        if self.new_ledger:
             check_absent(self._ledger)
-        self._private, self._new_ledger, self._told = file_of(private), new_ledger, False
-        unit, n_units = units_of(source)
-        why = ""
-        if who == "auto":
-            n_classes = 2 if named is None else len(named)
-            shape = source.image_shape
-            who, why = road_of(
-                source.public, budget, n_units=n_units, n_classes=n_classes, image_shape=shape, ranges=ranges
+        self._private, self._told = file_of(self.private), False
+        n_classes, why = 2 if named is None else len(named), ""
+        if self.voters == "auto":
+            self.voters, why = road_of(
+                source.public,
+                self.budget,
+                n_units=source.n_units,
+                n_classes=n_classes,
+                image_shape=source.image_shape,
+                ranges=self.ranges,
             )
-        check_ranges(ranges, who)
-        self.voters = who
-        if who == "dpsgd":
-            check_heeded(
-                {"max_categories": max_categories, "commonest": commonest, "text": text, "dates": dates,
-                 "only_common": only_common, "overlap_is_public": overlap_is_public, "student": student},
-                public=public is not None,
-            )  # fmt: skip
-        if public is not None and not overlap_is_public:
+        check_ranges(self.ranges, str(self.voters))
+        if self.voters == "dpsgd":
+            self.check_heeded()
+        if self.public is not None and not self.overlap_is_public:
             check_public_rows(source.X, source.public, source.groups)
-        public_rows = "declared" if overlap_is_public else "checked"
-        terms = ReleaseTerms(
-            budget=budget,
-            ledger=self._ledger,
-            max_answers=max_answers,
-            on_exhausted=on_exhausted,
-            noise_seed=noise_seed,
-            tuning=tuning,
-            stated=self._stated(stated, unit),
-        )
-        fitted: dict[str, Any] = {
-            "max_categories": max_categories,
-            "random_state": random_state,
-            "checkpoint_dir": checkpoint_dir,
-            "verbose": verbose,
-        }
-        if who == "dpsgd":
-            self._classes = read_classes(source.y) if named is None else named
-            self._training = GradientRoad.of(
-                source,
-                terms,
-                classes=self._classes,
-                classes_inferred=named is None,
-                public_rows=public_rows,
-                why=why,
-                ranges=ranges,
-                random_state=random_state,
-                checkpoint_dir=checkpoint_dir,
-                measure=measured_with(measure, student),
-                decide=decide,
-                verbose=verbose,
-            )
-            self.plan = self._training.plan
-            if keep_model:
-                self._pupil = pupil_of_ballots(
-                    source, student, n_classes=len(self._classes), max_categories=max_categories,
-                    random_state=random_state, voters=who,
-                )  # fmt: skip
-            elif public is None:
+        terms = self.terms(self._ledger, self._stated())
+        if self.voters in ("dpsgd", "records"):
+            self._classes = classes = read_classes(source.y) if named is None else named
+            representation = None
+            if self.voters == "dpsgd":
+                self._training = GradientRoad.of(self, source, terms, classes=classes, why=why)
+                self.plan = self._training.plan
+            else:
+                self._ballots = BallotRoad.of(self, source, terms, classes=classes, why=why)
+                self.plan = self._ballots.plan
+                representation = self._ballots.ballots.voters.representation
+            if self.keep_model:
+                self._pupil = pupil_of_ballots(self, source, n_classes=len(classes), representation=representation)
+            elif self.public is None:
                 raise InvalidInputError(
                     "keep_model must be True (no --no-model) where there are no public rows: the model is all there is."
                 )
             return
-        if self.voters == "records":
-            self._classes = read_classes(source.y) if named is None else named
-            self._ballots = BallotRoad.of(
-                source,
-                terms,
-                classes=self._classes,
-                classes_inferred=named is None,
-                public_rows=public_rows,
-                anyway=anyway,
-                commonest=commonest,
-                measure=measured_with(measure, student),
-                decide=decide,
-                n_jobs=n_jobs,
-                why=why,
-                **fitted,
-            )
-            self.plan = self._ballots.plan
-            if keep_model:
-                self._pupil = pupil_of_ballots(
-                    source, student, n_classes=len(self._classes), max_categories=max_categories,
-                    random_state=random_state, representation=self._ballots.ballots.voters.representation,
-                )  # fmt: skip
-            return
-        check_likeliest(decide)
-        self._measure_asked = bool(measure)
-        self._shards = ShardRoad.of(
-            source,
-            terms,
-            classes=named,
-            heads=self.voters == "heads",
-            teacher=teacher,
-            estimator=estimator,
-            n_teachers=n_teachers,
-            mechanism=mechanism,
-            n_queries=n_queries,
-            gap=gap,
-            choice=choice,
-            select=select,
-            preprocess=preprocess,
-            public_rows=public_rows,
-            anyway=anyway,
-            commonest=commonest,
-            measure=measured_for(measure, keep_model=keep_model),
-            n_jobs=n_jobs,
-            partition_seed=partition_seed,
-            **fitted,
-        )
+        check_likeliest(self.decide)
+        measure = measured_for(self.measure, keep_model=self.keep_model)
+        self._shards = ShardRoad.of(self, source, terms, classes=named, estimator=estimator, measure=measure)
         self.plan = self._shards.plan
-        if keep_model:
-            self._pupil = pupil_of_shards(
-                self._shards, student, teacher=estimator, n_classes=2 if named is None else len(named),
-                max_categories=max_categories, random_state=random_state,
-            )  # fmt: skip
+        if self.keep_model:
+            self._pupil = pupil_of_shards(self, self._shards, teacher=estimator, n_classes=n_classes)
         if self._ledger is not None:
             self._shards.teachers.keep_secret_in(beside_ledger(self._ledger.path))
 
@@ -406,12 +241,12 @@ class LabelJob(LeavesModel):
 
     # Planning ----------------------------------------------------------------------------------------------------
 
-    def _stated(self, stated: Mapping[str, str] | None, unit: str) -> dict[str, str]:
+    def _stated(self) -> dict[str, str]:
         if self.voters == "records":
-            return check_ballots_stated(stated, residual=True)
+            return check_ballots_stated(self.stated, residual=True)
         if self.voters == "dpsgd":
-            return dict(stated or {})  # the plan knows what may be stated
-        return check_release_stated(stated, unit=unit, classes_inferred=self._classes is None)
+            return dict(self.stated or {})  # the plan knows what may be stated
+        return check_release_stated(self.stated, unit=self._source.unit, classes_inferred=self._classes is None)
 
     # Running -----------------------------------------------------------------------------------------------------
 
@@ -456,7 +291,7 @@ class LabelJob(LeavesModel):
                     usable=np.ones(len(y), dtype=bool),
                     groups=source.groups,
                     told=(self._pupil.student, self._pupil.lens, self._pupil.seed, hash_queries(source.hashed)),
-                    asked_for=self._measure_asked,
+                    asked_for=bool(self.measure),
                 )
                 self._taught = release.labels, student
         return doubted(release, commonest=self._shards.commonest, cells=cells)
@@ -495,7 +330,7 @@ class LabelJob(LeavesModel):
             groups, _ = owned(self._source.groups, len(y))  # as the voters will see them
             known = recognised_by(self._source.X, class_indices(y, values), groups)
             data = Registration(self.plan.unit, values, n_units=self.plan.n_units, **known)
-            check_only_ledger(self._ledger, data, self._private, new_ledger=self._new_ledger)
+            check_only_ledger(self._ledger, data, self._private, new_ledger=self.new_ledger)
             self._ledger.check(data)
             if not self.plan.is_paid:
                 self._ledger.check_writable()

@@ -1,29 +1,41 @@
-"""What a job writes: labels and their statement, whole or not at all, never over anything else."""
+"""What a job writes, and what a model says of further rows: whole or not at all, never over anything else."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.files import atomic_path, check_can_write, json_text
+from pate.core.files import atomic_path, check_can_write, json_text, write_bytes
+from pate.data import Table, read_images, read_table
+from pate.data.files._arrow import file_of
+from pate.data.files._csv import TableFormat
+from pate.data.files._opened import is_table
+from pate.data.files.tables import quoted
+from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError, RunFolderError
+from pate.jobs._asked import check_id, proba_columns
+from pate.jobs._reading import in_planes
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
+from pate.model import Door, read_model
 from pate.release import LabelRelease, ModelLabels, ReleasedLabels
 from pate.statement.files import bind_released
 from pate.statement.model import PrivacyStatement
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 #: The statement beside the labels: for machines, for reading and for printing.
 _STATEMENT = (".statement.json", ".statement.txt", ".statement.html")
 #: The model beside them.
 MODEL = ".pate"
-#: Of a file of labels, whatever the job.
-_COLUMNS = ("label", "status", "lead", "confidence")
 #: Digits of a label's probability.
 _DIGITS = 4
 #: A spreadsheet takes a cell that starts with one of these for a formula, or drops it and looks at the next character.
@@ -52,20 +64,6 @@ def check_new_files(out: str | os.PathLike[str], *, model: bool = False) -> list
     for path in paths:
         check_can_write("out", path)
     return paths
-
-
-def check_id(name: str | None, classes: Sequence[Any] | None = None) -> str | None:
-    """Return the name of an id column, or refuse it: a file of labels would have two columns of that name."""
-    if name in _COLUMNS or name in proba_columns(classes or ()):
-        raise InvalidInputError(
-            f"id must not be called {name!r}, as a column of the written labels is. Rename it in the table."
-        )
-    return name
-
-
-def proba_columns(classes: Sequence[Any]) -> list[str]:
-    """Return what the columns of probabilities are called."""
-    return [f"p_{value}" for value in classes]
 
 
 def _new_paths(out: str | os.PathLike[str], beside: Sequence[str] = _STATEMENT) -> list[Path]:
@@ -119,40 +117,43 @@ def write_labels(
     frame["status"] = frame["status"].fillna("not asked")
     content = as_csv(frame, names=names, ids=ids, id_name=id_name, safe_csv=safe_csv)
     statement = release.statement.of_file(paths[0].name, content)
-    texts = (json_text(statement.to_dict()), statement.text(), statement.html())
-    # Labels last: without their statement they should not lie around.
-    files = {path: text.encode("utf-8") for path, text in zip(paths[1:], texts, strict=True)} | {paths[0]: content}
-    _write_all(files, out, statement, ledger)
-    return paths, statement
+    return _write_all(paths, statement, ledger, labels=content), statement
 
 
 def write_statement(
     statement: PrivacyStatement, out: str | os.PathLike[str], *, ledger: Ledger | None = None
 ) -> list[Path]:
     """Write a statement alone, where there are no labels, beside what ``out`` names; return the paths."""
-    paths = _new_paths(out)[1:]
+    return _write_all(_new_paths(out), statement, ledger, labels=None)
+
+
+def _pages(statement: PrivacyStatement, paths: list[Path]) -> dict[Path, bytes]:
     texts = (json_text(statement.to_dict()), statement.text(), statement.html())
-    _write_all({path: text.encode("utf-8") for path, text in zip(paths, texts, strict=True)}, out, statement, ledger)
-    return paths
+    return {path: text.encode("utf-8") for path, text in zip(paths, texts, strict=True)}
 
 
 def _write_all(
-    files: dict[Path, bytes], out: str | os.PathLike[str], statement: PrivacyStatement, ledger: Ledger | None
-) -> None:
-    """Write all files or none; with a ledger their digests are bound first."""
+    paths: list[Path], statement: PrivacyStatement, ledger: Ledger | None, *, labels: bytes | None
+) -> list[Path]:
+    """Write all files or none, and return their paths; with a ledger their digests are bound first."""
+    out, *beside = paths
+    texts = (json_text(statement.to_dict()), statement.text(), statement.html())
+    files = {path: text.encode("utf-8") for path, text in zip(beside, texts, strict=True)}
+    if labels is not None:  # last: without their statement they should not lie around
+        files[out] = labels
     if statement.ledger_releases:
         bind_released(ledger, contents={path.name: data for path, data in files.items()})
     try:
         for goal, data in files.items():
-            with atomic_path(goal) as path:
-                path.write_bytes(data)
+            write_bytes(goal, data)
     except OSError as error:
         for path in files:
             path.unlink(missing_ok=True)  # none was there before
         raise InvalidInputError(
-            f"out={os.fspath(out)!r} could not be written: {error.strerror or error}. No file was left. A ledger keeps "
+            f"out={str(out)!r} could not be written: {error.strerror or error}. No file was left. A ledger keeps "
             "what was paid for: make room or name another file, and the same command gives it for free."
         ) from error
+    return beside if labels is None else paths
 
 
 def check_proba(plan: Any) -> None:
@@ -223,3 +224,238 @@ def harmless(cell: Any) -> Any:
     """Return a cell that no spreadsheet runs: an apostrophe goes before what would start a formula."""
     text = str(cell)
     return f"'{text}" if text.startswith(_FORMULA_STARTS) else cell
+
+
+# Public rows by themselves, before anybody has looked at private ones: for plans.
+
+
+def read_public(
+    path: str | os.PathLike[str], *, drop: Iterable[str] = (), text: Iterable[str] = ()
+) -> tuple[Any, tuple[int, ...] | None]:
+    r"""Return public rows as a job's representation sees them, and their shape where they are images.
+
+    Parameters
+    ----------
+    path : path
+        A table (see :func:`pate.read_table`), or a flat folder of images (see :func:`pate.data.read_images`).
+    drop, text : iterable of str
+        Columns to leave out, and columns of codes; of tables.
+
+    Raises
+    ------
+    InvalidInputError
+        It cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> file = Path(tempfile.mkdtemp()) / "cohort.csv"
+    >>> _ = file.write_text("age,id\n50,1\n60,2\n")
+    >>> rows, shape = read_public(file, drop=["id"])
+    >>> rows.shape, shape
+    ((2, 1), None)
+    """
+    if is_table(path):
+        return read_table(path, drop=list(drop), text=list(text)).X, None
+    shown = read_images(path)
+    height, width, *colours = shown.X.shape[1:]
+    shape = (*colours, height, width)
+    return in_planes(shown.rows(), shape), shape
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What was written.
+
+    Attributes
+    ----------
+    path : Path
+    n_rows : int
+    left_out : tuple of str
+        Columns of the file that the model has no use for.
+    headline : str
+        The guarantee of the release that taught the model.
+    measured : str
+        How often the model is right; empty where that was not measured.
+
+    Examples
+    --------
+    >>> Predictions(Path("predictions.csv"), 3, ("name",), "epsilon = 1 ...").left_out
+    ('name',)
+    """
+
+    path: Path
+    n_rows: int
+    left_out: tuple[str, ...]
+    headline: str
+    measured: str = ""
+
+
+def predict_file(
+    model: str | os.PathLike[str],
+    rows: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    id: str | None = None,
+    proba: bool = False,
+    sep: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
+    sheet: str | None = None,
+    resize: bool = False,
+    safe_csv: bool = False,
+) -> Predictions:
+    r"""Write what a model says of the rows of a file; nothing is spent.
+
+    Parameters
+    ----------
+    model : path
+        What :meth:`pate.PATEClassifier.save` or ``pate label`` wrote.
+    rows : path
+        A table with the model's columns, by name and in any order (others are left out), or a flat folder of images.
+        A cell that is none of its column's kind counts as missing, for its own row alone.
+    out : path
+        A CSV file, which must not exist: the id where one is named, ``row`` (from 0; of images ``file``), ``label`` and
+        ``confidence``, the label's probability by the model where it gives any.
+    id : str or None
+        Column that is carried over, as it is written.
+    proba : bool
+        Also one column per class, ``p_CLASS``.
+    sep, encoding, decimal, sheet
+        How a table is written, see :func:`pate.read_table`; what stands before the decimals is as in the public table
+        that the model learnt from.
+    resize : bool
+        Bring images to the model's size and colour.
+    safe_csv : bool
+        An apostrophe before cells that a spreadsheet would take for a formula.
+
+    Returns
+    -------
+    Predictions
+
+    Raises
+    ------
+    InvalidInputError
+        No such files, a damaged model, columns that are missing, or a model without probabilities where some are
+        wanted.
+    RunFolderError
+        ``out`` exists.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pate import Budget, PATEClassifier
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
+    >>> clf = PATEClassifier(n_teachers=4, budget=Budget(1e4, 1e-5), classes=[0, 1]).fit(X, y, X_public=X[::4] + 0.5)
+    >>> clf.save(folder / "model.pate")
+    >>> _ = (folder / "rows.csv").write_text("age\n1\n39\n")
+    >>> predict_file(folder / "model.pate", folder / "rows.csv", folder / "predictions.csv").n_rows
+    2
+    >>> print((folder / "predictions.csv").read_text().splitlines()[0])
+    row,label,confidence
+    """
+    goal = Path(out)
+    if os.path.lexists(goal):
+        raise RunFolderError(f"{str(goal)!r} exists. Results are never overwritten: name another file.")
+    check_can_write("out", goal)
+    file = read_model(model)
+    check_id(id, file.manifest.classes)
+    clf: Any = PATEClassifier._of_file(file)
+    if proba and not hasattr(clf, "predict_proba"):
+        raise InvalidInputError(
+            f"proba must be left out: the model's student ({', '.join(file.manifest.made_of)}) gives no probabilities."
+        )
+    written = {"sep": sep, "encoding": encoding, "decimal": decimal, "sheet": sheet}
+    X, ids, names, left_out = _read(file.manifest.door, rows, id, resize=resize, written=written)
+    frame = _asked(clf, X, proba=proba)
+    content = as_csv(frame, names=names, ids=ids, id_name=id, safe_csv=safe_csv)
+    try:
+        with atomic_path(goal) as beside:
+            beside.write_bytes(content)
+    except OSError as error:
+        raise InvalidInputError(f"out={os.fspath(out)!r} could not be written: {error.strerror or error}.") from error
+    measured = "" if file.statement.measured is None else str(file.statement.measured)
+    return Predictions(goal, len(frame), left_out, file.statement.headline, measured)
+
+
+def _asked(clf: Any, X: Any, *, proba: bool) -> pd.DataFrame:
+    import pandas as pd
+
+    said = clf.predict(X)
+    frame = pd.DataFrame({"label": pd.Series(said.tolist(), dtype=object)})
+    if hasattr(clf, "predict_proba"):
+        found = clf.predict_proba(X)
+        place = {value: i for i, value in enumerate(clf.classes_.tolist())}
+        at = np.array([place[value] for value in said.tolist()], dtype=np.int64)
+        frame["confidence"] = found[np.arange(len(found)), at].round(_DIGITS)
+        if proba:
+            frame[proba_columns(clf.classes_.tolist())] = found.round(_DIGITS)
+    return frame
+
+
+def _read(
+    door: Door, rows: Any, id: str | None, *, resize: bool, written: Mapping[str, Any]
+) -> tuple[Any, npt.NDArray[Any] | None, tuple[str, ...] | None, tuple[str, ...]]:
+    """Return rows as the model takes them, their ids, names of image files, and columns that are left out."""
+    folder = not is_table(rows)
+    if folder != (door.kind == "images"):
+        here = "a folder" if folder else f"{os.fspath(rows)!r}"
+        more = " Read images yourself, and ask the model in Python." if folder else ""
+        raise InvalidInputError(f"the model takes {door}, got {here}.{more}")
+    if door.kind == "images":
+        said = [option for option, value in {"id": id, **written}.items() if value is not None]
+        if said:
+            raise InvalidInputError(
+                f"{said[0]} is for tables: images are known by the names of their files. Leave it out."
+            )
+        images = read_images(rows, size=door.size, color=door.color, resize=resize, convert=resize)
+        return in_planes(images.rows(), door.image_shape), None, images.names, ()
+    if resize:
+        raise InvalidInputError("resize is for folders of images, not for tables. Leave it out.")
+    X = _table(door, rows, id, written)
+    name = file_of(rows).name
+    ids = None
+    if id is not None:
+        if id not in X.columns:
+            raise InvalidInputError(f"id column {id!r} is not in {name}, which has: {quoted(X.columns)}.")
+        if id in door.names:
+            raise InvalidInputError(f"id column {id!r} is a feature of the model: an id is none. Name another column.")
+        ids = X.pop(id).to_numpy(dtype=object)
+    if door.kind == "table":
+        missing = [column for column in door.names if column not in X.columns]
+        if missing:
+            raise InvalidInputError(
+                f"{name} lacks columns that the model asks for: {quoted(missing)}. It has: {quoted(X.columns)}."
+            )
+        left_out = tuple(column for column in X.columns if column not in door.names)
+        return X[door.names], ids, None, left_out
+    if door.kind == "texts":
+        if door.names and door.names[0] in X.columns:
+            left_out = tuple(column for column in X.columns if column != door.names[0])
+            return X[door.names[0]].fillna("").to_numpy(dtype=object), ids, None, left_out
+        if X.shape[1] != 1:
+            raise InvalidInputError(
+                f"the model takes texts: {name} must have one column beside the id, and has {quoted(X.columns)}."
+            )
+        return X.iloc[:, 0].fillna("").to_numpy(dtype=object), ids, None, ()
+    if X.shape[1] != door.n_features:
+        raise InvalidInputError(
+            f"the model takes {door} by their places: {name} has {X.shape[1]} columns beside the id. It was "
+            "made of arrays, which have no names."
+        )
+    return X.to_numpy(dtype=object if door.mixed else np.float64), ids, None, ()
+
+
+def _table(door: Door, rows: Any, id: str | None, written: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a table read cell by cell, as the columns that the model was taught on were."""
+    import pandas as pd
+
+    if door.kind == "array":
+        return read_table(rows, text=[] if id is None else [id], **written).X
+    # Columns without a kind, and so ids and what is left out, are texts.
+    # Numbers are written as the public ones were, unless somebody says otherwise.
+    known = TableFormat("CSV", decimal=door.decimal or "")
+    taught = Table(X=pd.DataFrame(), y=None, groups=None, path=Path(rows), kinds=dict(door.columns or ()), format=known)
+    return read_table(rows, like=taught, **written).X

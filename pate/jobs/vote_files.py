@@ -1,25 +1,45 @@
-"""Vote matrices that somebody else made, from files."""
+"""Vote matrices that somebody else made, from files, and labels that are released of them: files in, files out."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_classes, check_int
-from pate.data.files._npz import read_npy, read_npz
+from pate.core.checks import check_choice, check_classes, check_int
+from pate.data import read_table, votes_fingerprint
+from pate.data.files._npz import BROKEN, read_npy, read_npz
 from pate.exceptions import InvalidInputError
-from pate.votes import Votes
+from pate.jobs._asked import UNITS, JobSettings, check_absent, check_id, check_only_ledger
+from pate.jobs._plan import VotePlan
+from pate.jobs._student import LeavesModel, Pupil, door_of
+from pate.ledger import Ledger, Registration
+from pate.mechanisms import NoisyHistogram
+from pate.privacy.budget import check_budget
+from pate.queries import select_queries
+from pate.release import (
+    BatchPlan,
+    Evidence,
+    LabelRelease,
+    check_release_stated,
+    doubted,
+    expected_of_votes,
+    warn_if_weak,
+)
+from pate.votes import Votes, hash_queries
 
 KINDS = ("counts", "labels")
 #: A count beyond this is no number of teachers, and sums of such counts would not fit 64 bits.
 _MOST_VOTES = 2**40
 _SUFFIXES = (".npy", ".npz", ".csv")
+#: Most columns that one text column becomes for the student.
+_MAX_CATEGORIES = 50
 
 
 def read_votes(
@@ -121,13 +141,7 @@ _WANTED = (
 
 
 def check_vote_file(path: str | os.PathLike[str]) -> None:
-    """Refuse a table that is no votes by its first line, before all that would be asked about votes.
-
-    Raises
-    ------
-    InvalidInputError
-        The first line of a ``.csv`` holds texts.
-    """
+    """Refuse a table that is no votes by the first line of its CSV file, before all that would be asked about votes."""
     file = Path(path)
     if file.suffix == ".csv" and file.is_file():
         with file.open("rb") as opened:
@@ -188,6 +202,248 @@ def _read(file: Path, key: str | None) -> npt.NDArray[Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a file of blank lines: its shape is refused
             return np.loadtxt(file, delimiter=",", ndmin=2, encoding="utf-8")
-    except (OSError, ValueError, EOFError, OverflowError, MemoryError, IndexError, TypeError) as error:
+    except BROKEN as error:
         # Not chained: the parser quotes a cell.
         raise InvalidInputError(f"{file} cannot be read as numbers ({type(error).__name__}). {_WANTED}") from None
+
+
+# Labels released from such a file.
+
+
+class FileVotes:
+    """Teachers elsewhere, whose votes are in a file: a :class:`pate.votes.Voter` on places in it, shape (n, 1)."""
+
+    def __init__(self, votes: Votes) -> None:
+        self.classes_, self.n_teachers, self._votes = votes.classes, votes.n_teachers, votes
+
+    def __repr__(self) -> str:
+        return f"FileVotes({self._votes!r})"
+
+    def vote(self, X: Any) -> Votes:
+        """Return the votes at these places."""
+        return self._votes.take(np.asarray(X)[:, 0])
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class VoteJob(JobSettings, LeavesModel):
+    """Read votes that were cast elsewhere, plan, and release labels of the rows they are about.
+
+    Parameters
+    ----------
+    votes : path
+        ``.npy``, ``.npz`` or ``.csv``; see :func:`pate.jobs.vote_files.read_votes`.
+    classes : iterable or int
+        Every class that could occur, in the order of the votes' indices (or columns): public knowledge.
+    budget : Budget
+    public : path or None
+        The table of public rows, of which line i is query i. With it the ledger recognises rows: what was answered
+        before is free, and a run repeated after a crash spends nothing. Without it every run spends anew.
+    id : str or None
+        Column of ``public`` that is written beside the labels, and is no part of a row.
+    unit : {"record", "group"}
+        What stands in one teacher's shard only: a record, or all records of a person (a site, ...).
+    n_units : int or None
+        How many of them there are, for the check of delta; public.
+    kind, key, n_teachers
+        See :func:`pate.jobs.vote_files.read_votes`.
+    mechanism : Mechanism or None
+        None calibrates a :class:`NoisyHistogram` to the budget.
+    n_queries : int or None
+        How many rows to ask about; see :class:`pate.PATEClassifier`.
+    select : {"auto", "random", "first"}
+        Which ones.
+    gap, max_answers, on_exhausted
+        See :class:`pate.PATEClassifier`.
+    ledger : path or None
+        The ledger of all releases from the teachers' private data, whatever the file of votes is called. None: beside
+        the votes, as ``NAME.ledger.sqlite``.
+    ledger_currency : str or None
+        What a new ledger counts in; see :class:`pate.Ledger`.
+    new_ledger : bool
+        Start that ledger, whose total is this budget: nothing was released from these private data before. Without it
+        there must be one.
+    student : str, classifier or None
+        Who learns from the labels of ``public``, see :class:`pate.jobs.LabelJob`.
+    keep_model : bool
+        With ``public``: choose a student, and see that it learns, before anything is paid for.
+    random_state, noise_seed, tuning, stated
+        See :class:`pate.PATEClassifier`.
+    commonest : float or None
+        Share of the commonest class, where that is publicly known: labels that cannot do better are refused.
+    anyway : bool
+        Go on with a setting from which nearly nothing is to be expected.
+
+    Attributes
+    ----------
+    plan : VotePlan
+    queries_ : int64 array
+        The rows that are asked about.
+
+    Raises
+    ------
+    InvalidInputError
+        Files or parameters that do not fit, or no ledger; nothing was spent.
+    LedgerError
+        The ledger is for other votes (or records): see :meth:`pate.Ledger.revise`.
+    BudgetExceededError
+        The budget, or what the ledger has left, does not buy the queries.
+
+    Notes
+    -----
+    **Guarantees.** The file is taken at its word: one unit of the private data may change the votes of one teacher
+    only. That holds if no unit stands in two shards (two sites, say) and no teacher saw anything of another one's.
+    The charge is that of :func:`pate.release_labels`. Besides it the votes' values make a fingerprint, under the
+    ledger's secret key, by which the ledger knows these votes again under any name, in any form and order of rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pate import Budget
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> np.save(folder / "votes.npy", [[98, 2], [5, 95], [60, 40]])
+    >>> job = VoteJob(folder / "votes.npy", classes=["no", "yes"], budget=Budget(5.0, 1e-5), n_teachers=100,
+    ...     new_ledger=True)
+    >>> print(job.plan)
+    100 teachers; NoisyHistogram(sigma=...); 3 of 3 public rows asked; will spend (...)-DP, public, ...
+    >>> [path.name for path in job.write(job.run(), folder / "labels.csv")]
+    ['labels.csv', 'labels.statement.json', 'labels.statement.txt', 'labels.statement.html']
+    """
+
+    votes: str | os.PathLike[str] = field(kw_only=False)
+    classes: Any = field()
+    public: str | os.PathLike[str] | None = None
+    unit: str = "record"
+    n_units: int | None = None
+    kind: str | None = None
+    key: str | None = None
+
+    def __post_init__(self) -> None:
+        check_budget(self.budget)
+        check_choice("unit", self.unit, UNITS)
+        said = check_release_stated(self.stated, unit=self.unit)
+        select = {"auto": "random"}.get(self.select, self.select)  # there may be no rows to see
+        check_choice("select", select, ("random", "first"))
+        if self.classes is None:
+            raise InvalidInputError("classes must name every class (or say how many there are), got None.")
+        file, public, n_units = Path(self.votes), self.public, self.n_units
+        cast = read_votes(file, kind=self.kind, key=self.key, n_teachers=self.n_teachers, classes=self.classes)
+        if n_units is not None:
+            remedy = f"Every one of the {cast.n_teachers} teachers needs at least one."
+            n_units = check_int("n_units", n_units, low=cast.n_teachers, remedy=remedy)
+        if public is None and self.id is not None:
+            raise InvalidInputError(
+                f"id is a column of public, which is not given, got {self.id!r}. Name the table too."
+            )
+        self._shown = shown = None if public is None else read_table(public, id=check_id(self.id, cast.classes))
+        if shown is not None and len(shown.X) != cast.n_queries:
+            raise InvalidInputError(
+                f"public must have one row per query: {public} has {len(shown.X)}, {file} has votes on "
+                f"{cast.n_queries}."
+            )
+        warn_if_weak(self.budget.delta, n_units, epsilon=self.budget.epsilon)
+        asking = self.asking(cast.n_queries, n_teachers=cast.n_teachers, n_classes=cast.n_classes)
+        places = np.arange(cast.n_queries).reshape(-1, 1)  # never chosen by the votes
+        queries = select_queries(places, asking.n_queries, strategy=select, random_state=self.random_state)
+        self.queries_ = queries
+        hashes = None if shown is None else hash_queries(shown.X.iloc[queries])
+        records = cast.fingerprint or votes_fingerprint(cast.counts, cast.n_teachers)
+        self._voter = FileVotes(replace(cast, unit=self.unit, n_units=n_units, fingerprint=records))
+        place = file.with_name(file.name + ".ledger.sqlite") if self.ledger is None else self.ledger
+        self._ledger = book = Ledger(place, currency=self.ledger_currency)
+        data = Registration(self.unit, cast.classes, n_units=n_units, fingerprint=records)
+        _check_votes_ledger(book, data, file, new_ledger=self.new_ledger)
+        book.check(data)
+        self._asked = places[queries]
+        self._batch = batch = BatchPlan.of(self.terms(book, said), asking, queries, hashes)
+        if shown is None and self.student is not None:
+            raise InvalidInputError(
+                f"student={self.student!r} has no rows to learn from: votes say nothing of what they are about. Name "
+                "the public table too (public=, --public), line for line."
+            )
+        if shown is not None and self.keep_model:
+            self._pupil = Pupil.of(
+                self,
+                shown.X,
+                door=door_of(shown.X, None, shown.kinds, shown.format.decimal),
+                voters="shards",
+                max_categories=_MAX_CATEGORIES,
+                n_classes=cast.n_classes,
+                queries=queries,
+                n_answers=batch.n_free + batch.quote.max_answers,
+                noisy_counts=isinstance(asking.mechanism, NoisyHistogram),
+            )
+        self.plan = VotePlan(
+            n_public=cast.n_queries,
+            n_teachers=cast.n_teachers,
+            unit=self.unit,
+            mechanism=asking.mechanism,
+            queries=queries,
+            gap=asking.gap,
+            n_free=batch.n_free,
+            quote=batch.quote,
+            expectation=expected_of_votes(asking.mechanism, cast.n_teachers, cast.n_classes),
+        )
+        self.check_enough(self.plan, cast.n_classes)
+
+    def run(self) -> LabelRelease:
+        """Release; the charge is in the ledger before this returns.
+
+        Returns
+        -------
+        LabelRelease
+            In the order of ``plan.queries``.
+        """
+        outcome = self._batch.run(self._voter, self._asked, Evidence(classes_inferred=False))
+        return self._bound(doubted(outcome.release))
+
+    def write(
+        self, release: LabelRelease, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
+    ) -> list[Path]:
+        """Write the labels and the statement.
+
+        Parameters
+        ----------
+        release : LabelRelease
+        out : path
+            A CSV file: ``row`` (position among the votes' queries, from 0), ``label`` (empty where there is none) and
+            ``status`` of *every* row; where noisy counts are released ``lead`` and ``confidence``, see
+            :meth:`pate.jobs.LabelJob.write`. The statement goes beside it as ``.statement.json``, ``.statement.txt``
+            and ``.statement.html``.
+        proba : bool
+            Also one column per class, ``p_CLASS``.
+        safe_csv : bool
+            Put an apostrophe before labels that a spreadsheet would take for a formula.
+
+        Returns
+        -------
+        list of Path
+
+        Raises
+        ------
+        RunFolderError
+            One of them exists: results are never overwritten. Ask with :func:`pate.jobs.check_new_files` before
+            :meth:`run`.
+        """
+        return self._write(
+            release,
+            self._batch.queries,
+            out,
+            n_public=self.plan.n_public,
+            ids=None if self._shown is None else self._shown.ids,
+            id_name=self.id,
+            proba=proba,
+            safe_csv=safe_csv,
+        )
+
+
+def _check_votes_ledger(book: Ledger, data: Registration, votes: Path, *, new_ledger: bool) -> None:
+    """Refuse votes without a ledger: how often they were asked before, nobody could know."""
+    if new_ledger:
+        check_absent(book)
+    check_only_ledger(book, data, votes, new_ledger=new_ledger)
+    if not new_ledger and book.total is None:
+        raise InvalidInputError(
+            f"there is no ledger {str(book.path)!r} for the votes {str(votes)!r}. Name the one that all releases from "
+            "these teachers' private data are charged to: ledger= (--ledger). If this is the first release from them, "
+            "say new_ledger=True (--new-ledger)."
+        )

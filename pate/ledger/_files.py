@@ -85,18 +85,7 @@ class Bound:
 
 
 def read_thing(thing: Thing) -> tuple[str, bytes | Mapping[str, Any]]:
-    """Return the name and the content of a file, or of a statement that is in none.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no such file, or it cannot be read.
-
-    Examples
-    --------
-    >>> read_thing({"mu": 1.0})
-    ('', {'mu': 1.0})
-    """
+    """Return the name and the content of a file, or of a statement that is in none."""
     if isinstance(thing, Mapping):
         return "", thing
     path = Path(thing)
@@ -111,28 +100,7 @@ def read_thing(thing: Thing) -> tuple[str, bytes | Mapping[str, Any]]:
 
 
 def described(name: str, content: bytes | Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a ledger keeps of a file: digests, and of JSON objects in it one of each entry.
-
-    Parameters
-    ----------
-    name : str
-        Of the file, without its folder.
-    content : bytes, or the JSON object of a statement
-
-    Returns
-    -------
-    dict
-        ``name``; ``sha256`` of the bytes; ``object``, SHA-256 of the canonical JSON of a statement (of a file that is
-        one, or holds one); ``parts``, the first 64 bits of SHA-256 of each entry or member, to name what differs.
-
-    Examples
-    --------
-    >>> told = described("a.json", b'{"mu": 1.0}')
-    >>> sorted(told["parts"]), told["object"] == described("", {"mu": 1.0})["object"]
-    (['mu'], True)
-    >>> described("labels.csv", b"row,label")["sha256"][:8]
-    '52c6885c'
-    """
+    """Return what a ledger keeps of a file: digests, and of JSON objects in it one of each entry."""
     told: dict[str, Any] = {"name": name, "object": None, "parts": {}, "sha256": None}
     if isinstance(content, Mapping):
         return told | _of_object(content)
@@ -202,25 +170,13 @@ def _short(data: bytes) -> str:
 
 
 def releases_named(content: bytes | Mapping[str, Any]) -> list[int]:
-    """Return the releases that a statement, or the one in a model, names; none of other files.
-
-    Examples
-    --------
-    >>> releases_named(b'{"ledger_releases": [1, 2]}'), releases_named(b"row,label")
-    ([1, 2], [])
-    """
+    """Return the releases that a statement, or the one in a model, names; none of other files."""
     named = _said(content).get("ledger_releases")
     return [n for n in named if isinstance(n, int)] if isinstance(named, list) else []
 
 
 def head_named(content: bytes | Mapping[str, Any]) -> str:
-    """Return the head of a ledger that a statement, or the one in a model, names; "" of other files.
-
-    Examples
-    --------
-    >>> head_named(b'{"ledger_head": "ab"}'), head_named(b"row,label")
-    ('ab', '')
-    """
+    """Return the head of a ledger that a statement, or the one in a model, names; "" of other files."""
     named = _said(content).get("ledger_head")
     return named if isinstance(named, str) else ""
 
@@ -234,33 +190,12 @@ def _said(content: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def signature(key: bytes, told: Sequence[Mapping[str, Any]], release: int, created: str, previous: str) -> str:
-    """Return the keyed digest of what an entry binds, and through ``previous`` of the whole chain before it.
-
-    Examples
-    --------
-    >>> signature(bytes(32), [], 1, "", "ab") == signature(bytes(31) + b"1", [], 1, "", "ab")
-    False
-    """
+    """Return the keyed digest of what an entry binds, and through ``previous`` of the whole chain before it."""
     return mac(key, "files", canonical([list(told), release, created, previous]))
 
 
 def compared(thing: Thing, bound: Sequence[Bound], proved: Callable[[Bound], bool], n_releases: int) -> FileCheck:
-    """Return whether a file is as released.
-
-    Parameters
-    ----------
-    thing : path, or the JSON object of a statement
-    bound : sequence of Bound
-        Of the whole ledger, which is verified.
-    proved : callable
-        Whether an entry is known not to be somebody else's.
-    n_releases : int
-
-    Raises
-    ------
-    InvalidInputError
-        There is no such file.
-    """
+    """Return whether a file is as released."""
     file, content = read_thing(thing)
     name = Path(file).name
     told = described(name, content)

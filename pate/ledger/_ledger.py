@@ -1,25 +1,36 @@
-"""The ledger itself: opening it, charging releases, storing answers."""
+"""The ledger itself: opening it, whose records it is for, charging releases, storing answers, and what may be asked."""
 
 from __future__ import annotations
 
+import hmac
 import os
-from collections.abc import Callable, Iterable
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pate.core.checks import check_choice, check_int, check_real
+from pate.core.files import check_can_write
+from pate.core.secret import beside_ledger, forget_secret
 from pate.core.tape import note, playing
-from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError
+from pate.exceptions import BudgetExceededError, CuratorWarning, InvalidInputError, LedgerError
 from pate.ledger import _entries
-from pate.ledger._chain import NewAnswer
-from pate.ledger._one import LedgerOfOne, _now
-from pate.ledger._rows import KINDS, Registration, Remaining
+from pate.ledger._chain import NewAnswer, mac, pack_query, read_key, unpack_counts, unpack_query
+from pate.ledger._files import BINDS, Thing, described, head_named, read_thing, releases_named, signature
+from pate.ledger._registration import MEANT, SENSITIVE_KEYS, ledgers_in, look_beside, macs, merge, overlap, sealed
+from pate.ledger._rows import KINDS, Answer, LedgerRow, Registration, Remaining, Verification
+from pate.ledger._store import transaction
+from pate.ledger._verify import verify_ledger, write_answers
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.currency import Currency, Opening, Terms, check_currency, check_failure_delta
 from pate.privacy.cost import Charge, check_charge
 
 
-class Ledger(LedgerOfOne):
+class Ledger:
     """Releases against one private data set, and the total they may cost.
 
     Parameters
@@ -86,16 +97,17 @@ class Ledger(LedgerOfOne):
         self.path = Path(path).absolute()
         self.timeout = check_real("timeout", timeout, low=0, remedy="It is in seconds.")
         self._asked = check_currency(currency)
+        #: The records that were last compared with the ledger's, with all that is known of them.
+        self._checked: Registration | None = None
+        #: Whether it was looked for other ledgers of the same records, or somebody said that this one is to be new.
+        self._looked_beside = False
         self._failure_delta = None
         if failure_delta is not None:
             self._failure_delta = check_real("failure_delta", failure_delta, low=0, high=1, high_open=True)
         if total is not None:
             self.open_total(total)
-        else:
-            with self._read() as connection:
-                held = None if connection is None else _entries.read_opening(connection, self.path)
-            if held is not None:
-                self._check_terms(held)
+        elif (held := self._opened()) is not None:
+            self._check_terms(held)
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
@@ -103,24 +115,12 @@ class Ledger(LedgerOfOne):
     def open_total(self, total: Budget) -> None:
         """Fix the total budget; it cannot be changed later.
 
-        Parameters
-        ----------
-        total : Budget
-
         Raises
         ------
         LedgerError
             The file holds another total, or counts in another currency than this ledger was to.
         InvalidInputError
             The currency's order, or the share of delta for failures, cannot serve this total.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite"
-        >>> Ledger(path, total=Budget(1.0, 1e-5)).open_total(Budget(2.0, 1e-5))
-        Traceback (most recent call last):
-        pate.exceptions.LedgerError: ... holds a total budget of Budget(epsilon=1.0, delta=1e-05), not ...
         """
         check_budget(total)
         asked, failures = self._asked, self._failure_delta
@@ -128,8 +128,7 @@ class Ledger(LedgerOfOne):
             check_failure_delta(failures, total)
         if asked not in (None, "renyi"):
             Terms.of(total, Currency.named(str(asked)), failures or 0.0)
-        with self._read() as connection:
-            held = None if connection is None else _entries.read_opening(connection, self.path)
+        held = self._opened()
         if held is None:
             with self._write() as connection:
                 held = _entries.read_opening(connection, self.path)
@@ -167,16 +166,7 @@ class Ledger(LedgerOfOne):
         seeded: bool = False,
         open_ended: bool = False,
     ) -> int:
-        """Charge what is no label release; see :class:`~pate.privacy.compose.calibrate.Purse`, :meth:`record`.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> from pate import Charge
-        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
-        >>> ledger.pay(Charge.gaussian(sensitivity=1.0, sigma=50.0), what="mean age", kind="other")
-        1
-        """
+        """Charge what is no label release; see :class:`~pate.privacy.compose.calibrate.Purse`, :meth:`record`."""
         data = Registration.of_votes(votes) if hasattr(votes, "fingerprint") else None
         if data is not None:
             self.check(data)
@@ -247,15 +237,6 @@ class Ledger(LedgerOfOne):
             The total would be exceeded, or the ledger's currency cannot pay for this cost; nothing is stored.
         LedgerError
             The file failed, or is for another private data set; nothing is stored.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
-        >>> from pate import Charge
-        >>> ledger.record(Charge.gaussian(sensitivity=2**0.5, sigma=1.0), mechanism="GNMax(sigma=1.0)", n_queries=1)
-        Traceback (most recent call last):
-        pate.exceptions.BudgetExceededError: the ledger's total budget ... does not allow this release...
         """
         whole, seeded = check_charge(cost), seeded or playing() is not None
         n_queries = check_int("n_queries", n_queries, low=0)
@@ -342,17 +323,6 @@ class Ledger(LedgerOfOne):
         LedgerError
             There is no such open-ended release, somebody else added answers to it, these are more than were paid for,
             or the file failed; nothing is stored, and none of these answers may be shown.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
-        >>> from pate import Charge
-        >>> run = ledger.record(Charge.zero(), mechanism="VoteCap(...)", n_queries=5, open_ended=True)
-        >>> ledger.add_answers(run, [("ab12", "vote-cap", 1, None)], 0) == ledger.head
-        True
-        >>> ledger.stored(["ab12"], "vote-cap")["ab12"].release == run
-        True
         """
         with self._write() as connection:
             row = connection.execute(
@@ -380,3 +350,520 @@ class Ledger(LedgerOfOne):
                     f"{before}: {entry.n_answers} more were not paid for. Nothing was stored. Charge another release."
                 )
         return entry.digest
+
+    def _read(self) -> AbstractContextManager[sqlite3.Connection]:
+        return transaction(self.path, write=False, timeout=self.timeout)
+
+    @contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
+        tape = playing()
+        if tape is not None:
+            tape.claim(self.path)
+        with transaction(self.path, write=True, timeout=self.timeout) as connection:
+            _entries.check_seal(connection, self.path)
+            yield connection
+
+    def _opened(self) -> Opening | None:
+        with self._read() as connection:
+            return _entries.read_opening(connection, self.path)
+
+    def _registered(self) -> dict[str, Any] | None:
+        with self._read() as connection:
+            return _entries.read_registration(connection, self.path)
+
+    def check(self, registration: Registration) -> None:
+        """Refuse when the ledger is for another private data set, unit or list of classes; nothing is written.
+
+        What is known of the records besides (``contents``, ``sketch``) is kept with their next charge by this object.
+
+        Warns
+        -----
+        CuratorWarning
+            This ledger would be new for the records, and another one in its folder is for them, or for largely the same
+            people; or a release lies there whose ledger is gone. Two ledgers' totals add up.
+
+        Raises
+        ------
+        LedgerError
+            They differ: answers of the one may not be given for the other.
+        """
+        with self._read() as connection:
+            merge(connection, self.path, registration, make_key=False)
+            known = _entries.read_registration(connection, self.path) is not None
+        if registration.contents is not None or registration.sketch is not None:
+            self._checked = registration
+        if not known and not self._looked_beside and registration.fingerprint is not None:
+            said = self.look_beside("what was given", self._full(registration), meant="ignore this warning")
+            if said:
+                warnings.warn(said, CuratorWarning, stacklevel=3)
+
+    def look_beside(self, what: str, data: Registration, *folders: Path, meant: str = MEANT) -> str:
+        """Return what other ledgers in this one's folder, and others, say of these records; "": nothing. **Sensitive**.
+
+        Asked before a ledger is begun, so that the same people do not get a fresh budget by oversight.
+
+        Parameters
+        ----------
+        what : str
+            What the private records are called.
+        data : Registration
+        folders : path
+            Where to look besides.
+        meant : str
+            How to say that another ledger is meant.
+        """
+        self._looked_beside = True
+        places = (self.path.parent, *folders)
+        return look_beside(what, data, ledgers_in(type(self), places), places, meant=meant)
+
+    def check_writable(self) -> None:
+        """Refuse when nothing could be charged, to be asked before teachers are trained; nothing is left behind.
+
+        Raises
+        ------
+        LedgerError
+            File or folder cannot be written to, or the disk is full.
+        """
+        try:
+            # Beside it go its journal and its key.
+            check_can_write("ledger", self.path)
+        except InvalidInputError as error:
+            raise LedgerError(f"{error} Nothing was trained or charged.") from None
+
+    def register(self, registration: Registration) -> None:
+        """Say what the private data set is; what was registered before must agree, what was unknown is added.
+
+        Raises
+        ------
+        LedgerError
+            The ledger is for something else, or has no total yet.
+        """
+        with self._write() as connection:
+            self._register(connection, registration)
+
+    def bind(self, *things: Thing, contents: Mapping[str, bytes] | None = None) -> str:
+        """Note digests of released files under the ledger's key: :meth:`verify` then tells them from edited ones.
+
+        Costs nothing, and says nothing of private records: what is released is public. Releases bind their own
+        statements, and jobs and ``save`` what they write; a file that was made later is bound by whoever answers for
+        it.
+
+        Parameters
+        ----------
+        *things : paths, or statements' JSON objects (``statement.to_dict()``)
+            They are bound to the last release that a statement among them names; without one, to the ledger's last.
+        contents : mapping of str to bytes, or None
+            Files that are about to be written, by their names.
+
+        Returns
+        -------
+        str
+            The digest of the new entry.
+
+        Raises
+        ------
+        LedgerError
+            Nothing was released yet, a statement names a release that is not there, the key file is missing or another
+            one's, or the file could not be written; nothing is bound.
+        InvalidInputError
+            A file cannot be read, or none was named.
+        """
+        read = [*((Path(name).name, content) for name, content in map(read_thing, things)), *(contents or {}).items()]
+        if not read:
+            raise InvalidInputError("bind must be given a file at least, got none.")
+        told = [described(name, content) for name, content in read]
+        named = [n for _, content in read for n in releases_named(content)]
+        with self._write() as connection:
+            n_releases = len(_entries.read_costs(connection, self.path)[0])
+            release = max(named, default=n_releases)
+            if not 1 <= release <= n_releases:
+                raise LedgerError(
+                    f"the ledger {str(self.path)!r} has {n_releases} releases: nothing of release {release} can be "
+                    "bound. Name the ledger that the files were released from."
+                )
+            for head in filter(None, (head_named(content) for _, content in read)):
+                if not connection.execute("SELECT 1 FROM entries WHERE digest = ?", (head,)).fetchone():
+                    raise LedgerError(
+                        f"a statement names the head {head[:16]}..., which is not in the ledger {str(self.path)!r}: it "
+                        "is another ledger's, or was changed. Nothing was bound. Name the ledger that it was released "
+                        "from."
+                    )
+            key, created = self._signing_key(connection), _now()
+            end = _entries.last(connection)
+            assert end is not None  # there is a release
+            body = {"bound": told, "mac": signature(key, told, release, created, end[1])}
+            return _entries.append(connection, self.path, "answers", created, body=body, release=release).digest
+
+    def _signing_key(self, connection: sqlite3.Connection) -> bytes:
+        """Return the key beside the ledger, made where there never was one."""
+        held = _entries.read_registration(connection, self.path)
+        known = None if held is None else held["key_check"]
+        key = read_key(self.path, make=known is None)
+        if key is None or (known is not None and mac(key, "key", "")[:16] != known):
+            raise LedgerError(
+                f"the key file beside the ledger {str(self.path)!r} is missing, or not the one of its registration: "
+                "nothing was bound. Restore the key file."
+            )
+        return key
+
+    def _opening(self, connection: sqlite3.Connection) -> Opening:
+        opening = _entries.read_opening(connection, self.path)
+        if opening is None:
+            raise LedgerError(f"the ledger {str(self.path)!r} has no total budget yet. Call open_total first.")
+        return opening
+
+    def _register(self, connection: sqlite3.Connection, registration: Registration) -> None:
+        self._opening(connection)
+        merged = merge(connection, self.path, self._full(registration), make_key=True)
+        if merged is not None:
+            _entries.append(connection, self.path, "registered", _now(), body=merged)
+
+    def _full(self, registration: Registration) -> Registration:
+        """Return a registration with what was known of these very records when they were last checked."""
+        known = self._checked
+        if known is None or known.fingerprint is None or known.fingerprint != registration.fingerprint:
+            return registration
+        return replace(registration, contents=known.contents, sketch=known.sketch)
+
+    def _features(self, registration: Registration) -> dict[str, Any]:
+        """Return what an entry says of the features that its release is made from."""
+        contents = self._full(registration).contents
+        key = None if contents is None else read_key(self.path, make=False)
+        return {} if contents is None or key is None else {"contents": sealed(key, "contents", [contents])}
+
+    def revise(self, reason: str) -> None:
+        """Declare that the private records were corrected or added to: the next release's records are taken as theirs.
+
+        Everything stays charged to one total, so all versions together satisfy it: neighbours then differ in one unit
+        throughout the versions. Stored answers stay as they were released.
+
+        The secret of the shards beside the ledger is deleted, so that every version is cut by one of its own: two
+        versions' labels may be equal for some people's records and not for their neighbours', and with them a cut that
+        hangs on labels (see Notes of :func:`pate.partition`). A folder of checkpoints keeps a secret as well: take
+        another one for another version.
+
+        Parameters
+        ----------
+        reason : str
+            Public: it is kept in the ledger.
+
+        Raises
+        ------
+        InvalidInputError
+            ``reason`` says nothing, or the secret cannot be deleted: then nothing was revised.
+        """
+        if not isinstance(reason, str) or not reason.strip():
+            raise InvalidInputError(f"reason must say in words why the records changed, got {reason!r}.")
+        with self._write() as connection:
+            held = _entries.read_registration(connection, self.path)
+            if held is None:
+                raise LedgerError(f"the ledger {str(self.path)!r} has no data set registered yet: nothing to revise.")
+            # The sketch stays until the next one: they are the same people.
+            unknown = dict.fromkeys({"n_units", "n_shards", *SENSITIVE_KEYS} - {"sketch"})
+            # First: if this is cut off here, the same version is cut anew, which costs nothing.
+            forget_secret(beside_ledger(self.path))
+            _entries.append(
+                connection, self.path, "registered", _now(), body={**held, **unknown, "revised": reason.strip()}
+            )
+
+    @property
+    def total(self) -> Budget | None:
+        """The budget of all releases together; None before the first."""
+        opening = self._opened()
+        return None if opening is None else opening.total
+
+    @property
+    def registration(self) -> dict[str, Any] | None:
+        """The public facts of the private data set, and whether it is recognised; None before the first release."""
+        held = self._registered()
+        if held is None:
+            return None
+        return {
+            **{k: v for k, v in held.items() if k not in SENSITIVE_KEYS},
+            "fingerprinted": held["fingerprint"] is not None,
+        }
+
+    def recognises(self, fingerprint: str) -> bool:
+        """Return whether the private records of this fingerprint are the ones this ledger is for.
+
+        In whatever order they come. False where it does not say: no data set is registered, none with a fingerprint, or
+        the key file is gone.
+        """
+        held = self._registered()
+        key = None if held is None or held.get("fingerprint") is None else read_key(self.path, make=False)
+        if held is None or key is None:
+            return False
+        known = [(held.get(name), value) for name, value in macs(key, fingerprint).items()]
+        return any(a is not None and b is not None and hmac.compare_digest(str(a), b) for a, b in known)
+
+    @property
+    def has_sketch(self) -> bool:
+        """Whether the ledger can say of other data sets how far they are of the same people, see :meth:`overlap`."""
+        held = self._registered()
+        return held is not None and held.get("sketch") is not None
+
+    def overlap(self, data: Registration) -> float:
+        """Return an estimate of how far another data set is of the same people (or records): **sensitive**, 0 to 1.
+
+        Of that of the two whose larger share stands in the other, that share. 0 where it does not say, see
+        :meth:`recognises`.
+
+        Parameters
+        ----------
+        data : Registration
+            With a ``sketch``, see :func:`pate.data.recognised_by`.
+        """
+        held = self._registered()
+        sketch = None if held is None else held.get("sketch")
+        key = None if sketch is None or not any(data.sketch or ()) else read_key(self.path, make=False)
+        if sketch is None or key is None or data.sketch is None:
+            return 0.0
+        with _entries.plain(self.path):
+            return overlap(key, sketch, data.sketch)
+
+    def warn_of_other_features(self, releases: Iterable[int]) -> None:
+        """Tell the curator where these releases were made from other features than the records last checked.
+
+        Labels and owners were the same, or the ledger was revised: see :meth:`pate.Ledger.check`.
+
+        Warns
+        -----
+        CuratorWarning
+        """
+        contents = None if self._checked is None else self._checked.contents
+        key = None if contents is None else read_key(self.path, make=False)
+        if contents is None or key is None:
+            return
+        found = []
+        for row in self.releases(releases):
+            with _entries.plain(self.path):
+                held = row.contents
+                if held is not None and held != sealed(key, "contents", [contents], held["salt"]):
+                    found.append(str(row.id))
+        if found:
+            warnings.warn(
+                f"the private features are not those that release {', '.join(found)} of the ledger was made from. What "
+                "it released is given again, and the changed records were not used for it: a question is answered "
+                "once. For labels by the records as they are now ask another one (another epsilon or mechanism, say), "
+                "which is charged; where people were added or labels corrected, after Ledger.revise (pate ledger "
+                "revise). "
+                "(Whether records changed is private: do not publish it.)",
+                CuratorWarning,
+                stacklevel=3,
+            )
+
+    def holds(self, head: str) -> bool:
+        """Return whether a head noted earlier is in the chain; see :meth:`verify`, which also checks the chain."""
+        with self._read() as connection:
+            return bool(connection.execute("SELECT 1 FROM entries WHERE digest = ?", (head,)).fetchone())
+
+    def remaining(self, *, default_total: Budget | None = None) -> Remaining:
+        """Return what the total still allows now (another process may be quicker).
+
+        ``default_total`` stands in while the ledger has no total yet.
+        """
+        with self._read() as connection:
+            opening = _entries.read_opening(connection, self.path)
+            if opening is not None:
+                return Remaining(opening, *_entries.read_costs(connection, self.path))
+        if default_total is None:
+            return Remaining(None)
+        return Remaining(Opening(default_total, self._asked, self._failure_delta, None))
+
+    @property
+    def currency(self) -> str | None:
+        """What the ledger counts in: "gdp", "renyi:ORDER" or "pure"; None where the first charge decides."""
+        return self.remaining().currency or self._asked
+
+    @property
+    def spent(self) -> float:
+        """Sum of the prices of all releases, in the ledger's currency."""
+        return self.remaining().spent
+
+    @property
+    def used_fraction(self) -> float:
+        """Share of the limit that is spent, 0 to 1. It is no epsilon and converts to none."""
+        left = self.remaining()
+        return 0.0 if left.terms is None else left.spent / left.terms.limit
+
+    def allows(self, cost: Charge, *, default_total: Budget | None = None) -> bool:
+        """Return whether the cost would fit now (another process may be quicker).
+
+        ``default_total`` stands in while the ledger has no total yet.
+        """
+        return self.remaining(default_total=default_total).allows(cost)
+
+    def stored(self, queries: Sequence[str], family: str, *, release: int | None = None) -> dict[str, Answer]:
+        """Return the first stored answer of queries asked before: free, since it is post-processing.
+
+        ``release`` takes those of one release alone.
+        """
+        found: dict[str, Answer] = {}
+        with self._read() as connection:
+            if not connection.execute("SELECT 1 FROM answers LIMIT 1").fetchone():
+                return found
+            for start in range(0, len(queries), 500):
+                block = [pack_query(q) for q in queries[start : start + 500]]
+                marks = ",".join("?" * len(block))
+                rows = connection.execute(
+                    "SELECT a.query, a.label, a.noisy, e.release FROM answers a JOIN entries e ON e.seq = a.entry "
+                    f"WHERE a.query IN ({marks}) AND a.family = ? AND (? IS NULL OR e.release = ?) "
+                    "ORDER BY a.entry DESC, a.position DESC",
+                    (*block, family, release, release),
+                )
+                with _entries.plain(self.path):
+                    for query, label, noisy, number in rows:
+                        found[unpack_query(query)] = Answer(label, unpack_counts(noisy), number)
+        return found
+
+    def has_request(self, request: str) -> bool:
+        """Return whether a release was made for this very request (see :func:`pate.release_labels`)."""
+        return self._release_of(request) is not None
+
+    def find(self, request: str) -> LedgerRow | None:
+        """Return the release that was made under this request's digest, with its facts; None if there is none."""
+        number = self._release_of(request)
+        return None if number is None else self.releases([number])[0]
+
+    def _release_of(self, request: str) -> int | None:
+        query = "SELECT release FROM entries WHERE request = ? ORDER BY seq LIMIT 1"
+        with self._read() as connection:
+            row = connection.execute(query, (request,)).fetchone()
+        return None if row is None else row[0]
+
+    def keyed_digest(self, text: str) -> str:
+        """Return HMAC-SHA256 of a private text under the key beside the ledger: it can be recognised, not guessed.
+
+        Raises
+        ------
+        LedgerError
+            There is no key: nothing was registered or released yet.
+        """
+        key = read_key(self.path, make=False)
+        if key is None:
+            raise LedgerError(f"the ledger {str(self.path)!r} has no key yet. Register the data set first.")
+        return mac(key, "digest", text)
+
+    def releases(self, ids: Iterable[int] | None = None) -> list[LedgerRow]:
+        """Return every release, or those of the given numbers, oldest first."""
+        with self._read() as connection:
+            return list(_entries.read_releases(connection, self.path, ids))
+
+    def show(self) -> list[dict[str, Any]]:
+        """Return one tidy row per release: what it paid for, how much, and when; all public.
+
+        ``price`` is in the ledger's currency and ``share`` its part of the limit: these add up. ``epsilon`` is each
+        release's own at the total's delta, and adds up to nothing.
+        """
+        left = self.remaining()
+        if left.total is None or left.terms is None:
+            return []
+        delta, terms = left.total.delta, left.terms
+        with self._read() as connection:
+            rows = list(_entries.read_releases(connection, self.path, None))
+            later = dict(
+                connection.execute(
+                    "SELECT release, SUM(n_answers) FROM entries WHERE kind = 'answers' GROUP BY release"
+                )
+            )
+        return [
+            {
+                "release": row.id,
+                "created": row.created,
+                "kind": row.kind,
+                "mechanism": row.mechanism,
+                "n_queries": row.n_queries,
+                "n_answers": row.n_answers + later.get(row.id, 0),
+                "epsilon": row.charge.guarantee(delta).epsilon,
+                "currency": terms.currency.name,
+                "price": row.price,
+                "share": row.price / terms.limit,
+                "failure": row.failure,
+                "seeded": row.seeded,
+                "version": row.version,
+                "digest": row.digest,
+            }
+            for row in rows
+        ]
+
+    def export(self, path: str | os.PathLike[str], *, escape_formulas: bool = False) -> int:
+        """Write every answer that was ever paid for, refused queries too; the file is whole or absent.
+
+        Of records that voted these are the noisy sums of their ballots (status "ballots"): that is what was released.
+        Labels follow from them and the public rows, which a ledger does not have; they stand in the files written then.
+
+        Parameters
+        ----------
+        path : path
+            Ends in ``.csv`` or ``.jsonl``. An existing file is not overwritten.
+        escape_formulas : bool
+            Put an apostrophe before CSV texts that a spreadsheet would run as a formula.
+
+        Returns
+        -------
+        int
+            Number of answers written.
+
+        Raises
+        ------
+        InvalidInputError
+            Another ending, or the file exists.
+        """
+        with self._read() as connection:
+            held = _entries.read_registration(connection, self.path)
+            classes = [] if held is None else list(held["classes"])
+            return write_answers(connection, path, classes, ledger=self.path, escape_formulas=escape_formulas)
+
+    def n_answers(self, release: int) -> int:
+        """Return how many answers a release holds, those added later too."""
+        with self._read() as connection:
+            return _entries.n_answers(connection, release)
+
+    def head_of(self, releases: Iterable[int]) -> str:
+        """Return the digest of the last entry of these releases, answers added later included; "" if there is none."""
+        wanted = set(releases)
+        with self._read() as connection:
+            # What is bound to a release came after it, and may again: its head stays.
+            rows = connection.execute(
+                "SELECT release, digest FROM entries WHERE substr(body, 1, ?) <> ? ORDER BY seq DESC",
+                (len(BINDS), BINDS),
+            )
+            return next((str(digest) for release, digest in rows if release in wanted), "")
+
+    @property
+    def head(self) -> str:
+        """The digest of the last entry: it stands for everything before it."""
+        with self._read() as connection:
+            row = _entries.last(connection)
+        return "" if row is None else str(row[1])
+
+    def verify(self, *, head: str | None = None, files: Iterable[Thing] = ()) -> Verification:
+        """Check the whole file: schema, chain, answers, charges, seal; and that released files are as released.
+
+        Parameters
+        ----------
+        head : str or None
+            A :attr:`head` noted earlier, elsewhere: it must be in the chain, else entries were taken back or rewritten.
+        files : iterable of paths, or of statements' JSON objects (``statement.to_dict()``)
+            Each is *as released* (its bytes are bound; or it is a statement, and all that it says is), *changed* (its
+            name, or the head in its statement, is that of a bound file, its content is not) or *unknown*. Copies are
+            recognised under any name. Only what is proved counts: by the key beside the ledger, or by ``head``.
+
+        Returns
+        -------
+        Verification
+            With the problems found, if any; its truth value is whether there is none. ``files`` has one
+            :class:`pate.ledger.FileCheck` for each file, ``as_released`` says whether all is well.
+
+        Raises
+        ------
+        LedgerError
+            There is no such file, or it is locked.
+        InvalidInputError
+            One of the files cannot be read.
+        """
+        return verify_ledger(self.path, head=head, files=files, timeout=self.timeout)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

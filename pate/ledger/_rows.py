@@ -140,14 +140,7 @@ class Registration:
 
     @classmethod
     def of_votes(cls, votes: Any) -> Registration:
-        """Return the data set behind a :class:`pate.Votes`.
-
-        Examples
-        --------
-        >>> from pate import Votes
-        >>> Registration.of_votes(Votes.from_counts([[8, 2]], classes=(0, 1), unit="record", n_units=40)).n_shards
-        10
-        """
+        """Return the data set behind a :class:`pate.Votes`."""
         return cls(
             votes.unit,
             votes.classes,
@@ -157,13 +150,7 @@ class Registration:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the public facts as JSON values, the fingerprint left out.
-
-        Examples
-        --------
-        >>> Registration("record", (0, 1), fingerprint="0123abcd").to_dict()["classes"]
-        [0, 1]
-        """
+        """Return the public facts as JSON values, the fingerprint left out."""
         return {name: list(v) if isinstance(v := getattr(self, name), tuple) else v for name in _FACTS}
 
 
@@ -263,24 +250,11 @@ class Remaining:
         return "" if self.opening is None else self.opening.refusal(self.prices, self.failures, cost)
 
     def allows(self, cost: Charge) -> bool:
-        """Return whether the cost would fit.
-
-        Examples
-        --------
-        >>> left = Remaining(Opening(Budget(1.0, 1e-5), None, None, None))
-        >>> left.allows(Charge.gaussian(sensitivity=2**0.5, sigma=1.0))
-        False
-        """
+        """Return whether the cost would fit."""
         return not self.refusal(cost)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as JSON values.
-
-        Examples
-        --------
-        >>> Remaining(Opening(Budget(1.0, 1e-5), None, None, None)).to_dict()["n_releases"]
-        0
-        """
+        """Return the figures as JSON values."""
         if self.total is None:
             return {"total": None, "n_releases": 0}
         return {

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from pate.exceptions import LedgerError
@@ -81,6 +81,13 @@ def create(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('format', ?)", (FORMAT,))
 
 
+def _empty() -> sqlite3.Connection:
+    """Return a ledger without entries, in memory."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    create(connection)
+    return connection
+
+
 def state(connection: sqlite3.Connection) -> str:
     """Return what the file is: "empty", "ledger", "other format", "changed" or "foreign"."""
     rows = [row for row in connection.execute("SELECT type, name, sql FROM sqlite_master") if not _is_sqlites_own(*row)]
@@ -116,8 +123,8 @@ _TAKEN = "Name a new file for the ledger."
 
 
 @contextmanager
-def transaction(path: Path, *, write: bool, timeout: float) -> Iterator[sqlite3.Connection | None]:
-    """Run one transaction; a reader of a ledger that does not exist yet gets None and leaves no file."""
+def transaction(path: Path, *, write: bool, timeout: float) -> Iterator[sqlite3.Connection]:
+    """Run one transaction; a reader of a ledger that is not there yet sees one without entries, and leaves no file."""
     try:
         missing = not path.exists() or path.stat().st_size == 0
         if missing and key_path(path).exists():
@@ -126,21 +133,20 @@ def transaction(path: Path, *, write: bool, timeout: float) -> Iterator[sqlite3.
                 "was spent would be forgotten. Restore the ledger from a backup. Only if no label was ever released "
                 "from this private data delete the key file too."
             )
-        if missing and not write:
-            connection = None
-        else:
-            if missing:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                # Made here and not by SQLite: readable by the owner only, whatever the umask. The journal inherits it.
-                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        if missing and write:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Made here and not by SQLite: readable by the owner only, whatever the umask. The journal inherits it.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        if write or not missing:
             connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(
             f"the ledger {str(path)!r} cannot be opened: {error}. Nothing was charged; check the path, its permissions "
             "and the disk."
         ) from error
-    if connection is None:
-        yield None
+    if missing and not write:
+        with closing(_empty()) as nothing:
+            yield nothing
         return
     committing = False
     try:
@@ -169,7 +175,11 @@ def transaction(path: Path, *, write: bool, timeout: float) -> Iterator[sqlite3.
                 f"the ledger {str(path)!r} was emptied: it has no entry left, and what was spent would be forgotten. "
                 "Nothing was charged; restore it from a backup."
             )
-        yield None if found == "empty" and not write else connection
+        if found == "empty" and not write:
+            with closing(_empty()) as nothing:
+                yield nothing
+        else:
+            yield connection
         committing = write
         connection.execute("COMMIT")
     except UnicodeDecodeError as error:

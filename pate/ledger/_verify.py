@@ -28,7 +28,7 @@ from pate.ledger._chain import (
     unpack_counts,
     unpack_query,
 )
-from pate.ledger._entries import charge_of, decode, is_sealed, most_answers, plain, read_registration, terms_of
+from pate.ledger._entries import charge_of, decode, is_sealed, last, most_answers, plain, read_registration, terms_of
 from pate.ledger._files import Bound, FileCheck, Thing, compared, signature
 from pate.ledger._rows import Verification
 from pate.ledger._store import DamagedLedgerError, transaction
@@ -42,7 +42,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def write_answers(
-    connection: sqlite3.Connection | None,
+    connection: sqlite3.Connection,
     path: str | os.PathLike[str],
     classes: list[Any],
     *,
@@ -64,16 +64,14 @@ def write_answers(
         ) from error
 
 
-def _write(
-    connection: sqlite3.Connection | None, goal: Path, classes: list[Any], ledger: Path, escape_formulas: bool
-) -> int:
+def _write(connection: sqlite3.Connection, goal: Path, classes: list[Any], ledger: Path, escape_formulas: bool) -> int:
     n = 0
     with atomic_path(goal) as part, open(part, "w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         if goal.suffix == ".csv":
             table.writerow(_COLUMNS)
         with plain(ledger):
-            for row in () if connection is None else _rows(connection, classes, ledger):
+            for row in _rows(connection, classes, ledger):
                 n += 1
                 if goal.suffix == ".jsonl":
                     file.write(json.dumps(dict(zip(_COLUMNS, row, strict=True))) + "\n")
@@ -156,7 +154,7 @@ def verify_ledger(
     check = _Check(path, head)
     try:
         with transaction(path, write=False, timeout=timeout) as connection:
-            if connection is None:
+            if last(connection) is None:
                 raise LedgerError(f"there is no ledger at {str(path)!r}. Name the file that Ledger(path) made.")
             check.run(connection)
     except DamagedLedgerError as error:

@@ -1,9 +1,17 @@
 """Mechanisms: noise and its cost in one frozen value."""
 
 from pate.mechanisms._base import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
-from pate.mechanisms._registry import make_mechanism, named_mechanisms, read_mechanisms
 from pate.mechanisms.ballot_sum import GaussianSum
-from pate.mechanisms.noisy_max import ConfidentGNMax, ExactLaw, GNMax, LNMax, NoisyHistogram
+from pate.mechanisms.noisy_max import (
+    ConfidentGNMax,
+    ExactLaw,
+    GNMax,
+    LNMax,
+    NoisyHistogram,
+    make_mechanism,
+    named_mechanisms,
+    read_mechanisms,
+)
 from pate.mechanisms.vote_cap import VoteCap, VoteCapSession
 
 __all__ = [

@@ -71,7 +71,26 @@ def _noted(sample: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Mechanism(ABC):
+class Noisy:
+    """What has noises, each of a size that is checked, and that grow together when it is calibrated."""
+
+    #: The fields that hold a standard deviation or scale, the largest there may be, and what they are.
+    _noises: ClassVar[tuple[str, ...]] = ("sigma",)
+    _most: ClassVar[float] = math.inf
+    _unit: ClassVar[str] = "It is the scale of the noise in votes."
+
+    def __post_init__(self) -> None:
+        for name in self._noises:
+            value = check_real(name, getattr(self, name), low=MIN_NOISE, high=self._most, remedy=self._unit)
+            object.__setattr__(self, name, value)
+
+    def scaled(self, factor: float) -> Self:
+        """Return the same with every noise multiplied by ``factor``."""
+        return dataclasses.replace(self, **{name: getattr(self, name) * factor for name in self._noises})
+
+
+@dataclass(frozen=True)
+class Mechanism(Noisy, ABC):
     """Base of the mechanisms: frozen, comparable, printable; votes and generators are arguments.
 
     Subclasses say :meth:`charge` and :meth:`sample` side by side, so that what is sampled is what is accounted.
@@ -87,18 +106,11 @@ class Mechanism(ABC):
     family: ClassVar[str]
     #: Whether the mechanism may refuse, so that a cap on answers lowers the price.
     may_refuse: ClassVar[bool] = False
-    _noises: ClassVar[tuple[str, ...]] = ("sigma",)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if inspect.isfunction(vars(cls).get("sample")):  # a static method, say, is as it was
             cls.sample = _noted(cls.sample)  # type: ignore[method-assign]
-
-    def __post_init__(self) -> None:
-        for name in self._noises:
-            remedy = "It is the scale of the noise in votes."
-            value = check_real(name, getattr(self, name), low=MIN_NOISE, remedy=remedy)
-            object.__setattr__(self, name, value)
 
     @abstractmethod
     def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
@@ -113,25 +125,8 @@ class Mechanism(ABC):
 
         ``orders`` outside :data:`~pate.privacy.DEFAULT_ORDERS` are interpolated by the chords of the convex
         (alpha - 1) D_alpha, which is an upper bound; beyond the last order it is infinite.
-
-        Examples
-        --------
-        >>> from pate import LNMax
-        >>> LNMax(scale=20.0).public_rdp([2.0, 8.0]).round(5)
-        array([0.00491, 0.01924])
         """
         return self.charge(1).rdp_at(orders)
-
-    def scaled(self, factor: float) -> Self:
-        """Return the same mechanism with every noise multiplied by ``factor``.
-
-        Examples
-        --------
-        >>> from pate import ConfidentGNMax
-        >>> ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40).scaled(2)
-        ConfidentGNMax(threshold=200.0, sigma_threshold=300.0, sigma=80.0)
-        """
-        return dataclasses.replace(self, **{name: getattr(self, name) * factor for name in self._noises})
 
     def _asked(self, n_queries: int, max_answers: int | None) -> tuple[int, int]:
         n_queries = check_int("n_queries", n_queries, low=0)
@@ -140,24 +135,12 @@ class Mechanism(ABC):
 
 
 def all_answered(labels: npt.NDArray[np.int64], noisy: npt.NDArray[np.float64] | None = None) -> Draw:
-    """Return a draw in which every query got its label.
-
-    Examples
-    --------
-    >>> all_answered(np.array([1, 0])).status.tolist()
-    ['answered', 'answered']
-    """
+    """Return a draw in which every query got its label."""
     return Draw(labels.astype(np.int64), np.full(len(labels), ANSWERED, dtype="<U9"), noisy)
 
 
 def capped(passed: npt.NDArray[np.bool_], labels: npt.NDArray[np.int64], max_answers: int | None) -> Draw:
-    """Return a draw that answers the first ``max_answers`` queries that passed and asks none after them.
-
-    Examples
-    --------
-    >>> capped(np.array([True, False, True, True]), np.array([5, 6, 7, 8]), 2).status.tolist()
-    ['answered', 'refused', 'answered', 'not asked']
-    """
+    """Return a draw that answers the first ``max_answers`` queries that passed and asks none after them."""
     status = np.where(passed, ANSWERED, REFUSED).astype("<U9")
     cap = len(passed) if max_answers is None else max_answers
     order = np.cumsum(passed)

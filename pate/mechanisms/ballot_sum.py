@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 
-from pate.core.checks import check_int, check_real
+from pate.core.checks import check_int
 from pate.core.tape import note, settle
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
+from pate.mechanisms._base import Noisy
 from pate.noise.reals import rounded_counts
 from pate.noise.source import NoiseSource
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.calibrate import Allowance, calibrate
-from pate.privacy.cost import MIN_NOISE, Charge
+from pate.privacy.cost import Charge
 
 #: Powers of two between the noise and the grid on which it is shown.
 _GRID_BITS = 20
@@ -26,7 +27,7 @@ _MOST = 1e6
 
 
 @dataclass(frozen=True)
-class GaussianSum:
+class GaussianSum(Noisy):
     """Independent Gaussian noise on every cell of a sum of ballots (:class:`pate.records.BallotSum`).
 
     Parameters
@@ -60,10 +61,9 @@ class GaussianSum:
     noise_multiplier: float
     family: ClassVar[str] = "gaussian-sum"
 
-    def __post_init__(self) -> None:
-        remedy = "It is the noise's standard deviation over the most that one unit can move the sum."
-        value = check_real("noise_multiplier", self.noise_multiplier, low=MIN_NOISE, high=_MOST, remedy=remedy)
-        object.__setattr__(self, "noise_multiplier", value)
+    _noises: ClassVar[tuple[str, ...]] = ("noise_multiplier",)
+    _most: ClassVar[float] = _MOST
+    _unit: ClassVar[str] = "It is the noise's standard deviation over the most that one unit can move the sum."
 
     @classmethod
     def for_budget(cls, budget: Budget, ledger_left: Allowance | None = None) -> GaussianSum:
@@ -79,33 +79,12 @@ class GaussianSum:
         ------
         BudgetExceededError
             Nothing is left.
-
-        Examples
-        --------
-        >>> GaussianSum.for_budget(Budget(0.02, 1e-5)).noise_multiplier.__round__(2)
-        131.8
         """
         return calibrate(cls(1.0), check_budget(budget), n_queries=1, left=ledger_left)
 
     def charge(self, n_rounds: int = 1, max_answers: int | None = None) -> Charge:
-        """Return the cost of so many sums: mu^2 = n_rounds / noise_multiplier^2.
-
-        Examples
-        --------
-        >>> GaussianSum(2.0).charge(3).mu_squared
-        0.75
-        """
+        """Return the cost of so many sums: mu^2 = n_rounds / noise_multiplier^2."""
         return Charge.gaussian(sensitivity=1.0, sigma=self.noise_multiplier) * check_int("n_rounds", n_rounds, low=0)
-
-    def scaled(self, factor: float) -> GaussianSum:
-        """Return the same with the noise multiplied by ``factor``.
-
-        Examples
-        --------
-        >>> GaussianSum(2.0).scaled(2)
-        GaussianSum(noise_multiplier=4.0)
-        """
-        return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     def scale(self, delta_squared: int) -> float:
         """Return the noise's standard deviation in whole numbers: the least float s with s >= multiplier Delta.
@@ -114,11 +93,6 @@ class GaussianSum:
         ----------
         delta_squared : int
             Delta^2, exact.
-
-        Examples
-        --------
-        >>> GaussianSum(2.0).scale(9), GaussianSum(1.0).scale(2)
-        (6.0, 1.4142135623730951)
         """
         most = Fraction(self.noise_multiplier) ** 2 * check_int("delta_squared", delta_squared, low=1)
         value = self.noise_multiplier * math.sqrt(delta_squared) * (1 - 2.0**-50)
@@ -136,12 +110,6 @@ class GaussianSum:
         delta_squared : int
             One unit moves them by no more than its square root.
         noise : NoiseSource
-
-        Examples
-        --------
-        >>> sums = np.array([[10**12, -(10**12)]])
-        >>> GaussianSum(1.0).sample(sums, 10**12, NoiseSource(0)).shape
-        (1, 2)
         """
         if not isinstance(sums, np.ndarray) or sums.dtype != np.int64 or sums.ndim != 2:
             raise InvalidInputError("sums must be an int64 array of shape (d, m).")

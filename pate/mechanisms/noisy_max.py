@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypedDict
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_real
+from pate.core.checks import check_choice, check_real
+from pate.exceptions import InvalidInputError
 from pate.mechanisms._base import VOTE_L2_SENSITIVITY, Draw, Mechanism, all_answered, capped
 from pate.noise import real_argmax, real_at_least, rounded_counts
 from pate.noise.source import NoiseSource
@@ -20,7 +22,6 @@ from pate.privacy.public_curve import rho_star, threshold_rho_star
 
 if TYPE_CHECKING:
     from pate.privacy.exact import GaussianNoise, LaplaceNoise, ThresholdTest
-
 
 # The exact law of a noisy maximum and its divergences, as methods of the mechanisms that have one.
 
@@ -74,12 +75,6 @@ class ExactLaw(ABC):
         ------
         InvalidInputError
             Counts that are not whole numbers >= 0 of at least two classes, or orders not above 1.
-
-        Examples
-        --------
-        >>> from pate import GNMax
-        >>> GNMax(sigma=40.0).exact_rdp([[250, 0], [125, 125]], [2.0, 8.0]).round(9)
-        array([[1.55000e-07, 8.96000e-07], [7.95760e-04, 3.16549e-03]])
         """
         from pate.privacy.exact import exact_rdp
 
@@ -102,12 +97,6 @@ class ExactLaw(ABC):
         ------
         InvalidInputError
             Counts that are not whole numbers >= 0 of at least two classes.
-
-        Examples
-        --------
-        >>> from pate import ConfidentGNMax
-        >>> np.exp(ConfidentGNMax(threshold=2, sigma_threshold=1.0, sigma=1.0).log_probs([[2, 2]])).round(6)
-        array([[0.25, 0.25, 0.5 ]])
         """
         from pate.privacy.exact import log_probs
 
@@ -144,36 +133,18 @@ class GNMax(ExactLaw, Mechanism):
     family: ClassVar[str] = "gnmax"
 
     def exact_parameters(self) -> ExactParameters:
-        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.exact`.
-
-        Examples
-        --------
-        >>> GNMax(sigma=40.0).exact_parameters()
-        {'noise': GaussianNoise(scale=40.0), 'threshold': None}
-        """
+        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.exact`."""
         from pate.privacy.exact import GaussianNoise
 
         return {"noise": GaussianNoise(self.sigma), "threshold": None}
 
     def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
-        """Return the worst-case cost of ``n_queries`` answers; there are no refusals to save by a cap.
-
-        Examples
-        --------
-        >>> GNMax(sigma=2.0).charge(4).mu_squared.__round__(9)
-        2.0
-        """
+        """Return the worst-case cost of ``n_queries`` answers; there are no refusals to save by a cap."""
         asked, _ = self._asked(n_queries, max_answers)
         return Charge.gaussian_argmax(self.sigma) * asked
 
     def public_rdp(self, orders: npt.ArrayLike = DEFAULT_ORDERS) -> npt.NDArray[np.float64]:
-        """Return rho*(alpha), the certified Renyi divergence of one query, shape (n_orders,), at any orders.
-
-        Examples
-        --------
-        >>> (GNMax(sigma=40.0).public_rdp([2.0, 32.0]) * 40**2 / [2, 32]).round(3)
-        array([0.64 , 0.654])
-        """
+        """Return rho*(alpha), the certified Renyi divergence of one query, shape (n_orders,), at any orders."""
         return rho_star(check_orders(orders), self.sigma)
 
     def sample(self, counts: npt.NDArray[np.int64], noise: NoiseSource, *, max_answers: int | None = None) -> Draw:
@@ -185,11 +156,6 @@ class GNMax(ExactLaw, Mechanism):
         noise : NoiseSource
         max_answers : int or None
             Queries beyond the first ``max_answers`` are not asked.
-
-        Examples
-        --------
-        >>> GNMax(sigma=1.0).sample(np.array([[90, 10], [5, 95]]), NoiseSource()).labels
-        array([0, 1])
         """
         labels = real_argmax(counts, scale=self.sigma, source=noise)
         return capped(np.ones(len(counts), dtype=bool), labels, max_answers)
@@ -225,36 +191,18 @@ class LNMax(ExactLaw, Mechanism):
     _noises: ClassVar[tuple[str, ...]] = ("scale",)
 
     def exact_parameters(self) -> ExactParameters:
-        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.exact`.
-
-        Examples
-        --------
-        >>> LNMax(scale=20.0).exact_parameters()
-        {'noise': LaplaceNoise(scale=20.0), 'threshold': None}
-        """
+        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.exact`."""
         from pate.privacy.exact import LaplaceNoise
 
         return {"noise": LaplaceNoise(self.scale), "threshold": None}
 
     def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
-        """Return the worst-case cost of ``n_queries`` answers.
-
-        Examples
-        --------
-        >>> LNMax(scale=20.0).charge(3).pure.__round__(9)
-        0.3
-        """
+        """Return the worst-case cost of ``n_queries`` answers."""
         asked, _ = self._asked(n_queries, max_answers)
         return Charge.laplace(shifts=(1.0, 1.0), scale=self.scale) * asked
 
     def sample(self, counts: npt.NDArray[np.int64], noise: NoiseSource, *, max_answers: int | None = None) -> Draw:
-        """Draw one label per query; see :meth:`GNMax.sample`.
-
-        Examples
-        --------
-        >>> LNMax(scale=1.0).sample(np.array([[90, 10], [5, 95]]), NoiseSource()).labels
-        array([0, 1])
-        """
+        """Draw one label per query; see :meth:`GNMax.sample`."""
         labels = real_argmax(counts, scale=self.scale, source=noise, noise="laplace")
         return capped(np.ones(len(counts), dtype=bool), labels, max_answers)
 
@@ -306,13 +254,7 @@ class ConfidentGNMax(ExactLaw, Mechanism):
         object.__setattr__(self, "threshold", check_real("threshold", self.threshold))
 
     def exact_parameters(self) -> ExactParameters:
-        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.exact`.
-
-        Examples
-        --------
-        >>> ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40).exact_parameters()["threshold"]
-        ThresholdTest(threshold=200.0, scale=150.0)
-        """
+        """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.exact`."""
         from pate.privacy.exact import GaussianNoise, ThresholdTest
 
         return {
@@ -321,38 +263,17 @@ class ConfidentGNMax(ExactLaw, Mechanism):
         }
 
     def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
-        """Return the worst-case cost of ``n_queries`` tests and ``max_answers`` answers (None: all answered).
-
-        Examples
-        --------
-        >>> m = ConfidentGNMax(threshold=200, sigma_threshold=1.0, sigma=2**0.5)
-        >>> m.charge(10, max_answers=3).mu_squared.__round__(9)
-        13.0
-        """
+        """Return the worst-case cost of ``n_queries`` tests and ``max_answers`` answers (None: all answered)."""
         asked, answered = self._asked(n_queries, max_answers)
         return Charge.threshold_test(self.sigma_threshold) * asked + Charge.gaussian_argmax(self.sigma) * answered
 
     def public_rdp(self, orders: npt.ArrayLike = DEFAULT_ORDERS) -> npt.NDArray[np.float64]:
-        """Return the certified Renyi divergence of one query tested and answered, shape (n_orders,), at any orders.
-
-        Examples
-        --------
-        >>> m = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40)
-        >>> bool(m.public_rdp([2.0])[0] > GNMax(sigma=40).public_rdp([2.0])[0])
-        True
-        """
+        """Return the certified Renyi divergence of one query tested and answered, shape (n_orders,), at any orders."""
         alphas = check_orders(orders)
         return np.asarray(threshold_rho_star(alphas, self.sigma_threshold) + rho_star(alphas, self.sigma))
 
     def sample(self, counts: npt.NDArray[np.int64], noise: NoiseSource, *, max_answers: int | None = None) -> Draw:
-        """Draw a label or a refusal per query, stopping after ``max_answers`` answers.
-
-        Examples
-        --------
-        >>> m = ConfidentGNMax(threshold=80, sigma_threshold=1.0, sigma=1.0)
-        >>> m.sample(np.array([[95, 5], [50, 50]]), NoiseSource()).labels
-        array([ 0, -1])
-        """
+        """Draw a label or a refusal per query, stopping after ``max_answers`` answers."""
         passed = real_at_least(counts.max(axis=1), threshold=self.threshold, scale=self.sigma_threshold, source=noise)
         return capped(passed, real_argmax(counts, scale=self.sigma, source=noise), max_answers)
 
@@ -393,47 +314,100 @@ class NoisyHistogram(Mechanism):
 
     @property
     def grid(self) -> float:
-        """What released counts are multiples of, in votes: ``GRID``, or some sigma 2^-16 where that is more.
-
-        Examples
-        --------
-        >>> NoisyHistogram(sigma=40.0).grid == NoisyHistogram.GRID, NoisyHistogram(sigma=2.0**15).grid
-        (True, 1.0)
-        """
+        """What released counts are multiples of, in votes: ``GRID``, or some sigma 2^-16 where that is more."""
         return max(self.GRID, 2.0 ** (math.frexp(self.sigma)[1] - 16))
 
     def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
-        """Return the worst-case cost of releasing ``n_queries`` noisy histograms.
-
-        Examples
-        --------
-        >>> NoisyHistogram(sigma=2.0).charge(4).mu_squared.__round__(9)
-        2.0
-        """
+        """Return the worst-case cost of releasing ``n_queries`` noisy histograms."""
         asked, _ = self._asked(n_queries, max_answers)
         return Charge.gaussian(sensitivity=VOTE_L2_SENSITIVITY, sigma=self.sigma) * asked
 
     def public_rdp(self, orders: npt.ArrayLike = DEFAULT_ORDERS) -> npt.NDArray[np.float64]:
-        """Return alpha/sigma^2, the exact Renyi divergence of one query, shape (n_orders,), at any orders.
-
-        Examples
-        --------
-        >>> NoisyHistogram(sigma=40.0).public_rdp([2.0, 8.0])
-        array([0.00125, 0.005  ])
-        """
+        """Return alpha/sigma^2, the exact Renyi divergence of one query, shape (n_orders,), at any orders."""
         return np.asarray(check_orders(orders) / self.sigma**2)
 
     def sample(self, counts: npt.NDArray[np.int64], noise: NoiseSource, *, max_answers: int | None = None) -> Draw:
-        """Draw a noisy histogram per query and its argmax.
-
-        Examples
-        --------
-        >>> NoisyHistogram(sigma=1.0).sample(np.array([[90, 10]]), NoiseSource()).noisy_counts.shape
-        (1, 2)
-        """
+        """Draw a noisy histogram per query and its argmax."""
         noisy = rounded_counts(counts, scale=self.sigma, grid=self.grid, source=noise)
         if max_answers is None or max_answers >= len(counts):
             return all_answered(noisy.argmax(axis=1), noisy)
         draw = capped(np.ones(len(counts), dtype=bool), noisy.argmax(axis=1), max_answers)
         noisy[max_answers:] = np.nan
         return Draw(draw.labels, draw.status, noisy)
+
+
+# Mechanisms by name, for the command line, and by what a statement says of them.
+
+
+_WRITTEN = re.compile(r"\b(NoisyHistogram|ConfidentGNMax|GNMax|LNMax)\(((?:\w+=[\d.eE+-]+(?:, )?)+)\)")
+_PARAMETERS: dict[str, tuple[type[Mechanism], tuple[str, ...]]] = {
+    "histogram": (NoisyHistogram, ("sigma",)),
+    "gnmax": (GNMax, ("sigma",)),
+    "lnmax": (LNMax, ("scale",)),
+    "confident": (ConfidentGNMax, ("threshold", "sigma_threshold", "sigma")),
+}
+
+
+def named_mechanisms() -> tuple[str, ...]:
+    """Return the names that :func:`make_mechanism` knows.
+
+    Examples
+    --------
+    >>> named_mechanisms()
+    ('histogram', 'gnmax', 'lnmax', 'confident')
+    """
+    return tuple(_PARAMETERS)
+
+
+def make_mechanism(name: str, **parameters: float | None) -> Mechanism:
+    """Return a mechanism by name from exactly its own parameters.
+
+    Parameters
+    ----------
+    name : str
+    **parameters : float or None
+        ``sigma``, ``scale``, ``threshold``, ``sigma_threshold``; None counts as not given.
+
+    Raises
+    ------
+    InvalidInputError
+        An unknown name, a parameter missing, or one that this mechanism does not have.
+
+    Examples
+    --------
+    >>> make_mechanism("gnmax", sigma=40.0)
+    GNMax(sigma=40.0)
+    >>> make_mechanism("confident", sigma=40.0)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: mechanism 'confident' needs threshold, sigma_threshold, sigma; ...
+    """
+    kind, needed = _PARAMETERS[check_choice("mechanism", name, _PARAMETERS)]
+    given = {k: v for k, v in parameters.items() if v is not None}
+    missing, foreign = [k for k in needed if k not in given], [k for k in given if k not in needed]
+    if missing or foreign:
+        parts = ([f"missing: {', '.join(missing)}"] if missing else []) + (
+            [f"not its own: {', '.join(foreign)}"] if foreign else []
+        )
+        raise InvalidInputError(f"mechanism {name!r} needs {', '.join(needed)}; {'; '.join(parts)}.")
+    return kind(**given)
+
+
+def read_mechanisms(text: str) -> list[Mechanism]:
+    """Return the mechanisms that a text names as Python writes them, each once; nothing is run.
+
+    Examples
+    --------
+    >>> read_mechanisms("GNMax(sigma=40.0), 250 teachers, 10 classes; LNMax(scale=20.0), 50 teachers")
+    [GNMax(sigma=40.0), LNMax(scale=20.0)]
+    >>> read_mechanisms("GNMax(sigma=high)")
+    []
+    """
+    kinds = {kind.__name__: name for name, (kind, _) in _PARAMETERS.items()}
+    found: dict[Mechanism, None] = {}
+    for kind, inside in _WRITTEN.findall(text):
+        try:
+            given = {k: float(v) for k, _, v in (part.partition("=") for part in inside.split(", ") if part)}
+            found[make_mechanism(kinds[kind], **given)] = None
+        except ValueError:  # no numbers, or not this mechanism's (an InvalidInputError is one)
+            continue
+    return list(found)

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_int, check_real
+from pate.core.checks import check_int
 from pate.exceptions import InvalidInputError, SensitiveValueError
-from pate.mechanisms._base import Draw
+from pate.mechanisms._base import Draw, Noisy
 from pate.mechanisms.noisy_max import GNMax
 from pate.noise.source import NoiseSource
 from pate.privacy.convert import DEFAULT_ORDERS
-from pate.privacy.cost import MIN_NOISE, Charge
+from pate.privacy.cost import Charge
 from pate.privacy.public_curve import vote_cap_rho_star
 from pate.privacy.words import Sensitive
 from pate.votes import ABSTAIN
 
 
 @dataclass(frozen=True)
-class VoteCap:
+class VoteCap(Noisy):
     """Gaussian noisy max over teachers that cast at most ``max_votes`` votes each, in as many queries as one likes.
 
     A teacher may abstain (its vote is then the zero vector) by any rule on its own shard and on what was released
@@ -64,8 +64,7 @@ class VoteCap:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "max_votes", check_int("max_votes", self.max_votes, low=1))
-        remedy = "It is the scale of the noise in votes."
-        object.__setattr__(self, "sigma", check_real("sigma", self.sigma, low=MIN_NOISE, remedy=remedy))
+        super().__post_init__()
 
     def charge(self, n_queries: int | None = None, max_answers: int | None = None) -> Charge:
         """Return the worst-case cost of a whole run, in as many queries as one likes.
@@ -81,12 +80,6 @@ class VoteCap:
         -------
         Charge
             mu^2 = 2 B / sigma^2, and at most alpha B / sigma^2 at Renyi order alpha.
-
-        Examples
-        --------
-        >>> cap = VoteCap(max_votes=8, sigma=2.0)
-        >>> cap.charge().mu_squared, cap.charge(10**9).mu_squared, cap.charge(2).mu_squared
-        (4.0, 4.0, 1.0)
         """
         votes = self.max_votes
         for name, end in (("n_queries", n_queries), ("max_answers", max_answers)):
@@ -97,24 +90,8 @@ class VoteCap:
         curve = vote_cap_rho_star(DEFAULT_ORDERS, self.sigma, votes)
         return Charge(2.0 * votes / self.sigma**2, tuple(curve.tolist()))
 
-    def scaled(self, factor: float) -> VoteCap:
-        """Return the same cap with the noise multiplied by ``factor``.
-
-        Examples
-        --------
-        >>> VoteCap(max_votes=8, sigma=2.0).scaled(3)
-        VoteCap(max_votes=8, sigma=6.0)
-        """
-        return replace(self, sigma=self.sigma * factor)
-
     def session(self, *, n_teachers: int, n_classes: int, noise: NoiseSource) -> VoteCapSession:
-        """Return a run that counts the teachers' votes; open it by :func:`pate.release.open_vote_cap`, which charges.
-
-        Examples
-        --------
-        >>> VoteCap(max_votes=8, sigma=2.0).session(n_teachers=3, n_classes=2, noise=NoiseSource())
-        VoteCapSession(VoteCap(max_votes=8, sigma=2.0), n_teachers=3, n_classes=2, votes cast=<sensitive>)
-        """
+        """Return a run that counts the teachers' votes; :func:`pate.release.open_vote_cap` charges for it."""
         return VoteCapSession(self, n_teachers=n_teachers, n_classes=n_classes, noise=noise)
 
 
@@ -167,12 +144,6 @@ class VoteCapSession:
         InvalidInputError
             Wrong shape, labels that are neither class indices nor ABSTAIN, or a copy of the session in a forked
             process; nothing was released.
-
-        Examples
-        --------
-        >>> run = VoteCap(max_votes=1, sigma=1.0).session(n_teachers=100, n_classes=2, noise=NoiseSource(0))
-        >>> run.ask([[-1]] * 50 + [[1]] * 50).labels
-        array([1])
         """
         self._check_process()
         array = np.asarray(labels)

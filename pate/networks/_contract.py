@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from pate.core.files import atomic_path
+from pate.core.files import write_bytes
 from pate.core.secret import global_generators
 from pate.core.tensors import opened
 from pate.exceptions import InvalidInputError
@@ -52,17 +52,9 @@ def own_generator(seed: int, device: torch.device | None = None) -> Iterator[Non
 
 
 def visible_devices(device: Any) -> list[torch.device]:
-    """Return the devices that ``device`` stands for, in this process.
+    """Return the devices that ``device`` stands for, in this process; refuse one that is not here.
 
-    Parameters
-    ----------
-    device : str or torch.device
-        ``"auto"`` is every CUDA device, else MPS, else the CPU; ``"cuda"`` is every CUDA device.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no such device here.
+    ``"auto"`` is every CUDA device, else MPS, else the CPU; ``"cuda"`` is every CUDA device.
     """
     cuda = [torch.device("cuda", i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
     mps = [torch.device("mps")] if torch.backends.mps.is_available() else []
@@ -95,13 +87,7 @@ def named_device(device: Any) -> torch.device:
 
 
 def one_device(device: Any) -> torch.device:
-    """Return the one device of a training that sums in float64: torch's current CUDA device where there is a choice.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no such device here, or it has no float64.
-    """
+    """Return the one device of a training that sums in float64: torch's current CUDA device where there is a choice."""
     found = visible_devices(device)
     if found[0].type == "mps":
         if device == "auto":
@@ -130,22 +116,7 @@ def has_bf16(device: torch.device) -> bool:
 
 
 def logits_of(output: Any) -> torch.Tensor:
-    """Return the logits in what a module returned.
-
-    Parameters
-    ----------
-    output : tensor, mapping with an entry "logits", or object with an attribute ``logits``
-
-    Returns
-    -------
-    tensor
-        As it stands there, of any shape.
-
-    Raises
-    ------
-    InvalidInputError
-        None of these.
-    """
+    """Return the logits in what a module returned: a tensor, an entry "logits" or an attribute ``logits``."""
     found = output
     if not isinstance(found, torch.Tensor):
         found = found.get("logits") if isinstance(found, Mapping) else getattr(found, "logits", None)
@@ -215,17 +186,9 @@ def several_inputs(module: nn.Module) -> str:
 
 
 def make(module: Callable[..., nn.Module], kwargs: Mapping[str, Any]) -> nn.Module:
-    """Make a module that returns logits.
+    """Make a module that returns logits; refuse what is none, and lazy layers.
 
-    Parameters
-    ----------
-    kwargs : mapping
-        Copied: a tensor or module among them is every module's start, not one thing that they all train.
-
-    Raises
-    ------
-    InvalidInputError
-        Something else than a module was made, or one with lazy layers.
+    Arguments are copied: a tensor or module among them is every module's start, not one thing that they all train.
     """
     made = module(**copy.deepcopy(dict(kwargs)))
     if not isinstance(made, nn.Module):
@@ -284,11 +247,10 @@ def take_state(
 
 def save_state(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], key: str, told: Any) -> None:
     """Write tensors, and JSON (and NumPy's numbers) under a key, as one safetensors file: whole or not at all."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     plain = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
-    with atomic_path(path) as file:
-        save_file(plain, file, metadata={key: json.dumps(told, default=lambda number: number.item())})
+    write_bytes(path, save(plain, metadata={key: json.dumps(told, default=lambda number: number.item())}))
 
 
 def read_state(path: str | os.PathLike[str], key: str, what: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

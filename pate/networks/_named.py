@@ -19,19 +19,8 @@ from pate.exceptions import InvalidInputError
 def square_image_shape(n_features: int, channels: int | None = None, *, smallest: int = 4) -> tuple[int, int, int]:
     """Return (channels, side, side) of square images that have so many features.
 
-    Parameters
-    ----------
-    n_features : int
-        channels * side * side.
-    channels : int or None
-        None takes 1 or 3, whichever makes the images square (never both do).
-    smallest : int
-        The least side, in pixels.
-
-    Raises
-    ------
-    InvalidInputError
-        The images are not square, or too small.
+    Without ``channels`` 1 or 3 are taken, whichever makes the images square (never both do). Images that are not
+    square, or whose side is below ``smallest``, are refused.
 
     Examples
     --------
@@ -61,6 +50,16 @@ def as_images(shape: tuple[int, int, int]) -> list[nn.Module]:
 
 def head(width: int, n_classes: int) -> nn.Linear:
     return nn.Linear(width, check_int("n_classes", n_classes, low=2))
+
+
+class _Stack(nn.Module):
+    """Layers, one behind the other."""
+
+    layers: nn.Sequential
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (batch, n_features) or images to logits of shape (batch, n_classes)."""
+        return self.layers(x)
 
 
 # Small networks: linear, multi-layer perceptron, convolutional, residual.
@@ -93,7 +92,7 @@ class Linear(nn.Module):
         return self.linear(x.flatten(1))
 
 
-class MLP(nn.Module):
+class MLP(_Stack):
     """One or more hidden layers.
 
     Parameters
@@ -126,12 +125,8 @@ class MLP(nn.Module):
             width = size
         self.layers = nn.Sequential(*layers, head(width, n_classes))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (batch, n_features) or images to logits of shape (batch, n_classes)."""
-        return self.layers(x)
 
-
-class SmallCNN(nn.Module):
+class SmallCNN(_Stack):
     """Two convolutions and a hidden layer: 46,730 parameters at 28 x 28 x 1 and 10 classes.
 
     Images below 16 x 16 get 3 x 3 kernels that keep the size, others 5 x 5 ones.
@@ -165,12 +160,8 @@ class SmallCNN(nn.Module):
             *(nn.Flatten(), nn.Linear(32 * side * side, 64), nn.ReLU(), head(64, n_classes)),
         )
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (batch, n_features) or images to logits of shape (batch, n_classes)."""
-        return self.layers(x)
 
-
-class SmallResNet(nn.Module):
+class SmallResNet(_Stack):
     """A residual network of a few blocks, about 174,000 parameters; halves the image before every stage but the first.
 
     Parameters
@@ -223,10 +214,6 @@ class SmallResNet(nn.Module):
             *as_images(shape), *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), head(last, n_classes)
         )
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (batch, n_features) or images to logits of shape (batch, n_classes)."""
-        return self.layers(x)
-
 
 class _ResidualBlock(nn.Module):
     def __init__(self, before: int, after: int, stride: int, norm: str) -> None:
@@ -258,7 +245,7 @@ def _norm(norm: str, width: int) -> nn.Module:
 # The networks of Papernot et al.: teachers (2017) and tempered sigmoids for DP-SGD (2021).
 
 
-class PapernotCNN(nn.Module):
+class PapernotCNN(_Stack):
     """The teacher of Papernot et al. 2017 for MNIST (and SVHN, without ``--deeper``): ``inference`` of their code.
 
     Convolution 5 x 5 x 64, pooling 3 x 3 / 2, local response normalisation over 9 channels, convolution 5 x 5 x 128,
@@ -302,12 +289,8 @@ class PapernotCNN(nn.Module):
         if init == "paper":
             _start(self, stds=(1e-4, 1e-4, 0.04, 0.04, 1 / 192), biases=(0.0, 0.1, 0.1, 0.1, 0.0))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (batch, n_features) or images to logits of shape (batch, n_classes)."""
-        return self.layers(x)
 
-
-class PapernotDeepCNN(nn.Module):
+class PapernotDeepCNN(_Stack):
     """The deeper teacher of Papernot et al. 2017 (``--deeper``, sized for SVHN): ``inference_deeper`` of their code.
 
     Six convolutions 3 x 3 (96, 96, 96 / 2, 192, 192, 192 / 2), one 5 x 5 x 192, layers of 192 and 192; TensorFlow's
@@ -370,10 +353,6 @@ class PapernotDeepCNN(nn.Module):
                 stds=(0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 1e-4, 0.05, 0.05, 0.05),
                 biases=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.1, 0.1, 0.1, 0.0),
             )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (batch, n_features) or images to logits of shape (batch, n_classes)."""
-        return self.layers(x)
 
 
 class TanhCNN(nn.Module):
@@ -470,7 +449,7 @@ def named_modules() -> tuple[str, ...]:
 
     Examples
     --------
-    >>> "small-cnn" in named_modules()
+    >>> "mlp" in named_modules()
     True
     """
     return tuple(_NAMED)

@@ -39,25 +39,12 @@ class WordSource(Protocol):
     """
 
     def words(self, size: int) -> WordArray:
-        """Return ``size`` uniform 64-bit words.
-
-        Examples
-        --------
-        >>> from pate.noise.source import NoiseSource
-        >>> NoiseSource().words(2).shape
-        (2,)
-        """
+        """Return ``size`` uniform 64-bit words."""
         ...
 
 
 def check_scale(name: str, value: float, *, low: float, high: float) -> float:
-    """Return a noise scale, in votes, as a float within the sampler's limits.
-
-    Examples
-    --------
-    >>> check_scale("sigma", 40, low=2.0**-6, high=2.0**20)
-    40.0
-    """
+    """Return a noise scale, in votes, as a float within the sampler's limits."""
     return check_real(name, value, low=low, high=high, remedy="It is in votes; typical values are 5 to 200.")
 
 
@@ -96,16 +83,7 @@ class LazyUniform:
         self._source = source
 
     def extend(self, n_bits: int) -> None:
-        """Draw until at least ``n_bits`` bits are known.
-
-        Examples
-        --------
-        >>> from pate.noise.source import NoiseSource
-        >>> u = LazyUniform(1, 1, NoiseSource(0))
-        >>> u.extend(65)
-        >>> u.n_bits, u.value >> 64
-        (65, 1)
-        """
+        """Draw until at least ``n_bits`` bits are known."""
         while self.n_bits < n_bits:
             self.value = (self.value << 64) | int(self._source.words(1)[0])
             self.n_bits += 64
@@ -270,28 +248,13 @@ class RealNoise:
             self._tail.extend(n + 64)
 
     def below(self, cut: Fraction) -> bool:
-        """Return whether the noise is < cut (they differ almost surely).
-
-        Examples
-        --------
-        >>> from pate.noise.source import NoiseSource
-        >>> RealNoise(2**63, NoiseSource(0)).below(Fraction(0))
-        True
-        """
+        """Return whether the noise is < cut (they differ almost surely)."""
         if self._negative:
             return cut >= 0 or self._exceeds(-cut)
         return cut > 0 and not self._exceeds(cut)
 
     def interval(self, precision: int) -> tuple[Fraction, Fraction]:
-        """Return rationals low <= noise <= high, 2^-precision apart.
-
-        Examples
-        --------
-        >>> from pate.noise.source import NoiseSource
-        >>> low, high = RealNoise(2**63 + 1, NoiseSource(0)).interval(4)
-        >>> float(low), float(high)
-        (0.625, 0.6875)
-        """
+        """Return rationals low <= noise <= high, 2^-precision apart."""
         low, high = 0, 1 << precision
         while self._exceeds(Fraction(high, 1 << precision)):
             low, high = high, 2 * high

@@ -109,10 +109,6 @@ def discrete_laplace(scale: float, shape: int | tuple[int, ...], source: WordSou
     shape : int or tuple of ints
     source : WordSource
 
-    Returns
-    -------
-    numpy.ndarray of int64
-
     Notes
     -----
     Guarantee: added to counts, one changed count costs 1/scale, a replaced vote 2/scale of pure epsilon
@@ -139,10 +135,6 @@ def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], source: WordSo
         In votes; taken as the exact rational that the float is.
     shape : int or tuple of ints
     source : WordSource
-
-    Returns
-    -------
-    numpy.ndarray of int64
 
     Notes
     -----

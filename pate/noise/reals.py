@@ -206,10 +206,6 @@ def rounded_up(value: Fraction, *, scale: Fraction, grid: Fraction, source: Word
     source : WordSource
     noise : {"gaussian", "laplace"}
 
-    Returns
-    -------
-    int
-
     Notes
     -----
     Guarantee: post-processing of the real number value + scale (noise), of which only the multiple of the public

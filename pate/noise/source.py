@@ -88,13 +88,7 @@ class NoiseSource:
         return f"NoiseSource({kind})"
 
     def words(self, size: int) -> WordArray:
-        """Return ``size`` uniform 64-bit words.
-
-        Examples
-        --------
-        >>> NoiseSource().words(4).dtype
-        dtype('uint64')
-        """
+        """Return ``size`` uniform 64-bit words."""
         if self._key is not None:
             # A sponge takes its key as a prefix (Bertoni et al. 2011); no two calls share a counter.
             self._drawn += 1

@@ -36,27 +36,12 @@ def attack_bounds(
     curve : iterable of (delta, epsilon)
         Pairs that hold, too. One with epsilon 0 is a bound on the total variation.
 
-    Returns
-    -------
-    dict
-        ``likelihood_factor``: e^epsilon, how many times as likely (plus delta) any outcome, and so any conclusion drawn
-        from it, is made by one unit's data; None where it is beyond 1e14. ``largest_advantage``: the most by which true
-        and false positive rate of any test between two neighbours differ. ``largest_success``: the most often such a
-        test is right at even odds, (1 + advantage) / 2.
-
     Notes
     -----
     **Guarantees.** Under (epsilon, delta)-DP the error rates a, b of a test satisfy a + e^epsilon b >= 1 - delta and
     the same with a and b exchanged (Kairouz, Oh, Viswanath 2015, Theorem 2.1); both together bound the advantage
     1 - a - b by (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), at epsilon 0 by delta. Under mu-GDP b is at least
     Phi(Phi^-1(1 - a) - mu) (Dong, Roth, Su 2022, Definition 2.6), and the advantage at most 2 Phi(mu/2) - 1.
-
-    Examples
-    --------
-    >>> attack_bounds(1.0, 0.0)
-    {'likelihood_factor': 2.719, 'largest_advantage': 0.4622, 'largest_success': 0.7311}
-    >>> attack_bounds(1.0, 1e-5, mu=0.26805)["largest_success"]
-    0.5534
     """
     advantage = min(map(pair_advantage, *_columns(epsilon, delta, curve)))
     if mu is not None:
@@ -69,13 +54,7 @@ def attack_bounds(
 
 
 def largest_success(epsilon: float, delta: float, *, mu: float | None = None, curve: Curve = ()) -> float:
-    """Return how often an attacker's best guess is right at most; see :func:`attack_bounds`.
-
-    Examples
-    --------
-    >>> largest_success(1.0, 0.0)
-    0.7311
-    """
+    """Return how often an attacker's best guess is right at most; see :func:`attack_bounds`."""
     return float(attack_bounds(epsilon, delta, mu=mu, curve=curve)["largest_success"] or 1.0)
 
 
@@ -92,24 +71,12 @@ def detection_bound(
     mu, curve
         See :func:`attack_bounds`.
 
-    Returns
-    -------
-    float
-        In [0, 1].
-
     Notes
     -----
     **Guarantees.** With a = ``false_alarms`` and b the share missed, a + e^epsilon b >= 1 - delta and b + e^epsilon a
     >= 1 - delta (Kairouz, Oh, Viswanath 2015, Theorem 2.1), so 1 - b is at most e^epsilon a + delta, and at most
     1 - e^-epsilon (1 - delta - a). Under mu-GDP it is at most Phi(Phi^-1(a) + mu) (Dong, Roth, Su 2022, Definition
     2.6).
-
-    Examples
-    --------
-    >>> detection_bound(1.0, 0.0, 0.01), detection_bound(50.0, 1e-5, 0.01)
-    (0.02719, 1.0)
-    >>> detection_bound(1.0, 1e-5, 0.01, mu=0.26805)
-    0.01979
     """
     found = 1.0
     for e, d in zip(*_columns(epsilon, delta, curve), strict=True):
@@ -131,21 +98,11 @@ def replaced_success(epsilon: float, delta: float, *, mu: float | None = None, c
     mu, curve
         See :func:`attack_bounds`; under the same adjacency.
 
-    Returns
-    -------
-    float
-        At even odds, rounded up.
-
     Notes
     -----
     **Guarantees.** One unit's data replaced by others are two steps, by way of the data without it: each event has
     P <= e^epsilon (e^epsilon Q + delta) + delta, which is (2 epsilon, (1 + e^epsilon) delta)-DP; two steps of mu-GDP
     are 2 mu-GDP (Dong, Roth, Su 2022, Theorem 2.14).
-
-    Examples
-    --------
-    >>> replaced_success(1.0, 0.0) == attack_bounds(2.0, 0.0)["largest_success"], replaced_success(50.0, 1e-5)
-    (True, 1.0)
     """
     pairs = [
         (2 * e, min(1.0, (1 + math.exp(e)) * d)) if e < _LARGEST_EXPONENT else (e, 1.0)
@@ -163,11 +120,6 @@ def in_words(guarantee: Guarantee, unit: str, *, mu: float | None = None, curve:
     unit : {"record", "group"}
     mu, curve
         See :func:`attack_bounds`.
-
-    Examples
-    --------
-    >>> print(in_words(Guarantee(epsilon=1.0, delta=0.0, kind="public", method="pure"), "record"))
-    Any conclusion that somebody draws from the release is at most 2.719 times as likely (plus 0) as if one record ...
     """
     bounds = attack_bounds(guarantee.epsilon, guarantee.delta, mu=mu, curve=curve)
     who = "one person's data" if unit == "group" else "one record"
@@ -193,13 +145,7 @@ def _columns(epsilon: float, delta: float, curve: Curve) -> tuple[tuple[float, .
 
 
 def pair_advantage(epsilon: float, delta: float) -> float:
-    """Return by how much true and false positive rate differ at most under (epsilon, delta)-DP; see above.
-
-    Examples
-    --------
-    >>> pair_advantage(0.0, 0.25), pair_advantage(math.inf, 0.0)
-    (0.25, 1.0)
-    """
+    """Return by how much true and false positive rate differ at most under (epsilon, delta)-DP; see above."""
     small = math.exp(-epsilon)
     return min(1.0, (1 - small + 2 * delta * small) / (1 + small))
 

@@ -91,11 +91,6 @@ class Budget:
         -----
         It holds for Gaussian noise on sums: record voters, noisy histograms. What is priced otherwise (labels alone by
         GNMax, DP-SGD that samples) may leave the attacker a little more at this epsilon; its statement says how much.
-
-        Examples
-        --------
-        >>> Budget.for_attacker(60, 1e-5)
-        Budget(epsilon=2.022, delta=1e-05)
         """
         remedy = "It counts how many of 100 guesses may be right; a coin is right 50 times."
         attacker = check_real("attacker", attacker, low=50, high=100, low_open=True, high_open=True, remedy=remedy)
@@ -116,14 +111,7 @@ class Budget:
         return _mu_squared(self.epsilon, self.delta)
 
     def allows(self, charge: Charge) -> bool:
-        """Return whether a release of this constant charge stays within the budget.
-
-        Examples
-        --------
-        >>> one = Charge.gaussian(sensitivity=2**0.5, sigma=40.0)
-        >>> Budget(1.0, 1e-5).allows(one * 57), Budget(1.0, 1e-5).allows(one * 58)
-        (True, False)
-        """
+        """Return whether a release of this constant charge stays within the budget."""
         return charge.guarantee(self.delta).epsilon <= self.epsilon
 
     def __le__(self, other: Budget) -> bool:
@@ -134,14 +122,7 @@ class Budget:
 
 
 def check_budget(budget: object) -> Budget:
-    """Return ``budget`` if it is one.
-
-    Examples
-    --------
-    >>> check_budget(1.0)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: budget must be pate.Budget(epsilon, delta), got 1.0. ...
-    """
+    """Return ``budget`` if it is one."""
     if not isinstance(budget, Budget):
         raise InvalidInputError(
             f"budget must be pate.Budget(epsilon, delta), got {shown(budget)}. Try budget=Budget(1.0, 1e-5)."

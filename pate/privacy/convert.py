@@ -33,25 +33,12 @@ _DELTA_REMEDY = "A usual delta is well below one over the number of people, such
 
 
 def check_delta(delta: float) -> float:
-    """Return ``delta`` if it lies in (0, 1).
-
-    Examples
-    --------
-    >>> check_delta(2.0)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: delta must be a finite number > 0 and < 1, got 2.0. A usual delta is ...
-    """
+    """Return ``delta`` if it lies in (0, 1)."""
     return check_real("delta", delta, low=0, high=1, low_open=True, high_open=True, remedy=_DELTA_REMEDY)
 
 
 def check_orders(orders: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Return Renyi orders as a float array of shape (n_orders,), all above 1.
-
-    Examples
-    --------
-    >>> check_orders([2, 4])
-    array([2., 4.])
-    """
+    """Return Renyi orders as a float array of shape (n_orders,), all above 1."""
     array = np.atleast_1d(np.asarray(orders, dtype=np.float64))
     if array.ndim != 1 or not array.size or not (array > 1).all() or not np.isfinite(array).all():
         raise InvalidInputError(f"orders must be finite Renyi orders above 1, got {orders!r}.")
@@ -62,11 +49,6 @@ def format_up(value: float, digits: int = 4) -> str:
     """Return a guarantee's number in so many significant digits, rounded up: a promise must not shrink in print.
 
     Numbers within 1e-9 (relative) above a shorter one count as that: they are its own rounding.
-
-    Examples
-    --------
-    >>> format_up(2.51112), format_up(1.0), format_up(0.99943, 3), format_up(1.0000000000001)
-    ('2.512', '1', '1', '1')
     """
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
@@ -76,13 +58,7 @@ def format_up(value: float, digits: int = 4) -> str:
 
 
 def delta_left(delta: float, failures: float) -> float:
-    """Return what is left of ``delta`` beside the probability of failing, rounded down; 0 or less if nothing is.
-
-    Examples
-    --------
-    >>> delta_left(1e-5, 0.0), delta_left(1e-5, 2e-6) <= 8e-6
-    (1e-05, True)
-    """
+    """Return what is left of ``delta`` beside the probability of failing, rounded down; 0 or less if nothing is."""
     return math.nextafter(delta - failures, -math.inf) if failures else delta
 
 
@@ -90,11 +66,6 @@ def rdp_overhead(order: float, delta: float) -> float:
     """Return what turning a Renyi divergence at ``order`` into an epsilon at ``delta`` costs, rounded up.
 
     Canonne, Kamath, Steinke 2020, Proposition 12: log1p(-1/a) - (log delta + log a)/(a - 1).
-
-    Examples
-    --------
-    >>> round(rdp_overhead(8.0, 1e-5), 4)
-    1.2141
     """
     gain = math.log1p(-1 / order)
     price = -(math.log(delta) + math.log(order)) / (order - 1)
@@ -102,13 +73,7 @@ def rdp_overhead(order: float, delta: float) -> float:
 
 
 def rdp_overheads(orders: npt.ArrayLike, delta: float) -> npt.NDArray[np.float64]:
-    """Return :func:`rdp_overhead` at several orders, shape (n_orders,).
-
-    Examples
-    --------
-    >>> rdp_overheads([8.0, 16.0], 1e-5).round(4)
-    array([1.2141, 0.5182])
-    """
+    """Return :func:`rdp_overhead` at several orders, shape (n_orders,)."""
     return np.array([rdp_overhead(a, delta) for a in np.asarray(orders, dtype=np.float64).tolist()])
 
 
@@ -128,11 +93,6 @@ def chords(known: npt.ArrayLike, rdp: npt.ArrayLike, orders: npt.ArrayLike) -> n
     -------
     array of shape (n_orders,)
         At known orders the values themselves; infinite beyond the last finite one.
-
-    Examples
-    --------
-    >>> chords([8.0], [0.1], [2.0, 8.0, 9.0])
-    array([0.1, 0.1, inf])
     """
     alphas = check_orders(orders)
     at, values = np.asarray(known, dtype=np.float64), np.asarray(rdp, dtype=np.float64)
@@ -303,13 +263,7 @@ def pure_to_gdp(epsilon: float) -> float:
 
 
 def pure_to_mu_squared(epsilon: float) -> float:
-    """Return the square of :func:`pure_to_gdp`, infinite where no mu is known: epsilon infinite, or too large for it.
-
-    Examples
-    --------
-    >>> pure_to_mu_squared(0.1) == pure_to_gdp(0.1) ** 2, pure_to_mu_squared(1e4), pure_to_mu_squared(math.inf)
-    (True, inf, inf)
-    """
+    """Return the square of :func:`pure_to_gdp`, infinite where no mu is known: epsilon is, or is too large."""
     try:
         return pure_to_gdp(epsilon) ** 2 if math.isfinite(epsilon) else math.inf
     except InvalidInputError:

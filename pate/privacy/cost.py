@@ -40,13 +40,7 @@ _MOST_TIMES = 2**53
 
 
 def laplace_rdp(shift: float, scale: float, orders: npt.ArrayLike = DEFAULT_ORDERS) -> npt.NDArray[np.float64]:
-    """Return the Renyi divergence of Laplace(scale) from itself shifted (Mironov 2017, Proposition 6).
-
-    Examples
-    --------
-    >>> laplace_rdp(1.0, 20.0, [2.0]).round(7)
-    array([0.0024568])
-    """
+    """Return the Renyi divergence of Laplace(scale) from itself shifted (Mironov 2017, Proposition 6)."""
     alphas = np.asarray(orders, dtype=np.float64)
     t = abs(shift) / scale
     first = np.log(alphas / (2 * alphas - 1)) + (alphas - 1) * t
@@ -148,24 +142,12 @@ class Charge:
 
     @classmethod
     def zero(cls) -> Charge:
-        """Return the cost of releasing nothing.
-
-        Examples
-        --------
-        >>> Charge.zero().guarantee(1e-5).epsilon
-        0.0
-        """
+        """Return the cost of releasing nothing."""
         return cls(0.0, (0.0,) * len(DEFAULT_ORDERS), 0.0)
 
     @classmethod
     def gaussian(cls, *, sensitivity: float, sigma: float) -> Charge:
-        """Return the cost of a value of L2 ``sensitivity`` plus N(0, sigma^2 I), or of anything computed from it.
-
-        Examples
-        --------
-        >>> Charge.gaussian(sensitivity=1.0, sigma=2.0).mu_squared
-        0.25
-        """
+        """Return the cost of a value of L2 ``sensitivity`` plus N(0, sigma^2 I), or of anything computed from it."""
         mu_squared = (
             check_real("sensitivity", sensitivity, low=0, high=_MOST)
             / check_real("sigma", sigma, low=MIN_NOISE, high=_MOST)
@@ -188,11 +170,6 @@ class Charge:
         ------
         InvalidInputError
             sigma below :data:`MIN_NOISE` or not a number.
-
-        Examples
-        --------
-        >>> print((Charge.gaussian_argmax(40.0) * 300).guarantee(1e-5))
-        (2.12108, 1e-05)-DP, public, by rdp (order 10), adjacency replace-one, both directions, adaptive
         """
         sigma = check_real("sigma", sigma, low=MIN_NOISE, high=_MOST)
         return cls(2.0 / sigma**2, _argmax_rdp(sigma))
@@ -213,24 +190,13 @@ class Charge:
         ------
         InvalidInputError
             sigma below :data:`MIN_NOISE` or not a number.
-
-        Examples
-        --------
-        >>> round(Charge.threshold_test(150.0).rdp[3] / Charge.gaussian(sensitivity=1.0, sigma=150.0).rdp[3], 3)
-        0.637
         """
         sigma = check_real("sigma", sigma, low=MIN_NOISE, high=_MOST)
         return cls(1.0 / sigma**2, _threshold_rdp(sigma))
 
     @classmethod
     def laplace(cls, *, shifts: Iterable[float], scale: float) -> Charge:
-        """Return the cost of independent coordinates, each moved by at most its shift, plus Laplace(scale).
-
-        Examples
-        --------
-        >>> Charge.laplace(shifts=(1, 1), scale=20.0).pure
-        0.1
-        """
+        """Return the cost of independent coordinates, each moved by at most its shift, plus Laplace(scale)."""
         scale = check_real("scale", scale, low=MIN_NOISE)
         moves = [abs(float(s)) for s in shifts]
         pure = sum(moves) / scale
@@ -254,12 +220,6 @@ class Charge:
             Above 1, chosen without looking at the votes.
         delta0 : float
             In [0, 1).
-
-        Examples
-        --------
-        >>> tau, order, w = 0.2, 8.0, 4.0
-        >>> Charge.at_order(tau + order / (2 * w**2), order=order, delta0=1e-6).rdp
-        (0.45,)
         """
         delta0 = check_real("delta0", delta0, low=0, high=1, high_open=True)
         curve = (check_real("rdp", rdp, low=0),)
@@ -276,12 +236,6 @@ class Charge:
         ------
         InvalidInputError
             Not a charge, or a number of times that is no whole number >= 0.
-
-        Examples
-        --------
-        >>> one = Charge.laplace(shifts=(1.0,), scale=8.0)
-        >>> Charge.total([(one, 3), (one, 1)]).pure
-        0.5
         """
         parts = [(check_charge(charge), check_times(n)) for charge, n in parts]
         parts = [(charge, n) for charge, n in parts if n]
@@ -302,13 +256,7 @@ class Charge:
         )
 
     def rdp_at(self, orders: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Return upper bounds at any orders, shape (n_orders,): chords, since (alpha - 1) D_alpha is convex in alpha.
-
-        Examples
-        --------
-        >>> Charge.at_order(0.1, order=8.0).rdp_at([2.0, 8.0, 9.0])
-        array([0.1, 0.1, inf])
-        """
+        """Return upper bounds at orders, shape (n_orders,): chords, since (alpha - 1) D_alpha is convex in alpha."""
         return chords(self.orders, self.rdp, orders)
 
     def __add__(self, other: Charge) -> Charge:
@@ -352,11 +300,6 @@ class Charge:
         ------
         InvalidInputError
             delta0 uses up all of delta, or nothing finite is known.
-
-        Examples
-        --------
-        >>> (Charge.laplace(shifts=(1, 1), scale=200.0) * 3).guarantee(1e-5).method
-        'pure'
         """
         delta = check_delta(delta)
         # The margin covers the rounding of the sum of failure probabilities.
@@ -383,12 +326,6 @@ class Charge:
         large deltas, allow (Kairouz, Oh, Viswanath 2015); and of Pinsker's and Bretagnolle and Huber's bounds sqrt(D/2)
         and sqrt(1 - e^-D) of a Kullback-Leibler divergence, which is at most the Renyi divergence of any order above 1
         (van Erven and Harremoes 2014). Then delta0.
-
-        Examples
-        --------
-        >>> one = Charge.gaussian(sensitivity=1.0, sigma=4.0)
-        >>> round(one.total_variation(), 4), round(Charge.at_order(0.03125, order=2.0).total_variation(), 4)
-        (0.0995, 0.125)
         """
         d = least_of(*self.rdp)
         found = (
@@ -402,19 +339,7 @@ class Charge:
 
 
 def check_charge(cost: object) -> Charge:
-    """Return ``cost`` if it is a charge; anything that is not a public worst case is refused.
-
-    Raises
-    ------
-    InvalidInputError
-        Something else, such as a data-dependent (sensitive) cost or a bare number.
-
-    Examples
-    --------
-    >>> check_charge(0.3)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: a cost must be a pate.Charge, got float. Only worst cases fixed before ...
-    """
+    """Return ``cost`` if it is a charge; anything that is not a public worst case is refused."""
     if not isinstance(cost, Charge):
         raise InvalidInputError(
             f"a cost must be a pate.Charge, got {type(cost).__name__}. Only worst cases fixed before the data are "
@@ -424,14 +349,7 @@ def check_charge(cost: object) -> Charge:
 
 
 def check_times(n: object, name: str = "n") -> int:
-    """Return how often something is released: whole, for what is taken back, or half done, was released all the same.
-
-    Examples
-    --------
-    >>> check_times(-1)
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: n must be a whole number >= 0 and <= 9007199254740992, got -1.
-    """
+    """Return how often something is released: whole, for what is taken back or half done was released as well."""
     return check_int(name, n, low=0, high=_MOST_TIMES)
 
 

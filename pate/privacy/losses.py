@@ -60,11 +60,6 @@ def discretization_interval(epsilon: float, n_steps: int) -> float:
     neighbours on a grid h moves its mean and its variance by about h^2 / 8 and h^2 / 6: over all steps, the mean by a
     share of epsilon that the second term bounds, and the variance by one of epsilon^2 that the third does. Measured
     over rates .001 to .8, noise .7 to 5, 1 to 10,000 steps, delta 1e-9 to 1e-5: at most 0.31 % too large.
-
-    Examples
-    --------
-    >>> discretization_interval(3.0, 80), discretization_interval(0.1, 2500)
-    (0.001, 5e-05)
     """
     steps = math.sqrt(n_steps)
     fine = least_of(largest_of(1e-3, epsilon / 3000), 0.11 * math.sqrt(epsilon) / steps, epsilon / (40 * steps))
@@ -72,24 +67,12 @@ def discretization_interval(epsilon: float, n_steps: int) -> float:
 
 
 def rounding_slack(n_steps: int) -> float:
-    """Return the part of delta that pays for the rounding of a composition by Fourier transform, without a tilt.
-
-    Examples
-    --------
-    >>> rounding_slack(1000) < 1e-11
-    True
-    """
+    """Return the part of delta that pays for the rounding of a composition by Fourier transform, without a tilt."""
     return 64 * n_steps * 2.0**-53
 
 
 def needs_tilt(n_steps: int, delta: float) -> bool:
-    """Return whether that is more than 1e-4 of delta (some 1e-5 of epsilon): then losses are composed with a tilt.
-
-    Examples
-    --------
-    >>> needs_tilt(10_000, 1e-5), needs_tilt(10_000, 1e-9)
-    (False, True)
-    """
+    """Return whether that is more than 1e-4 of delta (some 1e-5 of epsilon): then losses are composed with a tilt."""
     return rounding_slack(n_steps) > 1e-4 * delta
 
 
@@ -105,11 +88,6 @@ class SampledGaussianPair:
         By how much any delta of one step may be too small for the rounding of the numbers above.
     relative : float
         By what part of themselves these numbers may be off, where that alone is what ``error`` comes from; else 0.
-
-    Examples
-    --------
-    >>> SampledGaussianPair.poisson(0.01, 1.0)
-    SampledGaussianPair(branches=((1.0, 0.01, 1.0),), error=0.0)
     """
 
     branches: tuple[tuple[float, float, float], ...]
@@ -144,17 +122,6 @@ class SampledGaussianPair:
             Noise over the clipping norm, at least 0.1 (half of it must be within reach).
         n_units, max_batch_size : int
             At least 1.
-
-        Raises
-        ------
-        InvalidInputError
-            A number out of range.
-
-        Examples
-        --------
-        >>> pair = SampledGaussianPair.truncated(0.5, 1.0, n_units=2, max_batch_size=1)
-        >>> pair.branches   # the other record is in half of the time; then the batch has one record, this one or that
-        ((0.5, 0.5, 1.0), (0.5, 0.25, 0.5))
         """
         from scipy.stats import binom
 
@@ -218,13 +185,6 @@ class Losses:
         Of all Gaussian parts together; finite.
     steps : tuple of (SampledGaussianPair, int)
         Each kind once, with how often it occurs: equal pairs are counted, never merged into one payment.
-
-    Examples
-    --------
-    >>> step = SampledGaussianPair.poisson(0.01, 1.0)
-    >>> both = Losses.total([(Losses(0.0, ((step, 30),)), 2), (Losses(0.25), 3)])
-    >>> both.mu_squared, both.n_steps
-    (0.75..., 60)
     """
 
     mu_squared: float
@@ -265,18 +225,6 @@ class Losses:
             An epsilon known to be near, such as the one by Renyi divergence: it sets the grid.
         interval : float or None
             The grid itself, in nats; ``about`` is then not needed.
-
-        Returns
-        -------
-        float
-            Infinite where rounding of the numbers in the pairs could use up delta, where a grid would be too large, or
-            the grid is left open and no epsilon below 500 is near.
-
-        Examples
-        --------
-        >>> run = Losses(0.0, ((SampledGaussianPair.poisson(0.256, 2.5), 80),))
-        >>> round(run.epsilon(1e-5, about=9.0), 2)
-        8.85
         """
         delta = check_delta(delta)
         if not self.steps:

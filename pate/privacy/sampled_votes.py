@@ -75,12 +75,6 @@ def sampled_votes_divergence(
     -------
     float64 array of shape (n,)
         Exact up to rounding, and attained.
-
-    Examples
-    --------
-    >>> found = sampled_votes_divergence([0.0, 1.0], sample_rate=1.0, sigma=2**0.5)   # two Gaussians 1 apart
-    >>> found.round(5)
-    array([0.38292, 0.12694])
     """
     q = check_real("sample_rate", sample_rate, low=0, high=1, low_open=True)
     length = _length(sigma, screening_sigma)
@@ -120,16 +114,6 @@ def sampled_votes_epsilon(
         At least 1e-9.
     interval : float or None
         Grid of the privacy loss, in nats; None takes one that costs at most half a percent.
-
-    Returns
-    -------
-    float
-        Infinite where the losses of one query are beyond what a grid holds.
-
-    Examples
-    --------
-    >>> round(sampled_votes_epsilon(sample_rate=0.1, sigma=4.0, n_queries=100, delta=1e-5), 2)
-    1.6
     """
     delta = check_delta(delta)
     if delta < LEAST_DELTA:

@@ -34,13 +34,6 @@ def tier(epsilon: float, delta: float = 0.0, n_units: int | None = None) -> str:
     epsilon, delta : float
     n_units : int or None
         How many there are to pick from, where that is public; else only epsilon counts.
-
-    Examples
-    --------
-    >>> tier(1.0), tier(3.0), tier(12.0)
-    ('strong', 'reasonable', 'weak')
-    >>> tier(1.0, 1e-5, 1_000), tier(1.0, 1e-5, 60_000), tier(1.0, 1e-5, 100_000)
-    ('strong', 'reasonable', 'weak')
     """
     one_record = delta * (n_units or 0)
     if epsilon > REASONABLE or one_record >= 1:
@@ -108,11 +101,6 @@ class Guarantee:
         ------
         SensitiveValueError
             The number is a private one and was not asked for by name.
-
-        Examples
-        --------
-        >>> Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp").to_dict()["epsilon"]
-        1.0
         """
         if self.kind == "data-dependent" and not include_sensitive:
             raise SensitiveValueError(
@@ -145,13 +133,7 @@ class Sensitive(Generic[T]):
         self._label = label
 
     def reveal(self) -> T:
-        """Return the private value. Do not publish it.
-
-        Examples
-        --------
-        >>> Sensitive(3).reveal()
-        3
-        """
+        """Return the private value. Do not publish it."""
         return self.__show()
 
     def __repr__(self) -> str:

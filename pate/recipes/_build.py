@@ -10,11 +10,10 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 
-from pate.core.checks import check_choice, shown
+from pate.core.checks import check_choice
 from pate.core.types import FloatArray
 from pate.data._columns import heavy_tailed, of_one_unit
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
-from pate.exceptions import InvalidInputError
 from pate.heads import DescentHead, LikelihoodHead
 from pate.recipes._rule import Recipe
 from pate.records.spaces import BallotSpace, SignedSpace, SoftSpace
@@ -26,9 +25,11 @@ from pate.representations import (
     PublicPCA,
     Representation,
     TableMap,
+    TextMap,
     cached,
     chain,
 )
+from pate.representations._base import check_representation
 
 # The representation of images where nobody names one.
 
@@ -45,13 +46,6 @@ def image_representation(
 
     Images made of strokes: a self-supervised network, and the public rows near what it sees. All others: the largest
     components of wavelet scattering, which networks trained so shortly do not beat.
-
-    Parameters
-    ----------
-    X_public : array of shape (n_public, ...)
-    image_shape : tuple or None
-    random_state : int
-    verbose : bool
     """
     from pate.representations.images import SelfSupervised, looks_of
 
@@ -62,13 +56,7 @@ def image_representation(
 
 
 def scattered(X_public: Any, image_shape: tuple[int, ...] | None) -> Representation:
-    """Return the largest components of wavelet scattering, unfitted: as many as public images can tell apart.
-
-    Parameters
-    ----------
-    X_public : array of shape (n_public, ...)
-    image_shape : tuple or None
-    """
+    """Return the largest components of wavelet scattering, unfitted: as many as public images can tell apart."""
     from pate.representations.images import Scattering
 
     most = max(1, int(np.shape(X_public)[0]) - 1)
@@ -112,16 +100,12 @@ def kind_of(X_public: Any, image_shape: tuple[int, ...] | None = None) -> str:
         return "table"
     if is_frame(rows):
         few = [column.nunique(dropna=True) <= 2 for _, column in rows.items()]
-        texts = any(not _numeric(column) for _, column in rows.items())
+        texts = any(dtype.kind not in "biuf" for dtype in rows.dtypes)
         return "mixed" if texts or np.mean(few) > _MOSTLY else "table"
     if rows.dtype.kind == "O":
         return "mixed"
     few = [len(np.unique(column[~np.isnan(column)])) <= 2 for column in np.asarray(rows, dtype=np.float64).T]
     return "mixed" if np.mean(few) > _MOSTLY else "table"
-
-
-def _numeric(column: Any) -> bool:
-    return bool(column.dtype.kind in "biuf")
 
 
 def fitted_representation(
@@ -137,21 +121,9 @@ def fitted_representation(
 ) -> Representation:
     """Return a representation fitted on the public rows: the given one, or the default of this kind of data.
 
-    Parameters
-    ----------
-    kind : {"table", "mixed", "image", "text"}
-    X_public : rows
-    representation : Representation or None
-        Taken as it is where it is fitted.
-    image_shape : tuple or None
-        See :func:`kind_of`.
-    random_state : int
-        Public.
-    max_categories : int
-        Of the default for columns of text, see :class:`pate.representations.TableMap`.
-    checkpoint_dir : path or None
-        Where it is kept once it is fitted, and found again; see :func:`pate.representations.cached`.
-    verbose : bool
+    One that is fitted is taken as it is; how many of its categories a column of text keeps is ``max_categories``
+    (:class:`pate.representations.TableMap`). ``image_shape`` is that of :func:`kind_of`, ``random_state`` public; in
+    ``checkpoint_dir`` it is kept once it is fitted, and found again (:func:`pate.representations.cached`).
 
     Examples
     --------
@@ -159,28 +131,20 @@ def fitted_representation(
     >>> fitted_representation("table", X).transform(X).shape
     (50, 49)
     """
-    if representation is not None:
-        if not isinstance(representation, Representation):
-            raise InvalidInputError(
-                f"representation must be one of pate.representations, got {shown(representation)}. Wrap a transformer "
-                "in FromTransformer, a torch module in FromModule."
-            )
-        if hasattr(representation, "n_features_out_"):
-            return representation
-        return (
-            clone(representation).fit(X_public)
-            if checkpoint_dir is None
-            else cached(representation, X_public, checkpoint_dir)
+    if representation is None:
+        rep = default_representation(
+            kind,
+            X_public,
+            image_shape=image_shape,
+            random_state=random_state,
+            max_categories=max_categories,
+            verbose=verbose,
         )
-    rep = default_representation(
-        kind,
-        X_public,
-        image_shape=image_shape,
-        random_state=random_state,
-        max_categories=max_categories,
-        verbose=verbose,
-    )
-    return rep.fit(X_public) if checkpoint_dir is None else cached(rep, X_public, checkpoint_dir)
+    else:
+        rep = check_representation("representation", representation)
+        if hasattr(rep, "n_features_out_"):
+            return rep
+    return clone(rep).fit(X_public) if checkpoint_dir is None else cached(rep, X_public, checkpoint_dir)
 
 
 def default_representation(
@@ -194,10 +158,7 @@ def default_representation(
 ) -> Any:
     """Return the default of this kind of data, unfitted; how the public rows look decides within a kind.
 
-    Parameters
-    ----------
-    kind, X_public, image_shape, random_state, max_categories, verbose
-        See :func:`fitted_representation`.
+    Its settings are those of :func:`fitted_representation`.
 
     Examples
     --------
@@ -205,37 +166,25 @@ def default_representation(
     KernelPCA(n_components=600)
     """
     check_choice("kind", kind, ("table", "mixed", "image", "text"))
-    rep: Any
     if kind == "mixed":
-        rep = TableMap(max_categories=max_categories)
-    elif kind == "text":
-        from pate.representations import TextMap
-
-        rep = TextMap()
-    elif is_sparse(read_rows(X_public, name="X_public")):
+        return TableMap(max_categories=max_categories)
+    if kind == "text":
+        return TextMap()
+    if is_sparse(read_rows(X_public, name="X_public")):
         most = min(_SPARSE_COMPONENTS, *np.shape(X_public))
-        rep = FromTransformer(TruncatedSVD(most, random_state=random_state))
-    elif kind == "image":
-        rep = image_representation(X_public, image_shape, random_state=random_state, verbose=verbose)
-    elif image_shape is not None:  # pixels are of one unit: a common scale
-        rep = KernelPCA(_COMPONENTS, random_state=random_state)
-    else:
-        numbers = np.asarray(read_rows(X_public, name="X_public"), dtype=np.float64)
-        way = "quantile" if heavy_tailed(numbers) else "common" if of_one_unit(numbers) else "standard"
-        rep = chain(TableMap(numeric=[way]), KernelPCA(_COMPONENTS, random_state=random_state))
-    return rep
+        return FromTransformer(TruncatedSVD(most, random_state=random_state))
+    if kind == "image":
+        return image_representation(X_public, image_shape, random_state=random_state, verbose=verbose)
+    kernel = KernelPCA(_COMPONENTS, random_state=random_state)
+    if image_shape is not None:  # pixels are of one unit: a common scale
+        return kernel
+    numbers = np.asarray(read_rows(X_public, name="X_public"), dtype=np.float64)
+    way = "quantile" if heavy_tailed(numbers) else "common" if of_one_unit(numbers) else "standard"
+    return chain(TableMap(numeric=[way]), kernel)
 
 
 def columns_before(representation: Representation, X_public: Any) -> Representation | None:
-    """Return a map to a table's columns, where its representation is the default; None of any other.
-
-    Parameters
-    ----------
-    representation : Representation
-        Fitted.
-    X_public : rows
-        Public.
-    """
+    """Return a map to a table's columns, where its representation is the default; None of any other."""
     if [type(part) for part in getattr(representation, "parts_", ())] != [TableMap, KernelPCA]:
         return None  # pixels, too, are no columns: trees made them worse
     return TableMap(numeric=["quantile"]).fit(X_public)  # standard ones are clipped, where a tree would cut

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
 
+from pate.core.files import let_go
 from pate.core.progress import track
 from pate.core.secret import training_seed
 from pate.core.tensors import load_tensors, save_tensors
 from pate.core.types import FloatArray, IntArray, Mask
-from pate.data.files._blocks import let_go
 from pate.exceptions import InvalidInputError
 from pate.heads import CorrectedHead, ForestHead, load_head
-from pate.recipes._answers import Answers, decided, read_answering
+from pate.recipes._answers import decided, read_answering, tempered
 from pate.records import RecordVoters
-from pate.records._maps import in_blocks, is_own, own_throughout, rows_of, take
-from pate.records._work import HeldRecords
+from pate.records._maps import HeldRecords, in_blocks, is_own, own_throughout, rows_of, take
 from pate.records.ballot_sum import GRID
 from pate.records.spaces import load_space
 from pate.representations import Representation, load
@@ -32,23 +33,68 @@ _MOST_ROWS = 20_000
 _SLAB = 8192
 
 
+class Answers(ClassifierMixin, BaseEstimator):
+    """What a public model answers, by its own probabilities; a mixin.
+
+    Its logits are divided by ``temperature`` before they are told as probabilities; no class is taken by it. Its own
+    probabilities are divided by ``weights``, if there are any, before the largest one is taken.
+    """
+
+    temperature: float
+    weights: tuple[float, ...]
+
+    n_classes: int
+
+    @property
+    def classes_(self) -> IntArray:
+        """Class *indices*, as of every student here: int64 array of shape (n_classes,)."""
+        return np.arange(self.n_classes, dtype=np.int64)
+
+    def _asked(self, rows: Any) -> FloatArray:
+        """Return its own probabilities of a slab of rows."""
+        raise NotImplementedError
+
+    def untempered(self, X: Any) -> FloatArray:
+        """Return its own probabilities of shape (n_rows, n_classes)."""
+        parts = [self._asked(take(X, slab)) for slab in slabs(int(np.shape(X)[0]))]
+        return np.concatenate(parts) if parts else np.zeros((0, self.n_classes))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return probabilities of shape (n_rows, n_classes)."""
+        return tempered(self.untempered(X), self.temperature)
+
+    def predict(self, X: Any) -> IntArray:
+        """Return class indices of shape (n_rows,)."""
+        return decided(self.untempered(X), self.weights)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """Lines that say how classes are taken; none where the likeliest one is."""
+        if not self.weights:
+            return ()
+        return (f"decides: balanced, probabilities divided by {', '.join(f'{w:.3g}' for w in self.weights)}",)
+
+    def answering(self) -> dict[str, Any]:
+        """Return what :func:`read_answering` reads."""
+        return {"temperature": self.temperature, "weights": list(self.weights)}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        for name in ("allow_nan", "categorical", "string"):  # public maps read cell by cell
+            setattr(tags.input_tags, name, True)
+        return tags
+
+
+@dataclass(repr=False, eq=False)
 class RecordModel(Answers):
     """A public model of released ballots: raw rows in, probabilities out, for any row, for ever and for nothing.
 
-    Attributes
-    ----------
-    voters : RecordVoters
-        The public maps.
-    head : Head
-        Fitted on released ballots and public rows.
-    columns : Representation or None
-        What a head of columns sees of a row, beside its direction.
-    temperature : float
-        Logits are divided by it before they are told as probabilities.
-    weights : tuple of float
-        The head's probabilities are divided by them before the largest one is taken; empty: they are not.
-    classes_ : int64 array of shape (n_classes,)
-        Class *indices*, as of every student here.
+    ``voters`` hold the public maps; ``columns`` is what a head of columns sees of a row, beside its direction. Logits
+    are divided by ``temperature`` before they are told as probabilities, the head's own by ``weights``, if there are
+    any, before the largest one is taken.
 
     Examples
     --------
@@ -60,65 +106,45 @@ class RecordModel(Answers):
     (3, 2)
     """
 
-    def __init__(
-        self,
-        voters: RecordVoters,
-        head: Any,
-        columns: Representation | None = None,
-        *,
-        temperature: float = 1.0,
-        weights: tuple[float, ...] = (),
-    ) -> None:
-        self.voters = voters
-        self.head = head
-        self.columns = columns
-        self.temperature = temperature
-        self.weights = weights
+    voters: RecordVoters
+    head: Any
+    columns: Representation | None = None
+    _: KW_ONLY
+    temperature: float = 1.0
+    weights: tuple[float, ...] = ()
 
     @property
-    def classes_(self) -> IntArray:
-        """Class indices."""
-        return np.arange(len(self.voters.classes), dtype=np.int64)
+    def n_classes(self) -> int:  # type: ignore[override]
+        """How many there are."""
+        return len(self.voters.classes)
 
-    def untempered(self, X: Any) -> FloatArray:
-        """Return the head's own probabilities of shape (n_rows, n_classes)."""
-        n = int(np.shape(X)[0])
-        parts = [self.head.predict_proba(self.asked(take(X, slab))) for slab in slabs(n)]
-        return np.concatenate(parts) if parts else np.zeros((0, len(self.classes_)))
+    def _asked(self, rows: Any) -> FloatArray:
+        return np.asarray(self.head.predict_proba(self.asked(rows)))
 
     def asked(self, X: Any) -> FloatArray:
         """Return what the head is asked with."""
-        return asked_with(
-            self.head, *self.voters.represent(X), None if self.columns is None else self.columns.vectors(X)
-        )
+        columns = None if self.columns is None else self.columns.vectors(X)
+        return asked_with(self.head, *self.voters.represent(X), columns)
 
     def answers(self, X: Any, *, verbose: bool = False) -> IntArray:
         """Return the class index of each **private** row, from that row alone; -1 where it cannot be asked with.
 
-        Parameters
-        ----------
-        X : rows, or records that the same voters hold
-            The latter are asked with the directions that they cast, phi in whole 2^-16, as residual ballots are.
-        verbose : bool
-            Show progress: for records whose number is public.
-
-        Returns
-        -------
-        int64 array of shape (n_rows,)
-            **Sensitive.** Rows are asked in blocks of one fixed shape; one that is not finite is not asked.
+        Records that the same voters hold are asked with the directions that they cast, phi in whole 2^-16, as residual
+        ballots are. **Sensitive.** Rows are asked in blocks of one fixed shape; one that is not finite is not asked.
+        ``verbose`` shows progress: for records whose number is public.
         """
         if isinstance(X, HeldRecords):
             pieces = track(X.pieces, total=len(X.pieces), label="answers", show=verbose)
             parts = []
             for piece in pieces:
-                parts.append(in_blocks(self._of_directions, piece.p, len(piece.p)))
+                parts.append(in_blocks(lambda p: self._said(p.astype(np.float64) / GRID), piece.p, len(piece.p)))
                 let_go()
             casts = [p.labels >= 0 for p in X.pieces]
             return np.where(np.concatenate(casts), np.concatenate(parts), -1)
         rows, readable = rows_of(X, width=self.voters._map.width)
         n = n_rows(rows)
         made = track(slabs(n), total=-(-n // _SLAB), label="answers", show=verbose)
-        parts = [in_blocks(self._of_rows, take(rows, slab), len(slab)) for slab in made]
+        parts = [in_blocks(lambda part: self._said(self.asked(part)), take(rows, slab), len(slab)) for slab in made]
         return np.where(readable, np.concatenate([np.zeros(0, dtype=np.int64), *parts]), -1)
 
     def takes_held(self, held: Any, voters: RecordVoters) -> bool:
@@ -139,25 +165,10 @@ class RecordModel(Answers):
         exact = exact and (self.columns is None or bool(getattr(self.columns, "exact_", False)))
         return own and columns and (exact or (unit == "record" and self.voters.adjacency == "replace-one"))
 
-    def _of_rows(self, rows: Any) -> tuple[IntArray, Mask]:
-        return self._said(self.asked(rows))
-
-    def _of_directions(self, p: Any) -> tuple[IntArray, Mask]:
-        return self._said(np.asarray(p, dtype=np.float64) / GRID)
-
     def _said(self, asked: FloatArray) -> tuple[IntArray, Mask]:
         fine = np.asarray(np.isfinite(asked).all(axis=1))
         probability = np.asarray(self.head.predict_proba(np.where(fine[:, None], asked, 0.0)))
         return decided(probability, self.weights), fine
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        for name in ("allow_nan", "categorical", "string"):  # its representation reads cell by cell
-            setattr(tags.input_tags, name, True)
-        return tags
 
 
 def asked_with(head: Any, z: FloatArray, phi: FloatArray, columns: Any = None) -> FloatArray:
@@ -194,22 +205,12 @@ def slabs(n: int) -> Iterator[IntArray]:
 _LINEAR_FORM, _WEIGHTS = "linear model 1", "weights.safetensors"
 
 
+@dataclass(repr=False, eq=False)
 class MappedLinear(Answers):
     """Public maps, one behind the other, then a linear model: raw rows in, probabilities out.
 
-    Parameters
-    ----------
-    maps : tuple of Representation
-        Fitted on public rows or constants; empty where rows are taken as they are.
-    coef : float32 array of shape (n_classes, n_features)
-        Of the logits.
-    temperature, weights
-        As of :class:`RecordModel`.
-
-    Attributes
-    ----------
-    classes_ : int64 array of shape (n_classes,)
-        Class *indices*, as of every student here.
+    ``maps`` were fitted on public rows or constants, none where rows are taken as they are; ``coef``, float32 of shape
+    (n_classes, n_features), is of the logits; for the others see :class:`RecordModel`.
 
     Examples
     --------
@@ -217,29 +218,16 @@ class MappedLinear(Answers):
     array([0, 1])
     """
 
-    def __init__(
-        self,
-        maps: tuple[Representation, ...],
-        coef: npt.NDArray[np.float32],
-        *,
-        temperature: float = 1.0,
-        weights: tuple[float, ...] = (),
-    ) -> None:
-        self.maps = maps
-        self.coef = coef
-        self.temperature = temperature
-        self.weights = weights
+    maps: tuple[Representation, ...]
+    coef: npt.NDArray[np.float32]
+    _: KW_ONLY
+    temperature: float = 1.0
+    weights: tuple[float, ...] = ()
 
     @property
-    def classes_(self) -> IntArray:
-        """Class indices."""
-        return np.arange(len(self.coef), dtype=np.int64)
-
-    def untempered(self, X: Any) -> FloatArray:
-        """Return the trained weights' own probabilities of shape (n_rows, n_classes)."""
-        n = int(np.shape(X)[0])
-        parts = [self._asked(take(X, slab)) for slab in slabs(n)]
-        return np.concatenate(parts) if parts else np.zeros((0, len(self.coef)))
+    def n_classes(self) -> int:  # type: ignore[override]
+        """How many there are."""
+        return len(self.coef)
 
     def _asked(self, rows: Any) -> FloatArray:
         for each in self.maps:
@@ -249,24 +237,9 @@ class MappedLinear(Answers):
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        for name in ("allow_nan", "categorical", "string"):  # its maps read cell by cell
-            setattr(tags.input_tags, name, True)
-        return tags
-
 
 def keep_linear(model: MappedLinear, folder: Path) -> dict[str, Any]:
-    """Write a model into a folder, and return what :func:`read_linear` needs to know besides.
-
-    Raises
-    ------
-    InvalidInputError
-        A map of it is somebody's own class, which no file can hold.
-    """
+    """Write a model into a folder, and return what :func:`read_linear` needs to know besides."""
     for i, each in enumerate(model.maps):
         each.save(folder / _map(i))
     save_tensors(folder / _WEIGHTS, {"coef": model.coef}, {}, form=_LINEAR_FORM)
@@ -274,21 +247,7 @@ def keep_linear(model: MappedLinear, folder: Path) -> dict[str, Any]:
 
 
 def read_linear(folder: Path, told: Any, *, module: Any = None) -> MappedLinear:
-    """Return the model that :func:`keep_linear` wrote; it answers with the very same numbers.
-
-    Parameters
-    ----------
-    folder : path
-    told : dict
-        What it returned.
-    module : torch module, or list of them
-        Of the caller's own representation, see :func:`pate.representations.load`.
-
-    Raises
-    ------
-    InvalidInputError
-        The parts are damaged, or not those that belong together.
-    """
+    """Return the model that :func:`keep_linear` wrote; it answers with the very same numbers."""
     known = told["maps"]
     maps = tuple(load(folder / _map(i), module=module if i == 0 else None) for i in range(len(known)))
     coef = load_tensors(folder / _WEIGHTS, form=_LINEAR_FORM)[0]["coef"]
@@ -322,13 +281,7 @@ _STUDENTS = "pate.students._features"
 
 
 def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
-    """Write a model into a folder, and return what :func:`read_record_model` needs to know besides.
-
-    Raises
-    ------
-    InvalidInputError
-        A part of it is somebody's own class, which no file can hold.
-    """
+    """Write a model into a folder, and return what :func:`read_record_model` needs to know besides."""
     voters, head, seen = model.voters, model.head, model.voters.representation
     if not (is_own(voters.space, ".records") and is_own(head, ".heads")):
         raise InvalidInputError(
@@ -364,22 +317,7 @@ def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
 
 
 def read_record_model(folder: Path, told: Any, classes: tuple[Any, ...], *, module: Any = None) -> RecordModel:
-    """Return the model that :func:`keep_record_model` wrote; it answers with the very same numbers.
-
-    Parameters
-    ----------
-    folder : path
-    told : dict
-        What it returned.
-    classes : tuple
-    module : torch module, or list of them
-        See :func:`pate.representations.load`.
-
-    Raises
-    ------
-    InvalidInputError
-        The parts are damaged, or not those that belong together.
-    """
+    """Return the model that :func:`keep_record_model` wrote; it answers with the very same numbers."""
     seen: Any = None
     if told["representation"] == "student":
         from pate.students._features import read_features

@@ -197,14 +197,7 @@ class Recipe:
 
 
 def check_recipe(recipe: Recipe) -> None:
-    """Refuse a recipe that could not be run to its end: all rounds are charged before the second one is cast.
-
-    Raises
-    ------
-    InvalidInputError
-        The first round has a clip or is of the student; a later one has no clip; one of the student is not among the
-        last, or there is no image student; a share, a clip, the prior or the student is none.
-    """
+    """Refuse a recipe that could not be run to its end: all rounds are charged before the second one is cast."""
     rounds = recipe.rounds
     if not isinstance(rounds, tuple) or not rounds or not all(isinstance(r, Round) for r in rounds):
         raise InvalidInputError(f"recipe.rounds must be a tuple of Round, one or more, got {shown(rounds)}.")
@@ -255,16 +248,7 @@ FEWEST_PUBLIC = 20
 def chosen_road(facts: PublicFacts) -> tuple[str, str]:
     """Return ``"records"`` or ``"dpsgd"``, and why: what ``voters="auto"`` means.
 
-    Parameters
-    ----------
-    facts : PublicFacts
-        Of no private cell. Only the number of public rows counts so far.
-
-    Returns
-    -------
-    road : {"records", "dpsgd"}
-    reason : str
-        For the statement.
+    The reason is for the statement. Only the number of public rows counts so far.
 
     Examples
     --------
@@ -321,14 +305,6 @@ def choose(facts: PublicFacts) -> Recipe:
     """Return the settings of record voters for public facts.
 
     Nothing but ``facts`` is looked at, so that the choice costs no privacy.
-
-    Parameters
-    ----------
-    facts : PublicFacts
-
-    Returns
-    -------
-    Recipe
 
     Examples
     --------

@@ -16,22 +16,29 @@ import numpy as np
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
+from pate.core.files import any_mapped
 from pate.core.progress import timed, track
 from pate.core.secret import training_seed
 from pate.core.types import FloatArray
-from pate.data.files._blocks import any_mapped
 from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.heads import CorrectedHead, DescentHead, ForestHead, Head, LikelihoodHead, SelfTrainedHead
 from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.recipes._answers import balancing, check_decide, decided, noise_temperature, temperature_as_measured, tempered
+from pate.recipes._answers import (
+    balancing,
+    check_decide,
+    decided,
+    noise_temperature,
+    temperature_as_measured,
+    tempered,
+    unmeasured_temperature,
+)
 from pate.recipes._build import columns_before, make_head, make_space, narrowed
 from pate.recipes._model import RecordModel, asked_with, some_rows
 from pate.recipes._rule import PublicFacts, Recipe, Round, check_recipe, choose
-from pate.recipes._unmeasured import unmeasured_temperature
 from pate.records import BallotSum, RecordVoters, count_right
-from pate.records._work import MOST_HELD_BYTES, HeldRecords
+from pate.records._maps import MOST_HELD_BYTES, HeldRecords
 from pate.records.spaces import SoftSpace
 from pate.release import (
     BallotRelease,
@@ -46,7 +53,7 @@ from pate.release import (
     open_ballot_session,
     stored_rounds,
 )
-from pate.release._rounds import buy_rounds, sum_of_rounds
+from pate.release._quote import buy_rounds, sum_of_rounds
 from pate.representations import Representation
 from pate.representations._cells import n_rows
 from pate.teachers._usable import class_indices, label_column
@@ -80,15 +87,7 @@ def image_student(
 ) -> StudentFeatures:
     """Return the features of a student of a student that was taught the targets; the public images' looks decide how.
 
-    Parameters
-    ----------
-    X_public : images
-    targets : float array of shape (n_public, n_classes)
-    image_shape : tuple or None
-    random_state : int
-    checkpoint_dir : path or None
-        Where the training is kept, so that one that was cut off goes on, and the same again is the same.
-    verbose : bool
+    ``targets`` has shape (n_public, n_classes). In ``checkpoint_dir`` the training goes on that was cut off.
     """
     from pate.representations.images import looks_of
     from pate.students import ImageStudent
@@ -131,31 +130,10 @@ _Learning = TypeVar("_Learning", LikelihoodHead, DescentHead)
 class RecordsPlan:
     """Ballots that will be cast, in which public space and at what price: nothing private was looked at.
 
-    Attributes
-    ----------
-    recipe : Recipe
-    facts : PublicFacts
-        What it was chosen from.
-    terms : ReleaseTerms
-    voters : RecordVoters
-    rows : array, DataFrame or texts
-        All public rows.
-    z, phi : float64 arrays of shape (at most 20,000, ...)
-        Representation and directions of public rows, those that maps and heads are fitted on.
-    columns : Representation or None
-        The map to columns that trees learn from, where the recipe wants them.
-    table : array or None
-        Those columns of the rows of ``z``.
-    n_units : int
-    unit : {"record", "group"}
-    image_shape, random_state, checkpoint_dir
-        See :meth:`of`.
-    anyway : bool
-        Go on where a round has more noise than all ballots together.
-    measured_shares : tuple of float
-        Parts of mu^2 by which the accuracy is measured in the end: of the count, and of cells by class. Empty: it is
-        not.
-    decide : {"likeliest", "balanced"}
+    ``z`` and ``phi`` are representation and directions of the public rows that maps and heads are fitted on (at most
+    20,000 of ``rows``); ``columns`` is the map to columns that trees learn from, where the recipe wants them, and
+    ``table`` those columns. ``anyway`` goes on where a round has more noise than all ballots together. Parts of mu^2 in
+    ``measured_shares`` measure the accuracy in the end: by the count, and by cells by class; empty: it is not measured.
 
     Examples
     --------
@@ -206,41 +184,12 @@ class RecordsPlan:
     ) -> RecordsPlan:
         """Choose the recipe, fit the ballots' space on public rows, and return the plan; nothing is spent.
 
-        Parameters
-        ----------
-        terms : ReleaseTerms
-        X_public : rows
-        classes : sequence
-        n_units : int
-        unit : {"record", "group"}
-        representation : Representation
-            Fitted, see :func:`fitted_representation`.
-        kind : {"table", "mixed", "image", "text"}
-        recipe : Recipe or None
-            None takes the rule's.
-        rule : callable
-            What chooses a recipe from public facts.
-        classes_inferred : bool
-        image_shape : tuple or None
-            Of rows that are flattened images.
-        random_state : int
-            Public.
-        n_jobs : int or None
-        checkpoint_dir : path or None
-            Where a student of images is kept while it trains, so that a run that was cut off goes on to the very bits.
-        verbose : bool
-        anyway : bool
-        measure : bool, "by class" or None
-            Whether records say in the end how often the model is right; None: where noise alone leaves an interval of
-            less than five points to either side (:func:`pate.release.measured_shares`).
-        decide : {"likeliest", "balanced"}
-            Whether a row is of the likeliest class, or of the one whose probability is largest beside its mean over the
-            public rows.
-
-        Raises
-        ------
-        InvalidInputError
-            A recipe that does not fit these rows, or whose rounds could not all be run.
+        ``representation`` is fitted (:func:`fitted_representation`); a ``recipe`` of None is the rule's, which chooses
+        from public facts. ``measure`` says whether records tell in the end how often the model is right; None: where
+        noise alone leaves an interval of less than five points to either side (:func:`pate.release.measured_shares`).
+        ``decide`` is "likeliest", or "balanced": the class whose probability is largest beside its mean over the public
+        rows. In ``checkpoint_dir`` a student of images is kept while it trains, so that a run that was cut off goes on
+        to the very bits. Refuses a recipe that does not fit these rows, or whose rounds could not all be run.
         """
         check_decide(decide)
         if recipe is not None:
@@ -387,18 +336,8 @@ class RecordsPlan:
     ) -> tuple[RecordLabels, RecordModel]:
         """Charge, cast every round, and return the labels of all public rows and the model.
 
-        Parameters
-        ----------
-        X, y, groups
-            Private records, class values and owners.
-        evidence : Evidence or None
-        commonest : float or None
-            Share of the commonest class, where a person stated it: labels that are no better are told of.
-
-        Raises
-        ------
-        BudgetExceededError, LedgerError, InvalidInputError
-            See :func:`pate.open_ballot_session` and :meth:`pate.RecordVoters.cast`.
+        ``commonest`` is the share of the commonest class, where a person stated it: labels that are no better are told
+        of. Raises as :func:`pate.open_ballot_session` and :meth:`pate.RecordVoters.cast` do.
         """
         evidence, terms, voters = evidence or Evidence(), self.terms, self.voters
         _ = self.mechanisms  # refused before anything is cast

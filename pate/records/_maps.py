@@ -11,134 +11,33 @@ have more records or fewer.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+import math
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import quietly
-from pate.core.frames import plain_rows
+from pate.core.files import mapped
 from pate.core.types import FloatArray, IntArray, Mask
-from pate.data._columns import as_number
+from pate.data._cells import read_records
+from pate.data._columns import numbers_of
 from pate.data._door import by_name, is_frame, is_sparse
 from pate.exceptions import InvalidInputError
-from pate.representations._cells import TextCells
-from pate.teachers._cells import finite_sparse, useful_cell
-
-# Private records as rows of one width: how a record is read hangs on it and on public facts alone, never on others.
-
-#: Arrays of these types are read cell by cell.
-_CELLS = "Oc"
-
-
-def read_records(X: Any, width: int | None, name: str) -> tuple[Any, Mask]:
-    """Return rows that can be taken by number, and which of them could be read.
-
-    Parameters
-    ----------
-    X : rows
-    width : int or None
-        Public: how many cells a row has. None: rows are texts.
-    name : str
-
-    Returns
-    -------
-    rows
-        DataFrames, sparse matrices and arrays of numbers as they are; objects (n, width), or (n,) texts.
-    readable : bool array of shape (n,)
-        False where a cell is neither number nor text nor missing, and for a row that is none of that width.
-
-    Raises
-    ------
-    InvalidInputError
-        It holds no rows.
-    """
-    X = plain_rows(X, name=name)
-    if isinstance(X, np.ma.MaskedArray):
-        if X.dtype.kind in "biuf":
-            mask, X = np.ma.getmaskarray(X), X.data.astype(np.float64)
-            X[mask] = np.nan
-        else:
-            X = np.ma.filled(X.astype(object), None)
-    if is_sparse(X):
-        return finite_sparse(X)
-    if is_frame(X):
-        return X, np.ones(X.shape[0], dtype=bool)
-    if hasattr(X, "iloc"):  # a Series: what kind it is may hang on any cell
-        X = X.astype(object).to_numpy()
-    if not hasattr(X, "dtype"):
-        X = _one_by_one(X, name)
-    if not getattr(X, "ndim", 0):
-        raise _no_rows(name)
-    if isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype.kind not in "biuf":
-        return _texts(X) if width is None else _rows(X, width)
-    if not isinstance(X, np.ndarray) or X.dtype.kind not in _CELLS:
-        return X, np.ones(X.shape[0], dtype=bool)
-    flat = X.reshape(len(X), int(np.prod(X.shape[1:])))
-    made, readable = np.full(flat.shape, None, dtype=object), np.ones(len(X), dtype=bool)
-    for i, cells in enumerate(flat):
-        readable[i] = _read(cells.tolist(), made[i])
-    return made.reshape(X.shape), readable
-
-
-def _one_by_one(X: Any, name: str) -> npt.NDArray[Any]:
-    """Return an array (n,) of rows as they are; what only NumPy can read is an array."""
-    if isinstance(X, str | bytes) or not (hasattr(X, "__array__") or hasattr(X, "__len__")):
-        raise _no_rows(name)
-    if hasattr(X, "__array__"):
-        return np.asarray(X)
-    given = list(X)
-    rows = np.empty(len(given), dtype=object)
-    for i, row in enumerate(given):
-        rows[i] = row
-    return rows
-
-
-def _no_rows(name: str) -> InvalidInputError:
-    return InvalidInputError(f"{name} must be rows: an array, a DataFrame, a sparse matrix, a list of rows or texts.")
-
-
-def _texts(X: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Mask]:
-    made, readable = np.full(len(X), "", dtype=object), np.zeros(len(X), dtype=bool)
-    for i, cell in enumerate(X.tolist() if X.dtype.kind != "O" else X):
-        if isinstance(cell, str):
-            made[i], readable[i] = cell, True
-    return made, readable
-
-
-def _rows(X: npt.NDArray[Any], width: int) -> tuple[npt.NDArray[Any], Mask]:
-    made, readable = np.full((len(X), width), None, dtype=object), np.zeros(len(X), dtype=bool)
-    for i, row in enumerate(X):
-        cells = _cells_of(row)
-        if cells is not None and len(cells) == width:
-            readable[i] = _read(cells, made[i])
-    return made, readable
-
-
-def _cells_of(row: Any) -> list[Any] | None:
-    """Return the cells of one row; None where it is nothing of the kind."""
-    if isinstance(row, list | tuple) and not any(hasattr(cell, "__len__") for cell in row):
-        return list(row)
-    if not isinstance(row, list | tuple) and not hasattr(row, "__array__"):
-        return [row]
-    try:  # whatever an odd row raises is its own matter
-        if isinstance(row, np.ma.MaskedArray):
-            row = np.ma.filled(row.astype(object), None)
-        return list(np.array(row, dtype=object).ravel().tolist())
-    except Exception:
-        return None
-
-
-def _read(cells: list[Any], into: npt.NDArray[Any]) -> bool:
-    """Write what can be read of the cells, and return whether nothing was odd."""
-    whole = True
-    for j, cell in enumerate(cells):
-        useful, into[j] = useful_cell(cell)
-        whole = whole and useful
-    return whole
-
+from pate.records.ballot_sum import (
+    GRID,
+    Whose,
+    class_sums,
+    exact_product,
+    quantised,
+    quantised_residuals,
+    residual_norm,
+)
+from pate.representations._cells import TextCells, n_rows
 
 BLOCK_ROWS = 1024
 
@@ -185,14 +84,7 @@ def is_own(thing: Any, room: str = "") -> bool:
 
 
 class PublicMap:
-    """A representation and a space, one after the other, in blocks.
-
-    Parameters
-    ----------
-    representation : transformer or None
-        None: rows are given as the space takes them.
-    space : ballot space
-    """
+    """A representation and a space, one after the other, in blocks."""
 
     def __init__(self, representation: Any, space: Any) -> None:
         self.representation, self.space = representation, space
@@ -265,7 +157,7 @@ def _numbers(rows: Any, names: Any = None) -> Any:
         return rows
     rows = by_name(rows, names, other="the space was fitted on")
     cells = rows.to_numpy(dtype=object) if is_frame(rows) else np.asarray(rows, dtype=object)
-    return np.fromiter(map(as_number, cells.ravel().tolist()), dtype=np.float64, count=cells.size).reshape(cells.shape)
+    return numbers_of(cells.ravel().tolist()).reshape(cells.shape)
 
 
 def _width(first: Any) -> int | None:
@@ -293,14 +185,8 @@ def slabs(n: int, rows: int) -> Iterator[tuple[int, int]]:
 def in_blocks(ask: Callable[[Any], tuple[IntArray, Mask]], rows: Any, n: int, *, size: int = BLOCK_ROWS) -> IntArray:
     """Return class indices of rows, asked in blocks of one fixed shape; -1 where a row cannot be asked with.
 
-    Parameters
-    ----------
-    ask : callable
-        From ``size`` rows to their class indices, and which rows could be asked: each by itself.
-    rows : rows that can be taken by number
-    n : int
-    size : int
-        Rows of a block: 1 asks each alone, so that no place shows in it.
+    ``ask`` takes ``size`` rows to their class indices and which could be asked, each by itself; a ``size`` of 1 asks
+    each alone, so that no place shows in it.
     """
     found = np.full(n, -1, dtype=np.int64)
     for start, end in slabs(n, size):
@@ -309,3 +195,277 @@ def in_blocks(ask: Callable[[Any], tuple[IntArray, Mask]], rows: Any, n: int, *,
         said, fine = ask(take(rows, whole))
         found[start:end] = np.where(np.asarray(fine)[: end - start], np.asarray(said)[: end - start], -1)
     return found
+
+
+# One person's records clipped together, in whole numbers; every step depends on that person's records alone.
+
+_SHRINK = 1.0 - 2.0**-10
+_TURNS = 64
+
+
+def most_records(n_classes: int) -> int:
+    """Return K: who has k > K records has their sum scaled by K/k first, so that squares fit 64 bits. Public.
+
+    m |u|^2 <= m (K 2^16)^2 <= 2^62.
+    """
+    return math.isqrt((1 << 30) // n_classes)
+
+
+def person_sums(p: IntArray, labels: IntArray, owners: IntArray, *, n_classes: int, kind: str) -> IntArray:
+    """Return the sum over persons of their clipped u, shape (d, m), not yet centred.
+
+    ``p`` (n, d) is of :func:`quantised`; labels are class indices, -1 where a record casts none; each person's rows
+    stand side by side, all of theirs.
+    """
+    used = labels >= 0
+    p, labels, owners = p[used], labels[used], owners[used]
+    if not len(p):
+        return np.zeros((p.shape[1], n_classes), dtype=np.int64)
+    who = np.cumsum(np.r_[0, owners[1:] != owners[:-1]])
+    order = np.lexsort((labels, who))
+    who, labels = who[order], labels[order]
+    starts = np.flatnonzero(np.r_[True, (who[1:] != who[:-1]) | (labels[1:] != labels[:-1])])
+    sums = np.add.reduceat(p[order], starts, axis=0)
+    who, labels = who[starts], labels[starts]
+    n_records = np.bincount(who, weights=np.diff(np.r_[starts, len(order)])).astype(np.int64)
+    most = most_records(n_classes)
+    many = n_records > most
+    sums = np.where(many[who, None], np.trunc(sums * (most * 0.999 / np.maximum(n_records, 1))[who, None]), sums)
+    return class_sums(_within(sums.astype(np.int64), who, n_classes, kind), labels, n_classes)
+
+
+def _within(sums: IntArray, who: IntArray, n_classes: int, kind: str) -> IntArray:
+    """Scale each person's sums, together, to the certified norm."""
+    first = np.flatnonzero(np.r_[True, who[1:] != who[:-1]])
+    most = GRID * GRID * (n_classes - 1 if kind == "signed" else 1)
+
+    def squared(of: IntArray) -> IntArray:
+        whole = np.add.reduceat(np.square(of).sum(axis=1), first)
+        if kind != "signed":
+            return np.asarray(whole)
+        # |m u - (u 1) 1'|^2 / m = m |u|^2 - |u 1|^2, to stay within (m - 1) G^2
+        return np.asarray(n_classes * whole - np.square(np.add.reduceat(of, first, axis=0)).sum(axis=1))
+
+    norms = squared(sums)
+    over = norms > most
+    scale = np.where(over, np.sqrt(most / np.maximum(norms, 1)), 1.0)
+    made = sums
+    for _ in range(_TURNS):
+        if not over.any():
+            return made
+        made = np.where(over[who, None], np.trunc(sums * scale[who, None]), made).astype(np.int64)
+        over = squared(made) > most
+        scale = np.where(over, scale * _SHRINK, scale)
+    return np.where(over[who, None], 0, made)
+
+
+def person_residual_sums(p: IntArray, r: IntArray, owners: IntArray, *, clip: float) -> IntArray:
+    """Return the sum over persons of their clipped sums of p (x) r, shape (d, m).
+
+    A person's sum is brought to whole multiples of 2^16 (a 65,536th of a ballot), scaled down to norm G R, certified
+    in whole numbers.
+    """
+    total = np.zeros((p.shape[1], r.shape[1]), dtype=np.int64)
+    if not len(p):
+        return total
+    starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
+    most = residual_norm(clip)  # G R in units of 2^16
+    for start, end in zip(starts, np.r_[starts[1:], len(p)], strict=True):
+        total += _shortened(exact_product(p[start:end], r[start:end]) / GRID, most)
+    return total * GRID
+
+
+def _shortened(u: FloatArray, most: int) -> IntArray:
+    """Return trunc(f u) with norm at most ``most`` in whole numbers, f the largest in (0, 1] but for rounding."""
+    peak = float(np.abs(u).max(initial=0.0))
+    if peak == 0.0:
+        return np.zeros(u.shape, dtype=np.int64)
+    length = peak * math.sqrt(float(np.square(u / peak).sum()))
+    scale = min(1.0, most / length)
+    for _ in range(_TURNS):
+        made = np.clip(np.trunc(u * scale), -most, most).astype(np.int64)
+        if int(np.square(made).sum()) <= most * most:
+            return made
+        scale *= _SHRINK
+    return np.zeros(u.shape, dtype=np.int64)
+
+
+#: Directions are kept for later rounds up to so many bytes, four per component; beyond, each round works them out, or
+#: they lie on disk, where the table does.
+MOST_HELD_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Piece:
+    """Directions of some records, zero where a record cannot be used: **sensitive**.
+
+    ``p`` (n, d) are :func:`pate.records.ballot_sum.quantised`; a label is -1 where the record casts nothing; owners'
+    records come whole, and in order; ``z`` is the representation, for a model that is asked with it.
+
+    Examples
+    --------
+    >>> Piece(np.zeros((2, 3), dtype=np.int32), np.array([0, -1]), None)
+    Piece(<sensitive>)
+    """
+
+    p: npt.NDArray[np.int32]
+    labels: IntArray
+    owners: IntArray | None
+    z: FloatArray | None = None
+
+    def __repr__(self) -> str:
+        return "Piece(<sensitive>)"
+
+    @property
+    def casts(self) -> Mask:
+        """Which records cast a ballot that is not zero."""
+        return np.asarray((self.labels >= 0) & self.p.any(axis=1))
+
+    def sealed(self) -> Piece:
+        """Return this piece, whose arrays nobody writes to any more: what was cut to length stays so."""
+        for array in (self.p, self.labels, self.owners, self.z):
+            if array is not None:
+                array.setflags(write=False)
+        return self
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldRecords:
+    """Records whose directions are known, for every round to cast from: rows are mapped once. **Sensitive**.
+
+    :meth:`pate.RecordVoters.hold` makes it, and only voters of the same public facts cast it.
+
+    Examples
+    --------
+    >>> HeldRecords((), Whose.of(np.array([0]), None, None), ("ab",))
+    HeldRecords(<sensitive>)
+    """
+
+    pieces: Sequence[Piece] = field(repr=False)
+    whose: Whose = field(repr=False)
+    of: tuple[Any, ...]
+    """Public facts of the voters: maps, kind of ballot, classes and adjacency, that directions and labels rest on."""
+    maps: PublicMap | None = field(default=None, repr=False)
+    """What made the directions: voters that have this very one need not be compared with it at every round."""
+
+    def __repr__(self) -> str:
+        return "HeldRecords(<sensitive>)"
+
+
+def put_down(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Yield the pieces once all their directions lie in a file without a name, which is gone with the process.
+
+    Only where the table itself lies in such a file (:mod:`pate.data.files._blocks`): who gave an array did not ask for
+    anything on disk.
+    """
+    known: list[Piece] = []
+    with tempfile.TemporaryFile() as file:
+        for piece in pieces:
+            file.write(piece.p.tobytes())
+            known.append(replace(piece, p=np.empty((0, piece.p.shape[1]), dtype=np.int32)))
+        cells = np.frombuffer(mapped(file), dtype=np.int32) if file.tell() else np.zeros(0, dtype=np.int32)
+    start = 0
+    for piece in known:
+        n, d = len(piece.labels), piece.p.shape[1]
+        yield replace(piece, p=cells[start : start + n * d].reshape(n, d))
+        start += n * d
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Directions:
+    """From rows to their directions, by public maps: each row by itself."""
+
+    maps: PublicMap
+    _: KW_ONLY
+    keep: bool = False
+
+    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> Piece:
+        """Return the directions of these records."""
+        index = np.arange(n_rows(rows))
+        p, fine = np.empty((len(index), self.maps.d), dtype=np.int32), np.empty(len(index), dtype=bool)
+        vectors: list[Any] = []
+        for a, b in slabs(len(index), BLOCK_ROWS):
+            z, phi = self.maps.both(rows, index[a:b], keep=self.keep)
+            fine[a:b] = np.isfinite(phi).all(axis=1)
+            p[a:b] = quantised(phi, self.maps.space.kind)  # |p| <= 2^16
+            if z is not None:
+                odd = np.asarray(~np.isfinite(z).all(axis=1))
+                fine[a:b] &= ~odd
+                vectors.append(np.where(odd[:, None], 0.0, z))
+        labels = np.where(fine, labels, -1)
+        p[labels < 0] = 0
+        return Piece(p, labels, owners, np.concatenate(vectors) if self.keep else None)
+
+
+class Sums:
+    """From directions to the exact sum of their ballots, class ballots not yet centred.
+
+    ``model`` is public: asked with p / 2^16, the direction that is cast, or with the representation.
+    """
+
+    def __init__(self, kind: str, n_classes: int, model: Any = None, clip: float | None = None) -> None:
+        self.kind, self.n_classes, self.model, self.clip = kind, n_classes, model, clip
+        # Our own heads answer whole numbers, once their weights are made ready.
+        ready = is_own(model, ".heads") and hasattr(model, "prepared")
+        self._ask = model.prepared(1 / GRID) if ready else None
+
+    def __call__(self, piece: Piece) -> IntArray:
+        """Return the sum, int64 of shape (d, n_classes); persons come whole."""
+        p, labels, owners = piece.p, piece.labels, piece.owners
+        if self.clip is None:
+            if owners is None:
+                return class_sums(p, labels, self.n_classes)
+            return person_sums(p.astype(np.int64), labels, owners, n_classes=self.n_classes, kind=self.kind)
+        if owners is None:
+            return self._residual_sum(piece)
+        said = [self._said(piece, a, b)[0] for a, b in slabs(len(p), BLOCK_ROWS)]
+        r = quantised_residuals(np.concatenate([np.zeros((0, self.n_classes)), *said]), labels, self.clip)
+        return person_residual_sums(p.astype(np.int64), r, owners, clip=self.clip)
+
+    def _residual_sum(self, piece: Piece) -> IntArray:
+        """Return the sum of residual ballots: each block is asked and added while the cache has it."""
+        assert self.clip is not None
+        total = np.zeros((piece.p.shape[1], self.n_classes), dtype=np.int64)
+        for a, b in slabs(len(piece.p), BLOCK_ROWS):
+            said, p = self._said(piece, a, b)
+            total += exact_product(p, quantised_residuals(said, piece.labels[a:b], self.clip))
+        return total
+
+    def _said(self, piece: Piece, start: int, end: int) -> tuple[FloatArray, FloatArray]:
+        """Return what the public model says of these rows, and their directions in whole numbers.
+
+        It is asked in blocks of one shape.
+        """
+        p = _block(piece.p, start, end)
+        if piece.z is not None:
+            said = quietly("model", self.model.predict_proba, _block(piece.z, start, end))
+        elif self._ask is not None:
+            said = quietly("model", self._ask, p)
+        else:
+            said = quietly("model", self.model.predict_proba, p / GRID)
+        said = np.asarray(said, dtype=np.float64)
+        if said.shape != (BLOCK_ROWS, self.n_classes):
+            raise InvalidInputError(
+                f"model must give probabilities of {self.n_classes} classes per row, got shape {said.shape}."
+            )
+        return said[: end - start], p[: end - start]
+
+
+def _block(rows: npt.NDArray[Any], start: int, end: int) -> FloatArray:
+    """Return rows as float64, filled up with the first of them to BLOCK_ROWS."""
+    block = np.empty((BLOCK_ROWS, rows.shape[1]))
+    block[: end - start], block[end - start :] = rows[start:end], rows[start]
+    return block
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Work:
+    """What a worker does with one piece: public maps and constants go there, a sum comes back."""
+
+    look: Directions
+    sums: Sums
+
+    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> tuple[IntArray, Mask]:
+        """Return the sum of these records' ballots, and which of them cast one."""
+        piece = self.look(rows, labels, owners)
+        return self.sums(piece), piece.casts

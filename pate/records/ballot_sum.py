@@ -33,7 +33,7 @@ class Whose:
 
     @classmethod
     def of(cls, labels: IntArray, groups: Any, ids: list[bytes] | None) -> Whose:
-        """Return those of one part; ``ids`` are the distinct owners' (:func:`pate.data._ids.distinct_ids`)."""
+        """Return those of one part; ``ids`` are the distinct owners' (:func:`pate.data.partition.distinct_ids`)."""
         kept = (labels.astype(np.int32),)
         if ids is None:
             return cls(kept, None, None, len(labels))
@@ -93,15 +93,6 @@ def quantised(phi: FloatArray, kind: str) -> IntArray:
     """Return rows in whole numbers: |p|^2 <= G^2 exactly, and p >= 0 unless ``kind`` is signed.
 
     Each row depends on its own numbers alone: one that is not finite becomes zero, one that is too long is scaled.
-
-    Parameters
-    ----------
-    phi : float64 array of shape (n, d)
-    kind : {"soft", "hard", "signed"}
-
-    Returns
-    -------
-    int64 array of shape (n, d)
     """
     check_choice("kind", kind, KINDS)
     rows = np.array(phi, dtype=np.float64, order="C")
@@ -116,14 +107,8 @@ def quantised(phi: FloatArray, kind: str) -> IntArray:
 def quantised_residuals(probabilities: FloatArray, labels: IntArray, clip: float) -> IntArray:
     """Return trunc(2^16 clip_C(e_y - q)) in whole numbers, |r| <= floor(2^16 C) exactly; zero where y is none.
 
-    Parameters
-    ----------
-    probabilities : float64 array of shape (n, m)
-        A row that is not finite gives the zero residual.
-    labels : int64 array of shape (n,)
-        Class indices; -1 gives the zero residual.
-    clip : float
-        C, in (0, sqrt 2].
+    ``probabilities`` (n, m): a row that is not finite gives the zero residual, as the label -1 does; C is ``clip``, in
+    (0, sqrt 2].
     """
     clip = check_clip(clip)
     r = -np.array(probabilities, dtype=np.float64, order="C")
@@ -200,13 +185,7 @@ def centred(sums: IntArray) -> IntArray:
 def delta_squared(kind: str, n_classes: int, adjacency: str, clip: float | None = None) -> int:
     """Return the square of how far one unit can move a sum of ballots, an exact whole number: the module's table.
 
-    Parameters
-    ----------
-    kind : {"soft", "hard", "signed"}
-    n_classes : int
-    adjacency : {"replace-one", "add-or-remove"}
-    clip : float or None
-        Of residual ballots; None for class ballots.
+    ``clip`` is that of residual ballots, None for class ballots.
     """
     check_choice("kind", kind, KINDS)
     check_choice("adjacency", adjacency, ADJACENCIES)
@@ -218,17 +197,64 @@ def delta_squared(kind: str, n_classes: int, adjacency: str, clip: float | None 
     return 2 * (m * GRID) ** 2 if kind != "signed" else 4 * m * (m - 1) * GRID**2
 
 
-def ballot_scale(n_classes: int, clip: float | None = None) -> int:
-    """Return how many whole numbers make one unit: |phi| = 1 with the centred one-hot, or with a residual."""
-    return n_classes * GRID if clip is None else GRID * GRID
-
-
 #: A sum of so many ballots, of norm below 2^33 each, stays within 64 bits.
 MOST_RECORDS = 1 << 29
 
 
+class UnitFacts:
+    """What is public of a sum over units; a mixin of frozen values."""
+
+    classes: tuple[Any, ...]
+    unit: str
+    adjacency: str
+    n: int
+
+    def __post_init__(self) -> None:
+        check_choice("unit", self.unit, ("record", "group"))
+        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        object.__setattr__(self, "classes", tuple(self.classes))
+        check_int("n", self.n, low=0)
+
+    @property
+    def n_is_public(self) -> bool:
+        """Whether the number of units is."""
+        return self.adjacency == "replace-one"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values; classes that are no plain values are their repr."""
+        return {**asdict(self), "classes": [_plain(c) for c in self.classes]}  # type: ignore[call-overload]
+
+
+class UnitSums:
+    """Exact sums over units in whole numbers: **sensitive**; a mixin of frozen values."""
+
+    sums: IntArray
+    facts: Any
+    whose: Whose
+
+    def _check(self, wanted: tuple[int, int], maker: str) -> None:
+        if not isinstance(self.sums, np.ndarray) or self.sums.dtype != np.int64 or self.sums.shape != wanted:
+            raise InvalidInputError(f"sums must be int64 of shape {wanted}. {maker}")
+
+    @property
+    def delta_squared(self) -> int:
+        """The square of how far one unit moves :attr:`sums` (L2), an exact whole number. Public."""
+        return int(self.facts.delta_squared)
+
+    def registration(self) -> Registration:
+        """Return whose records these are, as a ledger registers them; under add-or-remove without their number.
+
+        The fingerprint in it is **sensitive**.
+        """
+        f = self.facts
+        n_units = self.whose.n_units if f.n_is_public else None
+        return Registration(
+            f.unit, f.classes, n_units=n_units, fingerprint=self.whose.fingerprint(), adjacency=f.adjacency
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
-class BallotFacts:
+class BallotFacts(UnitFacts):
     """What is public of a sum of ballots: everything but the sum, and the number of records under add-or-remove.
 
     Attributes
@@ -282,12 +308,9 @@ class BallotFacts:
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
-        check_choice("unit", self.unit, ("record", "group"))
-        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        super().__post_init__()
         if self.clip is not None:
             object.__setattr__(self, "clip", check_clip(self.clip))
-        object.__setattr__(self, "classes", tuple(self.classes))
-        check_int("n", self.n, low=0)
 
     @property
     def n_classes(self) -> int:
@@ -297,28 +320,21 @@ class BallotFacts:
     @property
     def scale(self) -> int:
         """Whole numbers per unit: |phi| = 1 with the centred one-hot (or a residual)."""
-        return ballot_scale(self.n_classes, self.clip)
+        return self.n_classes * GRID if self.clip is None else GRID * GRID
 
     @property
     def delta_squared(self) -> int:
         """The square of how far one unit moves the sum, see :mod:`pate.records.ballot_sum`."""
         return delta_squared(self.kind, self.n_classes, self.adjacency, self.clip)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values; classes that are no plain values are their repr."""
-        return {**asdict(self), "classes": [_plain(c) for c in self.classes]}
-
 
 def _plain(value: Any) -> Any:
-    return (
-        value
-        if isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
-        else (repr(value))
-    )
+    plain = isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
+    return value if plain else repr(value)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BallotSum:
+class BallotSum(UnitSums):
     """The sum of all units' ballots in whole numbers: **sensitive**; :class:`pate.RecordVoters` makes it.
 
     Attributes
@@ -346,27 +362,10 @@ class BallotSum:
     whose: Whose = field(repr=False)
 
     def __post_init__(self) -> None:
-        wanted = (self.facts.n_components, self.facts.n_classes)
-        if not isinstance(self.sums, np.ndarray) or self.sums.dtype != np.int64 or self.sums.shape != wanted:
-            raise InvalidInputError(f"sums must be int64 of shape {wanted}. RecordVoters.cast makes them.")
+        self._check((self.facts.n_components, self.facts.n_classes), "RecordVoters.cast makes them.")
         if self.whose.n_units > MOST_RECORDS:  # not quoted: it may be private
             raise InvalidInputError(f"a sum of ballots must be of at most {MOST_RECORDS:,} units. Release it in parts.")
         note("ballots", ballots=self)
-
-    def registration(self) -> Registration:
-        """Return whose records these are, as a ledger registers them; under add-or-remove without their number.
-
-        The fingerprint in it is **sensitive**.
-        """
-        f = self.facts
-        counted = f.adjacency == "replace-one"
-        return Registration(
-            f.unit,
-            f.classes,
-            n_units=self.whose.n_units if counted else None,
-            fingerprint=self.whose.fingerprint(),
-            adjacency=f.adjacency,
-        )
 
     @property
     def kind(self) -> str:
@@ -379,11 +378,6 @@ class BallotSum:
         return self.facts.scale
 
     @property
-    def delta_squared(self) -> int:
-        """The square of how far one unit moves :attr:`sums` (L2), an exact whole number. Public."""
-        return self.facts.delta_squared
-
-    @property
     def delta(self) -> float:
         """How far one unit moves :attr:`sums` (L2), rounded up."""
         return math.nextafter(math.sqrt(self.delta_squared), math.inf)
@@ -391,10 +385,9 @@ class BallotSum:
     def __add__(self, other: BallotSum) -> BallotSum:
         if not isinstance(other, BallotSum):
             return NotImplemented
-        counted = self.facts.adjacency == "replace-one"
-        if (replace(self.facts, n=0) if counted else self.facts) != (
-            replace(other.facts, n=0) if counted else other.facts
-        ):
+        counted = self.facts.n_is_public
+        mine, theirs = (replace(f, n=0) if counted else f for f in (self.facts, other.facts))
+        if mine != theirs:
             raise InvalidInputError(
                 "ballot sums must be of the same kind, clip, classes, unit, adjacency and space to be added. Cast both "
                 "parts by the same voters."

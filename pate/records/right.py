@@ -36,32 +36,27 @@ says whether that is so; the statement repeats it.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from pate.core.checks import check_choice, check_int, quietly
+from pate.core.checks import check_int
 from pate.core.types import IntArray
-from pate.data._ids import distinct_ids
 from pate.exceptions import InvalidInputError
-from pate.ledger import Registration
-from pate.records.ballot_sum import ADJACENCIES, GRID, Whose, _plain
+from pate.records.ballot_sum import GRID, UnitFacts, UnitSums, Whose
 
 
 @dataclass(frozen=True, kw_only=True)
-class RightFacts:
+class RightFacts(UnitFacts):
     """What is public of counts of right answers: everything but the counts.
 
     Attributes
     ----------
     by_class : bool
         Cells by class; False: the count alone.
-    classes : tuple
-    unit : {"record", "group"}
-    adjacency : {"replace-one", "add-or-remove"}
-    n : int
-        Number of units under replace-one adjacency (public there), else the nominal one.
+    classes, unit, adjacency, n
+        As of :class:`BallotFacts`.
     model : str
         What the model is recognised by.
     own : bool
@@ -83,12 +78,6 @@ class RightFacts:
     model: str = ""
     own: bool = False
 
-    def __post_init__(self) -> None:
-        check_choice("unit", self.unit, ("record", "group"))
-        check_choice("adjacency", self.adjacency, ADJACENCIES)
-        object.__setattr__(self, "classes", tuple(self.classes))
-        check_int("n", self.n, low=0)
-
     @property
     def counted(self) -> bool:
         """Whether wrong answers are counted too, as the number of units is not public."""
@@ -104,13 +93,9 @@ class RightFacts:
         """The square of how far one unit moves the counts (L2), an exact whole number: the module's table."""
         return (2 if self.by_class and not self.counted else 1) * GRID**2
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values; classes that are no plain values are their repr."""
-        return {**asdict(self), "classes": [_plain(c) for c in self.classes]}
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RightCounts:
+class RightCounts(UnitSums):
     """How many units a public model is right about, in whole 2^-16: **sensitive**; :func:`count_right` makes it.
 
     Attributes
@@ -132,25 +117,7 @@ class RightCounts:
     whose: Whose = field(repr=False)
 
     def __post_init__(self) -> None:
-        wanted = (self.facts.n_cells, 1)
-        if not isinstance(self.sums, np.ndarray) or self.sums.dtype != np.int64 or self.sums.shape != wanted:
-            raise InvalidInputError(f"sums must be int64 of shape {wanted}. count_right makes them.")
-
-    @property
-    def delta_squared(self) -> int:
-        """The square of how far one unit moves :attr:`sums` (L2), an exact whole number. Public."""
-        return self.facts.delta_squared
-
-    def registration(self) -> Registration:
-        """Return whose records these are, as a ledger registers them; under add-or-remove without their number."""
-        f = self.facts
-        return Registration(
-            f.unit,
-            f.classes,
-            n_units=None if f.counted else self.whose.n_units,
-            fingerprint=self.whose.fingerprint(),
-            adjacency=f.adjacency,
-        )
+        self._check((self.facts.n_cells, 1), "count_right makes them.")
 
     def __repr__(self) -> str:
         f = self.facts
@@ -162,22 +129,9 @@ def right_sums(
 ) -> IntArray:
     """Return the counts of these units, exact whole numbers: the module's table.
 
-    Parameters
-    ----------
-    answers : int64 array of shape (n,)
-        Class indices that the model gives; -1 where it cannot be asked.
-    labels : int64 array of shape (n,)
-        Class indices; -1 where a record is not usable.
-    owners : int64 array of shape (n,) or None
-        All records of a person carry one number, and stand here.
-    n_classes : int
-    counted : bool
-        Wrong answers too (add-or-remove).
-    by_class : bool
-
-    Returns
-    -------
-    int64 array of shape (n_cells, 1)
+    Answers and labels are class indices, -1 where the model cannot be asked or a record is not usable; all records of a
+    person carry one number in ``owners``, and stand here. ``counted``: wrong answers too (add-or-remove). Returns int64
+    of shape (n_cells, 1).
     """
     usable = np.flatnonzero((labels >= 0) & (answers >= 0))
     y, right = labels[usable], answers[usable] == labels[usable]
@@ -211,23 +165,19 @@ def count_right(
 
     Parameters
     ----------
-    answers : int64 array of shape (n,)
-        Class indices that the model gives, each from its own record alone; -1 where it cannot be asked.
-    labels : int64 array of shape (n,)
-        Class indices; -1 where a record is not usable.
+    answers, labels : int64 arrays of shape (n,)
+        Class indices that the model gives, each from its own record alone, and those of the records; -1 where it cannot
+        be asked, or a record is not usable.
     classes : sequence
         Every class value that could occur, in order: public.
     groups : array-like of shape (n,) or None
         Whose each record is; then the unit is the person. A record without an owner is not usable.
-    adjacency : {"replace-one", "add-or-remove"}
-    nominal_n : int or None
-        Required under add-or-remove.
+    adjacency, nominal_n
+        As of :class:`pate.RecordVoters`.
     by_class : bool
         Right and wrong by class, instead of the count.
-    model : str
-        What the model is recognised by. Public.
-    own : bool
-        See :class:`RightFacts`.
+    model, own
+        See :class:`RightFacts`; public.
 
     Returns
     -------
@@ -250,11 +200,10 @@ def count_right(
         raise InvalidInputError("answers and labels must be int64 class indices of equal shape (n,), -1 for none.")
     if (nominal_n is None) != (adjacency == "replace-one"):
         raise InvalidInputError("nominal_n must be given under adjacency='add-or-remove', and there alone.")
-    from pate.teachers._usable import owned  # scikit-learn, whose import takes a second
+    from pate.teachers._usable import Owners  # scikit-learn, whose import takes a second
 
-    groups, has_owner = quietly("groups", owned, groups, len(labels))
-    owners, ids = (None, None) if groups is None else quietly("groups", distinct_ids, groups, len(labels))
-    whose = Whose.of(labels, groups, ids)
+    owners = Owners.of(groups, len(labels))
+    whose = Whose.of(labels, owners.groups, owners.ids)
     facts = RightFacts(
         by_class=by_class,
         classes=tuple(classes),
@@ -264,6 +213,8 @@ def count_right(
         model=model,
         own=own,
     )
-    usable = np.where(has_owner, labels, -1)
-    sums = right_sums(answers, usable, owners, n_classes=len(facts.classes), counted=facts.counted, by_class=by_class)
+    usable = np.where(owners.known, labels, -1)
+    sums = right_sums(
+        answers, usable, owners.codes, n_classes=len(facts.classes), counted=facts.counted, by_class=by_class
+    )
     return RightCounts(sums, facts, whose)

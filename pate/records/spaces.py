@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -31,28 +32,19 @@ class BallotSpace(TransformerMixin, BaseEstimator):
 
     kind: ClassVar[str]
     _arrays: ClassVar[tuple[str, ...]]
-    #: A row's phi is the same to the last bit wherever the row stands (see pate.records._exact).
+    #: A row's phi is the same to the last bit wherever the row stands (:class:`ExactMap`).
     exact_: ClassVar[bool] = True
     n_features_in_: int
     n_components_: int
     bounds_: FloatArray
     _product: ExactMap
+    _offsets: FloatArray
     provenance_: str
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Fit on public rows.
 
-        Parameters
-        ----------
-        X : float array of shape (n_public, p)
-            The public rows' representation: finite numbers.
-        y : None
-            Ignored.
-
-        Raises
-        ------
-        InvalidInputError
-            ``X`` is something private, or not numbers of that shape; a setting does not fit it.
+        ``X`` (n_public, p), finite numbers, is the public rows' representation; what is private by its type is refused.
         """
         z = _public(X)
         self.n_features_in_ = z.shape[1]
@@ -137,6 +129,7 @@ def load_space(path: str | os.PathLike[str]) -> BallotSpace:
     return space
 
 
+@dataclass(repr=False, eq=False)
 class SoftSpace(BallotSpace):
     """Soft votes: a row votes for its ``k`` nearest of ``n_centres`` public centres, the nearer the more.
 
@@ -177,19 +170,13 @@ class SoftSpace(BallotSpace):
 
     kind = "soft"
     _arrays = ("centres_", "bounds_")
-    centres_: FloatArray
-    _offsets: FloatArray
-
-    def __init__(
-        self, n_centres: int = 200, k: int = 10, *, n_dims: int | None = None, cosine: bool = False, n_init: int = 1,
-        random_state: int | None = None,
-    ) -> None:  # fmt: skip
-        self.n_centres = n_centres
-        self.k = k
-        self.n_dims = n_dims
-        self.cosine = cosine
-        self.n_init = n_init
-        self.random_state = random_state
+    n_centres: int = 200
+    k: int = 10
+    _: KW_ONLY
+    n_dims: int | None = None
+    cosine: bool = False
+    n_init: int = 1
+    random_state: int | None = None
 
     def _fit(self, z: FloatArray) -> None:
         from sklearn.cluster import KMeans
@@ -258,6 +245,7 @@ class HardSpace(SoftSpace):
         return phi
 
 
+@dataclass(repr=False, eq=False)
 class SignedSpace(BallotSpace):
     """Signed vectors: principal components of the public rows, partly whitened, brought to length 1.
 
@@ -293,16 +281,10 @@ class SignedSpace(BallotSpace):
 
     kind = "signed"
     _arrays = ("mean_", "components_", "variances_", "bias_", "bounds_")
-    mean_: FloatArray
-    components_: FloatArray
-    variances_: FloatArray
-    bias_: FloatArray
-    _offsets: FloatArray
-
-    def __init__(self, n_components: int | None = None, *, alpha: float = 0.8, constant: float = 0.0) -> None:
-        self.n_components = n_components
-        self.alpha = alpha
-        self.constant = constant
+    n_components: int | None = None
+    _: KW_ONLY
+    alpha: float = 0.8
+    constant: float = 0.0
 
     def _fit(self, z: FloatArray) -> None:
         alpha = check_real("alpha", self.alpha, low=0, high=1)

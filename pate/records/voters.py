@@ -8,19 +8,31 @@ from typing import Any
 
 import numpy as np
 
-from pate.core.checks import check_choice, check_classes, check_int, check_real, quietly, shown
+from pate.core.checks import check_choice, check_classes, check_int, check_real, shown
 from pate.core.cluster import in_order, on_cluster
+from pate.core.files import let_go
 from pate.core.progress import track
 from pate.core.tape import note
 from pate.core.types import FloatArray, IntArray, Mask
-from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, distinct_ids, usable_records
-from pate.data.files._blocks import let_go
 from pate.exceptions import InvalidInputError
-from pate.records._maps import BLOCK_ROWS, PublicMap, fingerprint_of, is_own, rows_of, slabs, take
-from pate.records._work import Directions, HeldRecords, Piece, Sums, Work, put_down
+from pate.records._maps import (
+    BLOCK_ROWS,
+    Directions,
+    HeldRecords,
+    Piece,
+    PublicMap,
+    Sums,
+    Work,
+    fingerprint_of,
+    is_own,
+    put_down,
+    rows_of,
+    slabs,
+    take,
+)
 from pate.records.ballot_sum import ADJACENCIES, KINDS, BallotFacts, BallotSum, Whose, centred, check_clip
 from pate.representations._cells import n_rows
-from pate.teachers._usable import class_indices, label_column, owned
+from pate.teachers._usable import Owners, class_indices, label_column, usable
 from pate.votes import ABSTAIN, hash_queries
 
 # Records that vote where they have something to say, and abstain elsewhere: for :func:`pate.open_vote_cap`.
@@ -30,16 +42,8 @@ from pate.votes import ABSTAIN, hash_queries
 class CappedVotes:
     """What every record votes on public rows, or that it abstains: **sensitive**.
 
-    Attributes
-    ----------
-    labels : int array of shape (n_records, n_queries)
-        Class indices, ABSTAIN where the public row is farther from the record than the radius.
-    classes : tuple
-    n_units : int
-        Number of records, each a teacher of its own (public under replace-one adjacency).
-    query_hashes : tuple of str
-    fingerprint : str
-        By which a ledger recognises the records. **Sensitive.**
+    ``labels`` (n_records, n_queries) are class indices, ABSTAIN where the public row is farther from the record than
+    the radius; by ``fingerprint``, **sensitive**, a ledger recognises the records.
     """
 
     labels: Any
@@ -60,16 +64,8 @@ class CappedVotes:
 def near_labels(maps: PublicMap, rows: Any, labels: IntArray, public: FloatArray, radius: float) -> Any:
     """Return each record's class for the public rows within ``radius`` of it, ABSTAIN for the others.
 
-    Parameters
-    ----------
-    maps : PublicMap
-    rows : private rows, n of them
-    labels : int64 array of shape (n,)
-        -1 abstains everywhere.
-    public : float64 array of shape (n_queries, d)
-        phi of public rows.
-    radius : float
-        Between directions: |phi_i - phi_j|, at most 2.
+    ``public`` (n_queries, d) is phi of public rows, the radius |phi_i - phi_j| at most 2; a label of -1 abstains
+    everywhere.
     """
     radius = check_real("radius", radius, low=0, low_open=True, high=2)
     found = np.full((n_rows(rows), len(public)), ABSTAIN, dtype=np.int16 if labels.max(initial=0) < 2**15 else np.int32)
@@ -88,6 +84,10 @@ def near_labels(maps: PublicMap, rows: Any, labels: IntArray, public: FloatArray
 
 #: Rows of one piece of work.
 _SLAB = 8192
+
+
+#: The order in which records stand in pieces, their labels, which could be read, and which have an owner.
+_Read = tuple[IntArray, IntArray, Mask, Mask]
 
 
 class RecordVoters:
@@ -272,7 +272,7 @@ class RecordVoters:
         Notes
         -----
         A record whose class, owner, row or direction cannot be used casts the zero ballot, and nothing else comes of
-        it, though it were so with all of them (:mod:`pate.data._ids`). A row of a list is one if it has as many
+        it, though it were so with all of them (:mod:`pate.data._cells`). A row of a list is one if it has as many
         cells as the map's public rows; where the map does not say how many (no ``n_features_in_``), rows are texts.
 
         The same records cast twice and added (``cast(X, y) + cast(X, y)``, or a record in two chunks) count double,
@@ -283,7 +283,7 @@ class RecordVoters:
         none of whose records has an id is not counted, so that taking a person's ids away is removing that person. Give
         every record an owner, or drop it.
         """
-        return self._cast(X, y, groups, None, None)
+        return self._cast(X, y, groups, self._sums())
 
     def cast_residuals(self, X: Any, y: Any = None, model: Any = None, *, clip: float, groups: Any = None) -> BallotSum:
         """Return the exact sum of phi (x) clip(e_y - p(x)): every record's disagreement with a public model.
@@ -306,7 +306,7 @@ class RecordVoters:
         """
         if not hasattr(model, "predict_proba"):
             raise InvalidInputError(f"model must have predict_proba(phi), got {shown(model)}. Pass a fitted head.")
-        return self._cast(X, y, groups, model, check_clip(clip))
+        return self._cast(X, y, groups, self._sums(model, check_clip(clip)))
 
     def capped_votes(self, X: Any, y: Any, *, X_public: Any, radius: float) -> CappedVotes:
         """Return every record's votes on public rows near it, for a run under :class:`pate.VoteCap`.
@@ -338,40 +338,32 @@ class RecordVoters:
         n = n_rows(rows)
         labels = self._labels(y, n)
         public = self.transform(X_public)
-        usable, _ = usable_records({f"{OUTSIDE}={self.classes!r}": labels >= 0, ODD_CELLS: readable})
-        near = near_labels(self._map, rows, np.where(usable, labels, -1), public, radius)
+        fine = usable(self.classes, labels, readable, None)
+        near = near_labels(self._map, rows, np.where(fine, labels, -1), public, radius)
         hashes = hash_queries(public)
         return CappedVotes(near, self.classes, n, hashes, Whose.of(labels, None, None).fingerprint())
 
-    def _cast(self, X: Any, y: Any, groups: Any, model: Any, clip: float | None) -> BallotSum:
+    def _cast(self, X: Any, y: Any, groups: Any, sums: Sums) -> BallotSum:
         if isinstance(X, HeldRecords):
-            return self._held(X, y, groups, model, clip)
-        if y is None:
-            return self._chunks(X, model, clip)
-        return self._part(X, y, groups, model, clip)
-
-    def _chunks(self, X: Any, model: Any, clip: float | None) -> BallotSum:
+            return self._held(X, y, groups, sums)
+        if y is not None:
+            return self._part(X, y, groups, sums)
         if not isinstance(X, Iterable) or hasattr(X, "shape"):
             raise InvalidInputError("y must be given, unless X is an iterable of (X, y) or (X, y, groups) chunks.")
         total: BallotSum | None = None
         for chunk in X:
             if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
                 raise InvalidInputError(f"chunks must be (X, y) or (X, y, groups), got {shown(chunk)}.")
-            part = self._part(chunk[0], chunk[1], chunk[2] if len(chunk) > 2 else None, model, clip)
+            part = self._part(chunk[0], chunk[1], chunk[2] if len(chunk) > 2 else None, sums)
             total = part if total is None else total + part
         if total is None:
             raise InvalidInputError("X must have at least one chunk of records, got none.")
         return total
 
-    def _part(self, X: Any, y: Any, groups: Any, model: Any, clip: float | None) -> BallotSum:
+    def _part(self, X: Any, y: Any, groups: Any, sums: Sums) -> BallotSum:
         tasks, n_tasks, whose, read = self._read(X, y, groups)
-        look = Directions(self._map, keep=getattr(model, "takes", "phi") != "phi")
-        made = track(
-            self._each(Work(look, self._sums(model, clip)), tasks),
-            total=n_tasks,
-            label=self.step,
-            show=self._shown(whose),
-        )
+        look = Directions(self._map, keep=getattr(sums.model, "takes", "phi") != "phi")
+        made = track(self._each(Work(look, sums), tasks), total=n_tasks, label=self.step, show=self._shown(whose))
         cast: list[Mask] = []
 
         def parts() -> Iterator[IntArray]:
@@ -379,11 +371,11 @@ class RecordVoters:
                 cast.append(voted)
                 yield part
 
-        total = self._added(parts(), whose, model, clip)
+        total = self._added(parts(), whose, sums)
         self._tell(read, cast)
         return total
 
-    def _held(self, held: HeldRecords, y: Any, groups: Any, model: Any, clip: float | None) -> BallotSum:
+    def _held(self, held: HeldRecords, y: Any, groups: Any, sums: Sums) -> BallotSum:
         if y is not None or groups is not None:
             raise InvalidInputError("y and groups must be left out where X is held records, which have them.")
         space = held.of[0] if held.maps is self._map else self.fingerprint()
@@ -392,22 +384,20 @@ class RecordVoters:
                 "X is records held by other voters: of another space, other classes or another adjacency. Hold them by "
                 "these."
             )
-        if getattr(model, "takes", "phi") != "phi":
+        if getattr(sums.model, "takes", "phi") != "phi":
             raise InvalidInputError(
                 "model must be one that is asked with phi where X is held records: no more is kept of them. Pass the "
                 "records themselves."
             )
-        return self._added(map(self._sums(model, clip), held.pieces), held.whose, model, clip, space)
+        return self._added(map(sums, held.pieces), held.whose, sums, space)
 
-    def _added(
-        self, parts: Iterable[IntArray], whose: Whose, model: Any, clip: float | None, space: str | None = None
-    ) -> BallotSum:
-        sums = np.zeros((self._map.d, len(self.classes)), dtype=np.int64)
+    def _added(self, parts: Iterable[IntArray], whose: Whose, sums: Sums, space: str | None = None) -> BallotSum:
+        total = np.zeros((self._map.d, len(self.classes)), dtype=np.int64)
         for part in parts:
-            sums += part
+            total += part
             let_go()
-        facts = self._facts(whose, model, clip, self.fingerprint() if space is None else space)
-        return BallotSum(centred(sums) if clip is None else sums, facts, whose)
+        facts = self._facts(whose, sums.model, sums.clip, self.fingerprint() if space is None else space)
+        return BallotSum(centred(total) if sums.clip is None else total, facts, whose)
 
     def _public_facts(self, space: str | None = None) -> tuple[Any, ...]:
         """Return all that decides what held directions and class indices mean, and what their sum is said to be."""
@@ -415,16 +405,14 @@ class RecordVoters:
         told = (self.adjacency, self.nominal_n, self.classes_inferred)
         return (self.fingerprint() if space is None else space, self.space.kind, classes, *told)
 
-    def _sums(self, model: Any, clip: float | None) -> Sums:
+    def _sums(self, model: Any = None, clip: float | None = None) -> Sums:
         return Sums(self.space.kind, len(self.classes), model, clip)
 
     def _shown(self, whose: Whose) -> bool:
         """Whether progress may be shown: under add-or-remove it would tell how many records there are."""
         return self.verbose and self.nominal_n is None and not whose.grouped
 
-    def _read(
-        self, X: Any, y: Any, groups: Any
-    ) -> tuple[Iterator[tuple[Any, ...]], int, Whose, tuple[IntArray, dict[str, Mask]]]:
+    def _read(self, X: Any, y: Any, groups: Any) -> tuple[Iterator[tuple[Any, ...]], int, Whose, _Read]:
         """Return pieces of records (rows, class indices, owners), how many, whose they are, and what could be read.
 
         The last is the order in which records stand in the pieces, and what :meth:`_tell` goes on from.
@@ -432,30 +420,27 @@ class RecordVoters:
         rows, readable = rows_of(X, width=self._map.width)
         n = n_rows(rows)
         labels = self._labels(y, n)
-        groups, has_owner = quietly("groups", owned, groups, n)
-        codes, ids = (None, None) if groups is None else quietly("groups", distinct_ids, groups, n)
-        usable = np.where(readable & has_owner, labels, -1)
-        note("rows", who="RecordVoters", rows=rows, labels=labels, groups=groups)
+        owners = Owners.of(groups, n)
+        codes, known = owners.codes, np.where(readable & owners.known, labels, -1)
+        note("rows", who="RecordVoters", rows=rows, labels=labels, groups=owners.groups)
         if codes is None:
             order, pieces = np.arange(n), list(slabs(n, _SLAB))
         else:
             order = np.argsort(codes, kind="stable")
             pieces = list(_between_persons(codes[order], _SLAB))
         tasks = (
-            (_taken(rows, order[a:b]), usable[order[a:b]], None if codes is None else codes[order[a:b]])
+            (_taken(rows, order[a:b]), known[order[a:b]], None if codes is None else codes[order[a:b]])
             for a, b in pieces
         )
-        checks = {f"{OUTSIDE}={self.classes!r}": labels >= 0, ODD_CELLS: readable, NO_OWNER: has_owner}
-        return tasks, len(pieces), Whose.of(labels, groups, ids), (order, checks)
+        whose = Whose.of(labels, owners.groups, owners.ids)
+        return tasks, len(pieces), whose, (order, labels, readable, owners.known)
 
-    def _tell(self, read: tuple[IntArray, dict[str, Mask]], cast: list[Mask]) -> None:
+    def _tell(self, read: _Read, cast: list[Mask]) -> None:
         """Warn the curator of records that cast the zero ballot."""
-        order, checks = read
-        could = np.logical_and.reduce(list(checks.values()))
-        odd = could.copy()
+        order, labels, readable, has_owner = read
+        odd = readable & has_owner & (labels >= 0)
         odd[order] &= ~np.concatenate([*cast, np.zeros(0, dtype=bool)])  # their direction is zero
-        checks[ODD_CELLS] = checks[ODD_CELLS] & ~odd
-        usable_records(checks)
+        usable(self.classes, labels, readable & ~odd, has_owner)
 
     def _each(self, work: Any, tasks: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """Yield what ``work`` makes of each piece, in order."""

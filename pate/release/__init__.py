@@ -1,11 +1,9 @@
 """The lock: terms, prices, plans, the one door, and what was released."""
 
-from pate.release._ballot_release import BallotRelease, Decisions
 from pate.release._ballot_session import BallotSession, open_ballot_session, release_ballots, stored_rounds
-from pate.release._ballot_statement import check_ballots_stated
 from pate.release._kept import session_left
-from pate.release._labels import LabelRelease, ModelLabels, RecordLabels, ReleasedLabels
-from pate.release._lock import release_labels
+from pate.release._labels import BallotRelease, Decisions, LabelRelease, ModelLabels, RecordLabels, ReleasedLabels
+from pate.release._lock import release_labels, sanitised_epsilon
 from pate.release._measured import (
     ReleasedCounts,
     check_measure,
@@ -23,21 +21,24 @@ from pate.release._pipeline import (
     cast_votes,
     plan_release,
 )
-from pate.release._quote import Quote, ReleaseTerms, affordable_answers, price_of, quote, warn_if_weak
-from pate.release._rounds import share_rounds
-from pate.release._sanitised import sanitised_epsilon
-from pate.release._session import LabelSession, open_session, opened
-from pate.release._statement import check_release_stated
-from pate.release._vote_cap import VoteCapRun, open_vote_cap
-from pate.release._worth import (
+from pate.release._quote import (
     NOISE_PER_TEACHER,
     RECORDS_PER_TEACHER,
+    Quote,
+    ReleaseTerms,
+    affordable_answers,
     check_enough,
     check_worth,
     default_heads,
     expected_of_votes,
+    price_of,
+    quote,
     share_right,
+    share_rounds,
+    warn_if_weak,
 )
+from pate.release._session import LabelSession, VoteCapRun, open_session, open_vote_cap, opened
+from pate.release._statement import check_ballots_stated, check_release_stated
 
 __all__ = [
     "NOISE_PER_TEACHER",

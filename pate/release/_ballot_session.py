@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pate.core.checks import check_classes, check_int, shown
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger import Ledger, LedgerRow, Registration
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget
+from pate.privacy.convert import gdp_from_budget
 from pate.records import BallotFacts, BallotSum, RightCounts, RightFacts
-from pate.release._ballot_release import BallotRelease
-from pate.release._ballot_statement import ballot_statement, check_ballots_stated
 from pate.release._door import Door, PaidBallots
-from pate.release._kept import Claim, fcntl, round_key, rounds_in
-from pate.release._measured import ReleasedCounts
-from pate.release._quote import ReleaseTerms, warn_if_weak
-from pate.release._rounds import buy_rounds, sum_of_rounds
+from pate.release._kept import (
+    Claim,
+    OneHolder,
+    check_alike,
+    check_name,
+    claimed,
+    next_round,
+    round_key,
+    rounds_in,
+    stored_rounds_of,
+)
+from pate.release._labels import BallotRelease
+from pate.release._measured import SIZE_OF_LABELS, ReleasedCounts, measured_accuracy
+from pate.release._quote import ReleaseTerms, buy_rounds, sum_of_rounds, warn_if_weak
+from pate.release._statement import ballot_statement, check_ballots_stated, counts_in_words
+from pate.statement.fields import Assumption
 from pate.statement.files import bind_statement
 from pate.statement.model import PrivacyStatement
 
@@ -61,10 +70,6 @@ def release_ballots(
         What was tuned on the private data, for the statement.
     stated : mapping of str to str, or None
         What a person states for the statement, such as ``{"public rows": "a census of 1990"}``.
-
-    Returns
-    -------
-    BallotRelease
 
     Guarantees
     ----------
@@ -113,7 +118,9 @@ def release_ballots(
         drawn, release = list(stored_statistics(ledger, request, row.id)), row.id
         charge, seeded = row.charge, row.seeded
         # Under a revised ledger the records may be others by now; what was released was of so many.
-        facts = facts_of(row.facts["ballots"], facts.classes)
+        known = facts_of({"facts": row.facts["ballots"]}, facts.classes)
+        assert isinstance(known, BallotFacts)
+        facts = known
     statement = ballot_statement(
         [facts], [mechanism], charge, terms, stated=said, release=release, seeded=seeded, earlier=row is not None
     )
@@ -144,26 +151,20 @@ def request_of(facts: BallotFacts, mechanism: GaussianSum, name: str, *, seeded:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def facts_of(held: Mapping[str, Any], classes: tuple[Any, ...]) -> BallotFacts:
-    """Return stored facts as they were; classes as they are given now (JSON has no others than plain ones)."""
-    try:
-        return BallotFacts(**{**held, "classes": classes})
-    except TypeError:
-        raise LedgerError("the ledger holds a sum of ballots that pate did not write. Restore it.") from None
-
-
 def right_request_of(facts: RightFacts, name: str, *, seeded: bool) -> str:
     """Return what counts of right answers are recognised by in a ledger: public facts alone."""
     known = {k: v for k, v in facts.to_dict().items() if k not in ("n", "own")}
     return hashlib.sha256(json.dumps(["right 1", known, name, seeded], sort_keys=True).encode()).hexdigest()
 
 
-def right_facts_of(held: Mapping[str, Any], classes: tuple[Any, ...]) -> RightFacts:
-    """Return stored facts of counts as they were; classes as they are given now."""
+def facts_of(told: Mapping[str, Any], classes: tuple[Any, ...]) -> BallotFacts | RightFacts:
+    """Return the facts of a stored round as they were; classes as they are given now (JSON has but plain ones)."""
+    kind, name = (RightFacts, "right") if "right" in told else (BallotFacts, "facts")
     try:
-        return RightFacts(**{**held, "classes": classes})
+        return kind(**{**told[name], "classes": classes})
     except TypeError:
-        raise LedgerError("the ledger holds counts of right answers that pate did not write. Restore it.") from None
+        what = "counts of right answers" if kind is RightFacts else "a sum of ballots"
+        raise LedgerError(f"the ledger holds {what} that pate did not write. Restore it.") from None
 
 
 def stored_statistics(ledger: Ledger, request: str, release: int) -> tuple[float, ...]:
@@ -174,7 +175,7 @@ def stored_statistics(ledger: Ledger, request: str, release: int) -> tuple[float
     return answer.noisy_counts
 
 
-class BallotSession:
+class BallotSession(OneHolder):
     """Rounds that are paid for; :func:`pate.open_ballot_session` makes it.
 
     Attributes
@@ -200,6 +201,9 @@ class BallotSession:
     (1, BallotSession(2 rounds, n_left=1))
     """
 
+    _uncopied = "a session cannot be copied or stored: each copy would draw what was paid for once."
+    _elsewhere = "this session was opened in another process. Ask there, or open another one here."
+
     def __init__(
         self,
         paid: PaidBallots,
@@ -212,32 +216,17 @@ class BallotSession:
     ) -> None:
         self.mechanisms, self.release = paid.rounds, paid.release
         self.charge = sum_of_rounds(paid.rounds)
-        self._paid, self._terms, self._data, self._n, self._stated, self._claim = paid, terms, data, n, stated, claim
+        self._paid, self._terms, self._data, self._n, self._stated = paid, terms, data, n, stated
         self._ledger = terms.ledger
         #: What was cast so far, where no ledger holds it.
         self._known: dict[str, _Cast] = {}
         self._fresh: set[str] = set()  # requests that were drawn by this very object
         #: Whether each round's statement is one that is let out: not where more is said in the end.
         self.binds = True
-        self._turn, self._process, self._closed = threading.Lock(), os.getpid(), False
+        super().__init__(claim)
 
     def __repr__(self) -> str:
         return f"BallotSession({len(self.mechanisms)} rounds, n_left={self.n_left})"
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise InvalidInputError("a session cannot be copied or stored: each copy would draw what was paid for once.")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Cast nothing more; what is left can be taken up again by name, if the session has a ledger and a name."""
-        self._closed = True
-        if self._claim is not None:
-            self._claim.let_go()
 
     @property
     def n_left(self) -> int:
@@ -248,10 +237,6 @@ class BallotSession:
         """Release the next round; the same ballots asked before give the stored statistics and use up nothing.
 
         What is cast (space, kind, clip, the model of residuals) may depend on every round released so far.
-
-        Parameters
-        ----------
-        ballots : BallotSum
 
         Returns
         -------
@@ -288,10 +273,6 @@ class BallotSession:
         counts : RightCounts
             Of :func:`pate.records.count_right`. The same request (cells, classes, model) gives the stored counts.
 
-        Returns
-        -------
-        ReleasedCounts
-
         Raises
         ------
         BudgetExceededError
@@ -300,20 +281,6 @@ class BallotSession:
             Counts of another unit, adjacency or number of units, or no round of ballots was cast before.
         LedgerError
             As for :meth:`ask`.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from pate import Budget, RecordVoters, open_ballot_session
-        >>> from pate.records import SignedSpace, count_right
-        >>> X, y = np.repeat(np.eye(3), 10, axis=0), np.repeat([0, 1, 1], 10)
-        >>> voters = RecordVoters(None, SignedSpace().fit(np.eye(3)), classes=2)
-        >>> session = open_ballot_session(Budget(9.0, 1e-5), shares=[0.96, 0.04], classes=2, n_units=30)
-        >>> first = session.ask(voters.cast(X, y))
-        >>> said = voters.label(first, X).labels  # from the release alone, each row by itself
-        >>> released = session.measure(count_right(said, y, classes=(0, 1), model="first"))
-        >>> released.noisy.shape, session.n_left
-        ((1,), 0)
         """
         if not isinstance(counts, RightCounts):
             raise InvalidInputError(
@@ -329,24 +296,16 @@ class BallotSession:
             assert isinstance(found.facts, RightFacts)
             return ReleasedCounts.of(drawn, found.facts, self.mechanisms[found.index], statement)
 
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise InvalidInputError("this session was opened in another process. Ask there, or open another one here.")
-
     def _check(self, ballots: BallotSum | RightCounts) -> None:
-        if self._closed:
-            raise InvalidInputError("this session is closed. Open it again, by its name if it has one.")
+        self._check_open()
         f, said, data = ballots.facts, ballots.registration(), self._data
-        for name, found, wanted in (
+        check_alike(
+            "ballots",
             ("classes", said.classes, data.classes),
             ("unit", f.unit, data.unit),
             ("adjacency", f.adjacency, data.adjacency),
             ("n_units", f.n, f.n if self._n is None else self._n),
-        ):
-            if found != wanted:
-                raise InvalidInputError(
-                    f"ballots must have {name}={wanted!r} like the session, got {found!r}. Open another for these."
-                )
+        )
         if data.fingerprint not in (None, said.fingerprint):
             raise InvalidInputError("ballots come from other private records than the session's. Open one for those.")
         if data.fingerprint is None:
@@ -397,9 +356,7 @@ class BallotSession:
         found = {}
         for index in rounds_in(held):
             told = held[round_key(index)]
-            right, classes = "right" in told, self._data.classes
-            facts = right_facts_of(told["right"], classes) if right else facts_of(told["facts"], classes)
-            found[str(told["request"])] = _Cast(index, facts, None)
+            found[str(told["request"])] = _Cast(index, facts_of(told, self._data.classes), None)
         return found
 
 
@@ -485,10 +442,6 @@ def open_ballot_session(
     n_measured : int
         So many of the last rounds are for :meth:`BallotSession.measure`: their noise may be larger than all ballots.
 
-    Returns
-    -------
-    BallotSession
-
     Guarantees
     ----------
     mu^2 adds up over rounds that are chosen adaptively (Dong, Roth, Su 2022, Corollary 3.3); noise and number of
@@ -509,8 +462,7 @@ def open_ballot_session(
     """
     terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
     said = check_ballots_stated(stated, residual=True)
-    if name is not None and (not isinstance(name, str) or not name or ledger is None):
-        raise InvalidInputError(f"name must be some text, and needs a ledger, got {shown(name)}.")
+    check_name(name, ledger, shown(name))
     if n_units is not None and nominal_n is not None:
         raise InvalidInputError("n_units and nominal_n must not both be given: the number is public or it is not.")
     n = n_units if nominal_n is None else nominal_n
@@ -523,20 +475,135 @@ def open_ballot_session(
     warn_if_weak(budget.delta, n, epsilon=budget.epsilon)
     door = Door(terms, data)
     mark = None if name is None else _mark(terms, shares, name)
-    claim = None if mark is None or ledger is None or fcntl is None else Claim(ledger.path, mark)
-    try:
+
+    def take() -> PaidBallots:
         row = None if mark is None or ledger is None else ledger.find(mark)
         if row is not None and ledger is not None:
-            rounds = _rounds_of(row)
-            # After the last one that is stored: one before it that failed to be was used up all the same.
-            n_used = max(rounds_in(row.facts), default=-1) + 1
-            paid = door.ballot_session_again(rounds, row.id, n_used, ledger.n_answers(row.id))
-        else:
-            rounds = buy_rounds(budget, shares, ledger, n_units=n, anyway=anyway, n_measured=n_measured)
-            facts = {"noise_multipliers": [m.noise_multiplier for m in rounds]}
-            paid = door.ballot_session(rounds, facts, request=mark or "")
-    except BaseException:
-        if claim is not None:
-            claim.let_go()
-        raise
+            n_stored, drawn, row = stored_rounds_of(ledger, row.id)
+            return door.ballots_again(_rounds_of(row), row.id, next_round(drawn), n_stored)
+        rounds = buy_rounds(budget, shares, ledger, n_units=n, anyway=anyway, n_measured=n_measured)
+        facts = {"noise_multipliers": [m.noise_multiplier for m in rounds]}
+        return door.ballot_session(rounds, facts, request=mark or "")
+
+    paid, claim = claimed(ledger, mark, take)
     return BallotSession(paid, terms, data, n, stated=said, claim=claim)
+
+
+# Counts of right answers that were paid for with labels: drawn once, of one model of theirs, and told.
+#
+# Labels are released by a mechanism of some charge, and the count by one more Gaussian, of a model that is computed
+# from the released labels and public rows. Given the labels, that model is a constant: the count is a query of the
+# private records whose L2 sensitivity pate.records.right proves for every fixed model, so that labels and count are
+# adaptive composition. Charges add up, each currency by its own theorem (pate.Charge): mu^2 (Dong, Roth, Su 2022,
+# Corollary 3.3), Renyi divergences at every order (Mironov 2017, Proposition 1). Both are constants, charged at once
+# before the first label is drawn; the cap on answers is what the rest of the budget buys.
+
+#: Assumptions of a label statement that its counts bring.
+_ASKED_ALONE, _MODEL = "own row only", "public model"
+_BY_PATE = {
+    True: ("pate asked the model in blocks of one fixed shape, or row by row, and counted in whole numbers", "pate"),
+    False: ("records were counted in whole numbers, but read or answered by code that pate does not know", "nobody"),
+}
+_MADE_HERE = {
+    True: ("pate trained it on the released labels and on the public rows", "pate"),
+    False: ("parts of it were fitted before, on what is not known here", "nobody"),
+}
+
+
+class PaidCounts(OneHolder):
+    """Counts that were charged with labels; :meth:`release` draws each once, or gives what was drawn.
+
+    Attributes
+    ----------
+    mechanisms : tuple of GaussianSum
+        Of the count, and perhaps of the cells by class.
+    """
+
+    _uncopied = "paid counts cannot be copied or stored: each copy would draw them for one price."
+    _elsewhere = "these counts were paid for in another process. Draw them there."
+
+    def __init__(self, paid: PaidBallots, terms: ReleaseTerms, data: Registration) -> None:
+        self.mechanisms = paid.rounds
+        self._paid, self._terms, self._data = paid, terms, data
+        self._known: dict[str, tuple[RightFacts, list[float]]] = {}
+        super().__init__()
+        #: Digest of the ledger's entry that holds the last count drawn here.
+        self.head: str | None = None
+
+    @property
+    def budget(self) -> tuple[float, float]:
+        """Epsilon and delta of labels and counts together."""
+        return self._terms.budget.epsilon, self._terms.budget.delta
+
+    def release(self, counts: RightCounts) -> ReleasedCounts | None:
+        """Return noisy counts: drawn now, or given again; None where what was paid for was drawn of another model."""
+        self._check_process()
+        self._check(counts)
+        index = int(counts.facts.by_class)
+        request = right_request_of(counts.facts, f"labels {self._paid.release}", seeded=self._terms.seeded)
+        with self._turn:
+            found = self._drawn(request, counts.facts)
+            if found is None:
+                if self._paid.n_used != index:
+                    return None
+                told = {"request": request, "right": counts.facts.to_dict()}
+                noisy, self.head = self._paid.draw(counts, {round_key(index): told}, request=request)
+                found = self._known[request] = counts.facts, noisy.ravel().tolist()
+        return ReleasedCounts.of(found[1], found[0], self.mechanisms[index], None)
+
+    def _drawn(self, request: str, facts: RightFacts) -> tuple[RightFacts, list[float]] | None:
+        """Return what was drawn under this request, and of what: as the ledger holds it, if there is one."""
+        ledger, release = self._terms.ledger, self._paid.release
+        if ledger is None or release is None:
+            return self._known.get(request)
+        held = ledger.releases([release])[0].facts
+        for told in (held[round_key(i)] for i in rounds_in(held)):
+            if told["request"] == request:
+                stored = stored_statistics(ledger, request, release)
+                found = facts_of(told, facts.classes)
+                assert isinstance(found, RightFacts)
+                return found, list(stored)
+        return None
+
+    def _check(self, counts: RightCounts) -> None:
+        said, data = counts.registration(), self._data
+        for name in ("unit", "classes", "adjacency", "n_units", "fingerprint"):
+            wanted, found = getattr(data, name), getattr(said, name)
+            if found != wanted and not (wanted is None and name in ("n_units", "fingerprint")):
+                shown = "" if name == "fingerprint" else f" ({wanted!r}, got {found!r})"
+                raise InvalidInputError(f"counts must be of the records that voted: another {name}{shown}.")
+
+
+def told_of_counts(
+    statement: PrivacyStatement, counts: Sequence[ReleasedCounts], paid: PaidCounts, *, made_here: bool = False
+) -> PrivacyStatement:
+    """Return the statement of labels with what counts say of a model that learnt from them."""
+    own = all(c.facts.own for c in counts)
+    earlier = "" if paid.head or not statement.ledger_releases else ", stored in the ledger by an earlier run"
+    asked = Assumption(
+        _ASKED_ALONE,
+        "what the model says of each unit's records is computed from that unit's own records and from public things "
+        "alone",
+        *_BY_PATE[own],
+    )
+    model = Assumption(
+        _MODEL,
+        "the model that records were asked about was computed from released quantities and public rows alone",
+        *_MADE_HERE[made_here],
+    )
+    told = replace(
+        statement,
+        released="; ".join((statement.released, *(counts_in_words(c.facts) for c in counts))) + earlier,
+        accounting=f"{statement.accounting}; the model that is counted about is computed from released labels, so that "
+        "counts are composed adaptively",
+        assumptions=(*statement.assumptions, asked, model),
+        covered=tuple(
+            c.replace("the released labels and", "the released labels, the counts and") for c in statement.covered
+        ),
+        ledger_head=paid.head or statement.ledger_head,
+    )
+    # The budget's, not the statement's: several releases of a ledger are told with its whole total.
+    whole, cost = gdp_from_budget(*paid.budget) ** 2, sum_of_rounds(paid.mechanisms).mu_squared
+    mu = max(whole - cost, 0.0) ** 0.5  # of the labels
+    found = measured_accuracy(counts, mu=mu, share=min(1.0, cost / whole), size=SIZE_OF_LABELS)
+    return replace(told, measured=found)

@@ -33,8 +33,7 @@ from pate.privacy.cost import Charge
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
 from pate.records import BallotSum, RightCounts
 from pate.release._kept import Left, StoredSoFar, counts_to_store, statistics_to_store, with_counts
-from pate.release._quote import Quote, ReleaseTerms
-from pate.release._rounds import sum_of_rounds
+from pate.release._quote import Quote, ReleaseTerms, sum_of_rounds
 
 T = TypeVar("T")
 
@@ -44,12 +43,7 @@ def _nothing(drawn: Any) -> Iterator[NewAnswer]:
 
 
 def _check_tape(noise: NoiseSource) -> None:
-    """Refuse to draw in a replay from what was paid for outside: a real answer would be spent, and might be another's.
-
-    Raises
-    ------
-    ReplayError
-    """
+    """Refuse to draw in a replay from what was paid for outside: a real answer would be spent, or another's."""
     if playing() is not None and not noise.on_tape:
         raise ReplayError(
             "a replay asks nothing of a session that was opened before it: that would use up what was paid for, and "
@@ -141,15 +135,6 @@ class Door:
         n_stored = int((drawn.status != NOT_ASKED).sum())
         return drawn, release, PaidBallots(terms.counts, self._noise, terms.ledger, release, 0, n_stored)
 
-    def counts_again(self, release: int, n_stored: int, n_used: int) -> PaidBallots:
-        """Go on with counts that were charged with labels before; the data are registered, as for any charge.
-
-        ``n_stored`` must have been read before ``n_used``: a count that somebody stored between is then found out.
-        """
-        assert self.terms.ledger is not None
-        self.terms.ledger.register(self.data)
-        return PaidBallots(self.terms.counts, self._noise, self.terms.ledger, release, n_used, n_stored)
-
     def session(self, mechanism: Mechanism, price: Quote, *, request: str = "") -> PaidQueries:
         """Charge for a number of queries whole, and for the terms' counts; see :func:`pate.open_session`."""
         terms = self.terms
@@ -164,24 +149,17 @@ class Door:
             open_ended=True,
             kind="session",
         )
-        return PaidQueries(mechanism, price, self._noise, terms.ledger, release, counts=terms.counts)
+        return PaidQueries(mechanism, Left(release, price), self._noise, terms)
 
     def session_again(self, mechanism: Mechanism, left: Left) -> PaidQueries:
-        """Go on with a session that was charged before; the data are registered, as whenever they are charged for."""
-        terms = self.terms
-        assert terms.ledger is not None
-        terms.ledger.register(self.data)
-        return PaidQueries(
-            mechanism,
-            left.price,
-            self._noise,
-            terms.ledger,
-            left.release,
-            left.n_used,
-            counts=terms.counts,
-            counts_used=left.counts_used,
-            n_counts=left.n_counts,
-        )
+        """Go on with a session that was charged before."""
+        self._register()
+        return PaidQueries(mechanism, left, self._noise, self.terms)
+
+    def _register(self) -> None:
+        """Register the data, as whenever they are charged for."""
+        assert self.terms.ledger is not None
+        self.terms.ledger.register(self.data)
 
     def capped_votes(self, mechanism: VoteCap, *, n_teachers: int, n_classes: int) -> PaidVotes:
         """Charge for all votes of a run, then make it: the number of queries is open."""
@@ -194,7 +172,7 @@ class Door:
             open_ended=True,
             kind="capped votes",
         )
-        return PaidVotes(session, self.terms.ledger, release)
+        return PaidVotes(session, self._noise, self.terms.ledger, release)
 
     def ballots(
         self, mechanism: GaussianSum, ballots: BallotSum, facts: dict[str, Any], *, request: str
@@ -232,12 +210,13 @@ class Door:
         )
         return PaidBallots(rounds, self._noise, self.terms.ledger, release)
 
-    def ballot_session_again(
-        self, rounds: Sequence[GaussianSum], release: int, n_used: int, n_stored: int
-    ) -> PaidBallots:
-        """Go on with a session that was charged before; the data are registered, as whenever they are charged for."""
-        assert self.terms.ledger is not None
-        self.terms.ledger.register(self.data)
+    def ballots_again(self, rounds: Sequence[GaussianSum], release: int, n_used: int, n_stored: int) -> PaidBallots:
+        """Go on with sums, or counts beside labels, that were charged before.
+
+        ``n_stored`` must have been read before ``n_used`` where another process may store one between: that is then
+        found out.
+        """
+        self._register()
         return PaidBallots(rounds, self._noise, self.terms.ledger, release, n_used, n_stored)
 
     def sanitised(
@@ -317,42 +296,51 @@ class Door:
         return drawn[0], release
 
 
-class PaidQueries:
-    """Queries that are paid for and not yet asked: draws no more than those, and stores before it shows.
+class Paid:
+    """What is paid for and not drawn yet: no more than that is drawn, and it is stored before it is shown.
+
+    Attributes
+    ----------
+    release : int or None
+        Its number in the ledger.
+    in_doubt : bool
+        What was drawn last may not have been stored.
+    """
+
+    def __init__(self, noise: NoiseSource, ledger: Ledger | None, release: int | None, n_stored: int = 0) -> None:
+        self.release, self.in_doubt, self._noise = release, False, noise
+        self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, n_stored)
+
+    def _store(self, rows: Iterable[NewAnswer], n: int, facts: dict[str, Any] | None = None) -> str | None:
+        """Store what was drawn; return the digest of the ledger's entry, if any."""
+        if self._stored is None:
+            return None
+        before, self.in_doubt = self.in_doubt, True
+        head = self._stored.add(rows, n, facts)
+        self.in_doubt = before
+        return head
+
+
+class PaidQueries(Paid):
+    """Queries that are paid for and not yet asked.
 
     Attributes
     ----------
     quote : Quote
         What was charged.
-    release : int or None
-        Its number in the ledger.
-    in_doubt : bool
-        The last answers may not have been stored.
     counts : PaidBallots or None
         Counts of right answers that were charged with them.
     """
 
-    def __init__(
-        self,
-        mechanism: Mechanism,
-        price: Quote,
-        noise: NoiseSource,
-        ledger: Ledger | None,
-        release: int | None,
-        n_used: int = 0,
-        *,
-        counts: Sequence[GaussianSum] = (),
-        counts_used: int = 0,
-        n_counts: int = 0,
-    ) -> None:
-        self.mechanism, self.quote, self.release, self.in_doubt = mechanism, price, release, False
-        self._noise = noise
-        self._n_used = n_used
+    def __init__(self, mechanism: Mechanism, left: Left, noise: NoiseSource, terms: ReleaseTerms) -> None:
+        super().__init__(noise, terms.ledger, left.release, left.n_used + left.n_counts)
+        self.mechanism, self.quote, self._n_used = mechanism, left.price, left.n_used
         # After a crash nobody knows how many of the used ones were refused: all count as answered.
-        self._n_answered = n_used
-        stored = None if ledger is None or release is None else StoredSoFar(ledger, release, n_used + n_counts)
-        self._stored = stored
-        self.counts = PaidBallots(counts, noise, None, release, counts_used, stored=stored) if counts else None
+        self._n_answered = left.n_used
+        self.counts: PaidBallots | None = None
+        if terms.counts:
+            self.counts = PaidBallots(terms.counts, noise, None, left.release, left.counts_used)
+            self.counts._stored = self._stored  # one release, one number of answers
 
     @property
     def n_left(self) -> int:
@@ -380,48 +368,36 @@ class PaidQueries:
         mechanism = self.mechanism
         drawn = mechanism.sample(counts, self._noise, max_answers=cap)
         self._n_answered += int((drawn.status == ANSWERED).sum())
-        if self._stored is None or not len(counts):
+        if not len(counts):
             return drawn, None
-        before, self.in_doubt = self.in_doubt, True
-        head = self._stored.add(answers(drawn), int((drawn.status != NOT_ASKED).sum()), facts)
-        self.in_doubt = before
-        return drawn, head
+        return drawn, self._store(answers(drawn), int((drawn.status != NOT_ASKED).sum()), facts)
 
 
-class PaidVotes:
-    """Votes that are paid for and not yet cast: the session counts them, and answers are stored before they are shown.
+class PaidVotes(Paid):
+    """Votes that are paid for and not yet cast: the session counts them."""
 
-    Attributes
-    ----------
-    session : VoteCapSession
-    release : int or None
-        Its number in the ledger.
-    """
-
-    def __init__(self, session: VoteCapSession, ledger: Ledger | None, release: int | None) -> None:
-        self.session, self.release = session, release
-        self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, 0)
+    def __init__(self, session: VoteCapSession, noise: NoiseSource, ledger: Ledger | None, release: int | None) -> None:
+        super().__init__(noise, ledger, release)
+        self.session = session
 
     def draw(self, labels: npt.NDArray[Any], keys: Sequence[str]) -> tuple[Draw, str | None]:
         """Cast, draw and store; return the draw and the digest of the ledger's entry, if any."""
-        _check_tape(self.session._noise)
+        _check_tape(self._noise)
         drawn = self.session.ask(labels)
-        if self._stored is None or not len(keys):
+        if not len(keys):
             return drawn, None
         rows = [(key, VoteCap.family, label, None) for key, label in zip(keys, drawn.labels.tolist(), strict=True)]
-        return drawn, self._stored.add(rows, len(rows))
+        return drawn, self._store(rows, len(rows))
 
 
-class PaidBallots:
-    """Rounds of ballots that are paid for and not yet cast: each is drawn once, and stored before it is shown.
+class PaidBallots(Paid):
+    """Rounds of ballots that are paid for and not yet cast: each is drawn once.
 
     Attributes
     ----------
     rounds : tuple of GaussianSum
     n_used : int
         How many were drawn.
-    release : int or None
-        The session's number in the ledger.
     """
 
     def __init__(
@@ -432,14 +408,9 @@ class PaidBallots:
         release: int | None,
         n_used: int = 0,
         n_stored: int = 0,
-        *,
-        stored: StoredSoFar | None = None,
     ) -> None:
-        self.rounds, self.release, self.n_used = tuple(rounds), release, n_used
-        self._noise = noise
-        self._stored = stored
-        if ledger is not None and release is not None:
-            self._stored = StoredSoFar(ledger, release, n_stored)
+        super().__init__(noise, ledger, release, n_stored)
+        self.rounds, self.n_used = tuple(rounds), n_used
 
     def draw(
         self, ballots: BallotSum | RightCounts, facts: dict[str, Any], *, request: str
@@ -454,6 +425,4 @@ class PaidBallots:
         # Used up before anything is drawn: whatever fails from here on, no round is drawn twice for one price.
         self.n_used += 1
         drawn = mechanism.sample(ballots.sums, ballots.delta_squared, self._noise)
-        if self._stored is None:
-            return drawn, None
-        return drawn, self._stored.add([statistics_to_store(request, drawn)], 1, facts)
+        return drawn, self._store([statistics_to_store(request, drawn)], 1, facts)

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pate.core.types import FloatArray
-from pate.exceptions import LedgerError
-from pate.ledger import Ledger
+from pate.exceptions import InvalidInputError, LedgerError
+from pate.ledger import Ledger, LedgerRow
 from pate.ledger._chain import NewAnswer
 from pate.mechanisms import NOT_ASKED, Draw, GaussianSum, Mechanism
 from pate.privacy.budget import Budget
 from pate.release._quote import Quote, ReleaseTerms
 from pate.votes import ABSTAIN, Votes
+
+Paid = TypeVar("Paid")
 
 
 def statistics_to_store(request: str, drawn: FloatArray) -> NewAnswer:
@@ -114,13 +117,13 @@ def mark_of(name: str | None, mechanism: Mechanism, terms: ReleaseTerms, n_queri
 
 
 class Left(NamedTuple):
-    """What an earlier session has used: queries, and of its counts of right answers which, and how many are stored."""
+    """What a session has used: queries, and of its counts of right answers which, and how many are stored."""
 
-    release: int
+    release: int | None
     price: Quote
-    n_used: int
-    counts_used: int
-    n_counts: int
+    n_used: int = 0
+    counts_used: int = 0
+    n_counts: int = 0
 
 
 def left_over(ledger: Ledger, mark: str, budget: Budget) -> Left | None:
@@ -128,12 +131,96 @@ def left_over(ledger: Ledger, mark: str, budget: Budget) -> Left | None:
     row = ledger.find(mark)
     if row is None:
         return None
-    n_stored = ledger.n_answers(row.id)
-    row = ledger.releases([row.id])[0]  # after the number: what is stored between is then found out
-    drawn = rounds_in(row.facts)
+    n_stored, drawn, row = stored_rounds_of(ledger, row.id)
     guarantee, counts = row.charge.guarantee(budget.delta), counts_stored(row.facts)
     price = Quote(row.n_queries, int(row.facts["max_answers"]), row.charge, guarantee, counts)
-    return Left(row.id, price, n_stored - len(drawn), max(drawn, default=-1) + 1, len(drawn))
+    return Left(row.id, price, n_stored - len(drawn), next_round(drawn), len(drawn))
+
+
+def stored_rounds_of(ledger: Ledger, release: int) -> tuple[int, list[int], LedgerRow]:
+    """Return how many answers a release holds, which rounds are among them, and its row.
+
+    In this order: what somebody stores between is then found out (:class:`StoredSoFar`).
+    """
+    n_stored = ledger.n_answers(release)
+    row = ledger.releases([release])[0]
+    return n_stored, rounds_in(row.facts), row
+
+
+def next_round(drawn: Sequence[int]) -> int:
+    """Return the round after the last one that is stored: one before it that failed to be was used up all the same."""
+    return max(drawn, default=-1) + 1
+
+
+def claimed(ledger: Ledger | None, mark: str | None, take: Callable[[], Paid]) -> tuple[Paid, Claim | None]:
+    """Return what ``take`` returns, taken under the claim of a named session, and the claim; None without a name."""
+    claim = None if mark is None or ledger is None or fcntl is None else Claim(ledger.path, mark)
+    try:
+        return take(), claim
+    except BaseException:
+        if claim is not None:
+            claim.let_go()
+        raise
+
+
+class OneHolder:
+    """What was paid for whole, and is used up by one object in one process, one turn at a time: it has no copies."""
+
+    _uncopied = "a session cannot be copied or stored: each copy would ask all that was paid for once."
+    _elsewhere = ""
+
+    def __init__(self, claim: Claim | None = None) -> None:
+        self._claim, self._closed = claim, False
+        self._turn, self._process = threading.Lock(), os.getpid()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise InvalidInputError(self._uncopied)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ask nothing more; what is left can be taken up again by name, if the session has a ledger and a name."""
+        if os.getpid() != self._process:
+            # A forked copy: the lock's file, and a turn that was taken when it was made, belong to the other process.
+            self._closed = True
+            if self._claim is not None:
+                self._claim.let_go()
+            return
+        with self._turn:  # an answer on its way is stored before anybody else may go on
+            self._closed = True
+            if self._claim is not None:
+                self._claim.let_go(remove=self._used_up())
+
+    def _used_up(self) -> bool:
+        """Whether nothing is left, and the file agrees: whoever takes it up again has nothing to ask either."""
+        return False
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise InvalidInputError(self._elsewhere)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidInputError("this session is closed. Open it again, by its name if it has one.")
+
+
+def check_alike(what: str, *facts: tuple[str, object, object]) -> None:
+    """Refuse what is of others than the session's; ``facts`` are names, what was found and what the session has."""
+    for name, found, wanted in facts:
+        if found != wanted:
+            raise InvalidInputError(
+                f"{what} must have {name}={wanted!r} like the session, got {found!r}. Open another for these."
+            )
+
+
+def check_name(name: object, ledger: Ledger | None, told: str) -> None:
+    """Refuse a session's name that is none, or one without a ledger to find it in."""
+    if name is not None and (not isinstance(name, str) or not name or ledger is None):
+        raise InvalidInputError(f"name must be some text, and needs a ledger, got {told}.")
 
 
 class StoredSoFar:

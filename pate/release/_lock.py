@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from pate.core.checks import shown
-from pate.exceptions import InvalidInputError
+from pate.core.types import IntArray
+from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.ledger import Answer, Ledger, Registration
-from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
+from pate.ledger._chain import NewAnswer
+from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, ConfidentGNMax, Draw, GNMax, Mechanism
 from pate.privacy.budget import Budget
-from pate.release._counts import PaidCounts
+from pate.privacy.convert import check_delta
+from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
+from pate.privacy.words import Guarantee
+from pate.release._ballot_session import PaidCounts
 from pate.release._door import Door, PaidBallots
-from pate.release._kept import answers_to_store, rounds_in, weaknesses
+from pate.release._kept import answers_to_store, next_round, stored_rounds_of, weaknesses
 from pate.release._labels import LabelRelease
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, request_digest, warn_if_weak
 from pate.release._statement import check_release_stated, make_statement
@@ -60,10 +66,6 @@ def release_labels(
         an assumption was ensured (``disjoint shards``, ``own shard only``, ``preprocessing``, ``public rows``,
         ``duplicates``, ``one person``, ``parameters``, ``classes``). What nobody states and pate did not see to itself
         is open. Public.
-
-    Returns
-    -------
-    LabelRelease
 
     Guarantees
     ----------
@@ -110,20 +112,14 @@ def released(
 
     ``planned`` is a number of new queries and its price, see :func:`price_as_planned`.
     """
-    if not isinstance(votes, Votes):
-        raise InvalidInputError(
-            f"votes must be pate.Votes, got {type(votes).__name__}. Use Votes.from_counts or Votes.from_labels."
-        )
-    if not isinstance(mechanism, Mechanism):
-        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
+    check_votes(votes)
+    check_mechanism(mechanism)
     ledger = terms.ledger
     stated = check_release_stated(terms.stated, unit=votes.unit, classes_inferred=votes.classes_inferred)
     data = Registration.of_votes(votes)
     door = Door(terms, data)
-    # Equal public rows are one query: it is asked, charged and stored once.
-    first, same_as = distinct(votes)
-    known = stored_answers(votes, first, mechanism, ledger)
-    fresh = np.array([i for i in first if i not in known], dtype=np.int64)
+    questions = Questions.of(votes, mechanism, ledger)
+    fresh = questions.fresh
     request, asked_for, counts = "", terms.counts, None
     if ledger is not None and votes.query_hashes is not None:
         request = request_digest(votes.query_hashes, mechanism, terms)
@@ -140,66 +136,161 @@ def released(
         mechanism,
         votes.counts[asked],
         price,
-        answers=lambda drawn: answers_to_store(votes.query_hashes, asked, mechanism, drawn),
+        answers=questions.to_store(asked),
         facts=weaknesses(votes),
         request=request,
     )
-    sources = {answer.release for answer in known.values()}
     counts = counts or bought
     if counts is not None and counts.release is not None:
         release = counts.release  # what a count of these labels costs is told with them
-    if release is not None:
-        sources.add(release)
-    found = assembled(votes, draw, asked, known, same_as)
-    statement = make_statement(votes, mechanism, price, terms, sources, stated=stated)
-    made = LabelRelease.of(found, votes.classes, mechanism, price, statement, asked_for)
+    statement = make_statement(votes, mechanism, price, terms, questions.sources(release), stated=stated)
+    made = LabelRelease.of(questions.answered(draw, asked), votes.classes, mechanism, price, statement, asked_for)
     return made, None if counts is None else PaidCounts(counts, terms, data)
 
 
 def _counts_again(door: Door, ledger: Ledger, request: str) -> PaidBallots:
     paid = ledger.find(request)
     assert paid is not None
-    n_stored = ledger.n_answers(paid.id)
-    drawn = rounds_in(ledger.releases([paid.id])[0].facts)  # after the number of answers: see counts_again
-    return door.counts_again(paid.id, n_stored, max(drawn, default=-1) + 1)
+    n_stored, drawn, _ = stored_rounds_of(ledger, paid.id)
+    return door.ballots_again(door.terms.counts, paid.id, next_round(drawn), n_stored)
 
 
-def assembled(
+def check_votes(votes: object) -> None:
+    """Refuse what are no votes."""
+    if not isinstance(votes, Votes):
+        raise InvalidInputError(
+            f"votes must be pate.Votes, got {type(votes).__name__}. Use Votes.from_counts or Votes.from_labels."
+        )
+
+
+def check_mechanism(mechanism: object) -> None:
+    """Refuse what is no mechanism of labels."""
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """Votes by what is asked of them: equal public rows are one query, which is asked, charged and stored once.
+
+    ``known`` are stored answers by the position of the first row that asks; ``fresh`` the positions that are asked
+    anew; ``same_as`` the position of each row's first equal.
+    """
+
+    votes: Votes
+    mechanism: Mechanism
+    known: Mapping[int, Answer]
+    fresh: IntArray
+    same_as: IntArray
+
+    @classmethod
+    def of(
+        cls, votes: Votes, mechanism: Mechanism, ledger: Ledger | None, held: Mapping[str, Answer] | None = None
+    ) -> Questions:
+        """Return them; what is stored is in the ledger, or else in ``held``."""
+        hashes, every = votes.query_hashes, np.arange(votes.n_queries)
+        if hashes is None:
+            return cls(votes, mechanism, {}, every, every)
+        seen: dict[str, int] = {}
+        same_as = np.array([seen.setdefault(h, i) for i, h in enumerate(hashes)], dtype=np.int64)
+        stored = dict(held or {}) if ledger is None else ledger.stored(list(seen), mechanism.family)
+        known = {i: stored[h] for h, i in seen.items() if h in stored}
+        fresh = np.array([i for i in seen.values() if i not in known], dtype=np.int64)
+        return cls(votes, mechanism, known, fresh, same_as)
+
+    def to_store(self, asked: IntArray) -> Callable[[Draw], Iterator[NewAnswer]]:
+        """Return what of a draw a ledger is to hold."""
+        return lambda drawn: answers_to_store(self.votes.query_hashes, asked, self.mechanism, drawn)
+
+    def sources(self, release: int | None) -> set[int]:
+        """Return the ledger's releases that the answers come from, ``release`` among them."""
+        found = {answer.release for answer in self.known.values() if answer.release}
+        return found if release is None else found | {release}
+
+    def answered(self, draw: Draw, asked: IntArray) -> Draw:
+        """Return labels, status and noisy counts of all rows: drawn now, stored before, or not asked."""
+        n = self.votes.n_queries
+        labels = np.full(n, ABSTAIN, dtype=np.int64)
+        status = np.full(n, NOT_ASKED, dtype="<U9")
+        noisy = np.full((n, self.votes.n_classes), np.nan) if draw.noisy_counts is not None else None
+        labels[asked], status[asked] = draw.labels, draw.status
+        if noisy is not None:
+            noisy[asked] = draw.noisy_counts
+        for i, answer in self.known.items():
+            labels[i] = answer.label
+            status[i] = REFUSED if answer.label == ABSTAIN else ANSWERED
+            if noisy is not None and answer.noisy_counts is not None:
+                noisy[i] = answer.noisy_counts
+        same_as = self.same_as
+        return Draw(labels[same_as], status[same_as], None if noisy is None else noisy[same_as])
+
+
+# A publishable upper bound on the data-dependent epsilon of given votes: drawn once, paid for, kept in a ledger.
+
+
+def sanitised_epsilon(
     votes: Votes,
-    draw: Draw,
-    asked: npt.NDArray[np.int64],
-    known: Mapping[int, Answer],
-    same_as: npt.NDArray[np.int64],
-) -> Draw:
-    """Return labels, status and noisy counts of all queries: drawn now, stored before, or not asked."""
-    labels = np.full(votes.n_queries, ABSTAIN, dtype=np.int64)
-    status = np.full(votes.n_queries, NOT_ASKED, dtype="<U9")
-    noisy = np.full((votes.n_queries, votes.n_classes), np.nan) if draw.noisy_counts is not None else None
-    labels[asked], status[asked] = draw.labels, draw.status
-    if noisy is not None:
-        noisy[asked] = draw.noisy_counts
-    for i, answer in known.items():
-        labels[i] = answer.label
-        status[i] = REFUSED if answer.label == ABSTAIN else ANSWERED
-        if noisy is not None and answer.noisy_counts is not None:
-            noisy[i] = answer.noisy_counts
-    return Draw(labels[same_as], status[same_as], None if noisy is None else noisy[same_as])
+    mechanism: Mechanism,
+    how: SmoothSensitivity,
+    ledger: Ledger | None,
+    *,
+    delta: float,
+    noise_seed: int | None = None,
+) -> Guarantee:
+    """Return the one sanitised epsilon of a request: from the ledger, or charged there and drawn.
 
+    Parameters
+    ----------
+    votes : Votes
+    mechanism : GNMax or ConfidentGNMax
+    how : SmoothSensitivity
+    ledger : Ledger
+        Of these private data, with a total, counting in Renyi divergence.
+    delta : float
+    noise_seed : int or None
+        For tests only.
 
-def distinct(votes: Votes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the first position of each distinct query, and for every query the position of its first equal."""
-    if votes.query_hashes is None:
-        every = np.arange(votes.n_queries)
-        return every, every
-    seen: dict[str, int] = {}
-    same_as = np.array([seen.setdefault(h, i) for i, h in enumerate(votes.query_hashes)], dtype=np.int64)
-    return np.fromiter(seen.values(), dtype=np.int64, count=len(seen)), same_as
+    Raises
+    ------
+    InvalidInputError
+        Another mechanism, no ledger with a total, or a delta that leaves nothing beside ``how.delta0``.
+    BudgetExceededError
+        The ledger cannot pay for it.
 
-
-def stored_answers(
-    votes: Votes, positions: npt.NDArray[np.int64], mechanism: Mechanism, ledger: Ledger | None
-) -> dict[int, Answer]:
-    if ledger is None or votes.query_hashes is None:
-        return {}
-    stored = ledger.stored([votes.query_hashes[i] for i in positions], mechanism.family)
-    return {int(i): stored[h] for i in positions if (h := votes.query_hashes[i]) in stored}
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from pate import Budget
+    >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "l.sqlite", total=Budget(9.0, 1e-5), currency="renyi")
+    >>> how = SmoothSensitivity(order=8.0, beta=0.0125, noise_scale=4.0)
+    >>> votes = Votes.from_counts([[240, 10]] * 100)
+    >>> first = sanitised_epsilon(votes, GNMax(40.0), how, ledger, delta=1e-5)
+    >>> first == sanitised_epsilon(votes, GNMax(40.0), how, ledger, delta=1e-5), len(ledger.releases())
+    (True, 1)
+    """
+    if not isinstance(mechanism, GNMax | ConfidentGNMax):
+        raise InvalidInputError(
+            f"sanitise must be None for {mechanism}: smooth sensitivity here covers GNMax and Confident-GNMax."
+        )
+    if ledger is None or ledger.total is None:
+        raise InvalidInputError(
+            "ledger must be given with sanitise, and have a total: the number is drawn once and paid for. Pass "
+            "ledger=Ledger(path, total=Budget(...), currency='renyi') of these private data."
+        )
+    delta = check_delta(delta)
+    how.delta_left(delta)
+    terms, data = ReleaseTerms(budget=ledger.total, ledger=ledger, noise_seed=noise_seed), Registration.of_votes(votes)
+    # Refused before anything is read off the votes; the registration makes the key by which they are recognised.
+    if refusal := ledger.remaining().refusal(how.cost):
+        raise BudgetExceededError(f"the ledger {str(ledger.path)!r} cannot pay for a sanitised epsilon: {refusal}.")
+    door = Door(terms, data)
+    ledger.register(data)
+    said = json.dumps([str(mechanism), asdict(how), delta, terms.seeded, votes.counts.shape])
+    content = hashlib.sha256(np.ascontiguousarray(votes.counts, dtype="<i8").tobytes()).hexdigest()
+    request = ledger.keyed_digest(f"sanitised {said} {content}")
+    if ledger.find(request) is None:
+        door.sanitised(how, votes.counts, mechanism, delta, request=request)
+    # What the ledger holds is what gets out: two processes that ask at once get the first one's draw.
+    row = ledger.find(request)
+    assert row is not None
+    return Guarantee(**row.facts["guarantee"])

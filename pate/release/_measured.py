@@ -24,8 +24,7 @@ from pate.mechanisms import GaussianSum
 from pate.records import RightFacts
 from pate.records.ballot_sum import GRID
 from pate.release._labels import ModelLabels, RecordLabels, ReleasedLabels
-from pate.statement.fields import Doubt
-from pate.statement.measured import ClassRecall, MeasuredAccuracy
+from pate.statement.fields import ClassRecall, Doubt, MeasuredAccuracy
 from pate.statement.model import PrivacyStatement
 from pate.statement.plain import as_plain_text
 
@@ -86,19 +85,6 @@ def correction(accuracy: float, *, n: int, n_classes: int, mu: float, size: floa
     b = s sqrt(a (1 - a) d (m - 1)/n) E/(E + 20), with evidence E = n mu/(m sqrt 2) and d components: sampling error of
     d (m - 1) numbers per record, of which little was learnt where noise was large. A law fitted to development tables,
     not a theorem.
-
-    Parameters
-    ----------
-    accuracy : float
-        a, as it was measured.
-    n : int
-        Units.
-    n_classes : int
-        m.
-    mu : float
-        What the model cost, as Gaussian differential privacy.
-    size : float
-        s: .2 of a model of ballots or of DP-SGD, .03 of a student of teachers' labels.
     """
     n, m = check_int("n", n, low=1), check_int("n_classes", n_classes, low=2)
     a = min(max(accuracy, 0.0), 1.0)
@@ -128,17 +114,7 @@ def check_measure(measure: Any) -> bool | str | None:
 
 
 def noise_half_width(n: int, mu: float, share: float = SHARE) -> float:
-    """Return the half width that noise alone gives a measured accuracy: 1.96/(n mu sqrt(share)).
-
-    Parameters
-    ----------
-    n : int
-        Units, or their nominal number.
-    mu : float
-        What the whole release may cost.
-    share : float
-        Part of mu^2.
-    """
+    """Return the half width that noise alone gives a measured accuracy: 1.96/(n mu sqrt(share))."""
     return _QUANTILE / (n * mu * math.sqrt(share))
 
 
@@ -178,10 +154,6 @@ def measured_accuracy(
     size : float
         See :func:`correction`.
 
-    Returns
-    -------
-    MeasuredAccuracy
-
     Notes
     -----
     The estimate is a - b, a the noisy share and b the correction; its variance sigma^2/n^2 + a (1 - a)/n + (b/1.5)^2
@@ -203,12 +175,8 @@ def measured_accuracy(
     a = float(noisy[0]) / total if total > sigma else 0.5
     inside = min(max(a, 0.0), 1.0)
     n = max(1, round(total)) if total > sigma else 1
-    # A share of zero or one is no share without sampling error: one record more of either kind.
-    sampling = max(inside * (1 - inside), 1 / (n + 2)) / n
     b = correction(inside, n=n, n_classes=max(m, 2), mu=mu, size=size)
-    noise = sigma / n * (math.hypot(inside, 1 - inside) if counted else 1.0)
-    error = math.sqrt(noise**2 + sampling + (_SPREAD * b) ** 2)
-    low, estimate, high = _within(inside - b, a - b, error)
+    low, estimate, high = _interval(a, b, n, sigma / n * (math.hypot(inside, 1 - inside) if counted else 1.0))
     cells = () if len(counts) < 2 else _recalls(counts[1], b)
     return MeasuredAccuracy(
         estimate=estimate,
@@ -225,10 +193,14 @@ def measured_accuracy(
     )
 
 
-def _within(inside: float, centre: float, error: float) -> tuple[float, float, float]:
-    """Return low, estimate and high within 0 to 1."""
-    low, high = (min(max(centre + side * _QUANTILE * error, 0.0), 1.0) for side in (-1, 1))
-    return low, min(max(inside, low), high), high
+def _interval(share: float, b: float, n: float, noise: float) -> tuple[float, float, float]:
+    """Return low, estimate and high, within 0 to 1, of a noisy share of n, corrected by b."""
+    inside = min(max(share, 0.0), 1.0)
+    # A share of zero or one is no share without sampling error: one record more of either kind.
+    sampling = max(inside * (1 - inside), 1 / (n + 2)) / n
+    error = math.sqrt(noise**2 + sampling + (_SPREAD * b) ** 2)
+    low, high = (min(max(share - b + side * _QUANTILE * error, 0.0), 1.0) for side in (-1, 1))
+    return low, min(max(inside - b, low), high), high
 
 
 def _recalls(cells: ReleasedCounts, b: float) -> tuple[ClassRecall, ...]:
@@ -243,10 +215,7 @@ def _recalls(cells: ReleasedCounts, b: float) -> tuple[ClassRecall, ...]:
             continue
         r = hits / n
         inside = min(max(r, 0.0), 1.0)
-        noise = sigma / n * math.hypot(inside, 1 - inside)
-        sampling = max(inside * (1 - inside), 1 / (n + 2)) / n
-        error = math.sqrt(noise**2 + sampling + (_SPREAD * b) ** 2)
-        low, estimate, high = _within(inside - b, r - b, error)
+        low, estimate, high = _interval(r, b, n, sigma / n * math.hypot(inside, 1 - inside))
         found.append(ClassRecall(name=name, estimate=estimate, low=low, high=high))
     return tuple(found)
 
@@ -348,15 +317,12 @@ def _below(release: ReleasedLabels, commonest: float | None, cells: ReleasedCoun
     share, how = _commonest(release, commonest, cells)
     if told is None or share is None or told.estimate > share:
         return None
+    how_far = "below" if told.high < share else "which is not above"
     text = (
-        f"the model is right on {told.estimate:.1%}, {_how_far(told, share)} the {share:.1%} that always naming the "
+        f"the model is right on {told.estimate:.1%}, {how_far} the {share:.1%} that always naming the "
         f"commonest class would reach ({how}): take more records, a larger budget or fewer classes."
     )
     return Doubt(kind="below the commonest", sentence=text)
-
-
-def _how_far(told: MeasuredAccuracy, share: float) -> str:
-    return "below" if told.high < share else "which is not above"
 
 
 def _commonest(

@@ -17,18 +17,26 @@ from pate.mechanisms import GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget
 from pate.privacy.compose.calibrate import calibrate
 from pate.privacy.cost import Charge
-from pate.release._counts import PaidCounts
+from pate.release._ballot_session import PaidCounts
 from pate.release._labels import LabelRelease
 from pate.release._lock import released
 from pate.release._measured import SHARE, check_measure, measured_shares
-from pate.release._quote import Quote, ReleaseTerms, count_fresh, is_paid, price_of
+from pate.release._quote import (
+    FEWEST,
+    Quote,
+    ReleaseTerms,
+    affordable_queries,
+    check_worth,
+    count_fresh,
+    is_paid,
+    price_of,
+)
 from pate.release._statement import (
     classes_were_named,
     drawn_here,
     vouch_for_training,
     with_public_rows,
 )
-from pate.release._worth import FEWEST, affordable_queries, check_worth
 from pate.statement.model import PrivacyStatement
 from pate.votes import Voter, Votes
 
@@ -340,18 +348,6 @@ def with_affordable_counts(price: Callable[[ReleaseTerms], Priced], terms: Relea
 
     Where nobody insists on them, counts are left out unless all labels are bought beside them, and where no label is
     bought; those that are paid for already are kept.
-
-    Parameters
-    ----------
-    price : callable
-        From terms to those terms, the number of new queries and their price.
-    terms : ReleaseTerms
-    asking : Asking
-
-    Raises
-    ------
-    BudgetExceededError
-        Labels, or counts that somebody insists on, are not bought.
     """
     if not asking.counts:
         return price(terms)

@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, Self
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_classes, check_int, shown
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.ledger import Answer, Ledger, Registration
-from pate.mechanisms import Mechanism
+from pate.mechanisms import Draw, Mechanism
+from pate.mechanisms.vote_cap import VoteCap
 from pate.privacy.budget import Budget
-from pate.release._counts import PaidCounts
-from pate.release._door import Door, PaidQueries
-from pate.release._kept import Claim, answers_to_store, left_over, mark_of, weaknesses
+from pate.privacy.words import Guarantee
+from pate.release._ballot_session import PaidCounts
+from pate.release._door import Door, PaidQueries, PaidVotes
+from pate.release._kept import (
+    Claim,
+    OneHolder,
+    check_alike,
+    check_name,
+    claimed,
+    left_over,
+    mark_of,
+    weaknesses,
+)
 from pate.release._labels import LabelRelease
-from pate.release._lock import assembled, distinct, stored_answers
+from pate.release._lock import Questions, check_mechanism, check_votes
 from pate.release._pipeline import lean
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, warn_if_weak
-from pate.release._statement import check_release_stated, make_statement
+from pate.release._statement import _ACCOUNTING, _NOISE, _others, check_release_stated, make_assumptions, make_statement
+from pate.statement.fields import Assumption
 from pate.statement.files import bind_statement
-from pate.statement.model import PrivacyStatement
+from pate.statement.model import PrivacyStatement, made_statement
 from pate.votes import Voter, Votes
 
 
-class LabelSession:
+class LabelSession(OneHolder):
     """Queries that are paid for and not yet asked; :func:`pate.open_session` makes it.
 
     Attributes
@@ -52,6 +64,11 @@ class LabelSession:
     pate.exceptions.BudgetExceededError: this session has 1 of its 3 queries left, and 2 new ones were asked. ...
     """
 
+    _elsewhere = (
+        "this session was opened in another process, which may be asking too. Open it again there, or here by its name "
+        "when the other process has ended."
+    )
+
     def __init__(
         self,
         paid: PaidQueries,
@@ -67,11 +84,8 @@ class LabelSession:
         self._paid, self._terms, self._data, self._classes = paid, terms, data, classes
         self._stated, self._classes_inferred = stated, classes_inferred
         self._known: dict[str, Answer] = {}
-        self._claim = claim
         self._counts: PaidCounts | None = None
-        self._turn = threading.Lock()
-        self._process = os.getpid()
-        self._closed = False
+        super().__init__(claim)
 
     def __repr__(self) -> str:
         return (
@@ -79,36 +93,8 @@ class LabelSession:
             f"guarantee={self.quote.guarantee})"
         )
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise InvalidInputError("a session cannot be copied or stored: each copy would ask all that was paid for once.")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ask nothing more; what is left can be taken up again by name, if the session has a ledger and a name.
-
-        Examples
-        --------
-        >>> from pate import Budget, GNMax, open_session
-        >>> with open_session(GNMax(2.0), n_queries=3, n_teachers=9, classes=2, budget=Budget(10.0, 1e-5)) as session:
-        ...     session.n_left
-        3
-        """
-        if os.getpid() != self._process:
-            # A forked copy: the lock's file, and a turn that was taken when it was made, belong to the other process.
-            self._closed = True
-            if self._claim is not None:
-                self._claim.let_go()
-            return
-        with self._turn:  # an answer on its way is stored before anybody else may go on
-            self._closed = True
-            if self._claim is not None:
-                # Nothing left, and the file agrees: whoever takes it up again has nothing to ask either.
-                self._claim.let_go(remove=not self.n_left and not self._paid.in_doubt)
+    def _used_up(self) -> bool:
+        return not self.n_left and not self._paid.in_doubt
 
     @property
     def n_left(self) -> int:
@@ -150,19 +136,11 @@ class LabelSession:
         LedgerError
             The ledger is for other private records than these; nothing was asked. Or the answers could not be stored,
             or somebody else goes on with this session: none is returned, and the queries count as asked.
-
-        Examples
-        --------
-        >>> from pate import Budget, GNMax, Votes, open_session
-        >>> session = open_session(GNMax(sigma=2.0), n_queries=1, n_teachers=9, classes=2, budget=Budget(9.0, 1e-5))
-        >>> session.ask(Votes.from_counts([[9, 0], [0, 9]]), on_exhausted="abstain").status.tolist()
-        ['answered', 'not asked']
         """
         check_choice("on_exhausted", on_exhausted, ["raise", "abstain"])
         self._check(votes)
         with self._turn:
-            if self._closed:
-                raise InvalidInputError("this session is closed. Open it again, by its name if it has one.")
+            self._check_open()
             self._check_whose(votes)
             release = self._ask(votes, on_exhausted)
             bind_statement(release.statement, self._terms.ledger)
@@ -184,18 +162,6 @@ class LabelSession:
         ------
         LabelRelease
             The last one may leave rows "not asked".
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sklearn.naive_bayes import GaussianNB
-        >>> from pate import Budget, GNMax, TeacherEnsemble, open_session
-        >>> X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
-        >>> teachers = TeacherEnsemble(GaussianNB(), 4, classes=(0, 1), random_state=0).fit(X, y)
-        >>> session = open_session(GNMax(2.0), n_queries=5, n_teachers=4, classes=(0, 1), budget=Budget(9.0, 1e-5),
-        ...     n_units=40)
-        >>> [release.n_queries for release in session.stream(teachers, (X[i : i + 2] for i in range(0, 40, 2)))]
-        [2, 2, 2]
         """
         options = lean(voter)
         for rows in batches:
@@ -204,24 +170,14 @@ class LabelSession:
             yield self.ask(voter.vote(rows, **options), on_exhausted="abstain")
 
     def _check(self, votes: Votes) -> None:
-        if os.getpid() != self._process:
-            raise InvalidInputError(
-                "this session was opened in another process, which may be asking too. Open it again there, or here by "
-                "its name when the other process has ended."
-            )
-        if not isinstance(votes, Votes):
-            raise InvalidInputError(
-                f"votes must be pate.Votes, got {type(votes).__name__}. Use Votes.from_counts or Votes.from_labels."
-            )
-        for name, found, wanted in (
+        self._check_process()
+        check_votes(votes)
+        check_alike(
+            "votes",
             ("n_teachers", votes.n_teachers, self._data.n_shards),
             ("classes", votes.classes, self._classes),
             ("unit", votes.unit, self._data.unit),
-        ):
-            if found != wanted:
-                raise InvalidInputError(
-                    f"votes must have {name}={wanted!r} like the session, got {found!r}. Open another for these."
-                )
+        )
         if self._terms.ledger is not None and votes.query_hashes is None:
             raise InvalidInputError(
                 "votes of a session with a ledger need query_hashes (pate.votes.hash_queries of the public rows): "
@@ -231,10 +187,8 @@ class LabelSession:
     def _check_whose(self, votes: Votes) -> None:
         """Refuse votes of other records; what nobody said at opening, the first votes say, for ledger and session."""
         data = self._data
-        if data.n_units is not None and votes.n_units not in (None, data.n_units):
-            raise InvalidInputError(
-                f"votes must have n_units={data.n_units} like the session, got {votes.n_units}. Open another for these."
-            )
+        if data.n_units is not None and votes.n_units is not None:
+            check_alike("votes", ("n_units", votes.n_units, data.n_units))
         if data.fingerprint is not None and votes.fingerprint not in (None, data.fingerprint):
             raise InvalidInputError("votes come from other private records than the session's. Open one for those.")
         said = replace(
@@ -252,32 +206,22 @@ class LabelSession:
         votes = replace(
             votes, n_units=self._data.n_units, classes_inferred=votes.classes_inferred | self._classes_inferred
         )
-        first, same_as = distinct(votes)
-        known = stored_answers(votes, first, mechanism, ledger)
-        if votes.query_hashes is not None:
-            known |= {int(i): self._known[h] for i in first if (h := votes.query_hashes[i]) in self._known}
-        fresh = np.array([i for i in first if i not in known], dtype=np.int64)
-        n_left = self.n_left
+        questions = Questions.of(votes, mechanism, ledger, self._known)
+        n_left, fresh = self.n_left, questions.fresh
         if len(fresh) > n_left and on_exhausted == "raise":
             raise BudgetExceededError(
                 f"this session has {n_left} of its {self.quote.n_queries} queries left, and {len(fresh)} new ones were "
                 "asked. Ask fewer, or pass on_exhausted='abstain'. Nothing was asked."
             )
         asked = fresh[:n_left]
-        draw, head = self._paid.draw(
-            votes.counts[asked],
-            lambda drawn: answers_to_store(votes.query_hashes, asked, mechanism, drawn),
-            weaknesses(votes),
-        )
+        draw, head = self._paid.draw(votes.counts[asked], questions.to_store(asked), weaknesses(votes))
         if votes.query_hashes is not None and ledger is None:
-            for key, _, label, counts in answers_to_store(votes.query_hashes, asked, mechanism, draw):
+            for key, _, label, counts in questions.to_store(asked)(draw):
                 self._known[key] = Answer(label, None if counts is None else tuple(map(float, counts)), 0)
-        sources = {answer.release for answer in known.values() if answer.release}
-        if self.release is not None:
-            sources.add(self.release)
-        found = assembled(votes, draw, asked, known, same_as)
-        statement = self._statement(votes, sources, head)
-        return LabelRelease.of(found, votes.classes, mechanism, self.quote, statement, self.quote.counts)
+        statement = self._statement(votes, questions.sources(self.release), head)
+        return LabelRelease.of(
+            questions.answered(draw, asked), votes.classes, mechanism, self.quote, statement, self.quote.counts
+        )
 
     def _statement(self, votes: Votes, sources: set[int], head: str | None) -> PrivacyStatement:
         statement = make_statement(
@@ -355,10 +299,6 @@ def open_session(
     tuning, stated
         See :func:`pate.release_labels`.
 
-    Returns
-    -------
-    LabelSession
-
     Guarantees
     ----------
     Replace-one adjacency, both directions, fully adaptive queries. The number of queries asked, the cap on answers and
@@ -422,25 +362,205 @@ def opened(
     >>> opened(GNMax(sigma=40.0), ReleaseTerms(budget=Budget(3.0, 1e-5)), data, ("no", "yes"), n_queries=30).n_left
     30
     """
-    if not isinstance(mechanism, Mechanism):
-        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
+    check_mechanism(mechanism)
     n_queries, n_teachers, ledger = check_int("n_queries", n_queries, low=1), data.n_shards, terms.ledger
     if n_teachers is None:
         raise InvalidInputError("data must say the number of teachers, n_shards, got None.")
-    if name is not None and (not isinstance(name, str) or not name or ledger is None):
-        raise InvalidInputError(f"name must be some text, and needs a ledger, got {name!r} and ledger={ledger!r}.")
+    check_name(name, ledger, f"{name!r} and ledger={ledger!r}")
     stated = check_release_stated(terms.stated, unit=data.unit, classes_inferred=classes_inferred)
     door = Door(terms, data)
     mark = mark_of(name, mechanism, terms, n_queries, n_teachers)
-    claim = None if mark is None or ledger is None else Claim(ledger.path, mark)
-    try:
+
+    def take() -> PaidQueries:
         left = None if mark is None or ledger is None else left_over(ledger, mark, terms.budget)
         if left is not None:
-            paid = door.session_again(mechanism, left)
-        else:
-            paid = door.session(mechanism, price_as_planned(n_queries, mechanism, terms, planned), request=mark or "")
-    except BaseException:
-        if claim is not None:
-            claim.let_go()
-        raise
+            return door.session_again(mechanism, left)
+        return door.session(mechanism, price_as_planned(n_queries, mechanism, terms, planned), request=mark or "")
+
+    paid, claim = claimed(ledger, mark, take)
     return LabelSession(paid, terms, data, classes, stated=stated, classes_inferred=classes_inferred, claim=claim)
+
+
+# Capped votes: a run is paid for whole before its first answer.
+
+
+class VoteCapRun:
+    """An open run of capped votes, already paid for; :func:`open_vote_cap` makes it.
+
+    With a ledger every answer is stored before it is returned, as part of the release that was charged for all of
+    them. After a crash those answers are in the ledger (:meth:`pate.Ledger.stored`, family ``"vote-cap"``), but how
+    often each teacher voted is lost, so going on means opening, and paying for, a new run.
+
+    Attributes
+    ----------
+    session : VoteCapSession
+        Holds the teachers' vote counts, which are sensitive and do not show.
+    guarantee : Guarantee
+        Covers every answer of the run, however many there will be.
+    statement : PrivacyStatement
+        Likewise; with a ledger its head is that of the last answers.
+    release : int or None
+        Its number in the ledger.
+
+    Examples
+    --------
+    >>> run = open_vote_cap(VoteCap(max_votes=5, sigma=20.0), n_teachers=90, classes=2, budget=Budget(1.0, 1e-5))
+    >>> run.guarantee.epsilon < 1, run.statement.released
+    (True, 'noisy labels of any number of public rows, chosen adaptively')
+    """
+
+    def __init__(
+        self, paid: PaidVotes, guarantee: Guarantee, statement: PrivacyStatement, *, ledger: Ledger | None = None
+    ) -> None:
+        self.session, self.release = paid.session, paid.release
+        self.guarantee = guarantee
+        self.statement = statement
+        self._paid, self._ledger = paid, ledger
+        self._n_asked = 0
+        self._turn = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"VoteCapRun({self.session!r}, release={self.release}, guarantee={self.guarantee})"
+
+    def ask(self, labels: npt.ArrayLike, *, query_hashes: Sequence[str] | None = None) -> Draw:
+        """Release noisy winners for labels of shape (n_teachers, n_queries); see :meth:`VoteCapSession.ask`.
+
+        Parameters
+        ----------
+        labels : array-like of shape (n_teachers, n_queries)
+        query_hashes : sequence of str or None
+            One digest per public row (:func:`pate.votes.hash_queries`): a row this run answered before gets its answer
+            again, free of votes, and the ledger can find it. None numbers the queries.
+
+        Raises
+        ------
+        InvalidInputError
+            Wrong labels, or a copy of the run in a forked process.
+        LedgerError
+            The answers could not be stored, or a copy of the run stored others; none is returned, the votes are spent.
+        """
+        self.session._check_process()
+        with self._turn:  # two threads that ask about one row must get one answer
+            return self._ask(labels, query_hashes)
+
+    def _ask(self, labels: npt.ArrayLike, query_hashes: Sequence[str] | None) -> Draw:
+        array = np.asarray(labels)
+        if query_hashes is not None and (array.ndim != 2 or len(query_hashes) != array.shape[1]):
+            raise InvalidInputError(
+                f"query_hashes must name every query, got {len(query_hashes)} for labels of shape {array.shape}."
+            )
+        if self._ledger is None or query_hashes is None:
+            n_queries = array.shape[1] if array.ndim == 2 else 0
+            return self._draw(array, [f"#{self._n_asked + i}" for i in range(n_queries)])
+        # Which rows are asked depends on what was released before, so it may.
+        stored = self._ledger.stored(list(query_hashes), VoteCap.family, release=self.release)
+        known = {key: answer.label for key, answer in stored.items()}
+        fresh = list(dict.fromkeys(key for key in query_hashes if key not in known))
+        where = {key: i for i, key in reversed(list(enumerate(query_hashes)))}
+        draw = self._draw(array[:, [where[key] for key in fresh]], fresh)
+        known |= dict(zip(fresh, draw.labels.tolist(), strict=True))
+        found = np.array([known[key] for key in query_hashes], dtype=np.int64)
+        return Draw(found, np.full(len(found), "answered", dtype="<U9"))
+
+    def _draw(self, labels: npt.NDArray[Any], keys: Sequence[str]) -> Draw:
+        self._n_asked += len(keys)  # first: answers that could not be stored keep their numbers
+        draw, head = self._paid.draw(labels, keys)
+        if head is not None:
+            self.statement = replace(self.statement, ledger_head=head)
+            bind_statement(self.statement, self._ledger)
+        return draw
+
+
+def open_vote_cap(
+    mechanism: VoteCap,
+    *,
+    n_teachers: int,
+    classes: object,
+    budget: Budget,
+    ledger: Ledger | None = None,
+    unit: str = "record",
+    n_units: int | None = None,
+    fingerprint: str | None = None,
+    noise_seed: int | None = None,
+    tuning: str = "",
+    stated: Mapping[str, str] | None = None,
+) -> VoteCapRun:
+    """Charge a whole run of capped votes and open it.
+
+    Parameters
+    ----------
+    mechanism : VoteCap
+    n_teachers : int
+        Teachers of disjoint shards; fixed for the run.
+    classes : iterable or int
+        Class values, or their number.
+    budget : Budget
+        The most this run may cost.
+    ledger : Ledger or None
+        Also stay within its total; the charge is stored before the run is opened, every answer before it is returned.
+    unit : {"record", "group"}
+    n_units : int or None
+        Number of protected units, to warn of a weak delta.
+    fingerprint : str or None
+        Of the private records (``votes.fingerprint``), by which the ledger recognises them. **Sensitive.**
+    noise_seed : int or None
+        For tests only: the guarantee then says that nothing is private.
+    tuning, stated
+        See :func:`pate.release_labels`; a person may also state how ``abstaining`` was ensured.
+
+    Raises
+    ------
+    BudgetExceededError
+        The budget, or what is left in the ledger, does not buy the run; nothing was spent.
+    InvalidInputError
+        A bad parameter.
+
+    Examples
+    --------
+    >>> open_vote_cap(VoteCap(max_votes=99, sigma=5.0), n_teachers=90, classes=2, budget=Budget(1.0, 1e-5))
+    Traceback (most recent call last):
+    pate.exceptions.BudgetExceededError: the budget Budget(epsilon=1.0, delta=1e-05) does not buy ...
+    """
+    if not isinstance(mechanism, VoteCap):
+        raise InvalidInputError(f"mechanism must be VoteCap(max_votes, sigma), got {shown(mechanism)}.")
+    terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
+    values = check_classes(range(classes) if isinstance(classes, int) else classes)
+    stated = check_release_stated(stated, unit=unit, also=("abstaining",))
+    n_teachers = check_int("n_teachers", n_teachers, low=1)
+    data = Registration(unit, values, n_units=n_units, n_shards=n_teachers, fingerprint=fingerprint)
+    warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
+    paid = Door(terms, data).capped_votes(mechanism, n_teachers=n_teachers, n_classes=len(values))
+    charge = mechanism.charge()
+    guarantee = charge.guarantee(budget.delta)
+    statement = made_statement(
+        released="noisy labels of any number of public rows, chosen adaptively",
+        unit=unit,
+        n_units=n_units,
+        guarantee=guarantee,
+        mechanism=f"{mechanism}, {n_teachers} teachers, {len(values)} classes",
+        accounting=(
+            f"{_ACCOUNTING[guarantee.method]}; a constant for the whole run, fully adaptive (filter on the changed "
+            "teacher's votes: Smith and Thakurta 2022; Feldman and Zrnic 2021, Theorem 3.1)"
+        ),
+        noise_source=_NOISE,
+        seeded=terms.seeded,
+        covered=("the released labels and everything computed from them and from public data",),
+        not_covered=(
+            "the teachers, their votes, which of them abstained and every file made from those",
+            _others(ledger),
+        ),
+        assumptions=(
+            *make_assumptions(unit=unit, classes_inferred=False, seeded=terms.seeded, classes_named=True),
+            Assumption(
+                "abstaining", "whether a teacher abstains depends on its own shard and on earlier answers alone"
+            ),
+        ),
+        verify=f"from pate.mechanisms import VoteCap; {mechanism}.charge().guarantee({budget.delta!r})",
+        charge=charge,
+        ledger=ledger,
+        releases=() if paid.release is None else (paid.release,),
+        tuning=tuning,
+        stated=stated,
+    )
+    bind_statement(statement, ledger)
+    return VoteCapRun(paid, statement.guarantee, statement, ledger=ledger)

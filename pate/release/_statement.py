@@ -1,19 +1,23 @@
-"""The statement of a release."""
+"""The statements of what is released: labels, and sums of ballots."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from pate.ledger import Ledger, LedgerRow
-from pate.mechanisms import Mechanism, NoisyHistogram
+from pate.mechanisms import GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.convert import format_up
+from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
+from pate.records import BallotFacts, RightFacts
 from pate.release._kept import with_counts
-from pate.release._quote import Quote, ReleaseTerms
-from pate.statement.assumptions import NAMED, Assumption, check_stated
-from pate.statement.model import PrivacyStatement
-from pate.statement.plain import as_plain_text, promises
+from pate.release._quote import Quote, ReleaseTerms, counted
+from pate.statement.fields import CLASSES_NAMED, ONE_RECORD, Assumption, check_stated, drawn_noise
+from pate.statement.model import PrivacyStatement, made_statement
+from pate.statement.plain import as_plain_text
 from pate.votes import Votes
 
 # What the guarantee of released labels rests on, and who vouches for each point.
@@ -29,11 +33,12 @@ _PREPROCESSING = {
 }
 #: The assumption of a cut that anybody who knows its seed can repeat.
 KNOWN_SHARDS = "known shards"
+_NOT_LOOKED = "equal rows were not looked for here"
+_CLASSES_READ = "the set of classes, which was read off the private labels"
 _GIVEN = "the release was given votes and cannot see how they came about"
 _UNKNOWN = (
     "how many other fits were made on these data is not known to this statement; a ledger counts those it charged"
 )
-_NAMED = "they were named beforehand"
 #: What no person can state: pate draws the noise, and knows.
 _PATES_OWN = ("noise",)
 
@@ -48,67 +53,40 @@ def make_assumptions(
 ) -> tuple[Assumption, ...]:
     """Return the assumptions of a release of given votes: all open but the noise, and the classes that somebody named.
 
-    Parameters
-    ----------
-    unit : {"record", "group"}
-    classes_inferred : bool
-        The set of classes was read off the private labels.
-    seeded : bool
-    classes_named : bool
-        A person named every class at the door.
-    partition_seeded : bool
-        The shards were cut by a seed that somebody may know.
+    ``classes_inferred``: the set of classes was read off the private labels; ``classes_named``: a person named every
+    class at the door; ``partition_seeded``: the shards were cut by a seed that somebody may know.
     """
+    grouped, found = unit == "group", []
     person = (
-        "all rows of one person carry one group id, and the ids say nothing about anybody"
-        if unit == "group"
-        else "one person is one record: who has several is protected for each of them, not for all together"
+        "all rows of one person carry one group id, and the ids say nothing about anybody" if grouped else ONE_RECORD
     )
-    noise = (
-        ("it is a fixed seed, which anybody can repeat: the assumption does NOT hold", "nobody")
-        if seeded
-        else ("drawn from the operating system's generator, once, when it was used", "pate")
-    )
-    found = [
-        Assumption(
-            name="disjoint shards",
-            claim="every unit's records are in one shard only, whatever the other units' records are",
-            how=_GIVEN,
-        ),
-        Assumption(name="own shard only", claim="each teacher was trained on its own shard alone", how=_GIVEN),
-        Assumption(
-            name="preprocessing",
-            claim="whatever was fitted before training was fitted inside a shard or on public rows",
-            how=_GIVEN,
-        ),
-        Assumption(name="public rows", claim="the rows that were labelled are public", how=_GIVEN),
-        Assumption(
-            name="duplicates",
-            claim="nobody's record stands in two shards, entered twice",
-            how="equal rows were not looked for here",
-        ),
-        Assumption(name="one person", claim=person),
-        Assumption(
-            name="parameters",
-            claim="the public rows and all parameters were chosen without looking at the private data",
-            how=_UNKNOWN,
-        ),
-        Assumption(name="noise", claim="nobody can predict or repeat the noise", how=noise[0], by=noise[1]),
-    ]
     if not classes_inferred:
-        how, by = (_NAMED, "curator") if classes_named else ("they came with the votes", "nobody")
-        found.append(Assumption(name="classes", claim="the set of classes is public knowledge", how=how, by=by))
+        by_votes = replace(CLASSES_NAMED, how="they came with the votes", by="nobody")
+        found.append(CLASSES_NAMED if classes_named else by_votes)
     if partition_seeded:
-        place = "the group keeps its id" if unit == "group" else "all other records keep their places in the file"
-        found.append(
-            Assumption(
-                name=KNOWN_SHARDS,
-                claim=f"only such a replacement is protected against in which {place}",
-                how="the shards were cut by a seed that may be known (partition_seed), not by a secret",
-                by="nobody",
-            )
-        )
-    return tuple(found)
+        place = "the group keeps its id" if grouped else "all other records keep their places in the file"
+        claim = f"only such a replacement is protected against in which {place}"
+        how = "the shards were cut by a seed that may be known (partition_seed), not by a secret"
+        found.append(Assumption(KNOWN_SHARDS, claim, how))
+    return (
+        Assumption(
+            "disjoint shards",
+            "every unit's records are in one shard only, whatever the other units' records are",
+            _GIVEN,
+        ),
+        Assumption("own shard only", "each teacher was trained on its own shard alone", _GIVEN),
+        Assumption(
+            "preprocessing", "whatever was fitted before training was fitted inside a shard or on public rows", _GIVEN
+        ),
+        Assumption("public rows", "the rows that were labelled are public", _GIVEN),
+        Assumption("duplicates", "nobody's record stands in two shards, entered twice", _NOT_LOOKED),
+        Assumption("one person", person),
+        Assumption(
+            "parameters", "the public rows and all parameters were chosen without looking at the private data", _UNKNOWN
+        ),
+        drawn_noise(seeded),
+        *found,
+    )
 
 
 def check_release_stated(
@@ -144,17 +122,7 @@ def vouch_for_training(
     preprocessing: str = "none",
     public_rows: str | None = None,
 ) -> PrivacyStatement:
-    """Return the statement of labels whose teachers pate itself partitioned and trained (see :func:`drawn_here`).
-
-    Parameters
-    ----------
-    statement : PrivacyStatement
-        Of a release of those teachers' votes.
-    preprocessing : {"public", "shard", "none"}
-        Where a table's scaling and encoding was learnt.
-    public_rows : {"checked", "declared"} or None
-        Whether private rows were looked for among the public ones, or a person declared that those are public.
-    """
+    """Return the statement of labels whose teachers pate itself partitioned and trained (see :func:`drawn_here`)."""
     known = any(a.name == KNOWN_SHARDS for a in statement.assumptions)
     by = "a seed that may be known" if known else "a secret of 256 bits from the operating system"
     shards = (
@@ -169,13 +137,8 @@ def vouch_for_training(
         "pate looked for equal rows in different shards; what it found, and what was done about it, is not told here"
     )
     s = s.with_evidence("duplicates", looked, by="nobody")
-    return with_public_rows(with_preprocessing(s, preprocessing), public_rows)
-
-
-def with_preprocessing(statement: PrivacyStatement, where: str) -> PrivacyStatement:
-    """Return the statement with where scaling and encoding was learnt, see :func:`vouch_for_training`."""
-    how, by = _PREPROCESSING[where]
-    return statement.with_evidence("preprocessing", how, by=by)
+    how, by = _PREPROCESSING[preprocessing]
+    return with_public_rows(s.with_evidence("preprocessing", how, by=by), public_rows)
 
 
 def with_public_rows(statement: PrivacyStatement, public_rows: str | None) -> PrivacyStatement:
@@ -192,7 +155,7 @@ def classes_were_named(statement: PrivacyStatement) -> PrivacyStatement:
     """Return the statement where a person named every class at the door, ``classes=``."""
     if all(a.name != "classes" for a in statement.assumptions):  # read off the labels: the statement says so elsewhere
         return statement
-    return statement.with_evidence("classes", _NAMED, by="curator")
+    return statement.with_evidence("classes", CLASSES_NAMED.how, by="curator")
 
 
 _ACCOUNTING = {
@@ -201,11 +164,7 @@ _ACCOUNTING = {
     "public-curve.md), converted by Canonne, Kamath, Steinke 2020",
     "pure": "pure composition: epsilons add up",
 }
-#: Seeded or not.
-_NOISE = {
-    True: "a fixed seed: NOT PRIVATE",
-    False: "the operating system's cryptographic generator, as exact real-valued (continuous) noise",
-}
+_NOISE = "the operating system's cryptographic generator, as exact real-valued (continuous) noise"
 
 
 def make_statement(
@@ -267,14 +226,14 @@ def make_statement(
             f"pate ledger verify; or sum {currency.unit} over the ledger's releases and compare it with "
             f"{counted.limit!r}, the most within the total budget"
         )
-    statement = PrivacyStatement(
+    return made_statement(
         released=released,
         unit=votes.unit,
         n_units=votes.n_units,
-        guarantee=replace(guarantee, kind="seeded") if seeded else guarantee,
+        guarantee=guarantee,
         mechanism=f"{noise}, {votes.n_classes} classes",
         accounting=accounting,
-        noise_source=_NOISE[seeded],
+        noise_source=_NOISE,
         seeded=seeded,
         covered=(
             "the released labels and everything computed from them and from public data (a student model, metrics)",
@@ -282,7 +241,7 @@ def make_statement(
         not_covered=(
             "the teachers, their votes and every file made from those",
             _others(ledger),
-            *(("the set of classes, which was read off the private labels",) if votes.classes_inferred else ()),
+            *((_CLASSES_READ,) if votes.classes_inferred else ()),
         ),
         assumptions=make_assumptions(
             unit=votes.unit,
@@ -291,17 +250,14 @@ def make_statement(
             classes_named=classes_named,
             partition_seeded=votes.partition_seeded,
         ),
-        # The charge is in the ledger by now: no text of the caller's may stop the labels.
-        tuning=as_plain_text(terms.tuning),
         verify=verify,
-        # Of the entry with the answers, not of the one with the charge: a ledger without them must not fit.
-        ledger_head="" if ledger is None else head or ledger.head_of(sources),
-        ledger_releases=tuple(row.id for row in rows),
-        **promises(charge),
+        charge=charge,
+        ledger=ledger,
+        releases=[row.id for row in rows],
+        head=head,
+        tuning=terms.tuning,
+        stated=stated,
     )
-    # Likewise: what was checked at the door for classes that votes then turn out to have read off has no place.
-    known = {*NAMED, *(a.name for a in statement.assumptions)}
-    return statement.with_stated({name: text for name, text in stated.items() if name in known})
 
 
 def _noise_of(rows: list[LedgerRow]) -> str:
@@ -332,3 +288,179 @@ def _recipe(mechanism: Mechanism, price: Quote) -> str:
     whole = " + ".join([labels, *(f"{count}.charge(1)" for count in price.counts)])
     whole = f"({whole})" if price.counts else whole
     return f"from pate import {', '.join(names)}; {whole}.guarantee({price.guarantee.delta!r})"
+
+
+# The statement of released sums of ballots.
+
+_MODEL = "public model"
+_OWN_ROW = "own row only"
+_BLOCKS = (
+    "pate mapped every row, and asked any model, by its own classes, in blocks of one fixed shape, and cut, clipped "
+    "and added the ballots in whole numbers"
+)
+
+_ONE_PERSON = (
+    "all rows of one person carry one group id, and the ids say nothing about anybody; a row without an id casts "
+    "nothing, and who has none at all is no unit"
+)
+_CAST = "the model whose residuals were cast was computed from released quantities and public rows alone"
+_ASKED = "each model that records were asked about was computed from released quantities and public rows alone"
+
+#: A ledger cannot compare features: a digest of them would be one more private thing to keep, and to guess at.
+_EARLIER = (
+    "; stored by release {} of the ledger, of the records as they were then: their labels and owners are compared with "
+    "the ledger's, their features are not"
+)
+_NOT_OWN = (
+    "ballots were clipped and added in whole numbers, but representation, space or model are code that pate does not "
+    "know, or may round a row's last bits by its place among the others"
+)
+
+
+def ballot_assumptions(
+    facts: Sequence[BallotFacts],
+    *,
+    unit: str,
+    adjacency: str,
+    seeded: bool,
+    residual: bool,
+    right: Sequence[RightFacts] = (),
+) -> tuple[Assumption, ...]:
+    """Return what the guarantee rests on; ``facts`` are of what was cast so far, ``right`` of counts."""
+    own = bool(facts) and all(f.own_maps for f in facts) and all(f.own for f in right)
+    nominal = "" if adjacency == "replace-one" else "nominal "
+    person = _ONE_PERSON if unit == "group" else ONE_RECORD
+    model = []
+    if residual or right:
+        heads = bool(facts) and all(f.own_model for f in facts if f.clip is not None) and all(f.own for f in right)
+        fitted = "a head of pate's; on what it was fitted is not known here"
+        how = fitted if heads else "a model that pate does not know"
+        model = [Assumption(_MODEL, _ASKED if right else _CAST, how)]
+    return (
+        Assumption(
+            _OWN_ROW,
+            "each unit's ballot is computed from that unit's own records and from public things alone",
+            _BLOCKS if own else _NOT_OWN,
+            "pate" if own else "nobody",
+        ),
+        Assumption("public rows", "the rows that representation and space were fitted on are public"),
+        Assumption(
+            "preprocessing",
+            "what was done to the records before they were cast looked at each of them alone, or at public rows",
+            "not known here",
+        ),
+        *model,
+        Assumption("duplicates", "nobody's record stands under two units", _NOT_LOOKED),
+        Assumption("one person", person),
+        Assumption(
+            "parameters",
+            f"the {nominal}number of units and all parameters are public, and were chosen without looking at the "
+            "private data",
+        ),
+        drawn_noise(seeded),
+        *([] if any(f.classes_inferred for f in facts) else [CLASSES_NAMED]),
+    )
+
+
+def check_ballots_stated(stated: Mapping[str, str] | None, *, residual: bool) -> dict[str, str]:
+    """Return what a person states about a release of ballots, refused at the door where it has no place.
+
+    Examples
+    --------
+    >>> check_ballots_stated({"public rows": "a census of 1990"}, residual=False)
+    {'public rows': 'a census of 1990'}
+    """
+    known = ballot_assumptions([], unit="record", adjacency="replace-one", seeded=False, residual=residual)
+    return check_stated(stated, [a.name for a in known if a.name != "noise"])
+
+
+def ballot_statement(
+    facts: Sequence[BallotFacts],
+    rounds: Sequence[GaussianSum],
+    charge: Charge,
+    terms: ReleaseTerms,
+    *,
+    stated: Mapping[str, str],
+    release: int | None,
+    head: str | None = None,
+    seeded: bool = False,
+    earlier: bool = False,
+    right: Sequence[RightFacts] = (),
+) -> PrivacyStatement:
+    """Return the statement of sums of ballots that are one charge: one release, or the rounds of a session so far."""
+    last, ledger, seeded = facts[-1], terms.ledger, seeded or terms.seeded
+    guarantee = replace(charge.guarantee(terms.budget.delta), adjacency=last.adjacency)
+    residual = any(f.clip is not None for f in facts)
+    replaced = last.adjacency == "replace-one"
+    multipliers = counted(m.noise_multiplier for m in rounds)
+    squares = " + ".join(f"{n}/{m.noise_multiplier!r}^2" for m, n in Counter(rounds).items())
+    return made_statement(
+        released="; ".join((_sums(facts), *map(counts_in_words, right)))
+        + (_EARLIER.format(release) if earlier else ""),
+        unit=last.unit,
+        n_units=last.n if replaced else None,
+        guarantee=guarantee,
+        mechanism=(
+            f"GaussianSum, {len(rounds)} round{'s' if len(rounds) > 1 else ''}, noise multiplier {multipliers}: every "
+            f"{'record' if last.unit == 'record' else 'person'} casts one bounded ballot per round, the exact sum gets "
+            f"Gaussian noise on every cell; directions by {_maps(facts)}"
+            + ("; and says in the last whether the model of the others is right about it" if right else "")
+        )
+        + ("" if replaced else f"; a nominal number of {last.n:,} units"),
+        accounting=(
+            "exact Gaussian composition: mu^2 adds up over rounds, later ones may depend on earlier ones (Dong, Roth, "
+            "Su 2022), converted exactly (Balle, Wang 2018); no cost that looks at the data is lower for a Gaussian sum"
+            + ("" if replaced else "; not comparable with replace-one epsilons, which are larger at the same noise")
+        ),
+        noise_source=_NOISE,
+        seeded=seeded,
+        setting="central: the curator holds the records, casts their ballots and is trusted with them",
+        covered=(
+            "the released statistics and everything computed from them and from public data (heads, labels, students)",
+        ),
+        not_covered=(
+            "the ballots, their exact sum and every file made from those",
+            "whether casting failed, and how long it took",
+            *((_CLASSES_READ,) if any(f.classes_inferred for f in facts) else ()),
+            _others(ledger),
+        ),
+        assumptions=ballot_assumptions(
+            facts, unit=last.unit, adjacency=last.adjacency, seeded=seeded, residual=residual, right=right
+        ),
+        verify=(
+            f"mu^2 = {squares}, then epsilon at delta "
+            f"{terms.budget.delta!r} (Balle, Wang 2018): pate.Charge.gaussian(sensitivity=1, sigma=...).guarantee(...)"
+        ),
+        charge=charge,
+        ledger=ledger,
+        releases=() if ledger is None or release is None else (release,),
+        head=head,
+        tuning=terms.tuning,
+        stated=stated,
+    )
+
+
+def _maps(facts: Sequence[BallotFacts]) -> str:
+    """Return what representation and space were fitted on: words of classes that may be anybody's."""
+    return as_plain_text("; ".join(dict.fromkeys(f.provenance for f in facts)))[:1500]
+
+
+def _sums(facts: Sequence[BallotFacts]) -> str:
+    """Return what was released, round after round, those alike taken together."""
+    said = []
+    for (n_components, n_classes, what), alike in groupby((f.n_components, f.n_classes, _what(f)) for f in facts):
+        n = len(list(alike))
+        sums = f"{n} noisy {n_components} x {n_classes} sums" if n > 1 else f"a noisy {n_components} x {n_classes} sum"
+        said.append(f"{sums} of {what}")
+    return "; ".join(said)
+
+
+def counts_in_words(f: RightFacts) -> str:
+    """Return what was counted, in words."""
+    one = "records" if f.unit == "record" else "persons (each with the share of their records)"
+    cells = f"{f.n_cells} noisy counts, right or wrong by class," if f.by_class else "a noisy count"
+    return f"{cells} of the {one} that the model is right about"
+
+
+def _what(f: BallotFacts) -> str:
+    return f"{f.kind} ballots" if f.clip is None else f"residual ballots clipped to {f.clip:g}, in a {f.kind} space"

@@ -8,25 +8,22 @@ from dataclasses import replace
 from typing import Any
 
 from pate.report._parts import Sheet, percent, promised
-from pate.report.comparison_result import ComparisonResult, SideVerdict, Verdict
+from pate.report.result import ComparisonResult, SideVerdict, Verdict
 
 _TONES = {"PATE": "cool", "DP-SGD": "warm"}
 
 
-def points(share: float, *, sign: bool = True) -> str:
+def points(share: float) -> str:
     """Return a difference of accuracies in points, with a minus as long as a plus."""
-    text = f"{100 * share:+.1f}" if sign else f"{100 * abs(share):.1f}"
-    return text.replace("-", "−")
+    return f"{100 * share:+.1f}".replace("-", "−")
 
 
 def interval(found: Verdict | SideVerdict, *, turned: bool = False) -> str:
     """Return a difference with its interval, in points; turned: of the second against the first."""
     sign = -1 if turned else 1
-    text = f"{points(sign * found.difference)} points"
-    if found.low is None or found.high is None:
-        return text
-    low, high = sorted((sign * found.low, sign * found.high))
-    return f"{text} ({points(low)} to {points(high)})"
+    ends = sorted(sign * end for end in (found.low, found.high) if end is not None)
+    between = f" ({points(ends[0])} to {points(ends[1])})" if len(ends) == 2 else ""
+    return f"{points(sign * found.difference)} points{between}"
 
 
 def answer(result: ComparisonResult) -> list[str]:
@@ -92,18 +89,10 @@ def _of_sides(verdicts: Sequence[SideVerdict]) -> list[str]:
     places: dict[str, list[str]] = {}
     for verdict in sorted(verdicts, key=lambda v: v.epsilon):
         places.setdefault(verdict.verdict, []).append(promised(verdict.epsilon))
-    parts = [
-        f"{name} at ε = {listed(places[word])}"
-        for word, name in (
-            ("ahead", f"{side} is ahead of {other}"),
-            ("behind", f"{other} is ahead of {side}"),
-            ("undecided", "undecided"),
-        )
-        if word in places
-    ]
     if list(places) == ["undecided"]:
         return [f"Undecided between {side} and {other} at every ε looked at ({listed(places['undecided'])})."]
-    return ["; ".join(parts) + "."]
+    names = {"ahead": f"{side} is ahead of {other}", "behind": f"{other} is ahead of {side}", "undecided": "undecided"}
+    return ["; ".join(f"{name} at ε = {listed(places[word])}" for word, name in names.items() if word in places) + "."]
 
 
 def _of_leaders(verdicts: Sequence[Verdict]) -> list[str]:

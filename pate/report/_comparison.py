@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +18,7 @@ from pate.report import plots
 from pate.report._answer import answer, listed, looks, rule_text, verdict_sheet
 from pate.report._measures import against_epsilon, by_class, by_group, costs, fits, measures, span, starved
 from pate.report._parts import Sheet, facts, percent, picture, plain, promised
-from pate.report.comparison_result import Band, ComparisonResult
+from pate.report.result import Band, ComparisonResult
 from pate.statement.catalogue import english
 from pate.statement.people import glossary
 
@@ -26,16 +27,7 @@ from pate.statement.people import glossary
 
 @dataclass(frozen=True)
 class Anchor:
-    """An accuracy at an epsilon as a paper states both.
-
-    Attributes
-    ----------
-    dataset, method, side, source : str
-    accuracy, epsilon, delta : float
-    adjacency : str
-        Empty where the paper's was not checked here.
-    accounting : {"worst case", "data-dependent", "as claimed"}
-    """
+    """An accuracy at an epsilon as a paper states both."""
 
     dataset: str
     method: str
@@ -43,20 +35,12 @@ class Anchor:
     accuracy: float
     epsilon: float
     delta: float
-    adjacency: str
-    accounting: str
+    adjacency: str  # empty where the paper's was not checked here
+    accounting: str  # {"worst case", "data-dependent", "as claimed"}
     source: str
 
     def differs(self, delta: float, adjacency: str | None) -> str:
-        """Return in what its promise is another one than that of a comparison; empty where it is the same.
-
-        Parameters
-        ----------
-        delta : float
-            Of the comparison.
-        adjacency : str or None
-            Of the comparison; None where nobody says.
-        """
+        """Return in what its promise is another one than that of a comparison; empty where it is the same."""
         told = [] if delta == self.delta else [f"δ = {self.delta:g}"]
         if not self.adjacency:
             told.append("adjacency not checked here")
@@ -172,7 +156,7 @@ def comparison_picture(
 
     Examples
     --------
-    >>> from pate.report.rows import Row
+    >>> from pate.report.result import Row
     >>> band = Band(contestant="PATE", epsilon=1.0, mean=0.9, n_repeats=1)
     >>> row = {"contestant": "PATE", "epsilon": 1.0, "delta": 1e-5, "accuracy": 0.9, "seed": 0}
     >>> made = ComparisonResult(kind="comparison", title="t", rows=[Row.from_dict(row)], bands=[band])
@@ -224,7 +208,7 @@ def _picture(result: ComparisonResult) -> Markup | None:
         told.append("The upright axis is stretched towards 100%.")
     if any(s.low is not None or s.high is not None for c in result.crossings[:1] for s in c.stretches):
         told.append(f"Shaded: where {result.crossings[0].first} and {result.crossings[0].second} may be equal.")
-    return picture(lambda ax: comparison_picture(result, ax), " ".join(told), "Accuracy against epsilon")
+    return picture(" ".join(told), "Accuracy against epsilon", comparison_picture, result)
 
 
 def _accuracy(result: ComparisonResult) -> Sheet:
@@ -298,16 +282,10 @@ def _marked(result: ComparisonResult) -> list[tuple[str, Anchor]]:
 
 def _published(result: ComparisonResult) -> Sheet:
     delta, adjacency = _delta(result) or 0.0, _adjacency(result)
-    rows = [
-        (
-            f"{mark}: {a.method}",
-            percent(a.accuracy),
-            f"{a.epsilon:g}",
-            a.differs(delta, adjacency) or "nothing",
-            a.source,
-        )
-        for mark, a in _marked(result)
-    ]
+    rows = []
+    for mark, a in _marked(result):
+        differs = a.differs(delta, adjacency) or "nothing"
+        rows.append((f"{mark}: {a.method}", percent(a.accuracy), f"{a.epsilon:g}", differs, a.source))
     return Sheet(heads=["Method", "Accuracy", "ε", "Promise differs by", "Source"], rows=rows, kind="stack")
 
 
@@ -351,11 +329,7 @@ def _settings(result: ComparisonResult) -> list[tuple[str, Sheet]]:
 
 
 def _refused(result: ComparisonResult) -> Sheet:
-    reasons: dict[tuple[str, float | None, str], int] = {}
-    for row in result.rows:
-        if row.refused is not None:
-            key = (row.contestant, row.epsilon, row.refused)
-            reasons[key] = reasons.get(key, 0) + 1
+    reasons = Counter((row.contestant, row.epsilon, row.refused) for row in result.rows if row.refused is not None)
     rows = [(name, "–" if e is None else promised(e), str(n), why) for (name, e, why), n in reasons.items()]
     return Sheet(heads=["Contestant", "ε", "Repeats", "Reason"], rows=rows, kind="stack")
 
@@ -383,7 +357,7 @@ def render_markdown(result: ComparisonResult) -> str:
 
     Examples
     --------
-    >>> from pate.report.rows import Row
+    >>> from pate.report.result import Row
     >>> row = Row(contestant="PATE", epsilon=2.0, delta=1e-5, accuracy=0.95, seed=0)
     >>> print(render_markdown(ComparisonResult(kind="comparison", title="PATE on digits", rows=[row])).split("##")[0])
     # PATE on digits

@@ -13,8 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from pate.report._parts import Sheet, number, percent, promised
-from pate.report.result import Example, Result
-from pate.report.rows import FitCost, Row
+from pate.report.result import Example, FitCost, Result, Row
 
 # Who was ahead in this project's own measurements, PATE or DP-SGD, at the same epsilon, delta and split.
 
@@ -179,34 +178,26 @@ def _tables(
     gathered = fits(result.rows)
     for contestant in dict.fromkeys(name for name, _ in gathered):
         epsilons = [epsilon for name, epsilon in gathered if name == contestant]
+        told = [promised(epsilon) if epsilon is not None else "no ε" for epsilon in epsilons]
+        heads = [f"{head}, at ε =", *told] if told != ["no ε"] else [head, ""]
         tables = []
         for key, caption in keys:
-            means = {
-                (name, epsilon): [
-                    v for row in gathered[contestant, epsilon] if (v := values(row, key).get(name)) is not None
-                ]
-                for name in names
-                for epsilon in epsilons
-            }
-            if not any(means.values()):
+            # A mean over the repeats that know the value, or None: of each name (a row), at each epsilon.
+            by_fit = [[values(row, key) for row in gathered[contestant, epsilon]] for epsilon in epsilons]
+            known = [[[v for fit in of if (v := fit.get(name)) is not None] for of in by_fit] for name in names]
+            shares = [[statistics.fmean(some) if some else None for some in line] for line in known]
+            if all(share is None for line in shares for share in line):
                 continue
-            shares = [[None, *(_share(means[name, epsilon]) for epsilon in epsilons)] for name in names]
-            lines = [
-                (name, *("–" if share is None else percent(share) for share in line[1:]))
+            rows = [
+                (name, *("–" if share is None else percent(share) for share in line))
                 for name, line in zip(names, shares, strict=True)
             ]
-            told = [promised(epsilon) if epsilon is not None else "no ε" for epsilon in epsilons]
-            heads = [f"{head}, at ε =", *told] if told != ["no ε"] else [head, ""]
-            rounded = [[None if share is None else round(share, 3) for share in line] for line in shares]
-            tables.append(Sheet(heads=heads, rows=lines, numbers=range(1, len(heads)), kind="heat", caption=caption,
-                                shares=rounded))  # fmt: skip
+            rounded = [[None, *(None if share is None else round(share, 3) for share in line)] for line in shares]
+            places = range(1, len(heads))
+            tables.append(Sheet(heads=heads, rows=rows, numbers=places, kind="heat", caption=caption, shares=rounded))
         if tables:
             found.append((contestant, tables))
     return found
-
-
-def _share(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None
 
 
 def starved(result: Result) -> list[str]:
@@ -219,10 +210,12 @@ def starved(result: Result) -> list[str]:
     for (name, part), found in _starved(result).items():
         epsilon, n, rate, overall = min(found, key=lambda entry: entry[2] / entry[3])
         everybody = f"all {'classes' if part.startswith('class') else 'groups'} together {percent(overall)}"
-        text = f"{name} at ε = {promised(epsilon)}: {part} gets answers to {percent(rate)} of its {n:,} queries, "
-        text += everybody
-        others = [promised(entry[0]) for entry in found if entry[0] != epsilon]
-        told.append(text + (f" (less than half as often, too, at ε = {', '.join(others)})." if others else "."))
+        others = ", ".join(promised(entry[0]) for entry in found if entry[0] != epsilon)
+        told.append(
+            f"{name} at ε = {promised(epsilon)}: {part} gets answers to {percent(rate)} of its {n:,} queries, "
+            + everybody
+            + (f" (less than half as often, too, at ε = {others})." if others else ".")
+        )
     return told
 
 
@@ -250,16 +243,7 @@ def _starved(result: Result) -> dict[tuple[str, str], list[tuple[float, int, flo
 
 
 def costs(fits_cost: Sequence[FitCost], *, by_epsilon: bool = True, private: bool = False) -> Sheet:
-    """Return time and memory by contestant and epsilon: medians over the repeats.
-
-    Parameters
-    ----------
-    fits_cost : sequence of FitCost
-    by_epsilon : bool
-        Else the medians are over all epsilons, too.
-    private : bool
-        Show data-dependent epsilons, too: for the curator alone.
-    """
+    """Return time and memory by contestant and epsilon: medians over the repeats."""
     groups: dict[tuple[str, float | None], list[FitCost]] = {}
     for cost in fits_cost:
         groups.setdefault((cost.contestant, cost.epsilon if by_epsilon else None), []).append(cost)

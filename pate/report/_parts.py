@@ -11,7 +11,6 @@ from typing import Any
 from markupsafe import Markup
 
 from pate.privacy.convert import format_up
-from pate.report import plots
 from pate.report.result import Result
 
 # Numbers as they are printed: an epsilon is never rounded down.
@@ -42,30 +41,17 @@ def _short(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    r"""A table: its first column names the rows.
-
-    Attributes
-    ----------
-    heads : sequence of str
-    rows : sequence of sequences of str
-    numbers : collection of int
-        Places of columns of numbers.
-    kind : {"", "stack", "heat"}
-        ``stack``: a row becomes a paragraph on a phone; ``heat``: cells are coloured by ``shares``.
-    caption : str
-    shares : sequence of sequences of (float or None)
-        As the rows; 0 to 1.
-    strong : collection of (row, place)
-        Cells that stand out.
-    """
+    r"""A table: its first column names the rows."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
-    numbers: Collection[int] = ()
+    numbers: Collection[int] = ()  # places of columns of numbers
+    #: {"", "stack", "heat"}: ``stack``: a row becomes a paragraph on a phone; ``heat``: cells are coloured by
+    #: ``shares``.
     kind: str = ""
     caption: str = ""
-    shares: Sequence[Sequence[float | None]] = field(default=())
-    strong: Collection[tuple[int, int]] = ()
+    shares: Sequence[Sequence[float | None]] = field(default=())  # as the rows; 0 to 1
+    strong: Collection[tuple[int, int]] = ()  # cells that stand out
 
     def __bool__(self) -> bool:
         return bool(self.rows)
@@ -127,27 +113,21 @@ def facts(result: Result) -> list[tuple[str, str]]:
     return rows
 
 
-def picture(draw: Callable[[Any], Any], caption: str, name: str) -> Markup:
-    """Return a picture drawn twice, wide and for a phone; ``draw`` takes axes or None, and returns the axes."""
-    wide = draw(None)
-    thin = draw(plots.narrow_axes(wide))
-    svgs = {"wide": plots.figure_to_svg(wide), "narrow": plots.figure_to_svg(thin)}
+def picture(caption: str, name: str, draw: Callable[..., Any], *args: Any, **more: Any) -> Markup:
+    """Return a picture drawn twice, wide and for a phone: what ``draw(*args, ax=...)`` returns, axes or a display."""
+    from pate.report import plots  # it needs matplotlib, and words do not
+
+    def drawn(ax: Any) -> Any:
+        found = draw(*args, ax=ax, **more)
+        return getattr(found, "ax_", found)
+
+    wide = drawn(None)
+    svgs = {"wide": plots.figure_to_svg(wide), "narrow": plots.figure_to_svg(drawn(plots.narrow_axes(wide)))}
     return figure(svgs, caption, name=name, colours=plots.COLOURS)
 
 
 def figure(svgs: Mapping[str, str], caption: str, *, name: str, colours: Mapping[str, str]) -> Markup:
-    """Return SVG documents as one inline figure: ids of its own, colours by CSS variable, nothing around it.
-
-    Parameters
-    ----------
-    svgs : mapping of str to str
-        For what width of the window (a class of the style sheet), and the document as
-        :func:`pate.report.plots.figure_to_svg` writes it.
-    caption, name : str
-        Text below, and the text read aloud in its place.
-    colours : mapping of str to str
-        CSS variable to the ``#rrggbb`` that it replaces.
-    """
+    """Return SVG documents as one inline figure: ids of its own, colours by CSS variable, nothing around it."""
     drawn = Markup("").join(_inline(svg, width, name, colours) for width, svg in svgs.items())
     return Markup("<figure>{}<figcaption>{}</figcaption></figure>").format(drawn, caption)
 

@@ -17,9 +17,7 @@ from pate.report._answer import listed
 from pate.report._comparison import comparison_picture, render_comparison
 from pate.report._measures import costs, fits, span, thumbnails, who_wins
 from pate.report._parts import Sheet, accuracy_text, facts, largest_epsilon, number, percent, picture, promised
-from pate.report.comparison_result import ComparisonResult, typed
-from pate.report.result import EnsembleCurve, Result, SensitiveResult
-from pate.report.rows import Row
+from pate.report.result import ComparisonResult, EnsembleCurve, Result, Row, SensitiveResult, typed
 from pate.statement.catalogue import Catalogue, english
 from pate.statement.model import UNITS, PrivacyStatement
 from pate.statement.people import explained, glossary, people_page, tier
@@ -106,7 +104,7 @@ def _references(result: Result, inside: SensitiveResult) -> dict[str, Any]:
         )
         for (contestant, epsilon), members in plots.group_rows(rows).items()
     ]
-    return {"picture": picture(lambda ax: plots.accuracy_bars(rows, ax=ax), caption, name), "lines": lines}
+    return {"picture": picture(caption, name, plots.accuracy_bars, rows), "lines": lines}
 
 
 def _ceilings(result: Result, inside: SensitiveResult) -> dict[str, Any]:
@@ -117,11 +115,8 @@ def _ceilings(result: Result, inside: SensitiveResult) -> dict[str, Any]:
     }
     drawn = None
     if isinstance(result, ComparisonResult) and levels and result.epsilons:
-        compared = result
         caption = "Accuracy on the test rows, mean over the repeats; dashed: without private rows, or without privacy."
-        drawn = picture(
-            lambda ax: comparison_picture(compared, ax, more_lines=levels), caption, "Accuracy, with the ceilings"
-        )
+        drawn = picture(caption, "Accuracy, with the ceilings", comparison_picture, result, more_lines=levels)
     rows = [(name, percent(level)) for name, level in levels.items()]
     return {"picture": drawn, "table": Sheet(heads=["Without privacy", "Accuracy"], rows=rows, numbers=[1])}
 
@@ -134,9 +129,7 @@ def _margins(inside: SensitiveResult) -> str:
         share = sum(margin > noise for margin in margins) / len(margins)
         caption += f" {percent(share)} of the margins are wider than one standard deviation of the noise on them."
     marks = {"standard deviation of the noise on a margin": noise} if noise else None
-    return picture(
-        lambda ax: plots.margin_histogram(margins, teachers, marks, ax=ax), caption, "Histogram of vote margins"
-    )
+    return picture(caption, "Histogram of vote margins", plots.margin_histogram, margins, teachers, marks)
 
 
 def _teachers(values: tuple[float, ...]) -> str:
@@ -144,7 +137,7 @@ def _teachers(values: tuple[float, ...]) -> str:
         f"{len(values)} teachers, each trained on one shard: {percent(min(values))} to {percent(max(values))}, "
         f"median {percent(statistics.median(values))}."
     )
-    return picture(lambda ax: plots.teacher_accuracies(values, ax=ax), caption, "Histogram of the teachers' accuracies")
+    return picture(caption, "Histogram of the teachers' accuracies", plots.teacher_accuracies, values)
 
 
 def _curve(curve: EnsembleCurve) -> str:
@@ -158,10 +151,8 @@ def _curve(curve: EnsembleCurve) -> str:
             f" With all of them {percent(curve.clear[-1])} of the margins are wider than two standard deviations of "
             f"the noise on them ({2 * curve.margin_noise:.4g} votes)."
         )
-    values = curve.to_dict()
-    return picture(
-        lambda ax: plots.ensemble_curve(values, ax=ax), caption, "Accuracy of the vote against the number of teachers"
-    )
+    name = "Accuracy of the vote against the number of teachers"
+    return picture(caption, name, plots.ensemble_curve, curve.to_dict())
 
 
 #: What to type for one's own data; a test reads it by the command line's own parser.
@@ -299,7 +290,7 @@ def _accuracy(result: Result) -> dict[str, Any]:
     ]
     return {
         "several": len(names) > 1,
-        "picture": picture(lambda ax: draw(rows, ax=ax), caption, "Accuracy of each contestant"),
+        "picture": picture(caption, "Accuracy of each contestant", draw, rows),
         "lines": lines,
         "seeds": seeds,
     }
@@ -313,12 +304,9 @@ def _cost(result: Result) -> Markup | None:
         "Epsilon by number of queries, in the worst case over all votes: a constant of the mechanism and its noise, "
         "known before the first query" + (f"; δ = {promised(budget.delta)}." if budget else ".")
     )
+    lines = (curve["curves"], curve["spent"])
     allowed = budget.epsilon if budget else None
-    return picture(
-        lambda ax: plots.cost_curves(curve["curves"], curve["spent"], budget=allowed, ax=ax),
-        caption,
-        "Epsilon against the number of queries",
-    )
+    return picture(caption, "Epsilon against the number of queries", plots.cost_curves, *lines, budget=allowed)
 
 
 def _classes(result: Result) -> Markup | None:
@@ -326,8 +314,4 @@ def _classes(result: Result) -> Markup | None:
     if not counts:
         return None
     caption = f"{sum(counts)} labels were released. These counts are computed from the released labels alone."
-    return picture(
-        lambda ax: plots.answers_per_class(counts, result.classes, ax=ax),
-        caption,
-        "Number of released labels of each class",
-    )
+    return picture(caption, "Number of released labels of each class", plots.answers_per_class, counts, result.classes)

@@ -42,13 +42,7 @@ class Record:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, where: str = "") -> Self:
-        """Return the record behind JSON values; a field with a default may be absent or None.
-
-        Raises
-        ------
-        InvalidInputError
-            A name that is not known, or a value that is not plain.
-        """
+        """Return the record behind JSON values; a field with a default may be absent or None."""
         where = where or cls._name
         own = _fields(cls)
         needed = [f.name for f, _ in own if f.default is MISSING and f.default_factory is MISSING]
@@ -175,25 +169,13 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Example(Record):
-    """A public image and what was released of it.
-
-    Attributes
-    ----------
-    image : tuple of str
-        Its lines from above, a digit for each point: 0 for none, 9 for most.
-    label : str, number, or None
-        The class value released; None where none was.
-    confidence : float or None
-        Its probability by the released model.
-    lead : float or None
-        Noisy votes of the first class minus the second, where counts were released.
-    """
+    """A public image and what was released of it."""
 
     _name = "example"
-    image: tuple[str, ...]
-    label: Scalar
-    confidence: float | None = None
-    lead: float | None = None
+    image: tuple[str, ...]  # its lines from above, a digit for each point: 0 for none, 9 for most
+    label: Scalar  # the class value released; None where none was
+    confidence: float | None = None  # its probability by the released model
+    lead: float | None = None  # noisy votes of the first class minus the second, where counts were released
 
     def _check(self) -> None:
         widths = {len(line) for line in self.image}

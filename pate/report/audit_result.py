@@ -58,24 +58,15 @@ class Figure(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Curve(Record):
-    """One line of an audit's picture.
-
-    Attributes
-    ----------
-    label : str
-    x, y : tuple of float
-    low, high : tuple of float
-        The band around it, of the length of ``x``; empty for none.
-    role : {"measured", "claim", "reference"}
-    """
+    """One line of an audit's picture."""
 
     _name = "curve"
     label: str
     x: tuple[float, ...]
     y: tuple[float, ...]
-    low: tuple[float, ...] = ()
+    low: tuple[float, ...] = ()  # the band around it, of the length of ``x``; empty for none
     high: tuple[float, ...] = ()
-    role: str = "measured"
+    role: str = "measured"  # {"measured", "claim", "reference"}
 
     def _check(self) -> None:
         check_choice(f"{self._name}['role']", self.role, ROLES)
@@ -181,14 +172,7 @@ class AuditResult(PrivateRecord):
         raise KeyError(f"no figure {name!r}; there are: {', '.join(dict.fromkeys(f.name for f in self.figures))}")
 
     def cited(self) -> dict[str, Any]:
-        """Return what may be said in public whatever the data were: layer, what was tried, whether the claim stood.
-
-        Examples
-        --------
-        >>> AuditResult(layer="pair", target="t", claim="(1, 1e-05)-DP", tried="one crafted record", refuted=False,
-        ...             finding="0.9 of 1", sensitive=True).cited()
-        {'layer': 'pair', 'claim': '(1, 1e-05)-DP', 'tried': 'one crafted record', 'stood': True}
-        """
+        """Return what may be said in public whatever the data were: layer, what was tried, whether the claim stood."""
         claim, tried = as_plain_text(self.claim), as_plain_text(self.tried)
         return CitedAudit(layer=self.layer, claim=claim, tried=tried, stood=not self.refuted).to_dict()
 
@@ -218,11 +202,6 @@ class AuditResult(PrivateRecord):
         ------
         SensitiveValueError
             It was made from private data and was not asked for by name.
-
-        Examples
-        --------
-        >>> AuditResult(layer="law", target="t", claim="c", tried="x", refuted=True, finding="y").to_dict()["refuted"]
-        True
         """
         self._ask(include_sensitive)
         return super().to_dict()

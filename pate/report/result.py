@@ -1,8 +1,4 @@
-"""What a run or a comparison gave, in types: ``Result`` for everybody, ``SensitiveResult`` for the curator alone.
-
-These are the JSON of ``results.json`` and what the reports show. A name that stands in neither is refused, so that what
-was made from private votes cannot ride along.
-"""
+"""Tidy rows: one fit of one contestant, measured; who takes part; and what a fit cost, which is the curator's."""
 
 from __future__ import annotations
 
@@ -13,9 +9,183 @@ from typing import Any, Self
 from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
-from pate.report._record import Example, PrivateRecord, Record, Scalar, Setting
-from pate.report.rows import Entrant, FitCost, Row
+from pate.report._record import Example, PrivateRecord, Record, Scalar, Setting, is_number
 from pate.statement.model import PrivacyStatement
+
+_PROMISED = "A contestant without a guarantee is private: put it into the sensitive report's references."
+#: ``private``: keeps its budget. ``floor``: sees no private row. ``ceiling``: sees them without any privacy.
+ROLES = ("private", "floor", "ceiling")
+#: Whose curves are held against each other.
+SIDES = ("PATE", "DP-SGD", "other")
+
+
+def _promised() -> Any:
+    return field(metadata={"remedy": _PROMISED})
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupScore(Record):
+    """How one named group of rows fared: the rows of one value of a public column."""
+
+    _name = "group score"
+    value: str
+    n_test: int  # test rows of the group
+    accuracy: float | None  # on those
+    n_queries: int | None = None  # public rows of the group that were asked about; None where nothing is asked
+    answer_rate: float | None = None  # the share of those that was answered
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Record):
+    """One fit of one contestant at one budget, measured on the test rows.
+
+    Attributes
+    ----------
+    contestant : str
+    role : {"private", "floor", "ceiling"}
+        Only what is ``private`` has an epsilon.
+    epsilon, delta : float or None
+        What it may cost. None of a floor, which sees no private row, and of a ceiling, which promises nothing.
+    repeat : int
+        0, 1, ...: the same split for all contestants.
+    accuracy : float or None
+        Share of the test rows that were classified right. None where the budget was refused.
+    balanced_accuracy : float or None
+        Mean of the classes' accuracies.
+    worst_class_accuracy : float or None
+        The least of them.
+    class_accuracy : tuple of float or None
+        By class, in their order; None of a class without test rows.
+    calibration_error : float or None
+        Expected calibration error of the predicted class's probability, in 15 bins of equal width (Guo et al. 2017);
+        None without ``predict_proba``.
+    groups : tuple of GroupScore
+        By value of a public column, where one was named.
+    queries, answers : int or None
+        Public rows asked about and answered; None where nothing is asked.
+    class_answers : tuple of int
+        Released labels that name each class.
+    class_queries : tuple of int
+        Rows asked about that truly are of each class.
+    class_answer_rate : tuple of float or None
+        Of the rows asked about that truly are of a class, the share that was answered; None where none was asked about.
+    n_test : int or None
+        Test rows.
+    seed : int or None
+        The contestant's ``random_state``.
+    settings : str or None
+        What was chosen, public: mechanism, number of teachers, recipe.
+    refused : str or None
+        Why the budget buys nothing here; then nothing is measured.
+
+    Raises
+    ------
+    InvalidInputError
+        A contestant that promises nothing and does not say so; a fit that is neither measured nor refused.
+
+    Examples
+    --------
+    >>> Row(contestant="PATE", epsilon=2.0, delta=1e-5, accuracy=0.95, seed=0).to_dict()["answers"] is None
+    True
+    >>> Row(contestant="public rows alone", role="floor", epsilon=None, delta=None, accuracy=0.1, seed=0).role
+    'floor'
+    """
+
+    _name = "row"
+    contestant: str
+    role: str = "private"
+    epsilon: float | None = _promised()
+    delta: float | None = _promised()
+    repeat: int = 0
+    accuracy: float | None = _promised()
+    balanced_accuracy: float | None = None
+    worst_class_accuracy: float | None = None
+    class_accuracy: tuple[float | None, ...] = ()
+    calibration_error: float | None = None
+    groups: tuple[GroupScore, ...] = ()
+    queries: int | None = None
+    answers: int | None = None
+    class_answers: tuple[int, ...] = ()
+    class_queries: tuple[int, ...] = ()
+    class_answer_rate: tuple[float | None, ...] = ()
+    n_test: int | None = None
+    seed: int | None
+    settings: str | None = None
+    refused: str | None = None
+
+    def _check(self) -> None:
+        check_choice(f"{self._name}['role']", self.role, ROLES)
+        for name in ("epsilon", "delta"):
+            if is_number(getattr(self, name)) != (self.role == "private"):
+                must = "a finite number" if self.role == "private" else f"None of a {self.role}"
+                raise InvalidInputError(f"{self._name}[{name!r}] must be {must}. {_PROMISED}")
+        if is_number(self.accuracy) == (self.refused is not None):
+            must = "a finite number" if self.refused is None else "None of a fit that was refused"
+            raise InvalidInputError(f"{self._name}['accuracy'] must be {must}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entrant(Record):
+    """Who takes part in a comparison, for the reader."""
+
+    _name = "entrant"
+    name: str  # as role, side and sees: of :class:`pate.comparison.contract.Contestant`
+    role: str = "private"
+    side: str = "other"
+    sees: str = ""
+    rule: str = ""  # by what its settings are set, and the data that they were tried on
+    n_tried: int | None = None  # how many settings were tried; None: nobody says
+    tried_on: str = ""
+    made_of: str | None = None  # the classifier with its parameters, where it was given
+
+    def _check(self) -> None:
+        check_choice(f"{self._name}['role']", self.role, ROLES)
+        check_choice(f"{self._name}['side']", self.side, SIDES)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FitCost(PrivateRecord):
+    """What one fit cost: **sensitive** unless the data are published, as training may end early by its private rows.
+
+    Attributes
+    ----------
+    contestant, epsilon, repeat
+        Which fit.
+    data_dependent_epsilon : float or None
+        What the released labels cost by the votes themselves, at the budget's delta: sensitive always. None where no
+        teachers' votes are kept, or the mechanism has no exact law.
+    startup_seconds : float
+        Imports, and what public rows teach (representations).
+    training_seconds, labelling_seconds, predicting_seconds : float
+        The private models; votes, noise and the student; the test rows.
+    peak_mib, gpu_peak_mib : float or None
+        The most memory that the process held (all of it, not the fit's part alone); the GPU's part.
+
+    Examples
+    --------
+    >>> FitCost(contestant="PATE", epsilon=1.0, repeat=0)
+    FitCost(<sensitive>)
+    """
+
+    _name = "fit cost"
+    contestant: str
+    epsilon: float | None
+    repeat: int
+    data_dependent_epsilon: float | None = None
+    startup_seconds: float = 0.0
+    training_seconds: float = 0.0
+    labelling_seconds: float = 0.0
+    predicting_seconds: float = 0.0
+    peak_mib: float | None = None
+    gpu_peak_mib: float | None = None
+
+    @property
+    def key(self) -> tuple[str, float | None, int]:
+        """Which fit of the comparison this is."""
+        return self.contestant, self.epsilon, self.repeat
+
+
+# What a run or a comparison gave, in types: ``Result`` for everybody, ``SensitiveResult`` for the curator alone.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,13 +310,7 @@ class Result(Record):
 
     @classmethod
     def of(cls, result: Self | Mapping[str, Any]) -> Self:
-        """Return a result as it is, or read from its JSON values.
-
-        Examples
-        --------
-        >>> Result.of({"kind": "run", "title": "A run", "rows": []})
-        Result('A run')
-        """
+        """Return a result as it is, or read from its JSON values."""
         return result if isinstance(result, cls) else cls.from_dict(result)  # type: ignore[arg-type]
 
     def _check(self) -> None:
@@ -252,38 +416,20 @@ class EnsembleCurve(PrivateRecord):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SensitiveResult(PrivateRecord):
-    """What stays with the curator: made from private votes, without noise; what ``sensitive.html`` shows.
-
-    Attributes
-    ----------
-    references : tuple of Reference
-    margins : tuple of int
-        For each query of the first repeat, votes of the first class minus those of the second.
-    n_teachers : int or None
-        Needed beside the margins.
-    teacher_accuracy : tuple of float
-    ensemble_curve : EnsembleCurve or None
-    data_dependent : tuple of PrivatePrice
-    label_accuracy : tuple of LabelAccuracy
-    seconds : tuple of Seconds
-    ceilings : tuple of Row
-        Of a comparison: fits without privacy.
-    costs : tuple of FitCost
-        Of a comparison's fits.
-    notes : tuple of str
-    """
+    """What stays with the curator: made from private votes, without noise; what ``sensitive.html`` shows."""
 
     _name = "sensitive"
     references: tuple[Reference, ...] = ()
+    #: For each query of the first repeat, votes of the first class minus those of the second.
     margins: tuple[int, ...] = ()
-    n_teachers: int | None = None
+    n_teachers: int | None = None  # needed beside the margins
     teacher_accuracy: tuple[float, ...] = ()
     ensemble_curve: EnsembleCurve | None = None
     data_dependent: tuple[PrivatePrice, ...] = ()
     label_accuracy: tuple[LabelAccuracy, ...] = ()
     seconds: tuple[Seconds, ...] = ()
-    ceilings: tuple[Row, ...] = ()
-    costs: tuple[FitCost, ...] = ()
+    ceilings: tuple[Row, ...] = ()  # of a comparison: fits without privacy
+    costs: tuple[FitCost, ...] = ()  # of a comparison's fits
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -307,3 +453,180 @@ class SensitiveResult(PrivateRecord):
 
 #: The number of teachers is a setting, and anybody may take notes.
 _PRIVATE_NAMES = frozenset(f.name for f in fields(SensitiveResult)) - {"n_teachers", "notes"}
+
+
+# What a comparison gave, in types: who is ahead and how sure that is, and what every contestant is.
+
+#: The version of ``results.json``; ``_templates/comparison.schema.json`` describes it.
+SCHEMA = "pate-comparison-1"
+#: What may be said of one contestant against another.
+VERDICTS = ("ahead", "behind", "undecided")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Band(Record):
+    """How right a contestant is at one epsilon, and how far that can be trusted."""
+
+    _name = "band"
+    contestant: str
+    epsilon: float | None = None  # None for floors and ceilings, which have no use for a budget
+    mean: float  # accuracy over the repeats
+    low: float | None = None  # of the accuracy itself; None where one repeat says nothing
+    high: float | None = None
+    #: Without what the repeats have in common: where these of two contestants are apart, so are they.
+    paired_low: float | None = None
+    paired_high: float | None = None
+    n_repeats: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict(Record):
+    """Two contestants at one epsilon: the difference of their accuracies, first minus second, and its interval."""
+
+    _name = "verdict"
+    epsilon: float
+    first: str
+    second: str
+    difference: float  # a share of 1
+    low: float | None = None  # None where there are too few repeats for an interval
+    high: float | None = None
+    verdict: str  # {"ahead", "behind", "undecided"}: Of the first
+    #: About how many repeats would tell such a difference from none; None where more repeats alone would not.
+    repeats_needed: int | None = None
+
+    def _check(self) -> None:
+        check_choice(f"{self._name}['verdict']", self.verdict, VERDICTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideVerdict(Record):
+    """One side against another at one epsilon: the best of each by its mean, and what may be said of the sides."""
+
+    _name = "side verdict"
+    epsilon: float
+    side: str
+    other: str
+    best: str  # the contestants with the greatest mean of either side
+    best_other: str
+    #: The pair on which the verdict stands, one of each side. Ahead or behind: who is ahead of the whole other
+    #: side, and the rival who comes nearest. Undecided: the greatest mean of all, and a rival it is not told
+    #: apart from.
+    by: str
+    against: str
+    difference: float  # of ``by`` minus ``against``
+    low: float | None = None  # its interval
+    high: float | None = None
+    #: {"ahead", "behind", "undecided"}: Ahead: some contestant of the side is ahead of every one of the other
+    #: side.
+    verdict: str
+    repeats_needed: int | None = None  # as of :class:`Verdict`
+
+    def _check(self) -> None:
+        check_choice(f"{self._name}['verdict']", self.verdict, VERDICTS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch(Record):
+    """Epsilons between which two contestants may be equally right."""
+
+    _name = "stretch"
+    low: float | None = None  # its ends; None where it goes on beyond the epsilons looked at
+    high: float | None = None
+    at: tuple[float, ...] = ()  # where the mean difference is zero in it
+    #: Whether the curves surely cross in it: one contestant is ahead on its left, the other on its right.
+    sure: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crossing(Record):
+    """Where the curves of two contestants cross, on the logarithm of epsilon."""
+
+    _name = "crossing"
+    first: str
+    second: str
+    #: Every crossing lies in one of them; none where one contestant is surely ahead everywhere.
+    stretches: tuple[Stretch, ...] = ()
+    told: str  # in words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule(Record):
+    """By which rule verdicts were found."""
+
+    _name = "rule"
+    level: float  # with this probability at least no verdict is wrong, of all together (Bonferroni)
+    #: Differences looked at between the sides, and between others. Where there are both, four fifths of what may
+    #: be wrong are for the ones, one fifth is for the others.
+    n_between: int
+    n_others: int
+    n_repeats: int  # below the least nothing is decided
+    least_repeats: int
+    same_rows: bool  # whether all repeats have the same test rows
+    test_share: float | None = None  # else the share of all rows that a repeat draws as its test rows
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ComparisonResult(Result):
+    """What a comparison gave, all of it public: what its ``results.json`` holds and its ``report.html`` shows.
+
+    Attributes
+    ----------
+    schema : str
+        ``"pate-comparison-1"``.
+    bands : tuple of Band
+    verdicts : tuple of Verdict
+        At every epsilon, the leader by mean against each rival.
+    side_verdicts : tuple of SideVerdict
+    side_pairs : tuple of Verdict
+        At every epsilon, everyone of the side against everyone of the other.
+    crossings : tuple of Crossing
+    rule : Rule or None
+        None where nothing was decided.
+    redraws : {"all rows", "training rows", "nothing"}
+        What every repeat draws anew of the data.
+    n_pool : int or None
+        Rows that a repeat's parts are cut from; None where that is the curator's.
+    """
+
+    schema: str = SCHEMA
+    bands: tuple[Band, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    side_verdicts: tuple[SideVerdict, ...] = ()
+    side_pairs: tuple[Verdict, ...] = ()
+    crossings: tuple[Crossing, ...] = ()
+    rule: Rule | None = None
+    redraws: str = "nothing"
+    n_pool: int | None = None
+
+    @property
+    def epsilons(self) -> tuple[float, ...]:
+        """The budgets, ascending."""
+        return tuple(sorted({row.epsilon for row in self.rows if row.epsilon is not None}))
+
+    def _check(self) -> None:
+        super()._check()
+        if self.schema != SCHEMA:
+            raise InvalidInputError(
+                f"result['schema'] must be {SCHEMA!r}. Another version of pate wrote this; read it with that one."
+            )
+        check_choice("result['kind']", self.kind, ("comparison",))
+        check_choice("result['redraws']", self.redraws, ("all rows", "training rows", "nothing"))
+        # A ceiling of private data is not among the rows; nor may its name come in by another door.
+        rows = {row.contestant for row in self.rows}
+        named = [band.contestant for band in self.bands] + [
+            n for v in (*self.verdicts, *self.side_pairs) for n in (v.first, v.second)
+        ]
+        named += [n for v in self.side_verdicts for n in (v.best, v.best_other, v.by, v.against)]
+        named += [n for found in self.crossings for n in (found.first, found.second)]
+        if not rows.issuperset(named):
+            raise InvalidInputError(
+                "result['bands'], ['verdicts'], ['side_verdicts'], ['side_pairs'] and ['crossings'] must name "
+                "contestants of result['rows'] alone. Leave what is private to the sensitive report."
+            )
+
+
+def typed(result: Result | Mapping[str, Any]) -> Result:
+    """Return a result of the class that its JSON belongs to."""
+    if isinstance(result, Result):
+        return result
+    return (ComparisonResult if "schema" in result else Result).of(result)

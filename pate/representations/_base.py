@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -10,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,10 +20,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from pate.core.checks import check_int, quietly, shown
+from pate.core.files import write_bytes, writing
 from pate.core.tape import note
+from pate.core.tensors import as_safetensors, plain
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.representations._cells import NumberCells
-from pate.representations._packing import digest_of, save
+from pate.representations._exact import ExactMap
 
 # What slow maps made of rows, remembered for a while: in this process alone, bounded, and to the very bits.
 
@@ -113,14 +117,6 @@ class RowMemory:
         return piece
 
 
-def memory_for(rep: Any, X: Any) -> RowMemory | None:
-    """Return the memory that is on, where this map is slow and these are rows that are cheaply told apart."""
-    memory = _ACTIVE.get()
-    if memory is None or not rep.slow_ or type(X) is not np.ndarray or X.dtype.kind not in "biuf" or not len(X):
-        return None
-    return memory
-
-
 # What nothing public may be fitted on (representations, ballot spaces, students), told by its type.
 
 #: Types of this package that hold private things, or rows beside the public ones. By name: some stand on upper floors.
@@ -155,10 +151,6 @@ def refuse_private(name: str, X: Any) -> None:
     """Refuse what is private by its type, alone or in a list: a representation is fitted on public rows only.
 
     Arrays carry no type of their own: who passes private ones has broken the rule where no code can see it.
-
-    Raises
-    ------
-    SensitiveValueError
     """
     found = private_kind(X)
     if found is not None:
@@ -178,7 +170,7 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     """A map from rows to vectors that public rows alone decide; abstract.
 
     A subclass says in ``_learn`` what it takes from public rows (and sets ``n_features_out_``), in ``_map`` what it
-    makes of one block of rows, and in ``_state`` and ``_restore`` what a file keeps.
+    makes of one block of rows, and in ``_arrays`` and ``_numbers`` what a file keeps.
 
     Attributes
     ----------
@@ -208,6 +200,10 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     _block_rows: ClassVar[int] = BLOCK
     #: Settings that change no vector (a device, progress): they are not kept.
     _passing: ClassVar[tuple[str, ...]] = ()
+    #: Fitted arrays and numbers that a file keeps, beside ``map_``, by their names without the underscore.
+    _arrays: ClassVar[tuple[str, ...]] = ()
+    _numbers: ClassVar[tuple[str, ...]] = ()
+    map_: ExactMap
     exact_: bool = False
     #: Whether mapping rows takes so long that :class:`RowMemory` remembers them.
     slow_: bool = False
@@ -263,8 +259,9 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def vectors(self, X: Any) -> npt.NDArray[Any]:
         """Return what :meth:`transform` does, as an array whatever ``set_output`` or scikit-learn's settings say."""
         check_is_fitted(self, "n_features_out_")
-        memory = memory_for(self, X)
-        return self._vectors(X) if memory is None else memory.vectors(self, X)
+        memory = _ACTIVE.get()
+        told_apart = type(X) is np.ndarray and X.dtype.kind in "biuf" and len(X) > 0  # cheaply
+        return memory.vectors(self, X) if memory is not None and self.slow_ and told_apart else self._vectors(X)
 
     def _vectors(self, X: Any) -> npt.NDArray[Any]:
         rows = self.cells_.read(X)
@@ -287,7 +284,16 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a safetensors file, whole or not at all; :func:`pate.representations.load` reads it."""
         check_is_fitted(self, "n_features_out_")
-        save(self, path)
+        arrays, described = packed(self, keep=True)
+        head = {
+            "format": FORMAT,
+            "fingerprint": digest_of(self),
+            "checksum": digest(arrays, described),
+            "representation": described,
+        }
+        data = as_safetensors(arrays, {KEY: json.dumps(head, sort_keys=True, allow_nan=False)})
+        with writing("path", path):
+            write_bytes(path, data)
 
     def _mapped(self, rows: Any, start: int, size: int) -> npt.NDArray[Any]:
         return self._map(self.cells_.block(rows, start, size))
@@ -303,17 +309,30 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _map(self, block: Any) -> npt.NDArray[Any]:
         """Return the vectors of one block, finite, as many rows as it has."""
 
-    @abstractmethod
     def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Return what was fitted: arrays by name, and what goes into JSON."""
+        arrays = {name: getattr(self, f"{name}_") for name in self._arrays}
+        made = self.map_.state("map") if hasattr(self, "map_") else {}
+        return arrays | made, {name: getattr(self, f"{name}_") for name in self._numbers}
 
     def _sealed(self) -> dict[str, npt.NDArray[Any]]:
         """Return what a file needs besides, and no digest of what was fitted covers."""
         return {}
 
-    @abstractmethod
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
         """Take back what ``_state`` gave; any error means a damaged file."""
+        for name in self._arrays:
+            setattr(self, f"{name}_", arrays[name])
+        for name in self._numbers:
+            setattr(self, f"{name}_", float(words[name]))
+        if any(name.startswith("map.") for name in arrays):
+            self.map_ = ExactMap.restore("map", arrays)
+        if not self._fits():
+            raise ValueError("arrays of another shape")
+
+    def _fits(self) -> bool:
+        """Whether what a file gave is of one shape throughout."""
+        return True
 
     def _parts(self) -> tuple[Representation, ...]:
         """Return the fitted representations it is made of."""
@@ -372,3 +391,70 @@ def check_representation(name: str, value: Any) -> Representation:
             "module in FromModule."
         )
     return value
+
+
+# What a fitted representation is made of: arrays, and a description for JSON; and its digest over both.
+
+FORMAT = 2
+KEY = "pate.representation"
+#: Where classes that a file may name live, by the prefix of their name.
+HOMES = {"": "pate.representations", "images.": "pate.representations.images"}
+
+
+def kept_name(rep: Any, *, strict: bool = True) -> str:
+    """Return the name by which a file knows a class; where not ``strict``, that of any other class too."""
+    name = type(rep).__name__
+    for prefix, home in HOMES.items():
+        inside = type(rep).__module__ == home or type(rep).__module__.startswith(f"{home}.")
+        if inside and getattr(import_module(home), name, None) is type(rep):
+            return prefix + name
+    if not strict:
+        return f"{type(rep).__module__}:{type(rep).__qualname__}"
+    raise InvalidInputError(
+        f"{name} is no class of this package, and cannot be kept in a file that anybody can read back. Wrap what it "
+        "does in FromTransformer or FromModule."
+    )
+
+
+def packed(rep: Any, *, keep: bool = False) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Return all arrays of a fitted representation, its parts' included, and its description for JSON.
+
+    ``keep`` adds what a file needs beyond: bytes that differ from one writing to the next, which no digest of what was
+    fitted may cover. What cannot be kept is then refused.
+    """
+    reader_arrays, reader_words = rep.cells_.state() if hasattr(rep, "cells_") else ({}, None)
+    arrays, words = rep._state()
+    made = {f"cells/{k}": v for k, v in reader_arrays.items()} | {f"state/{k}": v for k, v in arrays.items()}
+    if keep:
+        made |= {f"sealed/{k}": v for k, v in rep._sealed().items()}
+    parts = []
+    for i, part in enumerate(rep._parts()):
+        inner, described = packed(part, keep=keep)
+        made |= {f"part{i}/{k}": v for k, v in inner.items()}
+        parts.append(described)
+    described = {
+        "class": kept_name(rep, strict=keep),
+        "settings": rep._settings(),
+        "cells": reader_words,
+        "words": words,
+        "n_public": rep.n_public_,
+        "n_features_out": rep.n_features_out_,
+        "provenance": rep.provenance_,
+        "parts": parts,
+    }
+    return {k: plain(k, v) for k, v in made.items()}, described
+
+
+def digest(arrays: Mapping[str, npt.NDArray[Any]], described: Any) -> str:
+    """Return the SHA-256 digest of arrays and their description."""
+    text = json.dumps(described, sort_keys=True, allow_nan=False)
+    made = hashlib.sha256(f"pate representation {FORMAT} {len(arrays)}\n{text}\n".encode())
+    for name in sorted(arrays):
+        made.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}\n".encode())
+        made.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return made.hexdigest()
+
+
+def digest_of(rep: Any) -> str:
+    """Return the digest of a fitted representation."""
+    return digest(*packed(rep))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from pate.core.checks import CellKindError, quietly
+from pate.core.checks import quietly
 from pate.core.frames import plain_rows
 from pate.core.types import FloatArray
-from pate.data._columns import as_float, as_number, column_kind, holds_numbers
+from pate.data._cells import read_cells
+from pate.data._columns import as_float, as_number, column_kind, holds_numbers, numbers_of
 from pate.data._door import by_name, is_frame, is_sparse, is_texts, read_numbers, read_rows
 from pate.exceptions import InvalidInputError
 
@@ -36,13 +39,7 @@ def slice_rows(X: Any, start: int, size: int) -> Any:
 
 
 def check_columns(X: Any, names: tuple[str, ...] | None, n_features: int) -> Any:
-    """Return rows with the columns of the public ones, in their order; a fact of the table, not of a cell.
-
-    Raises
-    ------
-    InvalidInputError
-        Columns are missing, there are others, or another number of them.
-    """
+    """Return rows with the columns of the public ones, in their order; a fact of the table, not of a cell."""
     remedy = "Bring both tables to the same columns (pate.data.align_columns)."
     if is_frame(X) and names is not None:
         return by_name(X, names, other="the public rows")
@@ -52,58 +49,50 @@ def check_columns(X: Any, names: tuple[str, ...] | None, n_features: int) -> Any
     return X
 
 
-def numbers_of(cells: Iterable[Any]) -> FloatArray:
-    """Return cells as float64, NaN where one is no number."""
-    return np.fromiter(map(as_number, cells), dtype=np.float64)
+class Cells(ABC):
+    """How rows are read, as public rows taught it: a frozen value, whose fields are what a file keeps; abstract."""
+
+    n_features: int
+
+    def read(self, X: Any) -> Any:
+        """Return rows as this reader gives them, one for each of ``X``, whatever their cells hold."""
+        return quietly("X", self._read, X)
+
+    @abstractmethod
+    def _read(self, X: Any) -> Any: ...
+
+    def block(self, rows: Any, start: int, size: int) -> Any:
+        """Return ``size`` rows from ``start`` on; behind the last one stand rows of missing cells."""
+        part = rows[start : start + size]
+        made = np.empty((size, self.n_features))
+        made[: len(part)], made[len(part) :] = part, np.nan
+        return made
+
+    def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Return what :meth:`restore` takes: arrays, and what goes into JSON."""
+        held = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        arrays = {name: value for name, value in held.items() if isinstance(value, np.ndarray)}
+        return arrays, {name: value for name, value in held.items() if name not in arrays}
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> Self:
+        """Return the reader that :meth:`state` described."""
+        names = [f.name for f in fields(cls) if f.init and f.name in {*arrays, *words}]  # type: ignore[arg-type]
+        floats = {name: np.asarray(arrays[name], dtype=np.float64) for name in names if name in arrays}
+        return cls(**floats, **{name: _frozen(words[name]) for name in names if name in words})
 
 
-def read_cells(X: Any, n_features: int) -> Any:
-    """Return private or public rows as a DataFrame or an array of shape (n, n_features), cells as they are.
-
-    A list is taken row by row: one of another length is a row without any cell.
-
-    Raises
-    ------
-    InvalidInputError
-        No rows, rows of no columns, or a type of all cells that is neither number nor text (dates).
-    """
-    X = plain_rows(X)
-    if is_frame(X):
-        return X
-    if is_sparse(X):
-        raise InvalidInputError("X must be dense here, got a sparse matrix. Pass X.toarray(), or reduce it first.")
-    if isinstance(X, list | tuple):
-        rows = np.full((len(X), n_features), None, dtype=object)
-        for i, row in enumerate(X):
-            if isinstance(row, list | tuple | np.ndarray) and len(row) == n_features:
-                rows[i, :] = list(row)
-        return rows
-    if not hasattr(X, "__array__"):
-        raise InvalidInputError(
-            f"X must be rows: a DataFrame or an array of shape (n, n_features), got {type(X).__name__}."
-        )
-    if isinstance(X, np.ma.MaskedArray):
-        X = np.ma.filled(X.astype(object), None)
-    rows = np.asarray(X)
-    if rows.ndim < 2:
-        raise InvalidInputError(
-            f"X must have shape (n, {n_features}), got {rows.ndim} dimension(s). A single row is X.reshape(1, -1)."
-        )
-    if rows.dtype.kind not in "biufOU":
-        raise CellKindError(f"X holds values of dtype {rows.dtype}, which are neither numbers nor texts.")
-    return rows if rows.ndim == 2 else rows.reshape(len(rows), int(np.prod(rows.shape[1:])))
+def _frozen(value: Any) -> Any:
+    """Return lists as tuples, throughout: JSON knows no other."""
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True)
-class NumberCells:
+class NumberCells(Cells):
     """How rows of numbers are read: a missing cell is the public median, and none counts far beyond the public range.
 
-    Attributes
-    ----------
-    fill, low, high : float64 arrays of shape (n_features,)
-        The public median, and the public range widened by three times its length on both sides.
-    names : tuple of str or None
-        Of the columns, where the public rows were a table.
+    ``fill`` is the public median, ``low`` and ``high`` the public range widened by three times its length on both
+    sides.
     """
 
     fill: FloatArray
@@ -135,55 +124,33 @@ class NumberCells:
         return cls(fill, low - _BEYOND * length, high + _BEYOND * length, names)
 
     @property
-    def n_features(self) -> int:
+    def n_features(self) -> int:  # type: ignore[override]
         """How many columns a row has."""
         return len(self.fill)
 
-    def read(self, X: Any) -> npt.NDArray[Any]:
-        """Return rows as an array (n, n_features) of numbers, NaN where a cell is none; not copied if it is one."""
-        return quietly("X", self._read, X)
-
     def _read(self, X: Any) -> npt.NDArray[Any]:
         rows = check_columns(read_cells(X, self.n_features), self.names, self.n_features)
-        if is_frame(rows):
-            made = np.empty(rows.shape)
-            for j, dtype in enumerate(rows.dtypes):
-                column = rows.iloc[:, j]
-                made[:, j] = as_float(column) if holds_numbers(dtype) else numbers_of(column.astype(object).tolist())
-            return made
-        if rows.dtype.kind in "OU":
-            return numbers_of(rows.ravel().tolist()).reshape(rows.shape)
-        return rows
+        if not is_frame(rows) and rows.dtype.kind not in "OU":
+            return rows  # not copied
+        return np.column_stack([_numbers(column) for column in _columns(rows)])
 
     def block(self, rows: npt.NDArray[Any], start: int, size: int) -> FloatArray:
         """Return ``size`` finite rows from ``start`` on, float64; behind the last one stand rows of public medians."""
-        part = rows[start : start + size]
-        made = np.empty((size, self.n_features))
-        made[: len(part)] = part
-        made[len(part) :] = np.nan
-        return self.clean(made)
+        return self.clean(super().block(rows, start, size))
 
     def clean(self, values: FloatArray) -> FloatArray:
         """Return rows with missing cells filled and all within the bounds; ``values`` is written to."""
         np.copyto(values, self.fill, where=np.isnan(values))
         return np.clip(values, self.low, self.high, out=values)
 
-    def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        """Return what :meth:`restore` takes: arrays, and what goes into JSON."""
-        return {"fill": self.fill, "low": self.low, "high": self.high}, {"names": _listed(self.names)}
-
     @classmethod
-    def restore(cls, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> NumberCells:
+    def restore(cls, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> Self:
         """Return the reader that :meth:`state` described."""
-        bounds = [np.asarray(arrays[name], dtype=np.float64) for name in ("fill", "low", "high")]
-        if any(b.ndim != 1 or b.shape != bounds[0].shape or not np.isfinite(b).all() for b in bounds):
+        made = super().restore(arrays, words)
+        bounds = made.fill, made.low, made.high
+        if any(b.ndim != 1 or b.shape != made.fill.shape or not np.isfinite(b).all() for b in bounds):
             raise ValueError("bounds of another shape")
-        names = words["names"]
-        return cls(bounds[0], bounds[1], bounds[2], None if names is None else tuple(map(str, names)))
-
-
-def _listed(names: tuple[str, ...] | None) -> list[str] | None:
-    return None if names is None else list(names)
+        return made
 
 
 # Rows of mixed tables as numbers, one cell at a time: a category becomes its place in the public list.
@@ -207,15 +174,11 @@ def text_of(cell: Any) -> str | None:
 
 
 @dataclass(frozen=True)
-class TableCells:
+class TableCells(Cells):
     """How rows of a table are read: numbers as they are, a category as its place among the public ones.
 
-    Attributes
-    ----------
-    names : tuple of str or None
-        Of the columns, where the public rows were a DataFrame.
-    categories : tuple of (tuple of str, or None)
-        Per column the categories with a place, the most frequent first; None for a column of numbers.
+    Per column the categories with a place, the most frequent first; None for a column of numbers. ``names`` is None
+    where the public rows were no DataFrame.
     """
 
     names: tuple[str, ...] | None
@@ -236,69 +199,42 @@ class TableCells:
 
     @classmethod
     def _learn(cls, rows: Any) -> TableCells:
-        known: list[tuple[str, ...] | None] = []
         if is_frame(rows):
-            columns = [rows.iloc[:, j] for j in range(rows.shape[1])]
+            numeric = [column_kind(n, c) == "numeric" for n, c in zip(rows.columns, _columns(rows), strict=True)]
             names: tuple[str, ...] | None = tuple(str(c) for c in rows.columns)
-            for name, column in zip(rows.columns, columns, strict=True):
-                numeric = column_kind(name, column) == "numeric"
-                known.append(None if numeric else _ranked(_texts(column)))
-            return cls(names, tuple(known))
-        flat = rows.reshape(len(rows), -1)
-        for j in range(flat.shape[1]):
-            cells = flat[:, j].tolist() if flat.dtype.kind == "O" else []
-            known.append(_ranked(map(text_of, cells)) if any(isinstance(cell, str) for cell in cells) else None)
-        return cls(None, tuple(known))
+        else:
+            rows, names = rows.reshape(len(rows), -1), None
+            numeric = [c.dtype.kind != "O" or not any(isinstance(v, str) for v in c.tolist()) for c in _columns(rows)]
+        known = (None if n else _ranked(_each(c, text_of, None)) for c, n in zip(_columns(rows), numeric, strict=True))
+        return cls(names, tuple(known))
 
     @property
-    def n_features(self) -> int:
+    def n_features(self) -> int:  # type: ignore[override]
         """How many columns a row has."""
         return len(self.categories)
 
-    def read(self, X: Any) -> npt.NDArray[Any]:
-        """Return rows as float64 of shape (n, n_features): numbers (NaN: missing), places, ``RARE`` or ``MISSING``."""
-        return quietly("X", self._read, X)
-
     def _read(self, X: Any) -> npt.NDArray[Any]:
+        """Return rows as float64: numbers (NaN: missing), places, ``RARE`` or ``MISSING``."""
         rows = check_columns(read_cells(X, self.n_features), self.names, self.n_features)
         if not is_frame(rows) and rows.dtype.kind not in "OU" and all(known is None for known in self.categories):
             return rows
         made = np.empty(rows.shape)
-        for j, known in enumerate(self.categories):
-            column = rows.iloc[:, j] if is_frame(rows) else rows[:, j]
-            if known is None:
-                numbers = holds_numbers(column.dtype)
-                made[:, j] = as_float(column) if numbers and is_frame(rows) else _numbers(column)
-            else:
-                made[:, j] = self._codes(column, self._places[j])
+        for j, (column, known, places) in enumerate(zip(_columns(rows), self.categories, self._places, strict=True)):
+            made[:, j] = _numbers(column) if known is None else _each(column, partial(_place, places=places), MISSING)
         return made
 
-    def _codes(self, column: Any, places: dict[str, float]) -> FloatArray:
-        categories = getattr(getattr(column, "dtype", None), "categories", None)
-        if categories is not None:  # by category: each looked up once, and by itself
-            codes = np.array([*(_place(c, places) for c in categories.tolist()), MISSING])
-            return codes[column.cat.codes.to_numpy()]
-        cells = column.astype(object).tolist()
-        return np.fromiter((_place(cell, places) for cell in cells), dtype=np.float64, count=len(cells))
 
-    def block(self, rows: npt.NDArray[Any], start: int, size: int) -> FloatArray:
-        """Return ``size`` rows from ``start`` on, float64; behind the last one stand rows of missing cells."""
-        part = rows[start : start + size]
-        made = np.full((size, self.n_features), np.nan)
-        made[: len(part)] = part
-        return made
+def _columns(rows: Any) -> Iterator[Any]:
+    return (rows.iloc[:, j] if is_frame(rows) else rows[:, j] for j in range(rows.shape[1]))
 
-    def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        """Return what :meth:`restore` takes: arrays, and what goes into JSON."""
-        known = [None if c is None else list(c) for c in self.categories]
-        return {}, {"names": None if self.names is None else list(self.names), "categories": known}
 
-    @classmethod
-    def restore(cls, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> TableCells:
-        """Return the reader that :meth:`state` described."""
-        names = words["names"]
-        known = [None if c is None else tuple(map(str, c)) for c in words["categories"]]
-        return cls(None if names is None else tuple(map(str, names)), tuple(known))
+def _numbers(column: Any) -> FloatArray:
+    """Return a column as float64, NaN where a cell is no number."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
+        return column.astype(np.float64)
+    if hasattr(column, "iloc") and holds_numbers(column.dtype):
+        return as_float(column).to_numpy()
+    return numbers_of(column.astype(object).tolist())
 
 
 def _place(cell: Any, places: dict[str, float]) -> float:
@@ -309,21 +245,16 @@ def _place(cell: Any, places: dict[str, float]) -> float:
     return MISSING if text is None else places.get(text, RARE)
 
 
-def _numbers(column: Any) -> FloatArray:
-    if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
-        return column.astype(np.float64)
-    return numbers_of(column.astype(object).tolist())
-
-
-def _texts(column: Any) -> Any:
+def _each(column: Any, turn: Callable[[Any], Any], missing: Any) -> list[Any]:
+    """Return what becomes of each cell of a column; of a categorical one each category is looked at once."""
     categories = getattr(column.dtype, "categories", None)
     if categories is None:
-        return map(text_of, column.astype(object).tolist())
-    names = [*map(text_of, categories.tolist()), None]
-    return (names[code] for code in column.cat.codes.tolist())
+        return [turn(cell) for cell in column.astype(object).tolist()]
+    made = [*map(turn, categories.tolist()), missing]
+    return [made[code] for code in column.cat.codes.tolist()]
 
 
-def _ranked(texts: Any) -> tuple[str, ...]:
+def _ranked(texts: list[str | None]) -> tuple[str, ...]:
     """Return categories by how often they stand there, then by name; those that stand there once are left out."""
     counts = Counter(text for text in texts if text is not None)
     return tuple(sorted((c for c, n in counts.items() if n > 1), key=lambda c: (-counts[c], c)))
@@ -333,7 +264,7 @@ def _ranked(texts: Any) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class TextCells:
+class TextCells(Cells):
     """How texts are read: one per row, and what is no text is an empty one."""
 
     n_features = 1
@@ -341,41 +272,24 @@ class TextCells:
     @classmethod
     def learn(cls, X: Any) -> TextCells:
         """Look whether public rows are texts."""
-        rows = read_rows(_column(X), name="X_public")
-        if not is_texts(rows):
+        if not is_texts(read_rows(_column(X), name="X_public")):
             raise InvalidInputError(
                 "X_public must be texts, one per row, got a table. TableMap makes numbers of tables."
             )
         return cls()
-
-    def read(self, X: Any) -> npt.NDArray[np.object_]:
-        """Return an array of texts of shape (n,)."""
-        return quietly("X", self._read, X)
 
     def _read(self, X: Any) -> npt.NDArray[np.object_]:
         column = _column(X)
         if is_frame(column) or is_sparse(column) or getattr(column, "ndim", 1) != 1 or isinstance(column, str):
             raise InvalidInputError("X must be texts, one per row, as the public rows are: a list, or one column.")
         cells = [str(cell) if isinstance(cell, str) else "" for cell in column]
-        made = np.empty(len(cells), dtype=object)
-        made[:] = cells
-        return made
+        return np.fromiter(cells, dtype=object, count=len(cells))
 
     def block(self, rows: npt.NDArray[np.object_], start: int, size: int) -> npt.NDArray[np.object_]:
         """Return ``size`` texts from ``start`` on; behind the last one stand empty ones."""
-        made = np.full(size, "", dtype=object)
-        part = rows[start : start + size]
+        made, part = np.full(size, "", dtype=object), rows[start : start + size]
         made[: len(part)] = part
         return made
-
-    def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        """Return nothing: there is nothing to keep."""
-        return {}, {}
-
-    @classmethod
-    def restore(cls, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> TextCells:
-        """Return the reader."""
-        return cls()
 
 
 def _column(X: Any) -> Any:
@@ -389,14 +303,10 @@ def _column(X: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class SparseCells:
+class SparseCells(Cells):
     """How sparse rows are read: a cell that is not finite is 0, and none counts beyond the largest public one.
 
-    Attributes
-    ----------
-    n_features : int
-    largest : float
-        Of the public cells, whatever their sign.
+    ``largest`` is of the public cells, whatever their sign.
     """
 
     n_features: int
@@ -413,10 +323,6 @@ class SparseCells:
             raise InvalidInputError("X_public holds NaN or infinity. Fill them or drop those rows.")
         return cls(int(rows.shape[1]), float(data.max(initial=0.0)))
 
-    def read(self, X: Any) -> Any:
-        """Return a CSR array of float64 of shape (n, n_features)."""
-        return quietly("X", self._read, X)
-
     def _read(self, X: Any) -> Any:
         if not is_sparse(X):
             raise InvalidInputError("X must be a sparse matrix, as the public rows are.")
@@ -432,12 +338,3 @@ class SparseCells:
         if part.shape[0] < size:
             part.resize(size, self.n_features)
         return part
-
-    def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        """Return what :meth:`restore` takes: arrays, and what goes into JSON."""
-        return {}, {"n_features": self.n_features, "largest": self.largest}
-
-    @classmethod
-    def restore(cls, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> SparseCells:
-        """Return the reader that :meth:`state` described."""
-        return cls(int(words["n_features"]), float(words["largest"]))

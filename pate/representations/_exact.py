@@ -34,14 +34,8 @@ _FINE = 2.0**-14
 class ExactMap:
     """The affine map (x - centre) @ weights on rows within bounds, evaluated without rounding in its sums.
 
-    Attributes
-    ----------
-    centre, half : float64 arrays of shape (n_in,)
-        Inputs lie within ``centre`` plus or minus ``half``; others are clipped.
-    weights : float64 array of shape (n_in, n_out)
-        Whole numbers.
-    unit : float64 array of shape (n_out,)
-        Powers of two: what 1 of each sum is worth.
+    Inputs lie within ``centre`` plus or minus ``half``, others are clipped; ``weights`` (n_in, n_out) are whole
+    numbers, ``unit`` powers of two: what 1 of each sum is worth.
     """
 
     centre: FloatArray
@@ -122,12 +116,7 @@ def own_product(rows: FloatArray, weights: FloatArray) -> FloatArray:
     For rows without public bounds: every row is scaled by a power of two of its own, and every column by one of the
     weights, so that the largest summand has 22 bits; then sums are exact (:class:`ExactMap`).
 
-    Parameters
-    ----------
-    rows : float64 array of shape (n, n_in)
-        Finite.
-    weights : float64 array of shape (n_in, n_out)
-        Finite.
+    Both are finite.
     """
     return OwnProduct(weights)(rows)
 
@@ -135,10 +124,7 @@ def own_product(rows: FloatArray, weights: FloatArray) -> FloatArray:
 class OwnProduct:
     """The product by the same weights again and again, see :func:`own_product`.
 
-    Parameters
-    ----------
-    weights : float64 array of shape (n_in, n_out)
-        Finite.
+    Weights, (n_in, n_out), are finite.
     """
 
     def __init__(self, weights: FloatArray) -> None:
@@ -174,15 +160,9 @@ class OwnProduct:
 class ExactDistances:
     """Euclidean distances of rows to landmarks in whole steps, |a|^2 + |b|^2 - 2 a b without rounding in any sum.
 
-    Attributes
-    ----------
-    low, high : float64 arrays of shape (n_in,)
-        Rows are clipped to these, see :meth:`of`.
-    step : float
-        A power of two: what 1 is worth.
-    landmarks : float64 array of shape (n_in + 2, n_landmarks)
-        Whole numbers of steps from the middle between ``low`` and ``high``, times -2; below them ones, and their
-        squared lengths: beside a row, its squared length and a one, the product is the squared distance.
+    ``landmarks`` (n_in + 2, n_landmarks) are whole numbers of steps from the middle between ``low`` and ``high``, times
+    -2; below them ones, and their squared lengths: beside a row, its squared length and a one, the product is the
+    squared distance. ``step`` is a power of two: what 1 is worth.
     """
 
     low: FloatArray
@@ -194,15 +174,8 @@ class ExactDistances:
     def of(cls, landmarks: FloatArray, *, scale: float, reach: float) -> ExactDistances | None:
         """Return the distances to these landmarks, None where whole steps would be too coarse for them.
 
-        Parameters
-        ----------
-        landmarks : float64 array of shape (n_landmarks, n_in)
-            Public.
-        scale : float
-            On which distances matter: a step is at most 2^-14 of it.
-        reach : float
-            From here on distances need not be told apart: a row is clipped to coordinates so far beyond the landmarks',
-            and is then still that far from all of them.
+        A step is at most 2^-14 of ``scale``, on which distances matter. From ``reach`` on they need not be told apart:
+        a row is clipped to coordinates so far beyond the landmarks', and is then still that far from all of them.
         """
         with np.errstate(over="ignore"):
             low, high = landmarks.min(axis=0) - reach, landmarks.max(axis=0) + reach

@@ -20,10 +20,20 @@ import numpy.typing as npt
 from sklearn.base import clone
 
 from pate.core.checks import quietly
+from pate.core.tensors import opened, plain
 from pate.data._door import is_frame, is_sparse, read_rows
 from pate.exceptions import CheckpointWarning, InvalidInputError
-from pate.representations._base import Representation, check_representation, refuse_private
-from pate.representations._packing import FORMAT, HOMES, KEY, digest, digest_of, kept_name, plain
+from pate.representations._base import (
+    FORMAT,
+    HOMES,
+    KEY,
+    Representation,
+    check_representation,
+    digest,
+    digest_of,
+    kept_name,
+    refuse_private,
+)
 from pate.votes import hash_queries
 
 
@@ -91,29 +101,26 @@ def _damaged(path: str | os.PathLike[str], why: str) -> InvalidInputError:
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], Any]:
-    from safetensors import safe_open
-
     if not Path(path).is_file():
         raise InvalidInputError(f"path={os.fspath(path)!r} is no file. Name one that a representation was saved to.")
+    why = ""
     try:
-        with safe_open(os.fspath(path), framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: plain(name, file.get_tensor(name)) for name in sorted(file.keys())}
-            odd = [name for name, array in arrays.items() if array.dtype.kind == "f" and not np.isfinite(array).all()]
+        arrays, head = opened(path, KEY)
+        arrays = {name: plain(name, array) for name, array in arrays.items()}
+    except KeyError:
+        raise InvalidInputError(f"{os.fspath(path)!r} is a safetensors file, but not of a representation.") from None
     except InvalidInputError as error:
-        raise _damaged(path, str(error)) from None
-    except BaseException as error:  # any way in which a parser may fail; a panic in its Rust is no Exception
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        raise _damaged(path, "not a safetensors file") from None
-    if odd:
-        raise _damaged(path, f"{odd[0]} holds NaN or infinity")
-    if KEY not in metadata:
-        raise InvalidInputError(f"{os.fspath(path)!r} is a safetensors file, but not of a representation.")
-    try:
-        return arrays, json.loads(metadata[KEY])
-    except (ValueError, RecursionError):
-        raise _damaged(path, "its description is not JSON") from None
+        why = str(error)
+    except (json.JSONDecodeError, RecursionError):
+        why = "its description is not JSON"
+    except Exception:  # any way in which a parser may fail
+        why = "not a safetensors file"
+    if why:
+        raise _damaged(path, why)
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise _damaged(path, f"{name} holds NaN or infinity")
+    return arrays, head
 
 
 def _made(arrays: dict[str, npt.NDArray[Any]], described: Mapping[str, Any], modules: list[Any]) -> Representation:

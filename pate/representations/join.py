@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ _TURN = 1 << 16
 _COSINES = np.rint(np.cos(np.arange(_TURN) * (2 * np.pi / _TURN)) * 2.0**30) / 2.0**30
 
 
+@dataclass(repr=False, eq=False)
 class RandomFourier(Representation):
     """Random Fourier features: vectors whose scalar products come near a Gaussian kernel (Rahimi and Recht, NIPS 2007).
 
@@ -48,8 +50,6 @@ class RandomFourier(Representation):
     ----------
     bandwidth_ : float
         In the units of the columns.
-    n_features_out_ : int
-    provenance_ : str
 
     Notes
     -----
@@ -65,11 +65,11 @@ class RandomFourier(Representation):
     """
 
     exact_ = True
-
-    def __init__(self, n_features: int = 1024, *, bandwidth: Any = "median", random_state: int = 0) -> None:
-        self.n_features = n_features
-        self.bandwidth = bandwidth
-        self.random_state = random_state
+    _numbers = ("bandwidth",)
+    n_features: int = 1024
+    _: KW_ONLY
+    bandwidth: Any = "median"
+    random_state: int = 0
 
     def _check(self) -> None:
         n = check_int("n_features", self.n_features, low=2, remedy="Half are cosines, half are sines.")
@@ -106,14 +106,8 @@ class RandomFourier(Representation):
         made *= half**-0.5
         return made
 
-    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        return self.map_.state("map"), {"bandwidth": self.bandwidth_}
-
-    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        self.map_ = ExactMap.restore("map", arrays)
-        self.bandwidth_ = float(words["bandwidth"])
-        if self.map_.weights.shape != (self.cells_.n_features, self.n_features_out_ // 2):
-            raise ValueError("weights of another shape")
+    def _fits(self) -> bool:
+        return bool(self.map_.weights.shape == (self.cells_.n_features, self.n_features_out_ // 2))
 
 
 def _median_distance(rows: FloatArray) -> float:
@@ -134,6 +128,7 @@ def _orthogonal(n_in: int, n_out: int, rng: np.random.Generator) -> FloatArray:
     return np.hstack(blocks)
 
 
+@dataclass(repr=False, eq=False)
 class PublicPCA(Representation):
     """Principal components of public rows, partly whitened: component j is multiplied by its variance^(-alpha/2).
 
@@ -150,8 +145,7 @@ class PublicPCA(Representation):
         The public variances along the components, falling.
     total_variance_ : float
         Of all components, kept or not.
-    n_components_, n_features_out_ : int
-    provenance_ : str
+    n_components_ : int
 
     Notes
     -----
@@ -167,10 +161,10 @@ class PublicPCA(Representation):
     """
 
     exact_ = True
-
-    def __init__(self, n_components: int | None = None, *, alpha: float = 0.8) -> None:
-        self.n_components = n_components
-        self.alpha = alpha
+    _arrays, _numbers = ("mean", "spectrum"), ("total_variance",)
+    n_components: int | None = None
+    _: KW_ONLY
+    alpha: float = 0.8
 
     def _check(self) -> None:
         if self.n_components is not None:
@@ -202,26 +196,21 @@ class PublicPCA(Representation):
         axes = one_sign(axes)
         self.map_ = ExactMap.of(axes * scale, low=self.cells_.low, high=self.cells_.high)
         self.mean_ = self.map_(mean[None])[0]
-        self.n_components_ = self.n_features_out_ = k
+        self.n_features_out_ = k
+
+    @property
+    def n_components_(self) -> int:
+        """How many components are kept."""
+        return self.n_features_out_
 
     def _map(self, block: FloatArray) -> FloatArray:
         made = self.map_(block)
         made -= self.mean_
         return made
 
-    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        arrays = self.map_.state("map") | {"mean": self.mean_, "spectrum": self.spectrum_}
-        return arrays, {"total_variance": self.total_variance_}
-
-    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        self.map_ = ExactMap.restore("map", arrays)
-        self.mean_, self.spectrum_ = arrays["mean"], arrays["spectrum"]
-        self.total_variance_ = float(words["total_variance"])
-        self.n_components_ = len(self.spectrum_)
-        if self.mean_.shape != self.spectrum_.shape or len(self.mean_) != self.n_features_out_:
-            raise ValueError("components of another number")
-        if self.map_.weights.shape != (self.cells_.n_features, self.n_components_):
-            raise ValueError("weights of another shape")
+    def _fits(self) -> bool:
+        alike = self.mean_.shape == self.spectrum_.shape == (self.n_features_out_,)
+        return bool(alike and self.map_.weights.shape == (self.cells_.n_features, len(self.mean_)))
 
 
 #: Rows that go through a chain together.
@@ -253,8 +242,18 @@ class _Joined(Representation):
         rep.parts_ = parts
         return rep
 
-    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        return {}, {}
+    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
+        super()._restore(arrays, words)
+        self._settled()
+
+    def _settled(self) -> None:
+        """Set what follows from the fitted parts."""
+
+    def _learn(self, rows: Any) -> None:
+        raise NotImplementedError  # fit does it
+
+    def _map(self, block: Any) -> npt.NDArray[Any]:
+        raise NotImplementedError  # _vectors does it: each part reads rows for itself
 
     @property
     def exact_(self) -> bool:  # type: ignore[override]
@@ -284,6 +283,7 @@ class _Joined(Representation):
             self.feature_names_in_ = first.feature_names_in_
 
 
+@dataclass(repr=False, eq=False)
 class Chain(_Joined):
     """Representations one behind another, each fitted on what the one before makes of the public rows.
 
@@ -295,8 +295,6 @@ class Chain(_Joined):
     Attributes
     ----------
     parts_ : tuple of fitted representations
-    n_features_out_ : int
-    provenance_ : str
 
     Examples
     --------
@@ -306,8 +304,7 @@ class Chain(_Joined):
     (50, 64)
     """
 
-    def __init__(self, parts: Any) -> None:
-        self.parts = parts
+    parts: Any
 
     def fit(self, X: Any, y: Any = None) -> Any:
         """Learn every part from **public** rows, one behind another; as :meth:`Representation.fit`."""
@@ -335,12 +332,6 @@ class Chain(_Joined):
         made._settled()
         return made
 
-    def _learn(self, rows: Any) -> None:
-        raise NotImplementedError  # fit does it
-
-    def _map(self, block: Any) -> npt.NDArray[Any]:
-        raise NotImplementedError  # _vectors does it
-
     def _vectors(self, X: Any) -> npt.NDArray[Any]:
         # What is in between is never whole.
         X = plain_rows(X)
@@ -354,9 +345,6 @@ class Chain(_Joined):
                 made = np.empty((n, self.n_features_out_), dtype=part.dtype)
             made[start : start + _STRIDE] = part
         return np.empty((0, self.n_features_out_)) if made is None else made
-
-    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        self._settled()
 
 
 def chain(*parts: Representation) -> Chain:
@@ -374,6 +362,7 @@ def chain(*parts: Representation) -> Chain:
     return made
 
 
+@dataclass(repr=False, eq=False)
 class Combined(_Joined):
     """Representations side by side: their vectors one after another, each part brought to a mean square of its weight.
 
@@ -392,8 +381,6 @@ class Combined(_Joined):
     parts_ : tuple of fitted representations
     scales_ : float64 array of shape (n_parts,)
         What each part's vectors are multiplied with.
-    n_features_out_ : int
-    provenance_ : str
 
     Examples
     --------
@@ -404,9 +391,9 @@ class Combined(_Joined):
     ((50, 68), 3.0)
     """
 
-    def __init__(self, parts: Any, weights: Any = None) -> None:
-        self.parts = parts
-        self.weights = weights
+    _arrays = ("scales",)
+    parts: Any
+    weights: Any = None
 
     def _check(self) -> None:
         super()._check()
@@ -438,12 +425,6 @@ class Combined(_Joined):
         self.provenance_ = " beside ".join(part.provenance_ for part in self.parts_)
         self._named()
 
-    def _learn(self, rows: Any) -> None:
-        raise NotImplementedError  # fit does it
-
-    def _map(self, block: Any) -> npt.NDArray[Any]:
-        raise NotImplementedError  # each part reads rows for itself
-
     def _vectors(self, X: Any) -> npt.NDArray[Any]:
         made: npt.NDArray[Any] | None = None
         place = 0
@@ -455,24 +436,12 @@ class Combined(_Joined):
             place += values.shape[1]
         return np.empty((0, self.n_features_out_)) if made is None else made
 
-    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        return {"scales": self.scales_}, {}
-
-    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        self.scales_ = arrays["scales"]
-        if self.scales_.shape != (len(self.parts_),) or not (self.scales_ > 0).all():
-            raise ValueError("scales of another shape")
-        self._settled()
+    def _fits(self) -> bool:
+        return bool(self.scales_.shape == (len(self.parts_),) and (self.scales_ > 0).all())
 
 
 def combine(*parts: Representation, weights: Sequence[float] | None = None) -> Combined:
     """Return representations side by side as one; a :class:`Combined`.
-
-    Parameters
-    ----------
-    *parts : representations
-    weights : sequence of float or None
-        One per part; None is 1 each.
 
     Examples
     --------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from pate.representations._exact import INPUT_BITS, ExactDistances, ExactMap, on
 # Rows as the public rows near them are: a graph of public rows draws what belongs together nearer.
 
 
+@dataclass(repr=False, eq=False)
 class PublicNeighbours(Representation):
     """Replace a row by the mean of the public rows nearest to it, which are replaced by theirs first, round by round.
 
@@ -38,7 +40,6 @@ class PublicNeighbours(Representation):
     ----------
     n_features_out_ : int
         As many as the rows have; vectors have length 1.
-    provenance_ : str
 
     Examples
     --------
@@ -49,9 +50,10 @@ class PublicNeighbours(Representation):
     ((60, 2), True)
     """
 
-    def __init__(self, n_neighbors: int = 10, *, rounds: int = 4) -> None:
-        self.n_neighbors = n_neighbors
-        self.rounds = rounds
+    _arrays = ("rows", "drawn")
+    n_neighbors: int = 10
+    _: KW_ONLY
+    rounds: int = 4
 
     def _check(self) -> None:
         check_int("n_neighbors", self.n_neighbors, low=1)
@@ -79,14 +81,12 @@ class PublicNeighbours(Representation):
         # In one order, whichever of equally near ones came first.
         return _unit(self.drawn_[np.sort(near, axis=1)].mean(axis=1))
 
-    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        return {"rows": self.rows_, "drawn": self.drawn_}, {}
-
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        self.rows_, self.drawn_ = arrays["rows"], arrays["drawn"]
-        if self.rows_.shape != self.drawn_.shape or self.rows_.shape[1] != self.n_features_out_:
-            raise ValueError("arrays of another shape")
+        super()._restore(arrays, words)
         self._index()
+
+    def _fits(self) -> bool:
+        return bool(self.rows_.shape == self.drawn_.shape and self.rows_.shape[1] == self.n_features_out_)
 
 
 def _unit(rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
@@ -109,6 +109,7 @@ _REACH = {"laplacian": 22.0, "rbf": 7.0}
 _CACHED_ROWS = 64
 
 
+@dataclass(repr=False, eq=False)
 class KernelPCA(Representation):
     """Principal components of public rows in a kernel's space (Schoelkopf, Smola and Mueller, Neural Computation 1998).
 
@@ -134,8 +135,6 @@ class KernelPCA(Representation):
         Variances of the landmarks along the components, falling.
     bandwidth_ : float
         h.
-    n_features_out_ : int
-    provenance_ : str
 
     Notes
     -----
@@ -152,21 +151,13 @@ class KernelPCA(Representation):
     """
 
     exact_ = True
-
-    def __init__(
-        self,
-        n_components: int = 512,
-        *,
-        kernel: str = "laplacian",
-        bandwidth: float = 1.0,
-        n_landmarks: int = 2000,
-        random_state: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.n_landmarks = n_landmarks
-        self.random_state = random_state
+    _arrays, _numbers = ("landmarks", "means", "spectrum"), ("bandwidth", "mean")
+    n_components: int = 512
+    _: KW_ONLY
+    kernel: str = "laplacian"
+    bandwidth: float = 1.0
+    n_landmarks: int = 2000
+    random_state: int = 0
 
     def _check(self) -> None:
         check_int("n_components", self.n_components, low=1)
@@ -215,10 +206,7 @@ class KernelPCA(Representation):
     def first(self, n_components: int) -> KernelPCA:
         """Return the map to the first components alone: the same numbers to the last bit, in less time.
 
-        Parameters
-        ----------
-        n_components : int
-            At least 1; more than there are leaves all.
+        More than there are leaves all.
 
         Examples
         --------
@@ -256,26 +244,16 @@ class KernelPCA(Representation):
             np.rint(np.multiply(part, 2.0**INPUT_BITS / _STEPS, out=part), out=steps[start : start + _CACHED_ROWS])
         return self.map_.of_steps(steps) + self._shift
 
-    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        arrays = {name: getattr(self, f"{name}_") for name in ("landmarks", "means", "spectrum")}
-        return arrays | self.map_.state("map"), {"bandwidth": self.bandwidth_, "mean": self.mean_}
-
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        for name in ("landmarks", "means", "spectrum"):
-            setattr(self, f"{name}_", arrays[name])
-        self.map_ = ExactMap.restore("map", arrays)
-        self.bandwidth_, self.mean_ = float(words["bandwidth"]), float(words["mean"])
-        n, d = self.landmarks_.shape
-        if (
-            d != self.cells_.n_features
-            or self.means_.shape != (n,)
-            or self.map_.weights.shape != (n, self.n_features_out_)
-        ):
-            raise ValueError("arrays of another shape")
-        if self.map_.centre.any() or (self.map_.half != _STEPS).any():
-            raise ValueError("steps of another size")
+        super()._restore(arrays, words)
         self._prepare()
         self._shift = self._centred_means()
+
+    def _fits(self) -> bool:
+        n, d = self.landmarks_.shape
+        alike = d == self.cells_.n_features and self.means_.shape == (n,)
+        alike = alike and self.map_.weights.shape == (n, self.n_features_out_)
+        return bool(alike and not self.map_.centre.any() and (self.map_.half == _STEPS).all())
 
 
 def _distances(a: FloatArray, b: FloatArray) -> FloatArray:

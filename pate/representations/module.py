@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,13 +18,14 @@ from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.networks._contract import one_device
 from pate.representations._base import Representation
-from pate.representations.own import _of_width, as_vectors, check_provenance, check_rows_apart
+from pate.representations.own import as_vectors, check_provenance, check_rows_apart
 
 _SEED = 0x9B0E
 #: Made-up rows by whose vectors a file tells an architecture from another with the same weights.
 _PROBES = 4
 
 
+@dataclass(repr=False, eq=False)
 class FromModule(Representation):
     """A torch module of the user's: in evaluation mode, without gradients, in batches of one size.
 
@@ -47,8 +49,6 @@ class FromModule(Representation):
     Attributes
     ----------
     module_ : nn.Module
-    n_features_out_ : int
-    provenance_ : str
 
     Notes
     -----
@@ -67,22 +67,13 @@ class FromModule(Representation):
 
     _passing: ClassVar[tuple[str, ...]] = ("module", "device")
 
-    def __init__(
-        self,
-        module: Any,
-        *,
-        provenance: str = "",
-        input_shape: Any = None,
-        batch_size: int = 256,
-        device: str = "cpu",
-        one_by_one: bool = False,
-    ) -> None:
-        self.module = module
-        self.provenance = provenance
-        self.input_shape = input_shape
-        self.batch_size = batch_size
-        self.device = device
-        self.one_by_one = one_by_one
+    module: Any
+    _: KW_ONLY
+    provenance: str = ""
+    input_shape: Any = None
+    batch_size: int = 256
+    device: str = "cpu"
+    one_by_one: bool = False
 
     @property
     def exact_(self) -> bool:  # type: ignore[override]
@@ -133,7 +124,7 @@ class FromModule(Representation):
                 f"module must return a tensor, it returned a {type(made).__name__}. Wrap it in a module that does."
             )
         values = (made.float() if made.dtype == torch.bfloat16 else made).cpu().numpy()
-        return _of_width("module", as_vectors("module", values, len(block)), self.n_features_out_)
+        return as_vectors("module", values, len(block), self.n_features_out_)
 
     def _probed(self) -> npt.NDArray[Any]:
         """Return the vectors of made-up rows within the public bounds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pate.core.checks import shown
 from pate.core.tensors import pack_estimator, unpack_estimator
+from pate.data._columns import holds_numbers
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError
 from pate.representations._base import BLOCK, Representation
@@ -26,14 +28,8 @@ from pate.representations._cells import NumberCells, SparseCells, TextCells
 _SEED = 0x0A9A
 
 
-def as_vectors(name: str, output: Any, n_rows: int) -> npt.NDArray[Any]:
-    """Return an output as finite rows of floats: a row that is not finite is zero throughout.
-
-    Raises
-    ------
-    InvalidInputError
-        It has another number of rows, or is none of numbers.
-    """
+def as_vectors(name: str, output: Any, n_rows: int, width: int) -> npt.NDArray[Any]:
+    """Return an output as finite rows of floats: a row that is not finite is zero throughout."""
     made = np.asarray(output.toarray() if is_sparse(output) else output)
     if made.ndim == 1 or len(made) != n_rows or made.dtype.kind not in "biuf":
         raise InvalidInputError(
@@ -41,6 +37,8 @@ def as_vectors(name: str, output: Any, n_rows: int) -> npt.NDArray[Any]:
             f"{shown(made) if made.ndim == 0 else f'an array of {made.dtype} of shape {made.shape}'}."
         )
     made = made.reshape(n_rows, -1)
+    if width and made.shape[1] != width:
+        raise InvalidInputError(f"{name} must return vectors of one length, {width}, got {made.shape[1]}.")
     if made.dtype not in (np.float32, np.float64):
         made = made.astype(np.float32 if made.dtype == np.float16 else np.float64)
     fine = np.isfinite(made).all(axis=1)
@@ -53,10 +51,7 @@ def check_rows_apart(name: str, block_map: Callable[[Any], npt.NDArray[Any]], ce
     A block of public rows is mapped twice, then with all rows but two exchanged for made-up ones (both must give the
     same bits), and in another order (the same numbers: their last bits may hang on the place, which is public).
 
-    Raises
-    ------
-    InvalidInputError
-        It is none, draws at random, or mixes rows (a mean over the batch, batch normalisation in training mode).
+    Refuses one that draws at random, or mixes rows (a mean over the batch, batch normalisation in training mode).
     """
     n = int(rows.shape[0])
     rng = np.random.default_rng(_SEED)
@@ -117,13 +112,7 @@ _LONGEST = 300
 
 
 def check_provenance(provenance: Any, *, needed: bool) -> str:
-    """Return what a person says of where something comes from: one line.
-
-    Raises
-    ------
-    InvalidInputError
-        Nothing is said where it is needed, or it is no single line.
-    """
+    """Return what a person says of where something comes from: one line."""
     said = provenance.strip() if isinstance(provenance, str) else None
     if said is None or len(said) > _LONGEST or not said.isprintable():
         raise InvalidInputError(
@@ -145,7 +134,7 @@ class AnyCells:
         """Learn from public rows."""
         rows = read_rows(X, name="X_public")
         kind = "sparse" if is_sparse(rows) else "texts" if is_texts(rows) else "numbers"
-        if kind == "numbers" and is_frame(X) and X.shape[1] == 1 and not _numeric(X):
+        if kind == "numbers" and is_frame(X) and X.shape[1] == 1 and not holds_numbers(X.dtypes.iloc[0]):
             kind = "texts"
         return _KINDS[kind].learn(X)
 
@@ -156,12 +145,7 @@ class AnyCells:
         return _KINDS[kind].restore(arrays, words)
 
 
-def _numeric(frame: Any) -> bool:
-    from pate.data._columns import holds_numbers
-
-    return all(holds_numbers(dtype) for dtype in frame.dtypes)
-
-
+@dataclass(repr=False, eq=False)
 class FromTransformer(Representation):
     """A scikit-learn transformer of the user's, fitted beforehand or to be fitted on the public rows.
 
@@ -178,8 +162,6 @@ class FromTransformer(Representation):
     Attributes
     ----------
     transformer_ : the fitted transformer
-    n_features_out_ : int
-    provenance_ : str
 
     Notes
     -----
@@ -202,10 +184,10 @@ class FromTransformer(Representation):
     _reader = AnyCells
     _passing: ClassVar[tuple[str, ...]] = ("transformer",)
 
-    def __init__(self, transformer: Any, *, provenance: str = "", one_by_one: bool = False) -> None:
-        self.transformer = transformer
-        self.provenance = provenance
-        self.one_by_one = one_by_one
+    transformer: Any
+    _: KW_ONLY
+    provenance: str = ""
+    one_by_one: bool = False
 
     def __sklearn_clone__(self) -> FromTransformer:
         # What is fitted stays so: it is given, and not learnt here.
@@ -269,8 +251,7 @@ class FromTransformer(Representation):
                 return np.zeros((1, self.n_features_out_))
         else:
             found = self.transformer_.transform(self._shown(block))
-        made = as_vectors("transformer", found, int(block.shape[0])).astype(np.float64)
-        return _of_width("transformer", made, self.n_features_out_)
+        return as_vectors("transformer", found, int(block.shape[0]), self.n_features_out_).astype(np.float64)
 
     def _provenance(self) -> str:
         name = type(self.transformer).__name__
@@ -302,12 +283,6 @@ class FromTransformer(Representation):
         # What was fitted here on public rows may be fitted anew; what was given stays as it is.
         self.transformer = copy.deepcopy(self.transformer_) if self.given_ else clone(self.transformer_)
         self._check()
-
-
-def _of_width(name: str, made: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
-    if width and made.shape[1] != width:
-        raise InvalidInputError(f"{name} must return vectors of one length, {width}, got {made.shape[1]}.")
-    return made
 
 
 def _hash(transformer: Any) -> str:

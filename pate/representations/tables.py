@@ -1,8 +1,9 @@
-"""Tables as numbers, by public rows alone and without a target."""
+"""Tables and texts as numbers, by public rows alone and without a target."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from pate.core.checks import check_choice, check_int, check_real, shown
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.representations._base import Representation
-from pate.representations._cells import MISSING, RARE, TableCells
+from pate.representations._cells import MISSING, RARE, TableCells, TextCells
 
 # Scales that public rows fix: columns by their spread, and rows of one length.
 
@@ -29,6 +30,7 @@ def _blocks(scale: Representation, rows: Any) -> Iterator[FloatArray]:
         yield scale.cells_.block(rows, start, min(size, n - start))
 
 
+@dataclass(repr=False, eq=False)
 class PublicScale(Representation):
     """Columns less their public mean, divided by a power of their public standard deviation.
 
@@ -38,15 +40,6 @@ class PublicScale(Representation):
         0 leaves the scale as it is, 1 makes all spreads alike, 1/2 is between: of wavelet scattering it lets the quiet
         maps be heard without letting them speak alone.
 
-    Attributes
-    ----------
-    n_features_out_ : int
-    provenance_ : str
-
-    Notes
-    -----
-    Each number is worked on by itself, so a row's vector is the same to the last bit wherever it stands.
-
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(2000, 2)) * [100.0, 1.0]
@@ -55,9 +48,8 @@ class PublicScale(Representation):
     """
 
     exact_ = True
-
-    def __init__(self, power: float = 0.5) -> None:
-        self.power = power
+    _arrays = ("mean", "scale")
+    power: float = 0.5
 
     def _check(self) -> None:
         check_real("power", self.power, low=0, high=1, remedy="0 leaves the scale, 1 makes all spreads alike.")
@@ -79,26 +71,12 @@ class PublicScale(Representation):
     def _map(self, block: FloatArray) -> FloatArray:
         return (block - self.mean_) * self.scale_
 
-    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        return {"mean": self.mean_, "scale": self.scale_}, {}
-
-    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        self.mean_, self.scale_ = arrays["mean"], arrays["scale"]
-        if not self.mean_.shape == self.scale_.shape == (self.n_features_out_,):
-            raise ValueError("columns of another number")
+    def _fits(self) -> bool:
+        return bool(self.mean_.shape == self.scale_.shape == (self.n_features_out_,))
 
 
 class AboveLeast(Representation):
     """Columns less their least public value, and no less than 0: of amounts, how far they are from nothing.
-
-    Attributes
-    ----------
-    n_features_out_ : int
-    provenance_ : str
-
-    Notes
-    -----
-    Each number is worked on by itself, so a row's vector is the same to the last bit wherever it stands.
 
     Examples
     --------
@@ -107,6 +85,7 @@ class AboveLeast(Representation):
     """
 
     exact_ = True
+    _arrays = ("least",)
 
     def _learn(self, rows: Any) -> None:
         self.least_ = np.min([block.min(axis=0) for block in _blocks(self, rows)], axis=0)
@@ -115,28 +94,12 @@ class AboveLeast(Representation):
     def _map(self, block: FloatArray) -> FloatArray:
         return np.maximum(block - self.least_, 0.0)
 
-    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        return {"least": self.least_}, {}
-
-    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        self.least_ = arrays["least"]
-        if self.least_.shape != (self.n_features_out_,):
-            raise ValueError("columns of another number")
+    def _fits(self) -> bool:
+        return bool(self.least_.shape == (self.n_features_out_,))
 
 
-class _ByRow(Representation):
-    """What looks at a row alone: public rows leave nothing to be kept."""
-
-    exact_ = True
-
-    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        return {}, {}
-
-    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        pass
-
-
-class UnitRows(_ByRow):
+@dataclass(repr=False, eq=False)
+class UnitRows(Representation):
     """Each row divided by its own L2 norm, beside a constant; a row of zeros keeps the constant alone.
 
     How long a linear model's gradient can be is then known before any record is read: at most sqrt(2), for the
@@ -148,15 +111,6 @@ class UnitRows(_ByRow):
         A last coordinate of this value, the others being scaled so that the row has norm 1: a bias that a linear model
         pays for with ``constant**2`` of its gradient. 0 adds no coordinate.
 
-    Attributes
-    ----------
-    n_features_out_ : int
-    provenance_ : str
-
-    Notes
-    -----
-    Squares are added up column by column, so a row's vector is the same to the last bit wherever it stands.
-
     Examples
     --------
     >>> X = np.array([[3.0, 4.0], [0.0, 0.0], [0.0, 5.0]])
@@ -166,8 +120,9 @@ class UnitRows(_ByRow):
     [0.0, 0.8, 0.6]
     """
 
-    def __init__(self, *, constant: float = 0.0) -> None:
-        self.constant = constant
+    exact_ = True
+    _: KW_ONLY
+    constant: float = 0.0
 
     def _check(self) -> None:
         check_real("constant", self.constant, low=0, high=1, high_open=True, remedy="The row's norm is 1 with it.")
@@ -189,7 +144,8 @@ class UnitRows(_ByRow):
         return np.column_stack([made, np.full(len(made), float(self.constant))])
 
 
-class GroupedRows(_ByRow):
+@dataclass(repr=False, eq=False)
+class GroupedRows(Representation):
     """Each row cut into groups of columns side by side; in each group the row's numbers get mean 0 and variance 1.
 
     Group normalisation (Wu and He, ECCV 2018) of features, without weights: what Tramer and Boneh (ICLR 2021) do with
@@ -200,15 +156,6 @@ class GroupedRows(_ByRow):
     n_groups : int
         Divides the number of columns.
 
-    Attributes
-    ----------
-    n_features_out_ : int
-    provenance_ : str
-
-    Notes
-    -----
-    Sums are taken column by column, so a row's vector is the same to the last bit wherever it stands.
-
     Examples
     --------
     >>> X = np.array([[0.0, 2.0, 50.0, 70.0], [1.0, 1.0, 5.0, 5.0]])
@@ -216,8 +163,8 @@ class GroupedRows(_ByRow):
     [[-1.0, 1.0, -1.0, 1.0], [0.0, 0.0, 0.0, 0.0]]
     """
 
-    def __init__(self, n_groups: int = 1) -> None:
-        self.n_groups = n_groups
+    exact_ = True
+    n_groups: int = 1
 
     def _check(self) -> None:
         check_int("n_groups", self.n_groups, low=1)
@@ -251,6 +198,7 @@ _CLIP = 4.0
 _KNOTS = 129
 
 
+@dataclass(repr=False, eq=False)
 class TableMap(Representation):
     """Columns of a table as numbers of comparable scale, by what public rows hold.
 
@@ -276,11 +224,6 @@ class TableMap(Representation):
     max_categories : int
         At least 2.
 
-    Attributes
-    ----------
-    n_features_in_, n_features_out_ : int
-    provenance_ : str
-
     Notes
     -----
     Each cell is mapped by itself, so a row's vector is the same to the last bit wherever the row stands. An infinite or
@@ -299,13 +242,10 @@ class TableMap(Representation):
 
     _reader = TableCells
     exact_ = True
-
-    def __init__(
-        self, *, numeric: Any = ("quantile", "thermometer"), n_bins: int = 16, max_categories: int = 50
-    ) -> None:
-        self.numeric = numeric
-        self.n_bins = n_bins
-        self.max_categories = max_categories
+    _: KW_ONLY
+    numeric: Any = ("quantile", "thermometer")
+    n_bins: int = 16
+    max_categories: int = 50
 
     def _check(self) -> None:
         check_int("n_bins", self.n_bins, low=2)
@@ -321,8 +261,8 @@ class TableMap(Representation):
     def _learn(self, rows: Any) -> None:
         known = self.cells_.categories
         self._encodings = tuple(dict.fromkeys(self.numeric))
-        learnt = [self._column(np.asarray(rows[:, j], dtype=np.float64), known[j]) for j in range(len(known))]
-        self.columns_ = learnt
+        cells = (np.asarray(rows[:, j], dtype=np.float64) for j in range(len(known)))
+        self.columns_ = list(map(self._column, cells, known))
         if self._encodings == ("common",):
             self._in_one_unit(rows)
         self.n_features_out_ = self._width()
@@ -347,26 +287,15 @@ class TableMap(Representation):
             rest = bool(((cells >= n_kept) | (cells == RARE)).any())
             return {"kept": np.array([n_kept, rest, (cells == MISSING).any()], dtype=np.float64)}
         there = np.sort(np.clip(cells[~np.isnan(cells)], -1e150, 1e150))
+        absent = np.array([float(np.isnan(cells).any() and len(there) > 0)])
         if not len(there) or there[0] == there[-1]:
-            missing = bool(np.isnan(cells).any()) and len(there) > 0
-            return {
-                "scale": np.zeros(2),
-                "knots": np.zeros(0),
-                "ranks": np.zeros(0),
-                "bins": np.zeros(0),
-                "absent": np.array([float(missing)]),
-            }
+            return {"scale": np.zeros(2), "absent": absent} | {name: np.zeros(0) for name in ("knots", "ranks", "bins")}
         low, middle, high = np.quantile(there, [0.25, 0.5, 0.75])
         scale = (high - low) / 1.349 or float(there.std()) or 1.0
         knots = np.unique(np.quantile(there, np.linspace(0, 1, _KNOTS), method="nearest"))
         ranks = (np.searchsorted(there, knots, "left") + np.searchsorted(there, knots, "right")) / (2.0 * len(there))
-        return {
-            "scale": np.array([middle, scale]),
-            "knots": knots,
-            "ranks": ranks,
-            "bins": _bins(there, self.n_bins),
-            "absent": np.array([float(np.isnan(cells).any())]),
-        }
+        found = {"scale": np.array([middle, scale]), "knots": knots, "ranks": ranks, "bins": _bins(there, self.n_bins)}
+        return found | {"absent": absent}
 
     def _width(self) -> int:
         return sum(self._column_width(column) for column in self.columns_)
@@ -389,10 +318,10 @@ class TableMap(Representation):
             if "kept" in column:
                 _one_hot(block[:, j], column["kept"], target)
             elif width:
-                self._numbers(block[:, j], column, target)
+                self._write_numbers(block[:, j], column, target)
         return made
 
-    def _numbers(self, cells: FloatArray, column: dict[str, FloatArray], target: FloatArray) -> None:
+    def _write_numbers(self, cells: FloatArray, column: dict[str, FloatArray], target: FloatArray) -> None:
         missing = np.isnan(cells)
         if column["absent"][0]:
             target[:, -1] = missing
@@ -422,22 +351,23 @@ class TableMap(Representation):
 
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
         self._encodings = tuple(dict.fromkeys(self.numeric))
-        columns: list[dict[str, FloatArray]] = [{} for _ in self.cells_.categories]
+        self.columns_ = [{} for _ in self.cells_.categories]
         for name, array in arrays.items():
             if array.dtype != np.float64 or array.ndim != 1 or not np.isfinite(array).all():
                 raise ValueError("not a column")
-            columns[int(name.partition(".")[0])][name.partition(".")[2]] = array
-        for column, known in zip(columns, self.cells_.categories, strict=True):
-            if set(column) != ({"scale", "knots", "ranks", "bins", "absent"} if known is None else {"kept"}):
-                raise ValueError("not a column")
-            for name in ("knots", "bins") if known is None else ():
-                if (np.diff(column[name]) <= 0).any():
-                    raise ValueError("steps that do not rise")
-            if known is None and (column["knots"].shape != column["ranks"].shape or len(column["scale"]) != 2):
-                raise ValueError("not a column")
-        self.columns_ = columns
-        if self._width() != self.n_features_out_:
-            raise ValueError("columns of another width")
+            j, _, part = name.partition(".")
+            self.columns_[int(j)][part] = array
+        if not all(map(_is_column, self.columns_, self.cells_.categories)) or self._width() != self.n_features_out_:
+            raise ValueError("not a column")
+
+
+def _is_column(column: dict[str, FloatArray], known: tuple[str, ...] | None) -> bool:
+    """Whether these are the arrays of a column: of categories, or of numbers whose steps rise."""
+    if known is not None:
+        return set(column) == {"kept"}
+    fine = set(column) == {"scale", "knots", "ranks", "bins", "absent"} and len(column["scale"]) == 2
+    rises = fine and all(bool((np.diff(column[name]) > 0).all()) for name in ("knots", "bins"))
+    return rises and column["knots"].shape == column["ranks"].shape
 
 
 def _bins(there: FloatArray, n_bins: int) -> FloatArray:
@@ -457,3 +387,129 @@ def _one_hot(codes: FloatArray, kept: FloatArray, target: FloatArray) -> None:
         target[(codes >= n_kept) | (codes == RARE), n_kept] = 1.0
     if missing:
         target[codes == MISSING, -1] = 1.0
+
+
+# Texts as vectors: term frequencies weighted by public rarity, reduced by the singular vectors of public texts.
+
+
+@dataclass(repr=False, eq=False)
+class TextMap(Representation):
+    """Latent semantic analysis: TF-IDF over the public vocabulary, then its leading singular vectors.
+
+    (Deerwester et al., J. Am. Soc. Inf. Sci. 1990.) The vocabulary is the public texts': a word that none of them has
+    counts nothing, and so hashing words instead would add collisions alone.
+
+    Parameters
+    ----------
+    n_components : int
+        At most so many; fewer where the public texts span fewer.
+    analyzer : {"word", "char_wb"}
+        Words, or runs of characters within words (for short texts and odd spelling).
+    ngram_range : (int, int)
+        Shortest and longest run of words or characters.
+    max_features : int
+        The most frequent terms that are kept.
+    random_state : int
+        Of the randomised decomposition, which is public.
+
+    Attributes
+    ----------
+    vocabulary_ : list of str
+        Terms that stand in at least two public texts (in one, where no two share any).
+
+    Notes
+    -----
+    A text without any known term, and a row that is no text, is the zero vector.
+
+    Examples
+    --------
+    >>> notes = ["the ship sails north", "the ship sails south", "rain in the north", "rain in the south", "no ship"]
+    >>> text = TextMap(3).fit(notes)
+    >>> z = text.transform(["a ship, it sails", "rain", "Ms Smith"])
+    >>> z.shape, bool(z[0] @ z[1] < 0.5), z[2].tolist()
+    ((3, 3), True, [0.0, 0.0, 0.0])
+    """
+
+    _reader = TextCells
+    exact_ = True
+    _arrays = ("idf", "components")
+    n_components: int = 256
+    _: KW_ONLY
+    analyzer: str = "word"
+    ngram_range: Any = (1, 2)
+    max_features: int = 50_000
+    random_state: int = 0
+
+    def _check(self) -> None:
+        check_int("n_components", self.n_components, low=1)
+        check_choice("analyzer", self.analyzer, ["word", "char_wb"])
+        check_int("max_features", self.max_features, low=2)
+        check_int("random_state", self.random_state, low=0)
+        runs = self.ngram_range
+        if not isinstance(runs, list | tuple) or len(runs) != 2:
+            raise InvalidInputError(f"ngram_range must be two whole numbers such as (1, 2), got {shown(runs)}.")
+        low = check_int("ngram_range[0]", runs[0], low=1)
+        check_int("ngram_range[1]", runs[1], low=low)
+
+    def _counter(self, **options: Any) -> Any:
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        if self.analyzer == "word":
+            options["token_pattern"] = r"(?u)\b\w+\b"
+        return CountVectorizer(
+            analyzer=self.analyzer,
+            ngram_range=(int(self.ngram_range[0]), int(self.ngram_range[1])),
+            strip_accents="unicode",
+            dtype=np.float64,
+            **options,
+        )
+
+    def _learn(self, rows: Any) -> None:
+        from sklearn.decomposition import TruncatedSVD
+
+        try:
+            counter = self._counter(min_df=2, max_features=self.max_features).fit(rows)
+        except ValueError:  # no two texts share a term
+            try:
+                counter = self._counter(max_features=self.max_features).fit(rows)
+            except ValueError:
+                raise InvalidInputError("X_public holds no words. Pass texts, one per row.") from None
+        self.vocabulary_ = counter.get_feature_names_out().tolist()
+        counts = counter.transform(rows)
+        n = counts.shape[0]
+        frequency = np.bincount(counts.indices, minlength=counts.shape[1])
+        self.idf_ = np.log((1.0 + n) / (1.0 + frequency)) + 1.0  # as scikit-learn's, smooth
+        self._counter_ = self._counter(vocabulary=self.vocabulary_)
+        weighted = self._weighted(rows)
+        k = min(int(self.n_components), min(weighted.shape))
+        if k < min(weighted.shape):
+            found = TruncatedSVD(k, random_state=self.random_state).fit(weighted)
+            components = found.components_
+        else:
+            components = np.linalg.svd(weighted.toarray(), full_matrices=False)[2][:k]
+        self.components_: FloatArray = np.ascontiguousarray(components.T, dtype=np.float64)
+        self.n_features_out_ = k
+
+    def _weighted(self, texts: Any) -> Any:
+        from sklearn.preprocessing import normalize
+
+        counts = self._counter_.transform(texts).tocsr()
+        counts.sort_indices()
+        counts.data = (1.0 + np.log(counts.data)) * self.idf_[counts.indices]
+        return normalize(counts)
+
+    def _map(self, block: Any) -> npt.NDArray[Any]:
+        return np.asarray(self._weighted(block) @ self.components_)
+
+    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        return super()._state()[0], {"vocabulary": self.vocabulary_}
+
+    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
+        self.vocabulary_ = [str(word) for word in words["vocabulary"]]
+        self._counter_ = self._counter(vocabulary=self.vocabulary_)
+        super()._restore(arrays, words)
+
+    def _fits(self) -> bool:
+        n = len(self.vocabulary_)
+        alike = self.components_.shape == (n, self.n_features_out_) and self.idf_.shape == (n,)
+        return alike and n == len(set(self.vocabulary_))

@@ -12,7 +12,7 @@ from pate.core.frames import plain_column, plain_rows
 from pate.core.types import FloatArray, IntArray
 from pate.data import check_public_rows
 from pate.data._door import flat_rows
-from pate.estimator._by_records import ByRecords
+from pate.estimator._by_dpsgd import ByRecords
 from pate.estimator._public_model import digest_of, hashes_of
 from pate.estimator._roads import any_rows
 from pate.exceptions import InvalidInputError
@@ -25,12 +25,12 @@ from pate.queries import select_queries
 from pate.recipes import fitted_representation, kind_of, some_rows
 from pate.release import ReleasedLabels, warn_if_weak
 from pate.representations import Representation
-from pate.statement.model import Assumption, PrivacyStatement
-from pate.statement.plain import as_plain_text
+from pate.statement.model import Assumption, PrivacyStatement, made_statement
 from pate.students import make_student, mapped_student, try_student
 from pate.teachers import ShardEnsemble
 from pate.teachers._usable import units_of
 
+_NOISE = "the operating system's cryptographic generator, for the noise and whatever else is drawn"
 #: Fewer public rows make no map.
 FEWEST_PUBLIC = 20
 
@@ -110,32 +110,7 @@ class Rival(ByRecords):
         return "records"
 
     def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Rival:
-        """Spend the budget on labels of public rows, and train the student on them.
-
-        Parameters
-        ----------
-        X : array, table or sparse matrix of shape (n_records, n_features), images (n, ...), or texts (n_records,)
-            Private.
-        y : array-like of shape (n_records,)
-            Private class values.
-        X_public : as X
-            Public rows, unlabelled; 20 at least.
-        groups : array-like of shape (n_records,) or None
-            Who each record belongs to: then persons are protected.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InvalidInputError
-            No budget, too few public rows, or a value out of range; nothing was spent.
-        BudgetExceededError
-            No noise fits the budget; nothing was spent.
-        StudentError
-            The student cannot learn from the labels; they are kept in ``release_`` (:meth:`refit_student`).
-        """
+        """Spend the budget on labels of public rows, and train the student on them."""
         budget = check_budget(self.budget)
         if X_public is None:
             raise InvalidInputError(
@@ -197,11 +172,11 @@ class Rival(ByRecords):
         """Return the statement, with what all rivals say alike."""
         seeded = promised.kind == "seeded"
         classes_read = ("the set of classes, which was read off the private labels",) if self.classes is None else ()
-        return PrivacyStatement(
+        return made_statement(
             unit=task.unit,
             n_units=task.n_units,
             guarantee=promised,
-            noise_source=NOISE_SOURCES[seeded],
+            noise_source=_NOISE,
             seeded=seeded,
             covered=(
                 "the released labels and everything computed from them and from public data (a student, metrics)",
@@ -213,7 +188,7 @@ class Rival(ByRecords):
                 *classes_read,
             ),
             assumptions=tuple(assumptions),
-            tuning=as_plain_text(self.tuning),
+            tuning=self.tuning,
             **told,
         )
 
@@ -232,9 +207,3 @@ class Rival(ByRecords):
         if self.student is None:
             return mapped_student(int(X_public.shape[0]), noisy_counts=True), self._map
         return make_student(self.student), self._map
-
-
-NOISE_SOURCES = {
-    True: "a fixed seed: NOT PRIVATE",
-    False: "the operating system's cryptographic generator, for the noise and whatever else is drawn",
-}

@@ -11,23 +11,23 @@ import numpy as np
 
 from pate.core.checks import check_int, check_real, largest_of, least_of, quietly
 from pate.core.types import FloatArray, IntArray, Mask
-from pate.data._ids import NO_OWNER, OUTSIDE, distinct_ids, usable_records
+from pate.data.partition import distinct_ids
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.mechanisms import ANSWERED, REFUSED, Draw
 from pate.noise import real_argmax, real_at_least
 from pate.noise.source import NoiseSource
 from pate.privacy.budget import Budget
+from pate.privacy.compose.calibrate import least_between
 from pate.privacy.cost import Charge
 from pate.privacy.sampled_votes import LEAST_SIGMA, sampled_votes_epsilon
 from pate.privacy.words import Guarantee
 from pate.records._maps import PublicMap, own_throughout, rows_of, slabs
-from pate.release._ballot_statement import ballot_assumptions
-from pate.release._statement import with_public_rows
+from pate.release._statement import ballot_assumptions, with_public_rows
 from pate.representations._cells import n_rows
 from pate.rivals._base import Priced, Rival, Task
 from pate.statement.model import PrivacyStatement
-from pate.statement.plain import as_plain_text, promises
-from pate.teachers._usable import as_column, class_indices, owned
+from pate.statement.plain import as_plain_text
+from pate.teachers._usable import as_column, class_indices, owned, usable
 from pate.votes import ABSTAIN
 
 # How far private records are from public rows, exactly: in whole numbers of a grid that public rows define.
@@ -204,12 +204,6 @@ class SampledNeighbours:
         ------
         BudgetExceededError
             No noise below a billion votes is enough.
-
-        Examples
-        --------
-        >>> m = SampledNeighbours(30, 0.25, 1.0).for_budget(Budget(1.0, 1e-5), 20)
-        >>> 0.99 < m.guarantee(20, 1e-5).epsilon <= 1.0
-        True
         """
 
         def fits(factor: float) -> bool:
@@ -230,10 +224,7 @@ class SampledNeighbours:
         while low == high and low > least:
             low = largest_of(least, high / 1.1)
             low, high = (low, low) if fits(low) else (low, high)
-        while high > 1.001 * low:
-            middle = math.sqrt(low * high)
-            low, high = (low, middle) if fits(middle) else (middle, high)
-        return self.scaled(high)
+        return self.scaled(least_between(low, high, fits, within=0.001))
 
     def draw(self, distances: FloatArray, labels: IntArray, n_classes: int, noise: NoiseSource) -> Draw:
         """Draw samples and noise, and return the labels.
@@ -289,28 +280,13 @@ def neighbour_settings(budget: Budget, *, n_units: int, n_classes: int, n_public
     / m the rule asks 0.6 S queries (one for each class at least, 1,000 at most) and takes f = min(1, 5.5/sqrt(S)) / m:
     five times the noise, and nearer neighbours where there are many. The numbers were chosen on splits of training
     rows: docs/rivals.md.
-
-    Parameters
-    ----------
-    budget : Budget
-    n_units, n_classes, n_public : int
-
-    Returns
-    -------
-    share : float
-    n_queries : int
-
-    Examples
-    --------
-    >>> share, n_queries = neighbour_settings(Budget(1.0, 1e-5), n_units=60_000, n_classes=10, n_public=5_000)
-    >>> round(share, 4), n_queries
-    (0.0137, 965)
     """
     signal = n_units * math.sqrt(budget.mu_squared) / n_classes
     n_queries = min(max(round(min(_MOST_QUERIES, _QUERIES * signal)), n_classes), n_public)
     return min(1.0, max(_LEAST_SHARE, _SHARE / math.sqrt(signal))) / n_classes, n_queries
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class PrivateKNN(Rival):
     """Label public rows by the noisy vote of their nearest private records, then train a student on the labels.
 
@@ -380,40 +356,21 @@ class PrivateKNN(Rival):
     (True, True)
     """
 
-    def __init__(
-        self,
-        *,
-        budget: Budget | None = None,
-        classes: Any = None,
-        sample_rate: float = 1.0,
-        n_neighbors: int | None = None,
-        n_queries: int | None = None,
-        screening: tuple[float, float] | None = None,
-        representation: Any = None,
-        image_shape: Any = None,
-        student: Any = None,
-        random_state: int | None = None,
-        noise_seed: int | None = None,
-        overlap_is_public: bool = False,
-        tuning: str = "",
-        stated: Mapping[str, str] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.budget = budget
-        self.classes = classes
-        self.sample_rate = sample_rate
-        self.n_neighbors = n_neighbors
-        self.n_queries = n_queries
-        self.screening = screening
-        self.representation = representation
-        self.image_shape = image_shape
-        self.student = student
-        self.random_state = random_state
-        self.noise_seed = noise_seed
-        self.overlap_is_public = overlap_is_public
-        self.tuning = tuning
-        self.stated = stated
-        self.verbose = verbose
+    budget: Budget | None = None
+    classes: Any = None
+    sample_rate: float = 1.0
+    n_neighbors: int | None = None
+    n_queries: int | None = None
+    screening: tuple[float, float] | None = None
+    representation: Any = None
+    image_shape: Any = None
+    student: Any = None
+    random_state: int | None = None
+    noise_seed: int | None = None
+    overlap_is_public: bool = False
+    tuning: str = ""
+    stated: Mapping[str, str] | None = None
+    verbose: bool = False
 
     def _price(self, task: Task) -> Priced:
         share, wanted = neighbour_settings(
@@ -430,7 +387,7 @@ class PrivateKNN(Rival):
             classes = tuple(self.classes_.tolist())
             labels = class_indices(as_column(task.y), classes)
             known = owned(task.groups, len(labels))[1]
-            usable_records({f"{OUTSIDE}={classes!r}": labels >= 0, NO_OWNER: known})
+            usable(classes, labels, None, known)
             votes = neighbour_votes(task.representation, task.X, labels, task.groups, task.z_public[queries])
             return mechanism.draw(*votes, task.n_classes, noise)
 
@@ -480,7 +437,7 @@ class PrivateKNN(Rival):
             verify=(
                 f"from pate.rivals import SampledNeighbours; {mechanism!r}.guarantee({n_queries}, {promised.delta!r})"
             ),
-            **({} if charge is None else promises(charge)),
+            charge=charge,
         )
         own = own_throughout(task.representation)
         if own and (task.unit == "record" or bool(getattr(task.representation, "exact_", False))):

@@ -141,11 +141,6 @@ class StabilityTest:
         ------
         BudgetExceededError
             The noise would be beyond a million teachers.
-
-        Examples
-        --------
-        >>> StabilityTest.for_budget(Budget(3.0, 1e-5), n_queries=20, max_unstable=1).threshold
-        17
         """
         found = [
             cls(_threshold(a, b, n_queries, budget.delta), a, b, max_unstable)
@@ -241,11 +236,6 @@ def stability_settings(
     of teachers with r records each are: N (1 - exp(-r / 3m)) / 2; and that 2^-(x^1.2) of them are as far as x times
     that. So many unstable ones are allowed as let the most answers be expected; four times as many rows are asked
     about, and five for each class at least: that costs only a logarithm.
-
-    Returns
-    -------
-    max_unstable : int
-    n_queries : int
     """
     typical = n_teachers / 2 * -math.expm1(-n_units / n_teachers / (3 * n_classes))
 
@@ -258,6 +248,7 @@ def stability_settings(
     return best, min(n_public, max(_FEWEST * n_classes, math.ceil(4 * answers(best)) + best))
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class SparseVectorPATE(Rival):
     """Label public rows by the exact plurality of shard teachers wherever that is stable, then train a student.
 
@@ -306,42 +297,22 @@ class SparseVectorPATE(Rival):
     (True, True)
     """
 
-    def __init__(
-        self,
-        *,
-        budget: Budget | None = None,
-        classes: Any = None,
-        estimator: Any = None,
-        n_teachers: int | None = None,
-        max_unstable: int | None = None,
-        n_queries: int | None = None,
-        representation: Any = None,
-        image_shape: Any = None,
-        student: Any = None,
-        n_jobs: int | None = None,
-        random_state: int | None = None,
-        noise_seed: int | None = None,
-        overlap_is_public: bool = False,
-        tuning: str = "",
-        stated: Mapping[str, str] | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.budget = budget
-        self.classes = classes
-        self.estimator = estimator
-        self.n_teachers = n_teachers
-        self.max_unstable = max_unstable
-        self.n_queries = n_queries
-        self.representation = representation
-        self.image_shape = image_shape
-        self.student = student
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.noise_seed = noise_seed
-        self.overlap_is_public = overlap_is_public
-        self.tuning = tuning
-        self.stated = stated
-        self.verbose = verbose
+    budget: Budget | None = None
+    classes: Any = None
+    estimator: Any = None
+    n_teachers: int | None = None
+    max_unstable: int | None = None
+    n_queries: int | None = None
+    representation: Any = None
+    image_shape: Any = None
+    student: Any = None
+    n_jobs: int | None = None
+    random_state: int | None = None
+    noise_seed: int | None = None
+    overlap_is_public: bool = False
+    tuning: str = ""
+    stated: Mapping[str, str] | None = None
+    verbose: bool = False
 
     def _price(self, task: Task) -> Priced:
         n_teachers = min(task.n_units, default_heads(task.n_units if task.unit == "record" else None))

@@ -37,11 +37,9 @@ from pate.privacy.budget import MOST_EPSILON, Budget
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import Charge
 from pate.privacy.losses import discretization_interval, rounding_slack
-from pate.privacy.words import Guarantee
 from pate.records._maps import own_throughout
 from pate.selection._contestant import Contestant, PrivateRows, made_up, public_in_turn
 from pate.selection._statement import share_of
-from pate.statement.model import PrivacyStatement
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,9 +186,6 @@ class DPSGDContestant(Contestant):
         asked = copy.deepcopy(model)
         asked._road = self._mapping_once
         return asked.predict(X)
-
-    def sign(self, model: Any, statement: PrivacyStatement, guarantee: Guarantee, whole: Charge) -> None:
-        model.statement_, model.guarantee_ = statement, guarantee
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,9 +1,13 @@
-"""One private way to a classifier, its price known beforehand from public numbers, as a selection sees it."""
+"""One private way to a classifier, its price known beforehand from public numbers, as a selection sees it.
+
+Record voters, heads and teachers on shards, and classifiers whose price somebody states; DP-SGD is in ``_by_dpsgd``.
+"""
 
 from __future__ import annotations
 
 import copy
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sized
 from dataclasses import dataclass, field, replace
@@ -16,13 +20,15 @@ from sklearn.base import BaseEstimator, clone
 
 from pate.core.checks import shown
 from pate.core.types import FloatArray, IntArray
+from pate.data import check_public_rows
 from pate.data._door import by_name, is_frame, read_rows
 from pate.exceptions import InvalidInputError, PateError
 from pate.privacy.budget import Budget
 from pate.privacy.compose.repetitions import Repetitions, deltas_of
-from pate.privacy.convert import DEFAULT_ORDERS
+from pate.privacy.convert import DEFAULT_ORDERS, gdp_to_epsilon
 from pate.privacy.cost import Charge, check_charge
 from pate.privacy.words import Guarantee
+from pate.release import RecordLabels, quote
 from pate.statement.model import Assumption, PrivacyStatement
 
 # The public numbers of one private selection: what every price and every check follows from.
@@ -32,21 +38,8 @@ from pate.statement.model import Assumption, PrivacyStatement
 class Facts:
     """What is public before anything is trained; under replace-one adjacency neighbours agree on all of it.
 
-    Attributes
-    ----------
-    classes : tuple
-    unit : {"record", "group"}
-    n_units : int
-        Records, or persons where groups are given.
-    n_held : int
-        Of these, how many are held out to score.
-    budget : Budget
-        Of the whole selection.
-    X_public : rows or None
-    row_shape : tuple of int
-        Shape of one private row.
-    law : Repetitions
-        Of the number of runs.
+    Units are records, or persons where groups are given; ``n_held`` of them are held out to score. ``row_shape`` is
+    that of one private row, ``law`` that of the number of runs.
     """
 
     classes: tuple[Any, ...]
@@ -76,14 +69,8 @@ class Facts:
 class PrivateRows:
     """Private records, read and checked: **sensitive**.
 
-    Attributes
-    ----------
-    X : array, DataFrame, sparse matrix or texts, shape (n, ...)
-    y : array of shape (n,)
-        Class values; None for a record that has none of the classes.
-    groups : array of shape (n,) or None
-    unit_of : int array of shape (n,)
-        The unit of every record, 0 to n_units - 1.
+    ``y`` has class values, None for a record that has none of the classes; ``unit_of`` the unit of every record, 0 to
+    n_units - 1.
     """
 
     X: Any
@@ -149,14 +136,7 @@ class Contestant(ABC):
     """One candidate as the selection sees it.
 
     ``noise`` is what its cost falls with, in units of its own; a candidate that is ``fixed`` has one cost.
-
-    Attributes
-    ----------
-    name : str
-        Public.
-    estimator : classifier
-        As it was given; never fitted.
-    facts : Facts
+    ``estimator`` is as it was given, and never fitted.
     """
 
     name: str
@@ -197,9 +177,9 @@ class Contestant(ABC):
     def rehearse(self, noise: float, rows: Any) -> None:
         """Fit and ask a model on made-up rows of the kind of ``rows`` (whose cells are not looked at)."""
 
-    @abstractmethod
     def sign(self, model: Any, statement: PrivacyStatement, guarantee: Guarantee, whole: Charge) -> None:
         """Put the selection's statement in the place of the model's own, which is of one run."""
+        model.statement_, model.guarantee_ = statement, guarantee
 
     def made(self, noise: float, noise_seed: int | None, **settings: Any) -> Any:
         """Return an unfitted classifier for one run."""
@@ -324,9 +304,6 @@ class StatedContestant(Contestant):
         self.fit(model, X, y, groups)
         np.asarray(self.predicted(model, X)).reshape(len(y))
 
-    def sign(self, model: Any, statement: PrivacyStatement, guarantee: Guarantee, whole: Charge) -> None:
-        model.statement_, model.guarantee_ = statement, guarantee
-
 
 def at_default_orders(charge: Charge) -> Charge:
     """Return a cost with its curve at :data:`pate.privacy.convert.DEFAULT_ORDERS`."""
@@ -360,3 +337,106 @@ def public_in_turn(n: int, facts: Facts) -> tuple[Any, Any, Any]:
     if hasattr(public, "iloc"):
         return public.iloc[places], y, groups
     return (public[places] if hasattr(public, "shape") else [public[i] for i in places]), y, groups
+
+
+@dataclass(frozen=True, eq=False)
+class PATEContestant(Contestant):
+    """A :class:`pate.PATEClassifier`, whoever votes; its noise is 1/mu, which gives the budget of one run.
+
+    Where it calibrates its noise to a budget, all that it releases is Gaussian and costs at most the budget's mu^2;
+    with a ``mechanism`` of its own it costs what :func:`pate.quote` says.
+    """
+
+    least = 0.01
+
+    def __post_init__(self) -> None:
+        if self.estimator.who_votes() == "dpsgd":
+            raise InvalidInputError(
+                f"the candidate {self.name!r} must not have voters='dpsgd'. Pass a DPSGDClassifier."
+            )
+        if self.facts.X_public is None:
+            raise InvalidInputError(f"X_public must be given, as the candidate {self.name!r} labels public rows.")
+
+    @property
+    def rowwise(self) -> bool:  # type: ignore[override]
+        return self.estimator.student is None and self._who() == "records"
+
+    def _who(self) -> str:
+        """Return who votes in every run: a rule that chose by the budget of each would make runs of two prices."""
+        found = self.estimator.who_votes()
+        return "records" if found == "auto" else found
+
+    @property
+    def fixed(self) -> bool:
+        return self.estimator.mechanism is not None
+
+    def budget(self, noise: float) -> Budget:
+        """Return the budget of one run: with a mechanism of its own only the most that its answers may cost."""
+        if self.fixed:
+            return self.facts.budget
+        delta = self.facts.budget.delta
+        return Budget(gdp_to_epsilon(1 / noise, delta), delta)
+
+    def charge(self, noise: float) -> Charge:
+        budget, own = self.budget(noise), self.estimator.mechanism
+        if own is None:
+            return Charge.gaussian(sensitivity=math.sqrt(budget.mu_squared) * (1 + 1e-12), sigma=1.0)
+        asked = self.estimator.n_queries or int(np.shape(self.facts.X_public)[0])
+        return quote(
+            asked,
+            own,
+            budget=budget,
+            max_answers=self.estimator.max_answers,
+            on_exhausted=self.estimator.on_exhausted,
+        ).charge
+
+    def settings(self, noise: float) -> dict[str, Any]:
+        # Private rows are looked for among the public ones once, before the charge: no run may hang on what is found.
+        # Nor is a candidate measured by itself: the selection scores it.
+        return {"budget": self.budget(noise), "overlap_is_public": True, "voters": self._who(), "measure": False}
+
+    def fit(self, model: Any, X: Any, y: Any, groups: Any) -> None:
+        model.fit(X, y, X_public=self.facts.X_public, groups=groups)
+
+    def spent(self, model: Any) -> Charge:
+        release = model.release_
+        return release.charge if isinstance(release, RecordLabels) else release.quote.charge
+
+    def words(self, noise: float) -> str:
+        own = self.estimator.mechanism
+        how = f"mu = {1 / noise:.6g} (Gaussian)" if own is None else repr(own)
+        return f"PATE, {self._who()} vote, {how}"
+
+    def verify(self, noise: float) -> str:
+        if self.estimator.mechanism is None:
+            return f"Charge.gaussian(sensitivity=1, sigma={1 / math.sqrt(self.charge(noise).mu_squared)!r})"
+        return f"pate.quote of {self.estimator.mechanism!r} with {self.budget(noise)!r}"
+
+    def rehearse(self, noise: float, rows: Any) -> None:
+        X, y, groups = public_in_turn(self.facts.n_trained, self.facts)
+        model = self.made(noise, 0)
+        self.fit(model, X, y, groups)
+        self.check_spent(model, noise)
+        self.predicted(model, X[:2])
+
+    def check_rows(self, rows: PrivateRows) -> None:
+        public = self.check_columns(rows)
+        if not self.estimator.overlap_is_public:
+            check_public_rows(rows.X, public, rows.groups)
+
+    def rests_on(self, model: Any) -> tuple[Assumption, ...]:
+        found = super().rests_on(model)
+        if self.estimator.overlap_is_public:
+            return found
+        looked = "pate looked for private rows among them; what it found is not told here"
+        return tuple(replace(a, how=looked, by="nobody") if a.name == "public rows" else a for a in found)
+
+    def sign(self, model: Any, statement: PrivacyStatement, guarantee: Guarantee, whole: Charge) -> None:
+        said: dict[str, Any] = {"statement": statement, "guarantee": guarantee}
+        if isinstance(model.release_, RecordLabels):
+            rounds = tuple(replace(one, **said) for one in model.release_.rounds)
+            model.release_ = replace(model.release_, rounds=rounds, charge=whole, **said)
+        else:
+            price = replace(model.release_.quote, charge=whole, guarantee=guarantee)
+            model.release_ = replace(model.release_, quote=price, **said)
+        super().sign(model, statement, guarantee, whole)

@@ -15,8 +15,8 @@ from pate.core.checks import check_classes, check_int, check_real, quietly, show
 from pate.core.provenance import now
 from pate.core.types import IntArray
 from pate.data import recognised_by
+from pate.data._cells import private_cells
 from pate.data._door import is_frame, read_rows
-from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, distinct_ids, usable_records
 from pate.exceptions import InvalidInputError, NothingSelectedError, PateError
 from pate.ledger import Ledger, Registration
 from pate.noise.integers import uniform_below
@@ -27,15 +27,13 @@ from pate.privacy.compose.repetitions import Repetitions
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.release import warn_if_weak
-from pate.selection._candidates import read_candidates
-from pate.selection._contestant import Contestant, Facts, PrivateRows
+from pate.selection._contestant import Candidate, Contestant, Facts, PATEContestant, PrivateRows, StatedContestant
 from pate.selection._statement import Price, find_price, mechanism_of, selection_statement
 from pate.statement._fits import count_selection, counted_elsewhere, join_kin
-from pate.statement.assumptions import check_stated
+from pate.statement.fields import check_stated
 from pate.statement.files import bind_statement
 from pate.statement.model import PrivacyStatement
-from pate.teachers._cells import private_cells
-from pate.teachers._usable import class_indices, label_column, owned
+from pate.teachers._usable import Owners, class_indices, label_column, usable
 
 # The runs themselves: the split, one run with its noisy score, and the best of them.
 
@@ -356,6 +354,40 @@ def private_select(
     )
 
 
+def read_candidates(candidates: Any, facts: Facts) -> tuple[Contestant, ...]:
+    """Return the contestants by name, checked as far as public numbers go."""
+    if isinstance(candidates, list | tuple):
+        candidates = {f"candidate {i}": one for i, one in enumerate(candidates, start=1)}
+    if not isinstance(candidates, Mapping) or not candidates:
+        raise InvalidInputError(
+            f"candidates must be a dictionary of names to classifiers, or a list of them, got {shown(candidates)}. For "
+            'example {"slow": DPSGDClassifier(...), "fast": DPSGDClassifier(...)}.'
+        )
+    found = tuple(_contestant(name, one, facts) for name, one in candidates.items())
+    for one in found:
+        one.check_own()
+    return found
+
+
+def _contestant(name: Any, candidate: Any, facts: Facts) -> Contestant:
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidInputError(f"candidates must have texts for names, got {shown(name)}.")
+    if isinstance(candidate, Candidate):
+        return StatedContestant(name, candidate.estimator, facts, candidate.charge)
+    # By name: nobody pays for importing torch who has no use for it.
+    rooms = {kind.__module__.rpartition(".")[0] for kind in type(candidate).__mro__}
+    if "pate.dpsgd" in rooms:
+        from pate.selection._by_dpsgd import DPSGDContestant
+
+        return DPSGDContestant(name, candidate, facts)
+    if "pate.estimator" in rooms:
+        return PATEContestant(name, candidate, facts)
+    raise InvalidInputError(
+        f"the candidate {name!r} must be a DPSGDClassifier, a PATEClassifier or a pate.selection.Candidate(estimator, "
+        f"charge), got {type(candidate).__name__}: no price is known of it."
+    )
+
+
 def _read(X: Any, y: Any, groups: Any, classes: tuple[Any, ...], X_public: Any) -> tuple[PrivateRows, Any, Any, int]:
     X, readable = quietly("X", private_cells, X, texts=True, like=X_public)
     rows = read_rows(X)
@@ -363,14 +395,13 @@ def _read(X: Any, y: Any, groups: Any, classes: tuple[Any, ...], X_public: Any) 
     labels = class_indices(label_column(y, n), classes)
     target = np.empty(n, dtype=object)
     target[:] = [classes[i] if i >= 0 else None for i in labels.tolist()]
-    owners, known = quietly("groups", owned, groups, n)
-    usable_records({f"{OUTSIDE}={classes!r}": labels >= 0, ODD_CELLS: readable, NO_OWNER: known})
-    if groups is None:
+    owners = Owners.of(groups, n)
+    usable(classes, labels, readable, owners.known)
+    if owners.codes is None or owners.ids is None:
         return PrivateRows(rows, target, None, np.arange(n)), labels, None, n
-    codes, ids = distinct_ids(owners, n)
     # By number, so that what comes in (ids of any kind) is told apart alike in every part.
-    unit_of = np.where(known, codes, -1).astype(np.int64)
-    return PrivateRows(rows, target, unit_of, unit_of), labels, owners, len(ids)
+    unit_of = np.where(owners.known, owners.codes, -1).astype(np.int64)
+    return PrivateRows(rows, target, unit_of, unit_of), labels, owners.groups, len(owners.ids)
 
 
 def _held(holdout: Any, n_units: int) -> int:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
@@ -14,18 +13,20 @@ from pate.core.types import FloatArray
 from pate.exceptions import BudgetExceededError
 from pate.ledger import Ledger
 from pate.privacy.budget import Budget
+from pate.privacy.compose.calibrate import least_between
 from pate.privacy.compose.repetitions import Repetitions, deltas_of
 from pate.privacy.convert import gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.selection._contestant import Contestant, Facts, StatedContestant, at_default_orders
-from pate.statement.model import Assumption, PrivacyStatement
-from pate.statement.plain import promises
+from pate.statement.fields import Assumption, drawn_noise
+from pate.statement.model import PrivacyStatement, made_statement
+from pate.statement.plain import check_text, promises
 
 # What a whole selection costs, and the least noise with which it fits: public numbers only.
 
 #: Noise is found to this, relative.
-_CLOSE = 1.005
+_CLOSE = 0.005
 #: Candidates of unlike curves need a little more noise together than each by itself.
 _LEAST_GROWTH, _MOST_GROWTH = 0.005, 10.0
 _MOST_NOISE = 1e7
@@ -87,11 +88,6 @@ def find_price(
 
     Every candidate by itself is given the least noise with which a selection among it alone would fit; then all noises
     grow by one factor until the worst of their curves fits. So no candidate is favoured, and none pays for another's.
-
-    Raises
-    ------
-    BudgetExceededError
-        There is no such noise: a candidate's own settings cost too much, or the ledger does not pay.
     """
     left = None if ledger is None else ledger.remaining(default_total=budget)
     poisson = law.distribution == "poisson"
@@ -118,7 +114,8 @@ def find_price(
         if found is None:
             raise refuse(name, priced([run(_MOST_NOISE)]))
         if poisson and found > low:  # deltas allow for less, but not for much less
-            found = _between(lambda noise: affords(priced([run(noise)])), largest_of(low, found / 2), found)
+            half = largest_of(low, found / 2)
+            found = least_between(half, found, lambda noise: affords(priced([run(noise)])), within=_CLOSE)
         return found
 
     def refuse(name: str, whole: Charge) -> BudgetExceededError:
@@ -160,7 +157,9 @@ def find_price(
         if growth > _MOST_GROWTH:
             raise refuse("these candidates together", priced(at(1 + growth)[2]))
         growth = largest_of(2 * growth, _LEAST_GROWTH)
-    factor = _between(lambda f: affords(priced(at(f)[2])), 1 + growth / 2, 1 + growth) if growth else 1.0
+    factor = 1.0
+    if growth:
+        factor = least_between(1 + growth / 2, 1 + growth, lambda f: affords(priced(at(f)[2])), within=_CLOSE)
     grown, score, runs = at(factor)
     return Price(law, grown, score, worst_of([charge for charge, _ in runs]), priced(runs))
 
@@ -184,15 +183,7 @@ def _least(fits: Callable[[float], bool], low: float) -> float | None:
         low, top = top, top * 2
         if top > _MOST_NOISE:
             return None
-    return _between(fits, low, top)
-
-
-def _between(fits: Callable[[float], bool], low: float, top: float) -> float:
-    """Return the least noise in (low, top] that fits, as ``top`` does."""
-    while top > _CLOSE * low:
-        middle = math.sqrt(low * top)
-        low, top = (low, middle) if fits(middle) else (middle, top)
-    return top
+    return least_between(low, top, fits, within=_CLOSE)
 
 
 _LAWS = {
@@ -227,44 +218,25 @@ def selection_statement(
     ledger: Ledger | None = None,
     releases: Iterable[int] = (),
 ) -> PrivacyStatement:
-    """Return what was protected, how, and at which price; a function of public numbers and of who won.
-
-    Parameters
-    ----------
-    contestants, weights, price, facts
-        What ran.
-    guarantee : Guarantee
-        Of the whole.
-    seeded : bool
-    created : str
-        When it was charged: the end would tell how many runs there were.
-    tuning : str
-    inner : sequence of Assumption
-        What the winner rests on.
-    ledger : Ledger or None
-    releases : iterable of int
-    """
-    releases = tuple(releases)
+    """Return what was protected, how, and at which price; a function of public numbers and of who won."""
     chosen = (
         f"the choice among the {len(contestants)} candidates named above was made by this selection and is charged in "
         "it; nobody stated what else was tuned on the private data"
     )
-    return PrivacyStatement(
+    return made_statement(
         released="a classifier, the best of several private runs, its name and its noisy score, and whatever is "
         "computed from them",
         unit=facts.unit,
         n_units=facts.n_units,
-        guarantee=replace(guarantee, kind="seeded") if seeded else guarantee,
+        guarantee=guarantee,
         mechanism=mechanism_of(contestants, weights, price, facts),
         accounting=(
             "replace-one: the largest Renyi divergence among the candidates and the score at every order (a unit is "
             "either trained on or held out, and a run is of one candidate), then the price of the best of a random "
             f"number of runs ({_LAWS[price.law.distribution]})"
         ),
-        noise_source="a fixed seed: NOT PRIVATE"
-        if seeded
-        else "the operating system's cryptographic generator, for the number of runs, the candidates drawn, the split, "
-        "the scores and every run's own noise",
+        noise_source="the operating system's cryptographic generator, for the number of runs, the candidates drawn, "
+        "the split, the scores and every run's own noise",
         seeded=seeded,
         covered=("every run of this selection, the losers included, and the winner's score",),
         not_covered=(
@@ -273,10 +245,10 @@ def selection_statement(
             "scaling of the features",
         ),
         assumptions=_assumptions(contestants, facts, seeded=seeded, inner=inner),
-        tuning=tuning if tuning.strip() else chosen,
+        tuning=check_text("tuning", tuning) if tuning.strip() else chosen,
         verify=_verify(contestants, price, guarantee.delta),
-        ledger_head="" if ledger is None or not releases else ledger.head_of(releases),
-        ledger_releases=releases,
+        ledger=ledger,
+        releases=releases,
         curve=() if seeded else promises(price.whole)["curve"],
         created=created,
     )
@@ -288,52 +260,40 @@ def _assumptions(
     stated = [c.name for c in contestants if isinstance(c, StatedContestant)]
     rowwise = all(c.rowwise for c in contestants)
     one = "each person is one group" if facts.grouped else "each person is one record"
+    cut = "by person" if facts.grouped else "by record"
+    priced = f"the curator states the price of {', '.join(stated)}"
+    compared = "every run's own account was compared with it"
+    alone = ("all candidates are models that answer row by row", "pate") if rowwise else ("", "nobody")
     own = (
-        Assumption(name="parameters", claim="the number of units and all settings of all candidates are public"),
-        Assumption(name="one person", claim=one),
+        Assumption("parameters", "the number of units and all settings of all candidates are public"),
+        Assumption("one person", one),
         Assumption(
-            name="selection",
-            claim="the number of runs has the law that is accounted, is not known, and only the winner got out",
-            how="drawn exactly from that law before the first run; nothing of the other runs was kept",
-            by="pate",
+            "selection",
+            "the number of runs has the law that is accounted, is not known, and only the winner got out",
+            "drawn exactly from that law before the first run; nothing of the other runs was kept",
+            "pate",
         ),
+        Assumption("held-out units", "no unit was both trained on and scored", f"cut at random, {cut}", "pate"),
+        Assumption("scores", "what a model says of one held-out row hangs on no other row", *alone),
         Assumption(
-            name="held-out units",
-            claim="no unit was both trained on and scored",
-            how="cut at random, " + ("by person" if facts.grouped else "by record"),
-            by="pate",
+            "candidates",
+            "one run of every candidate costs what was computed beforehand",
+            priced if stated else compared,
+            "curator" if stated else "pate",
         ),
+        Assumption("failures", "whether a candidate's training fails hangs on no single unit"),
         Assumption(
-            name="scores",
-            claim="what a model says of one held-out row hangs on no other row",
-            how="all candidates are models that answer row by row" if rowwise else "",
-            by="pate" if rowwise else "nobody",
-        ),
-        Assumption(
-            name="candidates",
-            claim="one run of every candidate costs what was computed beforehand",
-            how="every run's own account was compared with it"
-            if not stated
-            else f"the curator states the price of {', '.join(stated)}",
-            by="curator" if stated else "pate",
-        ),
-        Assumption(name="failures", claim="whether a candidate's training fails hangs on no single unit"),
-        Assumption(
-            name="losers",
-            claim="the runs that lost rest on what statements of their own kind assume, as the winner's does on what "
+            "losers",
+            "the runs that lost rest on what statements of their own kind assume, as the winner's does on what "
             "follows here",
         ),
-        Assumption(
-            name="noise",
-            claim="nobody can predict or repeat the noise and the draws",
-            how="a fixed seed: the assumption does NOT hold"
-            if seeded
-            else "drawn from the operating system's generator",
-            by="nobody" if seeded else "pate",
+        drawn_noise(
+            seeded,
+            "nobody can predict or repeat the noise and the draws",
+            "drawn from the operating system's generator",
+            "a fixed seed: the assumption does NOT hold",
         ),
-        Assumption(
-            name="classes", claim="the set of classes is public", how="they were passed as classes=", by="curator"
-        ),
+        Assumption("classes", "the set of classes is public", "they were passed as classes=", "curator"),
     )
     known = {a.name for a in own}
     return (*own, *(a for a in inner if a.name not in known))

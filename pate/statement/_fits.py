@@ -26,7 +26,7 @@ from pate.exceptions import RepeatedFitWarning
 from pate.privacy.convert import format_up
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.statement.assumptions import Assumption
+from pate.statement.fields import Assumption
 from pate.statement.model import PrivacyStatement
 
 _UNCOUNTED: ContextVar[bool] = ContextVar("pate_fits_counted_elsewhere", default=False)
@@ -50,13 +50,6 @@ class Total:
         Their sum; None where one of them has no charge.
     units : frozenset of (unit, adjacency)
         No one epsilon holds for two of them.
-
-    Examples
-    --------
-    >>> one = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
-    >>> total = Total().plus(one, "record", None).plus(one, "record", None)
-    >>> total.n, total.epsilon, total.words(1e-5)
-    (2, 2.0, 'epsilon = 2 at delta = 2e-05')
     """
 
     n: int = 0
@@ -99,14 +92,7 @@ class Total:
 
 
 class Kin:
-    """An estimator and its clones in this process: their fits are counted together.
-
-    Examples
-    --------
-    >>> kin = Kin()
-    >>> kin.total.n, kin.sent, kin.elsewhere
-    (0, False, False)
-    """
+    """An estimator and its clones in this process: their fits are counted together."""
 
     def __init__(self, *, elsewhere: bool = False) -> None:
         self.total = Total()
@@ -129,15 +115,7 @@ class Kin:
 
 
 class CountedFits(BaseEstimator):
-    """An estimator whose fits spend: clones and copies are counted with it; a mixin.
-
-    Examples
-    --------
-    >>> from pate import Budget, DPSGDClassifier
-    >>> clf = DPSGDClassifier("linear", budget=Budget(1.0, 1e-5))
-    >>> _clone(clf)._kin() is clf._kin()
-    True
-    """
+    """An estimator whose fits spend: clones and copies are counted with it; a mixin."""
 
     def _kin(self) -> Kin:
         with _LOCK:
@@ -175,23 +153,7 @@ class CountedFits(BaseEstimator):
         return {**super().__getstate__(), _ELSEWHERE: True}
 
     def _spend(self, guarantee: Guarantee, unit: str, charge: Charge | None, *, run: str | None = None) -> None:
-        """Count a fit that is about to spend, and warn where it is not the first.
-
-        Parameters
-        ----------
-        guarantee : Guarantee
-        unit : {"record", "group"}
-        charge : Charge or None
-            Where it has one, for the same adjacency.
-        run : str or None
-            What a run is known by that can be taken up again: in one process it is counted once.
-
-        Warns
-        -----
-        RepeatedFitWarning
-            At the second fit, the fourth, the eighth and so on; and where the estimator came from another process. Not
-            for seeded noise, which protects nothing, nor where a ledger counts.
-        """
+        """Count a fit that is about to spend, and warn where it is not the first."""
         kin, ledger = self._kin(), getattr(self, "ledger", None)
         if _UNCOUNTED.get() or run in kin.runs:
             return
@@ -255,16 +217,7 @@ def _tuning(kin: Kin, delta: float) -> Assumption:
 def count_selection(
     candidates: Iterable[Any], guarantee: Guarantee, unit: str, charge: Charge, *, ledger: Any = None
 ) -> None:
-    """Count a private selection among estimators as one fit of each of them: how many runs there were it never tells.
-
-    Examples
-    --------
-    >>> from pate import Budget, DPSGDClassifier
-    >>> clf, charge = DPSGDClassifier("linear", budget=Budget(1.0, 1e-5)), Charge.gaussian(sensitivity=1, sigma=9)
-    >>> count_selection([clf, _clone(clf)], charge.guarantee(1e-5), "record", charge)
-    >>> clf._kin().total.n
-    1
-    """
+    """Count a private selection as one fit of each of its estimators: how many runs there were it never tells."""
     kins = {id(kin): kin for kin in (one._kin() for one in candidates if isinstance(one, CountedFits))}
     for kin in kins.values():
         kin.add(guarantee, unit, charge, ledger=ledger)
@@ -283,14 +236,6 @@ def counted_elsewhere() -> Iterator[None]:
     """Count no fit within, and let no clone made there be kin: whoever makes them tells of them itself.
 
     In a private selection that is what privacy asks for: its price rests on nobody knowing the number of runs.
-
-    Examples
-    --------
-    >>> with counted_elsewhere():
-    ...     _UNCOUNTED.get()
-    True
-    >>> _UNCOUNTED.get()
-    False
     """
     token = _UNCOUNTED.set(True)
     try:

@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pate.core.files import write_text
+from pate.core.files import write_text, writing
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import format_up
 from pate.statement.plain import check_text
@@ -231,7 +231,5 @@ def new_catalogue(path: str | os.PathLike[str]) -> None:
         raise InvalidInputError(f"a catalogue's name must end in .toml, got {goal.name!r}. Say de.toml, for example.")
     if os.path.lexists(goal):
         raise InvalidInputError(f"{goal} exists. Catalogues are never overwritten: name another file.")
-    try:
+    with writing("path", goal):
         write_text(goal, _source())
-    except OSError as error:
-        raise InvalidInputError(f"{goal} cannot be written ({error.strerror}). Name another place.") from error

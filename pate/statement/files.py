@@ -14,7 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pate.core.files import read_json_file, write_text
+from pate.core.files import read_json_file, write_text, writing
 from pate.core.tape import playing
 from pate.exceptions import InvalidInputError, LedgerError, PateWarning
 from pate.ledger import Ledger, verify_ledger
@@ -43,14 +43,6 @@ def statement_schema() -> dict[str, Any]:
 
 def read_statement(path: str | os.PathLike[str]) -> PrivacyStatement:
     """Read a statement's JSON file, strictly.
-
-    Parameters
-    ----------
-    path : path
-
-    Returns
-    -------
-    PrivacyStatement
 
     Raises
     ------
@@ -175,8 +167,6 @@ def render_statement(
     s = path if isinstance(path, PrivacyStatement) else read_statement(path)
     made = s.html(language=language, catalogue=catalogue) if as_page else s.text()
     if goal is not None:
-        try:
+        with writing("out", goal):
             write_text(goal, made)
-        except OSError as error:
-            raise InvalidInputError(f"{goal} cannot be written ({error.strerror}). Name another place.") from error
     return made

@@ -14,15 +14,28 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from pate.exceptions import InvalidInputError
+from pate.ledger import Ledger
+from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.statement import people
-from pate.statement.assumptions import NAMED, Assumption, check_stated
 from pate.statement.catalogue import open_catalogue
-from pate.statement.fields import OPEN_TUNING, SCHEMA, UNITS, StatementFields, check_audits, versions
-from pate.statement.plain import as_plain_text, check_keys
+from pate.statement.fields import (
+    NAMED,
+    OPEN_TUNING,
+    SCHEMA,
+    UNITS,
+    Assumption,
+    StatementFields,
+    check_audits,
+    check_stated,
+    versions,
+)
+from pate.statement.plain import as_plain_text, check_keys, promises
 
 __all__ = ["DERIVED", "OPEN_TUNING", "SCHEMA", "UNITS", "Assumption", "PrivacyStatement", "versions"]
 
+#: Where noise came from that anybody can repeat.
+SEEDED = "a fixed seed: NOT PRIVATE"
 #: Derived from the fields, for readers of the JSON; a file in which they differ from the fields is refused. The digest
 #: covers all other entries, so it comes last: what the others say against each other is said first.
 DERIVED = ("schema", "headline", "private", "tier", "meaning", "digest")
@@ -115,15 +128,7 @@ class PrivacyStatement(StatementFields):
         name, how : str
         by : {"pate", "curator", "nobody"}
             ``"pate"`` is for the code that saw to it, in this run. What becomes of an earlier word:
-            :meth:`pate.statement.assumptions.Assumption.vouched`.
-
-        Examples
-        --------
-        >>> from pate import Budget, GNMax, Votes, release_labels
-        >>> s = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5)).statement
-        >>> s = s.with_evidence("disjoint shards", "cut by pate.partition")
-        >>> [a.by for a in s.assumptions if a.name == "disjoint shards"]
-        ['pate']
+            :meth:`pate.statement.fields.Assumption.vouched`.
         """
         known = [a.name for a in self.assumptions]
         if name not in known:
@@ -144,14 +149,6 @@ class PrivacyStatement(StatementFields):
         ------
         InvalidInputError
             Another name, or no text.
-
-        Examples
-        --------
-        >>> from pate import Budget, GNMax, Votes, release_labels
-        >>> s = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5)).statement
-        >>> s = s.with_stated({"purpose": "triage", "one person": "patients are unique by their number"})
-        >>> s.purpose, [a.by for a in s.assumptions if a.name == "one person"]
-        ('triage', ['curator'])
         """
         said = check_stated(stated, [a.name for a in self.assumptions if a.name != "noise"])
         named: dict[str, Any] = {name: text for name, text in said.items() if name in NAMED}
@@ -173,42 +170,18 @@ class PrivacyStatement(StatementFields):
         ------
         InvalidInputError
             Something else, or more than a statement holds.
-
-        Examples
-        --------
-        >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
-        >>> s = PrivacyStatement(released="labels", unit="record", n_units=9, mechanism="m", guarantee=g, accounting="")
-        >>> tried = {"layer": "law", "claim": "its exact law", "tried": "20,000 releases", "stood": True}
-        >>> s.with_audits([tried]).audits[0].stood
-        True
         """
         told = [one.cited() if hasattr(one, "cited") else one for one in audits]
         flat = [entry for one in told for entry in (one if isinstance(one, list | tuple) else [one])]
         return replace(self, audits=(*self.audits, *check_audits(flat)))
 
     def of_file(self, name: str, content: bytes) -> PrivacyStatement:
-        """Return the statement that goes with a file: it names it, and a change of a byte shows.
-
-        Examples
-        --------
-        >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
-        >>> s = PrivacyStatement(released="labels", unit="record", n_units=9, mechanism="m", guarantee=g, accounting="")
-        >>> s.of_file("labels.csv", b"row,label").label_file_sha256[:8]
-        '52c6885c'
-        """
+        """Return the statement that goes with a file: it names it, and a change of a byte shows."""
         # The labels are paid for by now: no name may stop them.
         return replace(self, label_file=as_plain_text(name), label_file_sha256=hashlib.sha256(content).hexdigest())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values, as ``_templates/statement.schema.json`` describes them.
-
-        Examples
-        --------
-        >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
-        >>> PrivacyStatement(released="labels", unit="record", n_units=None, mechanism="m", guarantee=g,
-        ...     accounting="GDP").to_dict()["tier"]
-        'strong'
-        """
+        """Return the fields as JSON values, as ``_templates/statement.schema.json`` describes them."""
         values: dict[str, Any] = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
         values["curve"] = [list(point) for point in self.curve]
         values["measured"] = None if self.measured is None else self.measured.to_dict()
@@ -237,16 +210,6 @@ class PrivacyStatement(StatementFields):
             guarantee beside them, or the digest is not that of the other entries: the file was altered.
         SensitiveValueError
             The epsilon is a data-dependent one.
-
-        Examples
-        --------
-        >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
-        >>> s = PrivacyStatement(released="labels", unit="record", n_units=9, mechanism="m", guarantee=g, accounting="")
-        >>> PrivacyStatement.from_dict(s.to_dict()) == s
-        True
-        >>> PrivacyStatement.from_dict({**s.to_dict(), "headline": "epsilon = 0"})
-        Traceback (most recent call last):
-        pate.exceptions.InvalidInputError: the statement contradicts itself: its headline is not what its ...
         """
         given = values if isinstance(values, Mapping) else {}
         own = [f.name for f in fields(cls) if f.name not in _OPTIONAL or f.name in given]
@@ -258,10 +221,7 @@ class PrivacyStatement(StatementFields):
         made["guarantee"] = Guarantee(**promise)
         if not isinstance(values["assumptions"], list | tuple):
             raise InvalidInputError("the statement's assumptions must be a list.")
-        keys = [f.name for f in fields(Assumption)]
-        made["assumptions"] = tuple(
-            Assumption(**check_keys(f"assumptions[{i}]", a, keys)) for i, a in enumerate(values["assumptions"])
-        )
+        made["assumptions"] = Assumption.listed("assumptions", values["assumptions"])
         if isinstance(values["versions"], Mapping):
             made["versions"] = dict(values["versions"])
         statement = cls(**made)
@@ -289,15 +249,7 @@ class PrivacyStatement(StatementFields):
         return people.rows(self, self.digest)
 
     def text(self) -> str:
-        """Return the page of text.
-
-        Examples
-        --------
-        >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
-        >>> print(PrivacyStatement(released="labels", unit="record", n_units=None, mechanism="m", guarantee=g,
-        ...     accounting="GDP").text().splitlines()[0])
-        PRIVACY STATEMENT
-        """
+        """Return the page of text."""
         return people.text(self.rows())
 
     def html(self, *, language: str = "en", catalogue: str | os.PathLike[str] | None = None) -> str:
@@ -317,13 +269,6 @@ class PrivacyStatement(StatementFields):
         ------
         InvalidInputError
             A language that does not ship, or a file that is no catalogue.
-
-        Examples
-        --------
-        >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
-        >>> "<h1>Privacy statement</h1>" in PrivacyStatement(released="labels", unit="record", n_units=None,
-        ...     mechanism="m", guarantee=g, accounting="GDP").html()
-        True
         """
         return people.html(self, self.rows(), self.digest, open_catalogue(language, catalogue))
 
@@ -335,3 +280,38 @@ class PrivacyStatement(StatementFields):
 
     def __str__(self) -> str:
         return self.text()
+
+
+def made_statement(
+    *,
+    guarantee: Guarantee,
+    seeded: bool,
+    noise_source: str,
+    charge: Charge | None = None,
+    ledger: Ledger | None = None,
+    releases: Iterable[int] = (),
+    head: str | None = None,
+    tuning: str = "",
+    stated: Mapping[str, str] | None = None,
+    **said: Any,
+) -> PrivacyStatement:
+    """Return a statement of what is paid for by now: no text of anybody's may stop it.
+
+    Seeded noise is no promise, whatever the guarantee says; ``charge`` promises more than one (epsilon, delta); the
+    head is of the entry with the answers, ``head`` or the last one of ``releases``, not of the one with the charge: a
+    ledger without the answers must not fit. What a person stated, and was checked at the door, is told where it has a
+    place still: not of classes, say, that votes then turn out to have read off.
+    """
+    releases = tuple(releases)
+    made = PrivacyStatement(
+        guarantee=replace(guarantee, kind="seeded") if seeded else guarantee,
+        seeded=seeded,
+        noise_source=SEEDED if seeded else noise_source,
+        tuning=as_plain_text(tuning),
+        ledger_head="" if ledger is None or not releases else head or ledger.head_of(releases),
+        ledger_releases=releases,
+        **({} if charge is None else promises(charge)),
+        **said,
+    )
+    known = {*NAMED, *(a.name for a in made.assumptions)}
+    return made.with_stated({name: text for name, text in (stated or {}).items() if name in known})

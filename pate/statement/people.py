@@ -127,9 +127,9 @@ def rows(s: StatementFields, digest: str) -> list[tuple[str, str | tuple[str, ..
     return found
 
 
-def text(shown: Rows) -> str:
+def text(shown: Rows, title: str = "PRIVACY STATEMENT") -> str:
     """Return the rows as a page of plain text."""
-    lines = ["PRIVACY STATEMENT", "================="]
+    lines = [title, "=" * len(title)]
     for name, value in shown:
         items = [value] if isinstance(value, str) else [f"- {item}" for item in value]
         body = [line for item in items for line in textwrap.wrap(item, 84, subsequent_indent="  " * (item != value))]
@@ -179,13 +179,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Card:
-    """A fact at the top of the page: its name, its value, and a word more.
-
-    Examples
-    --------
-    >>> Card(Line("Who is protected"), Line("each record"), Line("")).value.text
-    'each record'
-    """
+    """A fact at the top of the page: its name, its value, and a word more."""
 
     name: Line
     value: Line
@@ -194,13 +188,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, and what stands below it: paragraphs, and lists with a line before them.
-
-    Examples
-    --------
-    >>> Section(Line("How to check"), (Line("Digest"),)).lists
-    ()
-    """
+    """A heading, and what stands below it: paragraphs, and lists with a line before them."""
 
     title: Line
     texts: tuple[Line, ...]
@@ -209,13 +197,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Scale:
-    """How many times of 100 an attacker is right at most, by epsilon; one of them is this release.
-
-    Examples
-    --------
-    >>> Scale(Line("For comparison"), (("1", 74, None),)).marks[0][1]
-    74
-    """
+    """How many times of 100 an attacker is right at most, by epsilon; one of them is this release."""
 
     caption: Line
     #: (epsilon, right of 100, which one it is)
@@ -224,18 +206,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class PeoplePage:
-    """What the page says, in its order.
-
-    Examples
-    --------
-    >>> from pate.privacy.words import Guarantee
-    >>> from pate.statement.catalogue import english
-    >>> from pate.statement.model import PrivacyStatement
-    >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
-    >>> s = PrivacyStatement(released="labels", unit="record", n_units=9, mechanism="m", guarantee=g, accounting="")
-    >>> [section.title.text for section in people_page(s, english(), s.digest).sections][:2]
-    ['What was done', 'Who is protected, and against whom']
-    """
+    """What the page says, in its order."""
 
     title: Line
     lead: Line
@@ -266,25 +237,12 @@ def people_page(s: StatementFields, say: Catalogue, digest: str) -> PeoplePage:
 
 
 def glossary(say: Catalogue) -> list[tuple[str, Line, Line]]:
-    """Return the words of privacy: key, name and meaning.
-
-    Examples
-    --------
-    >>> from pate.statement.catalogue import english
-    >>> glossary(english())[0][1].text
-    'Epsilon (ε)'
-    """
+    """Return the words of privacy: key, name and meaning."""
     return [(key, say(f"glossary.name.{key}"), say(f"glossary.{key}")) for key in say.keys("glossary")]
 
 
 def of_hundred(share: float | None) -> int:
-    """Return a bounded share as so many of 100, rounded up.
-
-    Examples
-    --------
-    >>> of_hundred(0.7311), of_hundred(0.5)
-    (74, 50)
-    """
+    """Return a bounded share as so many of 100, rounded up."""
     return min(100, math.ceil(100 * (share or 0.0) - 1e-9))
 
 
@@ -459,14 +417,7 @@ def html(s: StatementFields, shown: Rows, digest: str, say: Catalogue) -> str:
 
 
 def explained(name: str, say: Catalogue) -> tuple[Line, Line]:
-    """Return a heading of the record and what it means.
-
-    Examples
-    --------
-    >>> from pate.statement.catalogue import english
-    >>> [line.text for line in explained("At other deltas", english())]
-    ['At other deltas', 'the same noise, said otherwise']
-    """
+    """Return a heading of the record and what it means."""
     key = name.lower().replace(",", "").replace(" ", "_")
     return say(f"heading.{key}"), say(f"explained.{key}")
 

@@ -23,31 +23,7 @@ _MOST = 1e20
 
 
 def promises(cost: Charge) -> dict[str, Any]:
-    """Return a statement's ``mu``, ``rho`` and ``curve`` of a cost that was fixed beforehand.
-
-    Parameters
-    ----------
-    cost : Charge
-        One that may fail with some probability promises neither mu nor rho.
-
-    Returns
-    -------
-    dict
-        ``mu``: the release is mu-GDP (Dong, Roth, Su 2022; a Laplace charge by domination). ``rho``: it is rho-zCDP, by
-        mu^2/2 (mu-GDP bounds the Renyi divergence of order a by a mu^2/2: Dong, Roth, Su 2022, Corollary B.6) or by
-        epsilon^2/2 of pure DP (Bun and Steinke 2016, Proposition 1.4), whichever is less. ``curve``: pairs
-        (delta, epsilon); where there is no mu the last has epsilon 0, its delta is the total variation
-        (:meth:`pate.Charge.total_variation`). All are functions of one public constant, so they hold together
-        and give nothing away.
-
-    Examples
-    --------
-    >>> found = promises(Charge.gaussian(sensitivity=2**0.5, sigma=40.0) * 100)
-    >>> round(found["mu"], 6), round(found["rho"], 6), [delta for delta, _ in found["curve"]][:2]
-    (0.353553, 0.0625, [0.0001, 1e-05])
-    >>> promises(Charge.laplace(shifts=(1, 1), scale=200.0))["rho"] <= 0.01**2 / 2
-    True
-    """
+    """Return a statement's ``mu``, ``rho`` and ``curve`` of a cost that was fixed beforehand."""
     return dict(_promises(cost))
 
 

@@ -31,7 +31,7 @@ from pate.exceptions import StudentWarning
 from pate.records import count_right
 from pate.records._maps import BLOCK_ROWS, own_throughout, slabs, take
 from pate.release import LabelRelease, ReleasedCounts
-from pate.release._counts import PaidCounts, told_of_counts
+from pate.release._ballot_session import PaidCounts, told_of_counts
 from pate.representations import Representation
 
 #: Parts of scikit-learn whose classes answer for each row from it and from what was fitted: all of them, but for those
@@ -53,26 +53,10 @@ _DRAWN = ("uniform", "stratified")
 def answers_alone(student: Any, rows: Any, usable: Mask, *, n_classes: int, keep_places: bool) -> IntArray:
     """Return the class index that a student gives each private row, from that row alone; -1 where it gives none.
 
-    Parameters
-    ----------
-    student : fitted classifier
-        Public: of released labels and public rows.
-    rows : array, DataFrame or sparse matrix of shape (n, ...), or texts of shape (n,)
-        **Private.**
-    usable : bool array of shape (n,)
-        Rows that are asked about.
-    keep_places : bool
-        In a neighbouring table all other rows stand where they do here.
-
-    Notes
-    -----
-    Of a student that :func:`is_known_throughout` does not know each row is asked alone, of a fresh copy with the same
-    state of numpy's generator: slow, and true of any that can be copied.
-
-    Returns
-    -------
-    int64 array of shape (n,)
-        **Sensitive.**
+    ``rows`` (n, ...), ``usable`` (n,) and what is returned (n,) are **private**, the student is public. With
+    ``keep_places`` all other rows of a neighbouring table stand where they do here. A student that
+    :func:`is_known_throughout` does not know is asked about each row alone, a fresh copy with the same state of numpy's
+    generator: slow, and true of any that can be copied.
     """
     found = np.full(len(usable), -1, dtype=np.int64)
     known = is_known_throughout(student)
@@ -103,11 +87,6 @@ def as_public(rows: Any, public: Any) -> Any:
 
     The list that all private rows share would show one record's category to the others, and shift their codes. A value
     that no public row's list has is missing: its own record's matter.
-
-    Parameters
-    ----------
-    rows, public : rows
-        Of DataFrames with the same columns the categories are looked at.
     """
     if not (is_frame(rows) and is_frame(public)):
         return rows
@@ -207,38 +186,11 @@ def measured_labels(
 ) -> tuple[LabelRelease, ReleasedCounts | None]:
     """Return released labels whose statement says how often a student of theirs is right, and the cells by class.
 
-    Parameters
-    ----------
-    paid : PaidCounts
-        What was charged with them.
-    student : fitted classifier
-        Of these labels and public rows alone.
-    rows : array, DataFrame or sparse matrix of shape (n, ...), or texts of shape (n,)
-        The records that voted, as the student takes rows. **Private.**
-    labels : int64 array of shape (n,)
-        Class indices, -1 where a record has none. **Private.**
-    usable : bool array of shape (n,)
-        Records that the student can be asked about. **Private.**
-    groups : array-like of shape (n,) or None
-        Whose each record is, where persons are the unit. **Private.**
-    told
-        What made the student, beside these labels: plain public values. The same student is told its stored count.
-    made_here : bool
-        What the student is asked through was fitted by pate on public rows. Frozen parts of its own never are.
-    read_here : bool
-        Each row was read by itself, by pate.
-    asked_for : bool
-        A person asked for it: where there is no count for this student, they are told.
-
-    Raises
-    ------
-    InvalidInputError, LedgerError
-        See :meth:`pate.release.PaidCounts.release`.
-
-    Warns
-    -----
-    StudentWarning
-        What was paid for was drawn of another student: this one is not measured, and nothing is charged.
+    ``rows`` (n, ...) are the records that voted, ``labels`` (n,) their class indices (-1: none), ``usable`` (n,) and
+    ``groups`` (n,) whose they are: all **private**. ``told`` made the student, beside these labels: plain public
+    values; the same student is told its stored count. ``made_here``: what it is asked through was fitted by pate on
+    public rows; ``read_here``: pate read each row by itself. Where what was paid for was drawn of another student,
+    this one is not measured, and nothing is charged: whoever asked for it is warned (StudentWarning).
     """
     said = [release.labels.tobytes(), b"" if release.noisy_counts is None else release.noisy_counts.tobytes()]
     settings = None

@@ -15,8 +15,8 @@ from pate.core.checks import shown
 from pate.core.tensors import load_tensors, save_tensors
 from pate.exceptions import InvalidInputError
 from pate.records._maps import is_own
+from pate.representations._base import digest_of
 from pate.representations._exact import one_sign
-from pate.representations._packing import digest_of
 from pate.representations.images._pixels import ImageCells, ImageMap
 from pate.students._image import ImageStudent, refuse_private
 
@@ -35,24 +35,11 @@ class StudentFeatures(ImageMap):
     ``fit`` takes the public images, with targets: it trains the student first. What is made of a row depends on that
     row, its place in its block and public numbers alone, whatever the row holds.
 
-    Parameters
-    ----------
-    students : ImageStudent or list of them
-        Unfitted; they stay as they are. One generation each: each but the first learns, from the start again, what the
-        one before says of an image and its neighbours in its own features. What released labels have wrong of whole
-        neighbourhoods no student unlearns, but a fresh one does not share the first one's own mistakes (Furlanello et
-        al., ICML 2018; MNIST at epsilon .05: 98.2 right of one, 98.8 of two).
-    targets : float array of shape (n_public, n_classes)
-        Released, or made of what was released: probabilities of every public row.
-
-    Attributes
-    ----------
-    student_ : ImageStudent
-        Fitted, of the last generation.
-    resumed_ : bool
-        A training went on from a file of an earlier run.
-    n_features_out_ : int
-        At most 64, and one per class.
+    Each of ``students`` is a generation: each but the first learns, from the start again, what the one before says of
+    an image and its neighbours in its own features. What released labels have wrong of whole neighbourhoods no student
+    unlearns, but a fresh one does not share the first one's own mistakes (Furlanello et al., ICML 2018; MNIST at
+    epsilon .05: 98.2 right of one, 98.8 of two). ``targets`` (n_public, n_classes) are probabilities, released or made
+    of what was.
     """
 
     students: Any = None
@@ -155,13 +142,7 @@ def keep_features(seen: StudentFeatures, folder: Path) -> None:
 
 
 def read_features(folder: Path) -> StudentFeatures:
-    """Return the features that :func:`keep_features` wrote.
-
-    Raises
-    ------
-    InvalidInputError
-        They are not what was written.
-    """
+    """Return the features that :func:`keep_features` wrote."""
     arrays, facts = load_tensors(folder / _FEATURES, form=_FORM)
     shape: Any = facts["image_shape"]
     seen = StudentFeatures(image_shape=None if shape is None else tuple(shape))

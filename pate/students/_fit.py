@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -34,11 +35,7 @@ _MOST_ROWS = 20_000
 def mapped_student(n_public: int, *, noisy_counts: bool) -> VoteSpreading | LogisticRegression:
     """Return the student of public rows that a public map made vectors of, whose scale is the map's own affair.
 
-    Parameters
-    ----------
-    n_public : int
-    noisy_counts : bool
-        Whether noisy counts will be released, or labels alone.
+    Public facts decide: how many rows there are, and whether noisy counts will be released, or labels alone.
 
     Examples
     --------
@@ -51,14 +48,8 @@ def mapped_student(n_public: int, *, noisy_counts: bool) -> VoteSpreading | Logi
 def default_student(X_public: Any, *, noisy_counts: bool) -> VoteSpreading | None:
     """Return the student that measurement says is best for these public rows; None where teachers' own kind is.
 
-    :class:`VoteSpreading` on columns of one scale, where noisy counts are released and the public rows are 2 to 20,000
-    rows of finite numbers: the figures stand in ``docs/defaults.md``. Public facts alone decide.
-
-    Parameters
-    ----------
-    X_public : array, DataFrame or sparse matrix of shape (n_public, n_features), or texts of shape (n_public,)
-    noisy_counts : bool
-        Whether noisy counts will be released, or labels alone.
+    :class:`VoteSpreading` on columns of one scale, where noisy counts are released (not labels alone) and the public
+    rows are 2 to 20,000 rows of finite numbers: the figures stand in ``docs/defaults.md``. Public facts alone decide.
 
     Examples
     --------
@@ -102,11 +93,6 @@ def make_student(name: Any) -> Any:
     ``label-spreading`` (Zhou et al. 2004) passes the released labels on to public rows that resemble one another, and
     so learns from the rows without an answer too; ``vote-spreading`` does so with the noisy counts, and ``image`` (for
     rows that are square images) with a convolutional network.
-
-    Raises
-    ------
-    InvalidInputError
-        The name is not known.
 
     Examples
     --------
@@ -235,27 +221,20 @@ def fit_student(
     with warnings.catch_warnings():
         # A few noisy labels rarely bring a network to rest; nobody can act on being told.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return _fitted(model, rows, labels, seen, options)
-
-
-def _fitted(
-    model: Any, rows: Any, labels: npt.NDArray[np.int64], seen: npt.NDArray[np.int64], options: dict[str, Any]
-) -> Any:
-    try:
-        return model.fit(rows, labels, **options)
-    except PateError:
-        raise
-    except Exception as error:
-        # All of this is public: to try again otherwise shows nothing.
-        if has_gaps(seen) and not options and not uses_unlabelled(model):
-            try:
-                return OwnClasses(clone(model)).fit(rows, labels)
-            except Exception:  # the first failure says more
-                pass
-        raise StudentError(
-            f"student {model!r} cannot learn from {int((labels != ABSTAIN).sum())} released labels of {len(seen)} "
-            f"classes ({type(error).__name__}: {error}). Another student may: fit_student(student, X_public, labels)."
-        ) from error
+        try:
+            return model.fit(rows, labels, **options)
+        except PateError:
+            raise
+        except Exception as error:
+            # All of this is public: to try again otherwise shows nothing.
+            if has_gaps(seen) and not options and not uses_unlabelled(model):
+                with suppress(Exception):  # the first failure says more
+                    return OwnClasses(clone(model)).fit(rows, labels)
+            raise StudentError(
+                f"student {model!r} cannot learn from {int((labels != ABSTAIN).sum())} released labels of {len(seen)} "
+                f"classes ({type(error).__name__}: {error}). Another student may: fit_student(student, X_public, "
+                "labels)."
+            ) from error
 
 
 def try_student(
@@ -269,27 +248,14 @@ def try_student(
 ) -> None:
     """Fit a student on made-up labels of the rows that will be asked about, before anything is spent.
 
-    Parameters
-    ----------
-    student : scikit-learn classifier
-    X_public : array, DataFrame or sparse matrix of shape (n_public, n_features), or texts of shape (n_public,)
-    n_classes : int
-    queries : int64 array
-        Positions of the rows.
-    n_answers : int
-        How many of them will be answered, at most. The made-up labels are of all classes in turn.
-    noisy_counts : bool
-        Whether noisy counts will be released too.
+    ``queries`` are their positions in ``X_public`` (n_public, ...), of which ``n_answers`` will be answered at most;
+    the made-up labels are of all classes in turn, with noisy counts where those will be released. Whether it learns
+    depends on the labels as well, which nobody knows yet: that it passes here does not mean that it cannot fail.
 
     Raises
     ------
     InvalidInputError
         It is no classifier, or cannot learn from so many labels.
-
-    Notes
-    -----
-    Whether it learns depends on the labels as well, which nobody knows yet: that it passes here does not mean that it
-    cannot fail.
 
     Examples
     --------

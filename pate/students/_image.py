@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import check_choice, check_int, check_labels, check_real, shown
+from pate.core.checks import check_choice, check_int, check_real, shown
 from pate.core.files import check_can_write
 from pate.core.progress import track
 from pate.core.secret import training_seed
@@ -20,6 +20,7 @@ from pate.core.types import FloatArray
 from pate.data._door import read_numbers
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.representations._base import private_kind
+from pate.students._spreading import released_labels
 from pate.votes import ABSTAIN
 
 if TYPE_CHECKING:
@@ -71,12 +72,7 @@ def read_targets(y: Any, weights: Any, n_rows: int, label_error: float) -> tuple
         even[answered] = table[answered] / sums
         table = even
     else:
-        labels = check_labels("y", y, n_rows)
-        if labels.dtype.kind not in "iu" or (labels < ABSTAIN).any():
-            raise InvalidInputError(
-                "y must hold released class indices 0, 1, ..., and -1 where there is no answer, as whole numbers. "
-                "release.labels has them; release.values() has the class values."
-            )
+        labels = released_labels(y, n_rows)
         answered = labels != ABSTAIN
         n_classes = max(2, int(labels.max(initial=0)) + 1)
         table = np.full((n_rows, n_classes), 1 / n_classes)
@@ -232,10 +228,6 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         weights : float array of shape (n_public,) or None
             How much each answer is worth, from 0 (nothing) to 1 (what it says), as a head knows by its noise.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         InvalidInputError
@@ -324,18 +316,11 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, network: Any = None, init: Any = None) -> ImageStudent:
-        """Read a student that was saved; nothing in the file is run.
+        """Read a student that was saved, a safetensors file; nothing in it is run.
 
-        Parameters
-        ----------
-        path : path of a safetensors file
-        network, init : as the student was made with, where those are no names
-            The architecture; the weights come from the file.
-
-        Raises
-        ------
-        InvalidInputError
-            There is no such file, it is damaged or of something else, or the architecture is not its own.
+        ``network`` and ``init`` are as the student was made with, where those are no names: the architecture; the
+        weights come from the file. One that is missing, damaged, of something else or of another architecture is an
+        InvalidInputError.
         """
         from pate.networks._contract import own_generator, read_state
         from pate.students._image_training import KEY, WHAT, make_network

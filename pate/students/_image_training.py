@@ -48,13 +48,7 @@ def views(images: torch.Tensor, changes: Augmentation, n: int) -> Iterator[torch
 
     Nothing is drawn: a row's views are its own, wherever it stands.
 
-    Parameters
-    ----------
-    images : float tensor of shape (batch, channels, height, width)
-    changes : Augmentation
-        Of the training. Where images may be mirrored, every second view is.
-    n : int
-        From 1 to 5.
+    Shapes: ``images`` (batch, channels, height, width).
     """
     turn, size = math.radians(changes.rotate) * _TURN, changes.scale * _SIZE
     ways = [(0.0, 1.0), (turn, 1.0), (-turn, 1.0), (0.0, 1 - size), (0.0, 1 + size)]
@@ -79,13 +73,6 @@ class StudentCNN(nn.Module):
     """Five 3 x 3 convolutions with batch norm: 41,000 parameters, 5.5 million products for an image of 28 x 28.
 
     Batch norm mixes the rows of a batch; all of them are public here.
-
-    Parameters
-    ----------
-    image_shape : (channels, height, width)
-        At least 4 pixels each way.
-    widths : (int, int, int)
-        Channels at full, half and quarter size.
     """
 
     def __init__(
@@ -121,15 +108,7 @@ class Ended(nn.Module):
 
 
 def make_network(network: Any, init: Any, image_shape: tuple[int, int, int], n_classes: int) -> nn.Module:
-    """Return a network that starts anew, or from ``init``, whose weights are copied.
-
-    Parameters
-    ----------
-    network : "student-cnn", a name of :func:`pate.networks.named_modules`, nn.Module class or function
-    init : nn.Module, fitted representation that holds one, or None
-        Takes (batch, channels, height, width); ``network`` is not used then.
-    image_shape : (channels, height, width)
-    """
+    """Return a network that starts anew, or from ``init``, whose weights are copied."""
     if init is not None:
         module = (
             init
@@ -249,13 +228,7 @@ def probabilities(
 
 
 def last_features(network: nn.Module, images: torch.Tensor, device: torch.device) -> npt.NDArray[np.float32]:
-    """Return what the last linear layer is told of each image, shape (n, n_features).
-
-    Raises
-    ------
-    InvalidInputError
-        The network has no linear layer.
-    """
+    """Return what the last linear layer is told of each image, shape (n, n_features)."""
     layers = [module for module in network.modules() if isinstance(module, nn.Linear)]
     if not layers:
         raise InvalidInputError("network must have a linear layer for records to vote on what it is told.")
@@ -271,14 +244,7 @@ def last_features(network: nn.Module, images: torch.Tensor, device: torch.device
 class Training:
     """One training: the network, its moving average, the moving targets, and where all of it stands.
 
-    Parameters
-    ----------
-    images : float32 array of shape (n, channels, height, width)
-    targets : float array of shape (n, n_classes)
-        Rows sum to 1; those of weight 0 are not looked at before the student has an opinion of its own.
-    weights : float array of shape (n,)
-    file : path or None
-        Checkpoint, written after every epoch.
+    Shapes: ``images`` (n, channels, height, width), ``targets`` (n, n_classes), ``weights`` (n,).
     """
 
     def __init__(

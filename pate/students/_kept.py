@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.ensemble._forest import BaseForest
 from sklearn.ensemble._gb import BaseGradientBoosting
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
@@ -33,15 +34,7 @@ _SKOPS, _IMAGE, _MAP = "student.skops", "student.safetensors", "representation.s
 def keep_student(student: Any, folder: Path) -> dict[str, Any]:
     """Write a fitted student into a folder, and return what :func:`read_student` needs to know besides.
 
-    Parameters
-    ----------
-    student : fitted classifier
-        Of scikit-learn or of this package; or a pipeline of a public representation and one of those.
-
-    Raises
-    ------
-    InvalidInputError
-        It holds something that could not be read back safely.
+    It is scikit-learn's or this package's own, or a pipeline of a public representation and one of those.
     """
     if isinstance(student, Pipeline) and isinstance(student.steps[0][1], Representation) and len(student.steps) == 2:
         student.steps[0][1].save(folder / _MAP)
@@ -67,17 +60,7 @@ def keep_student(student: Any, folder: Path) -> dict[str, Any]:
 def read_student(folder: Path, told: Any, *, module: Any = None) -> Any:
     """Return the student that :func:`keep_student` wrote.
 
-    Parameters
-    ----------
-    told : dict
-        What it returned.
-    module : torch module, or list of them
-        See :func:`pate.representations.load`.
-
-    Raises
-    ------
-    InvalidInputError
-        A type that is not among those that are safe to build, or trees that point out of themselves.
+    Refused: types that are not among those that are safe to build, and trees that point out of themselves.
     """
     if "mapped" in told:
         return Pipeline(
@@ -201,25 +184,24 @@ def _check_tree(tree: Tree) -> None:
         raise ValueError("a tree without nodes")
     left, right, feature = (np.asarray(a) for a in (tree.children_left, tree.children_right, tree.feature))
     inner = left != -1
-    here = np.arange(n)[inner]
-    # Children come after their parents: whoever walks down arrives.
-    for child in (left[inner], right[inner]):
-        if (child <= here).any() or (child >= n).any():
-            raise ValueError("a tree that points out of itself")
+    _check_children(inner, left, right)
     if (feature[inner] < 0).any() or (feature[inner] >= int(tree.n_features)).any():
         raise ValueError("a tree that asks for another column")
 
 
+def _check_children(inner: npt.NDArray[np.bool_], *sides: npt.NDArray[Any]) -> None:
+    """Refuse nodes whose children do not come after them: whoever walks down arrives."""
+    here = np.flatnonzero(inner)
+    if any(((side[inner] <= here) | (side[inner] >= len(inner))).any() for side in sides):
+        raise ValueError("a tree that points out of itself")
+
+
 def _check_predictor(predictor: TreePredictor) -> None:
     nodes = predictor.nodes
-    n = len(nodes)
     inner = nodes["is_leaf"] == 0
-    here = np.arange(n)[inner]
-    for child in (nodes["left"][inner].astype(np.int64), nodes["right"][inner].astype(np.int64)):
-        if (child <= here).any() or (child >= n).any():
-            raise ValueError("a tree that points out of itself")
+    _check_children(inner, nodes["left"].astype(np.int64), nodes["right"].astype(np.int64))
     categories = nodes["bitset_idx"][inner & (nodes["is_categorical"] == 1)].astype(np.int64)
-    if not n or (categories >= len(predictor.raw_left_cat_bitsets)).any():
+    if not len(nodes) or (categories >= len(predictor.raw_left_cat_bitsets)).any():
         raise ValueError("a tree that asks for another category")
 
 

@@ -75,10 +75,6 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
         noisy_counts : float array of shape (n_rows, n_classes) or None
             Released noisy counts, NaN rows where not asked.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         InvalidInputError
@@ -127,13 +123,19 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
         return rows
 
 
-def _evidence(y: Any, noisy_counts: Any, n_rows: int) -> npt.NDArray[np.float64]:
+def released_labels(y: Any, n_rows: int) -> npt.NDArray[Any]:
+    """Return class indices of shape (n_rows,), -1 where there is no answer; refuse anything else."""
     labels = check_labels("y", y, n_rows)
     if labels.dtype.kind not in "iu" or (labels < ABSTAIN).any():
         raise InvalidInputError(
             "y must hold released class indices 0, 1, ..., and -1 where there is no answer, as whole numbers. "
             "release.labels has them; release.values() has the class values."
         )
+    return labels
+
+
+def _evidence(y: Any, noisy_counts: Any, n_rows: int) -> npt.NDArray[np.float64]:
+    labels = released_labels(y, n_rows)
     if noisy_counts is None:
         table = np.zeros((n_rows, max(2, int(labels.max(initial=0)) + 1)))
         answered = np.flatnonzero(labels != ABSTAIN)

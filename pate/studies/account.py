@@ -18,8 +18,8 @@ from pate.core.pages import cell
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
 from pate.mechanisms import ConfidentGNMax, ExactLaw, GNMax, LNMax, Mechanism
+from pate.privacy import papernot
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_overheads, rdp_to_epsilon
-from pate.privacy.papers import papernot
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
 from pate.privacy.words import Guarantee, Sensitive
 from pate.release import sanitised_epsilon, warn_if_weak

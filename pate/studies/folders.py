@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -14,30 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from pate.core.files import check_can_write, write_text
-from pate.exceptions import InvalidInputError, RunFolderError
-
-try:
-    import fcntl
-except ImportError:  # Windows: two runs in one folder are not kept apart there
-    fcntl = None  # type: ignore[assignment]
+from pate.core.files import check_can_write, making, read_json, write_text
+from pate.exceptions import RunFolderError
 
 _NOTE = """SENSITIVE. Made from private data: teachers, and what a killed run needs to go on.
 Readable by its owner only. Never publish it; delete it when the run is done with.
 """
-_REMEDY = "Choose another folder for out=, or delete this one if it is not needed."
 
 
 @dataclass(frozen=True)
 class RunFolder:
     """A folder for results and, beside it, ``NAME.private`` for what is sensitive.
 
-    Attributes
-    ----------
-    public : Path
-        Written at the end, all of it for publication (but for a sensitive report asked for by name).
-    private : Path
-        Checkpoints of teachers, kept so that a killed run goes on; mode 0700.
+    Results are written at the end, all of them for publication (but for a sensitive report asked for by name). The
+    private folder (mode 0700) keeps checkpoints of teachers, so that a killed run goes on.
     """
 
     public: Path
@@ -47,18 +36,7 @@ class RunFolder:
     def new(cls, out: str | os.PathLike[str], *, config: str = "") -> RunFolder:
         """Prepare a folder for a run; it must be absent or empty.
 
-        Parameters
-        ----------
-        out : path
-        config : str
-            What decides the run, public. A killed run's private folder is only taken up again by the same one.
-
-        Raises
-        ------
-        RunFolderError
-            It holds something already, or its private folder belongs to another run.
-        InvalidInputError
-            It cannot be made or written to.
+        A killed run's private folder is only taken up again by the same one: ``config`` is what decides it, public.
         """
         public = Path(out).absolute()
         if public.is_file() or (public.is_dir() and any(public.iterdir())):
@@ -75,17 +53,12 @@ class RunFolder:
                 f"{str(private)!r} holds teachers and labels of a run with other settings. Name another folder, or "
                 "remove it if that run is done with."
             )
-        try:
+        with making("out", out):
             public.mkdir(parents=True, exist_ok=True)
             private.mkdir(mode=0o700, exist_ok=True)
             private.chmod(0o700)
             write_text(private / "README.txt", _NOTE, mode=0o600)
             write_text(known, config, mode=0o600)
-        except OSError as error:
-            raise InvalidInputError(
-                f"out must be a folder that can be made and written to, got {os.fspath(out)!r} "
-                f"({error.strerror or error}). Name another."
-            ) from None
         check_can_write("out", public / "results.json")
         return cls(public, private)
 
@@ -122,14 +95,3 @@ def plain_repr(estimator: Any) -> str:
 def plain_values(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return class values as Python's own, for JSON."""
     return tuple(v.item() if isinstance(v, np.generic) else v for v in values)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file of such a folder, or raise RunFolderError."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunFolderError(f"{path} cannot be read ({type(error).__name__}). {_REMEDY}") from None
-    if not isinstance(value, dict):
-        raise RunFolderError(f"{path} is not a JSON object. {_REMEDY}")
-    return value

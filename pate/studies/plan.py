@@ -1,31 +1,463 @@
-"""What a budget buys, by records or by teachers, before any private data is touched."""
+"""What a budget buys, by records or by teachers, and what to do with it, before any private data is touched."""
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from pate.core.checks import check_int
+from scipy.special import ndtri
+
+from pate.core.checks import check_int, check_real
 from pate.core.pages import cell, lined_up
-from pate.estimator._roads import FEWEST_PUBLIC
+from pate.estimator._roads import FEWEST_PUBLIC, Ask, plan_records
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
-from pate.mechanisms import ConfidentGNMax
+from pate.mechanisms import ConfidentGNMax, GaussianSum, GNMax, Mechanism, NoisyHistogram
+from pate.privacy.attacker import largest_success
 from pate.privacy.budget import Budget, check_budget
+from pate.privacy.compose.calibrate import calibrate
 from pate.privacy.convert import format_up
-from pate.release import warn_if_weak
-from pate.studies._recommend import (
-    Recommendation,
-    RecordsForecast,
-    forecast,
-    forecast_rows,
-    recommend_records,
-    recommend_shards,
+from pate.privacy.words import Guarantee
+from pate.recipes import (
+    EPSILONS,
+    Expectation,
+    PublicFacts,
+    Recipe,
+    at_epsilon,
+    better_budget,
+    choose,
+    expected,
+    least_worth,
+    without_privacy,
 )
-from pate.studies._shard_rows import ADVICE, CONFIDENT_SHARE, FEW_RECORDS, LEADS, PlanRow, needed_gap, shard_rows
+from pate.release import NOISE_PER_TEACHER, RECORDS_PER_TEACHER, ReleaseTerms, plan_release, share_right, warn_if_weak
+from pate.statement.people import of_hundred
 
 __all__ = ["LEADS", "Plan", "PlanRow", "Recommendation", "needed_gap", "plan"]
+
+# Teachers on shards: what each mechanism would need of them.
+
+#: By what share of the votes the first class may lead the second on a query one cares about: 0.9 is 95 to 5 of 100.
+LEADS: tuple[float, ...] = (0.9, 0.6, 0.3)
+#: The 2018 paper's proportions on MNIST: 150 : 40 of the two noises, threshold at 200 of 250 votes.
+_CONFIDENT_RATIO, CONFIDENT_SHARE = 150 / 40, 0.8
+#: Shards smaller than this seldom teach anything; the text then says so.
+FEW_RECORDS = 50
+
+ADVICE = {
+    "histogram": (
+        "Take it when in doubt. The noisy counts are published, so abstaining on a small noisy lead "
+        "(release.decide(gap=...) or --gap), class offsets and soft labels are free and can be tuned afterwards. "
+        "Abstaining where the noisy lead is below the gap of the table lets out a label that is not the teachers' "
+        "choice with no more than the small probability stated there, per query, whatever the votes are; on the "
+        "2018 MNIST votes a gap of 0.7 sigma gave the most answers with 95% of them right "
+        "(experiments/mechanism_table.py: 88 at epsilon 1, against 84 by confident and 58 by gnmax)."
+    ),
+    "gnmax": (
+        "Cheaper than the histogram per answer, since only the winner is published, but it answers every query, also "
+        "those on which the teachers disagree. Take it when nearly all queries are easy, or all need an answer."
+    ),
+    "confident": (
+        "Pays for every query asked and for the whole cap on answers, whether used or not; answers where the noisy top "
+        "count reaches the threshold. Take it when the counts must not be published and many queries are hard: about "
+        "as many right answers as the histogram."
+    ),
+}
+
+
+def needed_gap(sigma: float, *, n_classes: int = 2, right: float = 0.99) -> float:
+    """Return the votes by which a class must lead every other for its name to come out with probability ``right``.
+
+    Two noisy counts differ by N(gap, 2 sigma^2): for two classes sigma sqrt(2) Phi^-1(right), exactly; for more, the
+    union bound over the n_classes - 1 rivals, all as close, which asks for no less than needed.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of the Gaussian noise on every count, in votes.
+    n_classes : int
+    right : float
+        In (0.5, 1).
+
+    Returns
+    -------
+    float
+        In votes.
+
+    Raises
+    ------
+    InvalidInputError
+        A parameter out of range.
+    """
+    sigma = check_real("sigma", sigma, low=0, low_open=True)
+    rivals = check_int("n_classes", n_classes, low=2) - 1
+    right = check_real("right", right, low=0.5, high=1, low_open=True, high_open=True)
+    return -sigma * math.sqrt(2) * float(ndtri((1 - right) / rivals))
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One choice: a mechanism calibrated to the budget, and a number of teachers.
+
+    ``gap`` and ``gap_two_classes`` are the votes of lead for a right answer, over all classes (union bound) and between
+    two (exact); ``lead`` is the gap as a share of the teachers: above 1 no answer can be that sure.
+    """
+
+    name: str
+    mechanism: Mechanism
+    n_teachers: int
+    n_queries: int
+    n_answers: int
+    gap: float
+    gap_two_classes: float
+    lead: float
+    records_per_teacher: int | None
+    guarantee: Guarantee
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise on every count, in votes."""
+        return float(self.mechanism.sigma)  # type: ignore[attr-defined]
+
+    @property
+    def attacker(self) -> int:
+        """How many of 100 guesses of an attacker are right at most, as the statement will say."""
+        return _guesses(self.guarantee, math.sqrt(self.mechanism.charge(self.n_queries, self.n_answers).mu_squared))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as JSON values."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        return plain | {
+            "mechanism": str(self.mechanism),
+            "guarantee": self.guarantee.to_dict(),
+            "attacker": self.attacker,
+        }
+
+
+def _guesses(guarantee: Guarantee, mu: float) -> int:
+    return of_hundred(largest_success(guarantee.epsilon, guarantee.delta, mu=mu))
+
+
+def shard_rows(
+    budget: Budget,
+    n_queries: int,
+    n_classes: int,
+    *,
+    n_records: int | None = None,
+    n_teachers: int | Sequence[int] | None = None,
+    max_answers: int | None = None,
+    right: float = 0.99,
+    ledger: Ledger | None = None,
+) -> tuple[PlanRow, ...]:
+    """Return every mechanism, calibrated to the budget, for every number of teachers; see :func:`pate.plan`."""
+    n_queries = check_int("n_queries", n_queries, low=1)
+    n_classes = check_int("n_classes", n_classes, low=2)
+    if n_records is not None:
+        n_records = check_int("n_records", n_records, low=1)
+    cap = (
+        max(1, n_queries // 2) if max_answers is None else check_int("max_answers", max_answers, low=1, high=n_queries)
+    )
+    chosen: tuple[int, ...] | None = None
+    if n_teachers is not None:
+        several = (n_teachers,) if isinstance(n_teachers, int) else tuple(n_teachers)
+        chosen = tuple(check_int("n_teachers", k, low=1) for k in several)
+        if n_records is not None and any(k > n_records for k in chosen):
+            raise InvalidInputError(f"n_teachers must be at most the {n_records} records. Every teacher needs some.")
+    shapes: dict[str, tuple[Mechanism, int]] = {
+        "histogram": (NoisyHistogram(sigma=1.0), n_queries),
+        "gnmax": (GNMax(sigma=1.0), n_queries),
+        "confident": (ConfidentGNMax(threshold=1.0, sigma_threshold=_CONFIDENT_RATIO, sigma=1.0), cap),
+    }
+    left = None if ledger is None else ledger.remaining(default_total=budget)
+    rows = []
+    for name, (shape, answers) in shapes.items():
+        noisy = calibrate(shape, budget, n_queries=n_queries, max_answers=answers, left=left)
+        guarantee = noisy.charge(n_queries, answers).guarantee(budget.delta)
+        sigma = float(noisy.sigma)  # type: ignore[attr-defined]
+        gap = needed_gap(sigma, n_classes=n_classes, right=right)
+        two = needed_gap(sigma, right=right)
+        for k in chosen or dict.fromkeys(math.ceil(gap / lead) for lead in LEADS):
+            mechanism: Mechanism = noisy
+            if isinstance(noisy, ConfidentGNMax):
+                # The threshold is free: it is a public number and moves no cost.
+                threshold = float(round(CONFIDENT_SHARE * k))
+                mechanism = ConfidentGNMax(threshold, noisy.sigma_threshold, noisy.sigma)
+            each = None if n_records is None else n_records // k
+            rows.append(PlanRow(name, mechanism, k, n_queries, answers, gap, two, gap / k, each, guarantee))
+    return tuple(rows)
+
+
+# Record voters: how they would be set, and what is to be expected of them.
+
+
+@dataclass(frozen=True)
+class RecordsForecast:
+    """Record voters within a budget: how they would be set, and how much of their accuracy noise leaves.
+
+    That is of the accuracy which the same records and public rows would give without noise, and nobody knows before.
+    """
+
+    facts: PublicFacts
+    recipe: Recipe
+    expectation: Expectation
+    guarantee: Guarantee
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "n_units": self.facts.n_units,
+            "n_public": self.facts.n_public,
+            "kind": self.facts.kind,
+            "evidence": self.facts.evidence,
+            "share_of_accuracy_without_noise": self.expectation.share,
+            "plus_minus": self.expectation.plus_minus,
+            "known": self.expectation.within,
+            "doubt": self.expectation.doubt,
+            "chosen": dict(self.recipe.reasons),
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+    def lines(self) -> list[str]:
+        """Return it as sentences."""
+        f = self.facts
+        return [
+            f"Record voters: {f.n_units:,} private records vote on all of {f.n_public:,} public rows (and any later "
+            f"ones), epsilon = {format_up(self.guarantee.epsilon)}. Expected: {self.expectation}.",
+            *(f"{what}: {why}" for what, why in self.recipe.reasons),
+        ]
+
+
+# What to do, what it is expected to give and how sure that is, and the command.
+
+_MEASURED = (
+    "a law fitted to {n} simulated runs on {tables} tables, whose intervals hold nine in ten runs on tables left out "
+    "(docs/record-recipes.md)"
+)
+_ARITHMETIC = (
+    "arithmetic of the noise alone: how often three in four teachers agree, and are right, nobody measured here"
+)
+_ATTACKER = "the best guess of one who knows everything but whether a record is this or another"
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """How to spend a budget, from public numbers alone.
+
+    ``n_teachers`` is None where every private record votes, ``n_queries`` the public rows that get a label.
+    ``attacker`` is what the statement will say: of 100 guesses of one who knows everything but whether a record is
+    this or another, and held both for as likely, so many are right at most. ``share`` is the accuracy over what the
+    same path reaches without noise, ``plus_minus`` half of the interval around it; of teachers the least probability
+    that a label is right where three in four of them agree, and 0. ``within`` says whether that is known, ``doubt``
+    why not, ``stands_on`` from where; ``right`` is between which shares of right labels to expect. Where it is not
+    ``worth`` it, ``better`` says what would do; ``others`` are (epsilon, share) at other budgets; ``instead`` is what
+    would cost no privacy.
+    """
+
+    voters: str
+    why: str
+    n_teachers: int | None
+    n_queries: int
+    noise: str
+    guarantee: Guarantee
+    attacker: int
+    share: float
+    plus_minus: float
+    within: bool
+    stands_on: str
+    right: tuple[float, float] | None
+    worth: bool
+    better: str
+    others: tuple[tuple[float, float], ...]
+    command: str
+    instead: str = ""
+    doubt: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "voters": self.voters,
+            "why": self.why,
+            "n_teachers": self.n_teachers,
+            "n_queries": self.n_queries,
+            "noise": self.noise,
+            "guarantee": self.guarantee.to_dict(),
+            "attacker": self.attacker,
+            "expects": {
+                "share": self.share,
+                "plus_minus": self.plus_minus,
+                "known": self.within,
+                "doubt": self.doubt,
+                "stands_on": self.stands_on,
+                "right_labels": self.right,
+            },
+            "worth": self.worth,
+            "better": self.better,
+            "at_other_epsilons": [{"epsilon": epsilon, "share": share} for epsilon, share in self.others],
+            "without_privacy": self.instead,
+            "command": self.command,
+        }
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return it as named lines."""
+        who = "every private record" if self.n_teachers is None else f"{self.n_teachers} teachers on shards"
+        others = ", ".join(f"{epsilon:g}: {math.floor(100 * min(share, 0.99))}%" for epsilon, share in self.others)
+        return [
+            ("voters", f"{who}: {self.why}"),
+            ("noise", self.noise),
+            ("labels", f"{self.n_queries:,} public rows"),
+            ("spends", str(self.guarantee)),
+            ("attacker", f"{_ATTACKER} is right at most {self.attacker} of 100 times; a coin is right 50 times"),
+            ("expects", self._expects()),
+            ("stands on", self.stands_on),
+            ("epsilon", f"would leave, of the accuracy without noise: {others}" if others else ""),
+            ("instead", self.instead),
+            ("but", "" if self.worth else f"this buys nearly nothing. {self.better}."),
+            ("command", self.command),
+        ]
+
+    def text(self) -> str:
+        """Return the lines as text, the command last and whole."""
+        return "\n".join(f"{name:<11}{value}" for name, value in self.lines() if value)
+
+    def _expects(self) -> str:
+        if self.n_teachers is not None:
+            return f"labels right with probability {self.share:.2f} or more where three in four teachers agree"
+        told = str(Expectation(self.share, self.plus_minus, self.within, doubt=self.doubt))
+        if self.right is None:
+            return told
+        low, high = self.right
+        return f"{low:.0%} to {high:.0%} of the labels right: {told}"
+
+
+def forecast(X_public: Any, terms: ReleaseTerms, facts: PublicFacts, image_shape: Any) -> RecordsForecast:
+    """Return how records would vote within a budget, and what to expect; nothing private is touched.
+
+    With the public rows at hand it is the very plan that ``pate label`` and ``PATEClassifier`` make.
+    """
+    if X_public is None:
+        left = None if terms.ledger is None else terms.ledger.remaining(default_total=terms.budget)
+        mechanism = GaussianSum.for_budget(terms.budget, left)
+        facts = replace(facts, mu=1 / mechanism.noise_multiplier)
+        recipe, guarantee = choose(facts), mechanism.charge().guarantee(terms.budget.delta)
+    else:
+        classes = tuple(range(facts.n_classes))
+        ask = Ask(
+            classes=classes, n_units=facts.n_units, unit="record", image_shape=image_shape, random_state=0, anyway=True
+        )
+        found = plan_records(X_public, terms, ask)
+        facts, recipe, guarantee = replace(found.facts, mu=found.mu), found.recipe, found.guarantee
+    return RecordsForecast(facts, recipe, expected(facts, recipe), guarantee)
+
+
+def recommend_records(
+    budget: Budget, found: RecordsForecast, *, commonest: float | None, best: float | None, words: Mapping[str, Any]
+) -> Recommendation:
+    """Return the recommendation where records can vote.
+
+    ``best`` is the share of labels that a model without privacy would get right; ``words`` is what is known of the
+    files, for the command.
+    """
+    facts, hope = found.facts, found.expectation
+    least = least_worth(facts.n_classes, commonest)
+    right = None
+    if best is not None:
+        chance = 1 / facts.n_classes
+        best = check_real("best", best, low=chance, high=1)
+        if hope.within:
+            low, high = hope.interval
+            right = (max(chance, best * low), best * high)
+    worth = hope.share >= least
+    return Recommendation(
+        voters="records",
+        why="on every table measured they were ahead of teachers on shards (docs/accuracy.md)",
+        n_teachers=None,
+        n_queries=facts.n_public,
+        noise=f"Gaussian, {1 / facts.mu:.4g} times what one record may change",
+        guarantee=found.guarantee,
+        attacker=_guesses(found.guarantee, facts.mu),
+        share=hope.share,
+        plus_minus=hope.plus_minus,
+        within=hope.within,
+        stands_on=_MEASURED.format(n=hope.n_runs, tables=hope.n_tables) if hope.within else "",
+        right=right,
+        worth=worth,
+        better="" if worth else better_budget(facts, budget.delta, least),
+        others=tuple((e, h.share) for e in _around(budget.epsilon) if (h := at_epsilon(facts, e, budget.delta)).within),
+        command=label_command(budget, words),
+        instead=without_privacy(facts, commonest),
+        doubt=hope.doubt,
+    )
+
+
+def recommend_shards(
+    budget: Budget,
+    *,
+    n_queries: int | None,
+    n_classes: int,
+    n_records: int | None,
+    n_public: int | None,
+    n_teachers: int | None,
+    words: Mapping[str, Any],
+) -> Recommendation:
+    """Return the recommendation for teachers on shards: as many as keep the noise at 0.3 votes for each."""
+    rows = n_queries or n_public or 1
+    if n_teachers is None:
+        all_rows = plan_release(budget, rows, n_teachers=1, n_classes=n_classes, n_queries=rows, anyway=True)
+        noise = float(all_rows.mechanism.sigma)  # type: ignore[attr-defined]
+        n_teachers = max(1, math.ceil(noise / NOISE_PER_TEACHER))
+        if n_records is not None:
+            n_teachers = max(1, min(n_teachers, n_records // RECORDS_PER_TEACHER))
+    asking = plan_release(budget, rows, n_teachers=n_teachers, n_classes=n_classes, anyway=True)
+    sigma = float(asking.mechanism.sigma)  # type: ignore[attr-defined]
+    worth = sigma <= n_teachers and asking.n_queries >= min(n_classes, rows)
+    charge = asking.mechanism.charge(asking.n_queries, asking.n_queries)
+    spent = charge.guarantee(budget.delta)
+    few = n_public is not None and n_public < FEWEST_PUBLIC
+    return Recommendation(
+        voters="shards",
+        why=f"records need {FEWEST_PUBLIC} public rows to vote on" if few else "as was asked",
+        n_teachers=n_teachers,
+        n_queries=asking.n_queries,
+        noise=f"Gaussian of {format_up(sigma)} votes on every count",
+        guarantee=spent,
+        attacker=_guesses(spent, math.sqrt(charge.mu_squared)),
+        share=share_right(sigma, n_teachers, n_classes),
+        plus_minus=0.0,
+        within=True,
+        stands_on=_ARITHMETIC,
+        right=None,
+        worth=worth,
+        better="" if worth else f"Take {math.ceil(sigma / NOISE_PER_TEACHER)} teachers, or a larger epsilon",
+        others=(),
+        command=label_command(
+            budget, words, "--voters", "shards", "--teachers", n_teachers, "--queries", asking.n_queries
+        ),
+    )
+
+
+def _around(epsilon: float) -> tuple[float, ...]:
+    """Return four budgets beside this one."""
+    known = [e for e in EPSILONS if e != epsilon]
+    below = [e for e in known if e < epsilon][-2:]
+    return (*below, *[e for e in known if e > epsilon][: 4 - len(below)])
+
+
+def label_command(budget: Budget, words: Mapping[str, Any], *more: Any) -> str:
+    """Return the command that does it; what nobody said stands in capitals, to be put in."""
+    classes: Sequence[str] | None = words.get("classes")
+    said = [
+        "pate", "label", "--private", "PRIVATE.csv", "--target", "COLUMN",
+        "--public", str(words.get("public") or "PUBLIC.csv"),
+        "--classes", "CLASS,CLASS,..." if classes is None else ",".join(classes),
+        "--epsilon", f"{budget.epsilon:g}", "--delta", f"{budget.delta:g}",
+        *(("--ledger", str(words["ledger"])) if words.get("ledger") else ()),
+        *(("--commonest", f"{words['commonest']:g}") if words.get("commonest") else ()),
+        *map(str, more), "--out", "labels.csv",
+    ]  # fmt: skip
+    return shlex.join(said)
 
 
 @dataclass(frozen=True)
@@ -68,13 +500,7 @@ class Plan:
     recommendation: Recommendation | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values.
-
-        Examples
-        --------
-        >>> plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10).to_dict()["teachers"][0]["mechanism"]
-        'NoisyHistogram(sigma=91.38...)'
-        """
+        """Return everything as JSON values."""
         return {
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
@@ -88,13 +514,7 @@ class Plan:
         }
 
     def columns(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Return the heading and the rows of the table as text.
-
-        Examples
-        --------
-        >>> plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10).columns()[0][:2]
-        ('mechanism', 'teachers')
-        """
+        """Return the heading and the rows of the table as text."""
         records = self.n_records is not None
         heading = (
             "mechanism",
@@ -124,13 +544,7 @@ class Plan:
         return heading, body
 
     def advice(self) -> list[str]:
-        """Return what speaks for each mechanism, and what the figures say, as sentences.
-
-        Examples
-        --------
-        >>> plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10).advice()[0][:38]
-        'histogram: Take it when in doubt. The '
-        """
+        """Return what speaks for each mechanism, and what the figures say, as sentences."""
         lines = [] if self.records is None else self.records.lines()
         if not self.rows:
             return lines
@@ -230,7 +644,7 @@ def plan(
     image_shape : tuple or None
         Of public rows that are flattened images.
     kind : {"table", "mixed", "image", "text"}
-        Of the data, for record voters; see :func:`pate.studies._recommend.forecast`.
+        Of the data, for record voters; ``"mixed"`` is a table with categories.
     commonest : float or None
         Share of the commonest class, where that is publicly known: what does no better is worth nothing.
     best : float or None
@@ -278,12 +692,9 @@ def plan(
             n_public = int(X_public.shape[0]) if hasattr(X_public, "shape") else len(X_public)
         n_public = check_int("n_public", n_public, low=1)
         if n_public >= FEWEST_PUBLIC:
-            facts: dict[str, Any] = {"n_records": n_records, "n_classes": n_classes, "ledger": ledger}
-            by_records = (
-                forecast(budget, n_public=n_public, kind=kind, **facts)
-                if X_public is None
-                else forecast_rows(budget, X_public, image_shape=image_shape, **facts)
-            )
+            n_records = check_int("n_records", n_records, low=1)
+            facts = PublicFacts(n_units=n_records, n_classes=n_classes, mu=1.0, n_public=n_public, kind=kind)
+            by_records = forecast(X_public, ReleaseTerms(budget=budget, ledger=ledger), facts, image_shape)
             advice = recommend_records(budget, by_records, commonest=commonest, best=best, words=words)
     elif n_queries is None:
         raise InvalidInputError(

@@ -3,30 +3,223 @@
 from __future__ import annotations
 
 import json
+import math
+import warnings
+from copy import copy
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
+from sklearn.svm import SVC
 
 from pate.core.curator import need
 from pate.core.files import atomic_path, write_json, write_text
 from pate.core.provenance import provenance
 from pate.data import Dataset, encode_dataset, load_dataset
 from pate.estimator import PATEClassifier
+from pate.exceptions import PateWarning
 from pate.ledger import Ledger
-from pate.mechanisms import NOT_ASKED
+from pate.mechanisms import NOT_ASKED, LNMax, Mechanism
+from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_to_epsilon, rdp_to_epsilon
 from pate.privacy.cost import Charge
-from pate.recipes import Recipe
-from pate.release import LabelRelease, ModelLabels, RecordLabels, ReleasedLabels
-from pate.report.result import CostCurve, CostLine, Example, Result, Row, Seconds, SensitiveResult, Spent
-from pate.students import make_student
-from pate.studies._references import look_behind, look_inside
+from pate.recipes import Recipe, RecordsPlan
+from pate.release import LabelRelease, ModelLabels, RecordLabels, ReleasedLabels, ReleaseTerms
+from pate.report.result import (
+    CostCurve,
+    CostLine,
+    EnsembleCurve,
+    Example,
+    LabelAccuracy,
+    PrivatePrice,
+    Reference,
+    Result,
+    Row,
+    Seconds,
+    SensitiveResult,
+    Spent,
+)
+from pate.students import fit_student, make_student
+from pate.studies.account import account
 from pate.studies.config import RunConfig, make_dpsgd
 from pate.studies.folders import RunFolder
-from pate.teachers import make_teacher
+from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble, ensemble_curve, make_teacher
+from pate.votes import Votes
+
+# What a run looks like without privacy: numbers for the curator's report, and for nothing else.
+
+# A good ordinary model by kind of data: what is reached without any privacy.
+
+#: A kernel machine on more rows takes longer than everything else together.
+LARGE = 20_000
+
+
+def ordinary_model(kind: str, n_records: int, *, seed: int) -> Any:
+    """Return an unfitted model of a kind that is usual for such data: boosted trees on tables, else a kernel machine.
+
+    Of more than 20,000 images, a network of one layer.
+    """
+    if kind == "table":
+        return HistGradientBoostingClassifier(random_state=seed)
+    return SVC() if n_records <= LARGE else MLPClassifier((128,), max_iter=15, random_state=seed)
+
+
+#: Teachers are scored on so many test rows at most: every one of them votes on each.
+_REFERENCE_ROWS = 2000
+#: Epsilon of "without noise": its standard deviation is then below a hundredth of a ballot.
+_NEXT_TO_NO_NOISE = 1e4
+
+
+def look_behind(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: PATEClassifier, seed: int) -> SensitiveResult:
+    """Return the numbers without privacy of one repeat in which records voted; for the sensitive report only.
+
+    There are no teachers, no margins, and no data-dependent cost: a Gaussian sum has none that is lower. ``data`` is as
+    the records' representation reads it, ``coded`` the same as numbers, ``plan`` what ``clf.fit_keeping`` gave.
+    """
+    private = data.private
+    # The same maps, rounds and head; at this epsilon the noise is far below one ballot.
+    voters = copy(plan.voters)
+    voters.verbose = False
+    terms = ReleaseTerms(budget=Budget(_NEXT_TO_NO_NOISE, plan.terms.budget.delta))
+    quiet = replace(plan, voters=voters, terms=terms)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PateWarning)
+        _, model = quiet.run(private.X, private.y, groups=private.groups)
+    test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
+    name, accuracy = _ordinary_model(coded, seed)
+    found = {
+        f"non-private {name}, all private data": accuracy,
+        "the same ballots without noise": float((model.predict(test) == truth).mean()),
+    }
+    return SensitiveResult(
+        references=_rows(found, seed),
+        label_accuracy=_right(data, clf, seed),
+        notes=("Records voted, so there are no teachers' margins, and no cost that depends on the data: a Gaussian sum "
+               "has no lower one.",),
+    )  # fmt: skip
+
+
+def _rows(found: dict[str, Any], seed: int) -> tuple[Reference, ...]:
+    return tuple(Reference(name=n, accuracy=float(a), seed=seed) for n, a in found.items())
+
+
+def _right(data: Dataset, clf: PATEClassifier, seed: int) -> tuple[LabelAccuracy, ...]:
+    release = clf.release_
+    right = (release.labels == data.public.y_for_evaluation[clf.queries_])[release.answered]
+    return (LabelAccuracy(accuracy=float(right.mean()), seed=seed),) if len(right) else ()
+
+
+def look_inside(
+    data: Dataset,
+    coded: Dataset,
+    teachers: ShardEnsemble,
+    votes: Votes,
+    clf: PATEClassifier,
+    seed: int,
+    *,
+    delta: float,
+    first: bool,
+) -> SensitiveResult:
+    """Return the numbers without privacy of one repeat; they go to the sensitive report only.
+
+    ``teachers`` and ``votes`` are what ``clf.fit_keeping`` gave, **sensitive**; ``delta`` is for the data-dependent
+    costs. The ``first`` repeat alone is shown in detail.
+    """
+    test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
+    on_test = teachers.vote(test)
+    assert on_test.labels is not None
+    alone = (on_test.labels == truth).mean(axis=1)
+    plurality = votes.counts.argmax(axis=1)
+    labels = np.full(len(data.public.X), -1, dtype=np.int64)
+    labels[clf.queries_] = plurality
+    student = clone(clf.student_) if clf.student is None else clf.student
+    noiseless = fit_student(student, data.public.X, labels, random_state=seed)
+    name, accuracy = _open_model(teachers, data, coded, seed)
+    found = {
+        f"non-private {name}, all private data": accuracy,
+        "noiseless ensemble": (on_test.counts.argmax(axis=1) == truth).mean(),
+        "student from noiseless votes": noiseless.score(test, truth),
+        "single teacher (mean)": alone.mean(),
+    }
+    release = clf.release_
+    assert isinstance(release, LabelRelease)
+    inside = SensitiveResult(references=_rows(found, seed), label_accuracy=_right(data, clf, seed))
+    if not first:
+        return inside
+    top = np.sort(votes.counts, axis=1)
+    report = account(votes, release.mechanism, delta=delta, max_answers=release.quote.max_answers)
+    curve = ensemble_curve(
+        on_test.labels, truth, n_classes=len(data.classes), margin_noise=margin_noise(release.mechanism)
+    )
+    return replace(
+        inside,
+        margins=tuple((top[:, -1] - top[:, -2]).tolist()),
+        n_teachers=votes.n_teachers,
+        teacher_accuracy=tuple(alone.tolist()),
+        ensemble_curve=EnsembleCurve.from_dict(curve),
+        data_dependent=tuple(
+            PrivatePrice(label=label, epsilon=g.epsilon, delta=g.delta, method=f"{g.method}, {g.directions}", use=use)
+            for label, wrapped, use in (
+                ("best data-dependent bound", report.data_dependent, "internal study; never publish"),
+                ("2018 paper's analysis", report.papernot2018, "comparison with papers; never publish"),
+                ("2017 paper's analysis", report.papernot2017, "comparison with papers; never publish"),
+            )
+            if wrapped is not None
+            for g in (wrapped.reveal(),)
+        ),
+    )
+
+
+def margin_noise(mechanism: Mechanism) -> float:
+    """Return the standard deviation, in votes, of the noise on the difference of two counts."""
+    if isinstance(mechanism, LNMax):
+        return 2.0 * mechanism.scale  # the variance of each of the two is 2 scale^2
+    return math.sqrt(2.0) * float(mechanism.sigma)  # type: ignore[attr-defined]  # every other one is Gaussian
+
+
+def _open_model(teachers: ShardEnsemble, data: Dataset, coded: Dataset, seed: int) -> tuple[str, float]:
+    """Return the name and accuracy of a model of the teachers' kind that saw all private rows."""
+    X, y = data.private.X, data.private.y
+    test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
+    if isinstance(teachers, TeacherEnsemble):
+        # A kernel machine on 50,000 rows takes longer than the whole run.
+        large = len(y) > LARGE
+        model = MLPClassifier((128,), max_iter=15, random_state=seed) if large else clone(teachers.estimator)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(X, y)
+        return type(model).__name__, model.score(test, truth)
+    if isinstance(teachers, HeadTeacherEnsemble):
+        return _ordinary_model(coded, seed)
+    # One torch teacher of everything; on many rows in fewer passes, as each has many steps.
+    from pate.teachers.torch._recipe import default_steps
+
+    ensemble: Any = clone(teachers)
+    n = min(LARGE, len(y))
+    if ensemble.epochs is None:
+        ensemble.set_params(n_steps=max(ensemble.n_steps or 0, default_steps(n, ensemble.batch_size)))
+    else:
+        ensemble.set_params(epochs=max(1, ensemble.epochs * n // len(y)))
+    ensemble.set_params(n_teachers=1, random_state=seed, checkpoint_dir=None, verbose=False)
+    counts = ensemble.fit(X, y).vote(test, keep_labels=False).counts
+    return ensemble.module.__name__, (counts.argmax(axis=1) == truth).mean()
+
+
+def _ordinary_model(coded: Dataset, seed: int) -> tuple[str, float]:
+    """Return the name and accuracy of a good model of all private rows, of a kind that is usual for such data."""
+    y = coded.private.y
+    model = ordinary_model(coded.kind, len(y), seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(coded.private.X, y)
+    return type(model).__name__, model.score(coded.test.X[:_REFERENCE_ROWS], coded.test.y[:_REFERENCE_ROWS])
+
 
 # A few public images of a run, with what was released of them: chosen by the release alone.
 
@@ -38,16 +231,7 @@ _LARGEST = 64  # points a side
 def examples_of(release: ReleasedLabels, data: Dataset, queries: npt.NDArray[np.int64]) -> tuple[Example, ...]:
     """Return some of the public images asked about; none where rows are no images.
 
-    Parameters
-    ----------
-    release : ReleasedLabels
-    data : Dataset
-    queries : int64 array of shape (n_queries,)
-        Which public rows were asked about.
-
-    Notes
-    -----
-    **Guarantees.** Everything here is computed from public rows and the release.
+    Everything here is computed from public rows and the release.
     """
     if data.image_shape is None or max(data.image_shape[-2:]) > _LARGEST:
         return ()
@@ -208,6 +392,11 @@ class _First:
     recipe: Recipe | None
 
 
+#: What a run and its classifier call alike.
+_ALIKE = ("n_teachers", "budget", "mechanism", "n_queries", "select", "gap", "max_answers", "on_exhausted", "n_jobs",
+          "tuning")  # fmt: skip
+
+
 def _classifier(
     config: RunConfig, data: Dataset, seed: int, folder: RunFolder | None, repeat: int, verbose: bool
 ) -> PATEClassifier:
@@ -220,26 +409,18 @@ def _classifier(
             "checkpoint_dir": None if kept is None else kept / "teachers",
             "measure": False,  # test rows tell, and what votes cost is worked out for labels alone
         }
+    alike: dict[str, Any] = {name: getattr(config, name) for name in _ALIKE}
     return PATEClassifier(
         None if config.teacher is None else make_teacher(config.teacher),
         voters=who,
-        n_teachers=config.n_teachers,
-        budget=config.budget,
         classes=range(len(data.classes)),
-        mechanism=config.mechanism,
         student=None if config.student is None else make_student(config.student),
-        n_queries=config.n_queries,
-        select=config.select,
-        gap=config.gap,
-        max_answers=config.max_answers,
-        on_exhausted=config.on_exhausted,
-        n_jobs=config.n_jobs,
         random_state=seed,
         image_shape=data.image_shape,
         ledger=None if kept is None else Ledger(kept / "ledger.sqlite"),
-        tuning=config.tuning,
         anyway=True,  # a study shows what comes of any setting
         verbose=verbose,
+        **alike,
         **by_teachers,
     )
 
@@ -289,10 +470,8 @@ def _result(config: RunConfig, first: _First, rows: list[Row], command: str | No
         command=command,
         **stamp,
         classes=tuple(data.classes),
-        settings={
-            **config.settings(),
-            **({} if recipe is None else {"recipe": "; ".join(what for what, _ in recipe.reasons)}),
-        },
+        settings=config.settings()
+        | ({} if recipe is None else {"recipe": "; ".join(what for what, _ in recipe.reasons)}),
         budget=config.budget,
         rows=tuple(rows),
         answers_per_class=tuple(np.bincount(answered, minlength=len(data.classes)).tolist()),

@@ -21,32 +21,40 @@ from pate.core.frames import plain_column, plain_rows
 from pate.core.secret import derive, fresh_secret, kept_secret, system_bytes
 from pate.core.tape import note, playing
 from pate.core.types import Mask
-from pate.data._ids import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
+from pate.data._cells import private_cells
+from pate.data._door import check_same_shape, image_shape, read_rows
 from pate.data._overlap import records_fingerprint
 from pate.data.partition import Partition, partition
 from pate.exceptions import InvalidInputError
-from pate.teachers._rows import hash_rows, slices
 from pate.teachers._shards import Asked, Failure, fixed_vote, tell_of_failures
 from pate.teachers._training import NO_RECORD, Trains, kept_seed, secret_of_store, watched
-from pate.teachers._usable import owned, read_labels, warn_of_duplicates
+from pate.teachers._usable import (
+    as_floats,
+    check_rows,
+    column_kinds,
+    complete_rows,
+    copy_input_tags,
+    hash_rows,
+    is_texts,
+    match_columns,
+    owned,
+    read_labels,
+    slices,
+    takes,
+    takes_missing,
+    usable,
+    warn_of_duplicates,
+)
 from pate.teachers.checkpoints import CheckpointStore
 from pate.votes import Votes
 
 #: Rows that all teachers look at before the next ones are taken up: bounds memory, whatever the number of rows.
 _BLOCK_ROWS = 65_536
-_HASH_ROWS = 4096
 
 
 @dataclass(frozen=True, repr=False)
 class ReadRows:
-    """Private rows that were read by :meth:`ShardEnsemble.read_private`: its ``fit`` takes them as they are.
-
-    Attributes
-    ----------
-    rows : array, DataFrame or sparse matrix of shape (n_records, ...)
-    usable : bool array of shape (n_records,)
-    given : what they were read from
-    """
+    """Private rows that were read by :meth:`ShardEnsemble.read_private`: its ``fit`` takes them as they are."""
 
     rows: Any
     usable: Mask
@@ -151,12 +159,12 @@ class ShardEnsemble(Trains, BaseEstimator):
         self._partition_seeded = self.partition_seed is not None or playing() is not None
         self._set_columns(rows, read.given)
         shown = None if X_public is None else self._public_rows(X_public)[0]
-        usable, _ = usable_records({f"{OUTSIDE}={classes!r}": labels >= 0, ODD_CELLS: complete, NO_OWNER: has_owner})
+        fine = usable(classes, labels, complete, has_owner)
         warn_of_duplicates(rows, cut)
         # What cannot be used stands for nothing: those records are in no shard.
-        shards = [shard[usable[shard]] for shard in cut.shards()]
+        shards = [shard[fine[shard]] for shard in cut.shards()]
         self.teachers_ = self._train_all(rows, labels, shards, store, shown)
-        note("teachers", ensemble=self, rows=rows, labels=labels, usable=usable)
+        note("teachers", ensemble=self, rows=rows, labels=labels, usable=fine)
         return self
 
     def vote(self, X: Any, *, keep_labels: bool = True, chunk_size: int | None = None) -> Votes:
@@ -234,7 +242,7 @@ class ShardEnsemble(Trains, BaseEstimator):
             "classes": self.classes_,
             "unit": self.partition_.unit,
             "n_units": self.partition_.n_units,
-            "query_hashes": hash_rows(named, chunk_size=_HASH_ROWS),
+            "query_hashes": hash_rows(named),
         }
         if kept is not None:
             votes = Votes.from_labels(kept, **facts)
@@ -296,8 +304,8 @@ class ShardEnsemble(Trains, BaseEstimator):
         check_int("the number of records", n_records, low=self.partition_.n_records, high=self.partition_.n_records)
         _, labels = read_labels(y, self.classes_, n_records)
         _, has_owner = quietly("groups", owned, groups, n_records)
-        usable = read.usable & (labels >= 0) & has_owner
-        shards = [rows[usable[rows]] for rows in self.partition_.shards()]
+        fine = read.usable & (labels >= 0) & has_owner
+        shards = [rows[fine[rows]] for rows in self.partition_.shards()]
         moved = copy(self)
         moved.teachers_, moved.failed_ = list(self.teachers_), {i: w for i, w in self.failed_.items() if i != shard}
         moved.teachers_[shard] = None
@@ -335,11 +343,6 @@ class ShardEnsemble(Trains, BaseEstimator):
 
     def read_private(self, X: Any, like: Any = None) -> ReadRows:
         """Read private rows, checked by what is public, odd cells missing: once, for :meth:`fit` too.
-
-        Parameters
-        ----------
-        X : as in fit
-        like : as X_public in fit, or None
 
         Examples
         --------
@@ -413,3 +416,48 @@ def _coupled(cut: Partition, keyed: dict[str, Any]) -> Partition:
     if tape is None or tape.places is None or cut.unit == "group" or "secret" not in keyed:
         return cut
     return Partition(cut.assignment[tape.places], cut.n_shards)
+
+
+# Ensembles whose teachers take rows as a scikit-learn estimator does: tables, sparse rows, texts.
+
+
+class TableTeachers(ShardEnsemble):
+    """The rows of an ensemble that are those of some estimator; abstract."""
+
+    feature_names_in_: npt.NDArray[np.object_]
+
+    @property
+    @abstractmethod
+    def _reader(self) -> Any:
+        """The estimator (a classifier, a transformer) whose rows these are."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        copy_input_tags(self._reader, tags)
+        return tags
+
+    def _private_rows(self, X: Any, like: Any) -> tuple[Any, Mask]:
+        X, readable = private_cells(X, texts=takes("string", self._reader), like=like)
+        rows = check_rows(X, estimator=self._reader, whole=False)
+        if takes_missing(self._reader) or is_texts(rows):
+            return as_floats(rows), readable
+        return as_floats(rows), readable & complete_rows(rows)
+
+    def _public_rows(self, X: Any) -> tuple[Any, Any]:
+        X, n_features = read_rows(X), getattr(self, "n_features_in_", None)
+        check_same_shape(image_shape(X), self._row_shape)
+        if is_texts(X):  # texts for teachers of tables: that is what is wrong with them
+            X = match_columns(X, self._columns, n_features)
+        X = check_rows(X, estimator=self._reader)
+        matched = match_columns(X, self._columns, n_features)
+        return matched, X
+
+    def _set_columns(self, X: Any, given: Any) -> None:
+        self.__dict__.pop("n_features_in_", None)
+        self._row_shape = image_shape(given)
+        if not is_texts(X):
+            self.n_features_in_ = int(X.shape[1])
+        self._columns = column_kinds(X)
+        self.__dict__.pop("feature_names_in_", None)
+        if self._columns is not None and all(isinstance(c, str) for c in self._columns):
+            self.feature_names_in_ = np.asarray(list(self._columns), dtype=object)

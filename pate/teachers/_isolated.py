@@ -14,25 +14,14 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError
+from concurrent.futures import BrokenExecutor
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from joblib import delayed
-from joblib.parallel import get_active_backend
 from threadpoolctl import threadpool_limits
 
-from pate.core.cluster import (
-    ATTEMPTS,
-    HERE,
-    UnansweredCalls,
-    answer,
-    answers,
-    on_cluster,
-    quiet_callbacks,
-    raise_given_up,
-    workers,
-)
+from pate.core.cluster import HERE, UnansweredCalls, all_answers, answer, answers, on_cluster, quiet_callbacks, workers
 from pate.core.secret import global_generators
 from pate.exceptions import PerformanceWarning
 
@@ -101,33 +90,25 @@ def side_by_side(
     The backend and its options are joblib's business (``joblib.parallel_config``). Training and voting ask for it
     alike: with other options joblib would stop its worker processes and start new ones.
 
-    Parameters
-    ----------
-    function : callable
-        Its first argument is a list of things that belong to teachers (see :func:`index_of`), its result a list of
-        such, with a ``failure`` or none.
-    calls : iterable of tuple
-    n_jobs : int or None
-    failed : callable (index, why) -> item, or None
-        What stands for the item that failed alone as well. None raises what the backend raises.
-    alone : callable (index) -> list, or None
-        The first argument of a call that is for one teacher; None takes it from the call that failed.
+    The first argument of a call is a list of things that belong to teachers (:func:`index_of`), as is the result, with
+    a ``failure`` or none each. ``failed(index, why)`` stands for what failed alone as well (None: it is raised), and
+    ``alone(index)`` is the list for one teacher (None takes it from the call that failed).
     """
     waiting = UnansweredCalls(calls)
     suspects: list[tuple[int, tuple[Any, ...]]] = []
     warn = _callers_warnings()
+
+    def job(number: int, args: tuple[Any, ...]) -> Any:
+        return delayed(answer)(HERE, number, function, *args, **options)
 
     def suspect(index: int, args: tuple[Any, ...]) -> None:
         suspects.append((index, only(args, index) if alone is None else (None, *args[1:])))
 
     # Held here as well: with threads, tasks overlap, and the last one to leave would restore another one's state.
     with contained(), global_generators(), quiet_callbacks():
-        raise_given_up(get_active_backend()[0])
-        attempts_left = ATTEMPTS
         while True:
-            jobs = (delayed(answer)(HERE, number, function, *args, **options) for number, args in waiting)
             try:
-                with closing(answers(jobs, n_jobs)) as found:
+                with closing(all_answers(waiting, job, n_jobs)) as found:
                     for number, items in found:
                         args = waiting.answered(number)
                         for item in items:
@@ -136,11 +117,6 @@ def side_by_side(
                             else:
                                 yield item
                 break
-            except CancelledError:  # a cluster lost the only copy of something with one of its workers
-                attempts_left -= 1
-                if not attempts_left:
-                    raise
-                waiting.again()
             except Exception as error:
                 lost = waiting.lost() if failed is not None and _is_killed(error) else []
                 if not lost:

@@ -22,25 +22,16 @@ from sklearn.utils.metaestimators import available_if
 from pate.core.secret import global_generators, training_seed
 from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.teachers._isolated import NO_MEMORY, contained, interruptible, out_of_memory
-from pate.teachers._rows import slices
+from pate.teachers._usable import slices
 from pate.teachers.checkpoints import pack
 
 # Classifiers that want their classes numbered without gaps, where some class is missing.
-
-
-def _estimator_can(name: str) -> Any:
-    return available_if(lambda self: hasattr(self.estimator, name))
 
 
 class OwnClasses(ClassifierMixin, BaseEstimator):
     """Fit a classifier on the ranks 0 .. k-1 of the classes that are there, and answer with the classes.
 
     XGBoost, for one, refuses classes {0, 2}. A ``class_weight`` that names classes, nested ones too, is renumbered.
-
-    Parameters
-    ----------
-    estimator : classifier
-        Fitted in place.
 
     Attributes
     ----------
@@ -71,7 +62,7 @@ class OwnClasses(ClassifierMixin, BaseEstimator):
             raise ValueError("predicted a class it was not trained on")
         return np.asarray(self.classes_[ranks.astype(np.int64)])
 
-    @_estimator_can("predict_proba")
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: Any) -> npt.NDArray[Any]:
         """Return probabilities in the order of ``classes_``."""
         return np.asarray(self.estimator.predict_proba(X))
@@ -213,7 +204,12 @@ def _train(task: ShardTask) -> Trained:
             # Some refuse classes with a gap. Looked at in this shard alone; without gaps nothing is around the model.
             model = OwnClasses(task.estimator) if has_gaps(classes) else task.estimator
             with interruptible():
-                model = model.fit(_writeable(task.X), task.y)
+                rows = task.X
+                if not isinstance(rows, np.ndarray):
+                    rows = rows.copy()
+                elif not rows.flags.writeable:  # joblib's large arrays: an estimator with ``copy=False`` may write
+                    rows = np.array(rows)
+                model = model.fit(rows, task.y)
     except BaseException as error:
         return Trained(task.index, failure=Failure.of(error))
     if task.key is None:
@@ -224,16 +220,6 @@ def _train(task: ShardTask) -> Trained:
         return Trained(task.index, failure=Failure(str(error)))
     except MemoryError as error:
         return Trained(task.index, failure=Failure.of(error))
-
-
-def _writeable(X: Any) -> Any:
-    """Return rows that an estimator with ``copy=False`` can write to, in any process.
-
-    joblib hands large arrays to other processes read-only.
-    """
-    if isinstance(X, np.ndarray):
-        return X if X.flags.writeable else np.array(X)
-    return X.copy()
 
 
 def vote_batch(

@@ -17,8 +17,8 @@ from pate.core.secret import training_seed
 from pate.core.types import IntArray
 from pate.data.partition import Partition
 from pate.exceptions import CheckpointWarning, InvalidInputError
-from pate.teachers._rows import is_frame, is_sparse, is_texts, take_rows
 from pate.teachers._shards import Trained, tell_of_failures
+from pate.teachers._usable import is_frame, is_sparse, is_texts, take_rows
 from pate.teachers.checkpoints import CheckpointStore, DamagedCheckpointError
 
 # A teacher trained on rows that are nobody's: what cannot work for anybody is refused before private data is
@@ -39,25 +39,10 @@ def rehearse(
     quoted: bool = False,
     public: bool = False,
 ) -> None:
-    """Run ``work(rows, labels)`` on made-up records until it goes through once.
+    """Run ``work(rows, labels)`` on made-up records until it goes through once; refuse what never does.
 
-    Parameters
-    ----------
-    work : callable
-    like : array, DataFrame, sparse matrix or texts
-        Rows whose number and kinds of columns the made-up ones take; no value of theirs is looked at.
-    n_rows : int
-        As many as a shard has.
-    n_classes : int
-    quoted : bool
-        Whether the words of an exception may be shown: of code that is known to hold no data of its own.
-    public : bool
-        Whether ``like`` may be looked at: then its own rows are tried first.
-
-    Raises
-    ------
-    InvalidInputError
-        It failed each time, or named a parameter that is wrong.
+    They are like ``like`` in their number and kinds of columns; no value of theirs is looked at unless ``public``: then
+    its own rows are tried first. ``quoted``: the words of an exception may be shown, as the code holds no data.
     """
     if n_rows < 2:
         return  # every shard holds a single class: such a teacher says it always
@@ -75,7 +60,7 @@ def rehearse(
                     reason = f"{name}: {error}" if said else f"{name} (in words that are withheld)"
                     if wrong_setting:
                         raise InvalidInputError(f"the estimator cannot be trained: {reason}") from None
-    if is_frame(like) and not public and not _all_numbers(like):
+    if is_frame(like) and not public and any(kind != np.float64 for kind in like.dtypes):
         return  # what its columns of text must look like, nobody can guess
     rows = "public rows with made-up classes" if public else "made-up rows of the shape that a shard has"
     raise InvalidInputError(
@@ -120,10 +105,6 @@ def _frame(like: Any, numbers: npt.NDArray[np.float64]) -> Any:
     return frame
 
 
-def _all_numbers(frame: Any) -> bool:
-    return all(kind == np.float64 for kind in frame.dtypes)
-
-
 #: Rows of one shard, ascending.
 Shard = IntArray
 #: Why a teacher of an empty shard failed.
@@ -166,8 +147,24 @@ class Trains(ABC):
         failed = {i: NO_RECORD for i, shard in enumerate(shards) if not len(shard)}
         if store is not None:
             for i in track(range(n_shards), total=n_shards, label="checkpoints", show=self.verbose):
-                if i not in failed:
-                    self._look_up(store, i, X, labels, shards[i], teachers, keys, failed)
+                if i in failed:
+                    continue
+                try:
+                    keys[i] = key = self._key(X, labels, i, shards[i])
+                except InvalidInputError as error:  # values of a kind that could not be recognised again
+                    failed[i] = str(error)
+                    continue
+                if (why := store.failure(i, key)) is not None:
+                    failed[i] = why
+                    continue
+                try:
+                    teachers[i] = store.load(i, key)
+                except DamagedCheckpointError as error:
+                    warnings.warn(
+                        f"teacher {i}'s checkpoint could not be read ({error}); it is trained again.",
+                        CheckpointWarning,
+                        stacklevel=3,
+                    )
         waiting = [i for i, teacher in enumerate(teachers) if teacher is None and i not in failed]
         self.n_resumed_ = n_shards - len(waiting)
         if waiting:
@@ -194,36 +191,6 @@ class Trains(ABC):
             "partition_.shard(number) yourself to see them. ",
         )
         return teachers
-
-    def _look_up(
-        self,
-        store: CheckpointStore,
-        i: int,
-        X: Any,
-        labels: npt.NDArray[np.int64],
-        shard: Shard,
-        teachers: list[Any],
-        keys: list[bytes | None],
-        failed: dict[int, str],
-    ) -> None:
-        """Fill in what is kept of teacher ``i``, finished or failed."""
-        try:
-            keys[i] = key = self._key(X, labels, i, shard)
-        except InvalidInputError as error:  # values of a kind that could not be recognised again
-            failed[i] = str(error)
-            return
-        why = store.failure(i, key)
-        if why is not None:
-            failed[i] = why
-            return
-        try:
-            teachers[i] = store.load(i, key)
-        except DamagedCheckpointError as error:
-            warnings.warn(
-                f"teacher {i}'s checkpoint could not be read ({error}); it is trained again.",
-                CheckpointWarning,
-                stacklevel=4,
-            )
 
 
 def watched(

@@ -1,4 +1,4 @@
-"""Which private records have a class, an owner and whole rows: see :mod:`pate.data._ids` for the rest of them."""
+"""Rows, labels and owners as teachers take them, and which private records can be used."""
 
 from __future__ import annotations
 
@@ -6,22 +6,271 @@ import difflib
 import re
 import warnings
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import get_tags
+from sklearn.utils.validation import validate_data
 
 from pate.core.checks import check_classes, check_labels, check_no_amounts, quietly, unmasked
 from pate.core.curator import Told
 from pate.core.frames import plain_column
 from pate.core.types import Mask
-from pate.data._door import is_frame, is_sparse, is_texts
-from pate.data._ids import distinct_ids, has_id
-from pate.data.partition import Partition, count_cross_shard_duplicates
+from pate.data._cells import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
+from pate.data._columns import holds_numbers, order_key
+from pate.data._door import by_name, flat_rows, frame_as_floats, is_frame, is_sparse, is_texts, read_rows, text_columns
+from pate.data.partition import Partition, count_cross_shard_duplicates, distinct_ids, has_id
 from pate.exceptions import DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
-from pate.teachers._rows import hash_rows
+from pate.votes import hash_queries
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Rows (array, DataFrame, sparse matrix or texts): checked at the door, cut by index.
+
+
+#: Rows that are looked at together.
+_BLOCK = 4096
+
+
+def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True) -> Any:
+    """Return ``X`` as a 2-d array, a DataFrame, a CSR matrix or a 1-d array of texts that ``estimator`` may be given.
+
+    Images are laid out flat. Missing values are refused unless the estimator declares that it takes them, or holds
+    steps that may fill them; not ``whole`` leaves them in: of private rows, none may decide whether there is an error.
+    """
+    rows = flat_rows(read_rows(X, name=name))
+    who = type(estimator).__name__
+    odd = "" if takes("string", estimator) else text_columns(rows)
+    if odd:
+        raise InvalidInputError(
+            f"{name} must hold numbers for {who}, got {odd}. Make numbers of them inside each shard (a pipeline with "
+            "an encoder or a vectoriser as its first step), or by what public rows teach (pate.TableEncoder)."
+        )
+    if whole and not is_texts(rows) and not takes_missing(estimator) and not _finite(rows):
+        raise InvalidInputError(
+            f"{name} holds NaN or infinity. Fill them (a SimpleImputer as the first step of a pipeline is fitted "
+            "inside each shard), drop those rows, or use an estimator that takes missing values."
+        )
+    if is_sparse(rows) and not takes("sparse", estimator):
+        raise InvalidInputError(f"{name} must be dense for {who}, got a sparse matrix. Pass X.toarray().")
+    return rows
+
+
+def remember_columns(estimator: Any, rows: Any, *, reset: bool) -> None:
+    """Have scikit-learn remember names and number of columns, or see that they are those it remembers: public facts."""
+    problem = ""
+    try:
+        validate_data(estimator, flat_rows(rows), reset=reset, skip_check_array=True)
+    except (TypeError, ValueError) as error:
+        problem = str(error)
+    if problem:  # out here no context is kept
+        raise InvalidInputError(problem)
+
+
+def as_floats(X: Any) -> Any:
+    """Return a DataFrame with its numbers and truth values as float64 (missing is NaN); other rows as they are."""
+    return frame_as_floats(X) if is_frame(X) else X
+
+
+def take_rows(X: Any, index: npt.NDArray[np.int64]) -> Any:
+    """Return a copy of the rows ``index``: what one teacher does to them no other teacher sees.
+
+    Categories and row names of a DataFrame are those of these rows alone.
+    """
+    if not is_frame(X):
+        return X[index]
+    import pandas as pd
+
+    rows = X.iloc[index].copy().reset_index(drop=True)
+    rows.attrs = {}
+    for j, dtype in enumerate(X.dtypes):
+        if isinstance(dtype, pd.CategoricalDtype):
+            rows.isetitem(j, _own_categories(rows.iloc[:, j]))
+    return rows
+
+
+def _own_categories(column: pd.Series) -> pd.Series:
+    """Return a categorical column whose categories are those in it: sorted, or in the order that was declared.
+
+    The list that all shards share would show them another shard's categories, and shift their codes.
+    """
+    import pandas as pd
+
+    codes = column.cat.codes.to_numpy()
+    held = np.unique(codes[codes >= 0])
+    names = column.cat.categories[held].tolist()
+    order = list(range(len(names)))
+    if not column.cat.ordered:
+        order.sort(key=lambda i: order_key(names[i]))
+    names = [names[i] for i in order]
+    if all(isinstance(name, int | float) and not isinstance(name, bool) for name in names):
+        names = [float(name) for name in names]  # whole numbers are ints only as long as all shards have whole ones
+    place = np.full(len(column.cat.categories) + 1, -1)  # the last one is for missing cells
+    place[held[order]] = np.arange(len(names))
+    values = pd.Categorical.from_codes(place[codes], categories=pd.Index(names), ordered=column.cat.ordered)
+    return pd.Series(values, index=column.index, name=column.name)
+
+
+def column_kinds(X: Any) -> dict[Any, str] | None:
+    """Return each column's kind of a DataFrame ("number", "text", "category", or its dtype); None for other rows."""
+    if not is_frame(X):
+        return None
+    return {name: _kind(t) for name, t in zip(X.columns, X.dtypes, strict=True)}
+
+
+def _kind(dtype: Any) -> str:
+    import pandas as pd
+
+    text = isinstance(dtype, pd.StringDtype) or dtype == np.dtype(object)  # texts, as one pandas or another holds them
+    return "number" if holds_numbers(dtype) else "text" if text else str(dtype.name)
+
+
+def holds_objects(X: Any) -> bool | None:
+    """Whether some cells of a checked array are texts; None where it is none."""
+    return X.dtype.kind == "O" if isinstance(X, np.ndarray) and X.ndim > 1 else None
+
+
+def check_same_kind(X: Any, *, objects: bool | None) -> None:
+    """Refuse rows of numbers where the public ones of a fit held texts (``objects``), or the reverse."""
+    here = holds_objects(X)
+    if here is not None and objects is not None and here != objects:
+        raise InvalidInputError(
+            f"rows are {'texts and numbers' if here else 'numbers alone'}, and the public rows of fit were not. Bring "
+            "both to the same kind of cells."
+        )
+
+
+def copy_input_tags(estimator: Any, tags: Any) -> None:
+    """Say of an ensemble which rows it takes: those that its estimator does."""
+    try:
+        said = get_tags(estimator).input_tags
+    except Exception:  # an estimator without tags
+        return
+    for name in ("allow_nan", "categorical", "one_d_array", "sparse", "string"):
+        setattr(tags.input_tags, name, getattr(said, name))
+
+
+def match_columns(X: Any, columns: dict[Any, str] | None, n_features: int | None) -> Any:
+    """Return public ``X`` with the columns the teachers were fitted on, by name where they have names.
+
+    ``n_features`` is None for teachers that were fitted on texts.
+
+    The public rows have the last word on what kind a column is: a private record that turned a column of numbers into
+    one of objects ends here.
+    """
+    if is_texts(X) or (n_features is None and columns is None):
+        if not (is_texts(X) and n_features is None):
+            here, there = ("texts", "a table") if is_texts(X) else ("a table", "texts")
+            raise InvalidInputError(
+                f"X holds {here}, but the teachers were fitted on {there}. Public and private rows must be of one kind."
+            )
+        return X
+    if columns is not None:
+        if not is_frame(X):
+            raise InvalidInputError(
+                "X must be a DataFrame, because the teachers were fitted on one. Name its columns as in fit."
+            )
+        X = by_name(X, columns, other="the teachers were fitted on")
+        odd = [
+            f"{c!r} ({columns[c]}, here {kind})" for c, kind in (column_kinds(X) or {}).items() if kind != columns[c]
+        ]
+        if odd:
+            raise InvalidInputError(
+                f"X has columns of other kinds than the teachers were fitted on: {', '.join(odd)}. Bring both tables "
+                "to the same types, as read_table does: .astype(float) for numbers, .astype(object) for text."
+            )
+        return as_floats(X)
+    if X.shape[1] != n_features:
+        raise InvalidInputError(
+            f"X has {X.shape[1]} columns, but the teachers were fitted on {n_features}. "
+            "Public and private rows need the same features in the same order."
+        )
+    return as_floats(X).to_numpy() if is_frame(X) else X
+
+
+def hash_rows(X: Any) -> tuple[str, ...]:
+    """Return the digests of :func:`pate.votes.hash_queries`, a sparse row hashing like the same row when dense."""
+    if is_texts(X):
+        return hash_queries(X.reshape(-1, 1))
+    if not is_sparse(X):
+        return hash_queries(X)
+    return tuple(digest for part in slices(X.shape[0], _BLOCK) for digest in hash_queries(X[part].toarray()))
+
+
+def slices(n_rows: int, chunk_size: int) -> Iterator[slice]:
+    """Yield consecutive slices of at most ``chunk_size`` rows."""
+    for start in range(0, n_rows, chunk_size):
+        yield slice(start, min(start + chunk_size, n_rows))
+
+
+def _finite(X: Any) -> bool:
+    if is_sparse(X):
+        X = X.data
+    if is_frame(X):
+        if X.isna().to_numpy().any():
+            return False
+        numeric = X.select_dtypes("number")
+        return bool(np.isfinite(numeric.to_numpy(dtype=float)).all())
+    if X.dtype.kind == "O":
+        # NaN is the one value that differs from itself; None is missing too.
+        return bool((X == X).all() and not (X == None).any())  # noqa: E711
+    return X.dtype.kind != "f" or bool(np.isfinite(X).all())
+
+
+def takes_missing(estimator: Any) -> bool:
+    """Whether to leave missing values to the estimator.
+
+    scikit-learn's tags do not look through pipelines, so the steps are read here: scalers pass NaN on, imputers end
+    it, and steps that choose columns or run the user's own code decide for themselves.
+    """
+    steps = getattr(estimator, "steps", None)
+    if steps is None:
+        return _declares_missing(estimator) or hasattr(estimator, "transformers")
+    for _, step in steps:
+        if step is None or step == "passthrough":
+            continue
+        module = type(step).__module__
+        if "impute" in module or not module.startswith("sklearn."):
+            return True
+        if hasattr(step, "transformers") or hasattr(step, "transformer_list") or hasattr(step, "func"):
+            return True
+        if hasattr(step, "steps"):
+            return takes_missing(step)
+        if not _declares_missing(step):
+            return False
+    return True
+
+
+def _declares_missing(estimator: Any) -> bool:
+    try:
+        return bool(get_tags(estimator).input_tags.allow_nan)
+    except Exception:  # an estimator without tags: it decides
+        return True
+
+
+def takes(what: str, estimator: Any) -> bool:
+    """Whether rows of a kind ("sparse", "string") may be given to the estimator: no only where that is certain.
+
+    Pipelines, searches and other people's estimators decide for themselves: their tags do not tell.
+    """
+    if not type(estimator).__module__.startswith("sklearn.") or hasattr(estimator, "steps"):
+        return True
+    if any(hasattr(value, "fit") or isinstance(value, list) for value in estimator.get_params(deep=False).values()):
+        return True
+    try:
+        tags = get_tags(estimator).input_tags
+    except Exception:  # an estimator without tags
+        return True
+    return bool(getattr(tags, what) or (what == "string" and tags.categorical))
+
+
+# Labels, owners and whole rows: of private records each is its own matter.
 
 
 def class_indices(y: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
@@ -66,10 +315,7 @@ def as_column(y: Any) -> npt.NDArray[Any]:
 def label_column(y: Any, n_records: int) -> npt.NDArray[Any]:
     """Return labels as an array of shape (n_records,) in which no label changes what the others are.
 
-    Raises
-    ------
-    InvalidInputError
-        There are not as many as records, or their declared type is that of no class values (dates, complex numbers).
+    Another number than of records, and a declared type of no class values (dates, complex numbers), is refused.
     """
     values = quietly("y", as_column, y)
     if values.shape != (n_records,) or values.dtype.kind in "cmMV":
@@ -116,13 +362,9 @@ def complete_rows(X: Any) -> Mask:
         return np.array([all(map(_is_there, row)) for row in cells], dtype=bool)
     if X.dtype.kind != "f":
         return np.ones(n, dtype=bool)
-    return np.array([bool(np.isfinite(row).all()) for row in cells]) if n < 64 else _finite_rows(cells)
-
-
-def _finite_rows(cells: npt.NDArray[Any]) -> Mask:
-    found = np.empty(len(cells), dtype=bool)
-    for start in range(0, len(cells), 4096):
-        found[start : start + 4096] = np.isfinite(cells[start : start + 4096]).all(axis=1)
+    found = np.empty(n, dtype=bool)
+    for part in slices(n, _BLOCK):
+        found[part] = np.isfinite(cells[part]).all(axis=1)
     return found
 
 
@@ -158,48 +400,65 @@ def owned(groups: Any, n_records: int) -> tuple[Any, Mask]:
     return filled, known
 
 
+@dataclass(frozen=True, repr=False)
+class Owners:
+    """Whose each record is: owners as :func:`owned` gives them, numbered by ``codes``; None where nobody said any."""
+
+    groups: Any
+    known: Mask
+    codes: npt.NDArray[np.intp] | None = None
+    ids: list[bytes] | None = None
+
+    @classmethod
+    def of(cls, groups: Any, n_records: int) -> Owners:
+        """Return them, and refuse another length, and no id at all; no id is quoted."""
+        filled, known = quietly("groups", owned, groups, n_records)
+        if filled is None:
+            return cls(None, known)
+        return cls(filled, known, *quietly("groups", distinct_ids, filled, n_records))
+
+
 def units_of(groups: Any, n_records: int) -> tuple[int, str]:
     """Return how many units of privacy there are, and what one is: a record, or a group (all records of one owner)."""
-    if groups is None:
-        return n_records, "record"
-    owners, _ = owned(groups, n_records)
-    return len(distinct_ids(owners, n_records)[1]), "group"
+    ids = Owners.of(groups, n_records).ids
+    return (n_records, "record") if ids is None else (len(ids), "group")
+
+
+def usable(classes: Any, labels: Any, readable: Mask | None, has_owner: Mask | None) -> Mask:
+    """Return which records can be used, and warn the curator of the others: see :func:`usable_records`."""
+    checks = {f"{OUTSIDE}={classes!r}": labels >= 0, ODD_CELLS: readable, NO_OWNER: has_owner}
+    return usable_records({what: fine for what, fine in checks.items() if fine is not None}, stacklevel=5)
 
 
 # What ensembles read of private labels, and what they tell the curator of private rows.
 
 
-def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], npt.NDArray[np.int64]]:
-    """Return the classes and y as class indices, -1 for what is no class.
-
-    Parameters
-    ----------
-    y : array-like of shape (n_records,)
-    classes : iterable or None
-        None reads them from ``y``, and warns.
-    n_records : int
-    """
-    y = plain_column(y)
-    values = check_labels("y", y, n_records) if classes is None else label_column(y, n_records)
-    if classes is None:
-        try:
-            found = np.unique(values)
-        except TypeError:
-            found = None
-        if found is None:
-            raise InvalidInputError("y holds classes of mixed types. Make them alike, or name them in classes=.")
-        if len(found) < 2:
-            raise InvalidInputError("y holds a single class. Teachers need at least two to choose from.")
-        check_no_amounts("y", found.tolist(), n_records)
-        known = check_classes(found)
-        warnings.warn(
-            "classes=None: the set of classes is read from the private labels, and votes and releases will show "
-            "it. Name every class that could occur: classes=[...].",
-            PrivacyLeakWarning,
-            stacklevel=3,
+def classes_in(labels: npt.NDArray[Any], *, stacklevel: int) -> npt.NDArray[Any]:
+    """Return the distinct values of private labels, which become public by it, and of that it warns."""
+    warnings.warn(
+        "classes=None: the set of classes is read off the private labels and becomes public with whatever is released, "
+        "votes and models too. Name every class that could occur: classes=[...].",
+        PrivacyLeakWarning,
+        stacklevel=stacklevel,
+    )
+    found = None
+    with suppress(TypeError):
+        found = quietly("y", np.unique, labels) if labels.dtype.kind != "O" else np.unique(labels)
+    if found is None:
+        raise InvalidInputError("y holds classes of mixed types. Make them alike, or name them in classes=.")
+    check_no_amounts("y", found.tolist(), len(labels))
+    if len(found) < 2:
+        raise InvalidInputError(
+            "y has only one class: there is nothing to tell apart. Check the target, or name all in classes=."
         )
-    else:
-        known = check_classes(classes)
+    return found
+
+
+def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], npt.NDArray[np.int64]]:
+    """Return the classes, read off ``y`` (with a warning) where they are None, and y as class indices, -1 for none."""
+    y, strict = plain_column(y), classes is None
+    values = check_labels("y", y, n_records) if strict else label_column(y, n_records)
+    known = check_classes(classes_in(values, stacklevel=4) if strict else classes)
     return known, class_indices(values, known)
 
 
@@ -208,7 +467,7 @@ def warn_of_duplicates(X: Any, cut: Partition) -> None:
     if isinstance(X, np.ndarray) and X.ndim > 2:
         X = X.reshape(len(X), -1)
     if is_sparse(X):
-        X = np.asarray(hash_rows(X, chunk_size=4096), dtype=object).reshape(-1, 1)
+        X = np.asarray(hash_rows(X), dtype=object).reshape(-1, 1)
     try:
         n_duplicates = count_cross_shard_duplicates(X, cut)
     except (InvalidInputError, TypeError):  # a cell that cannot be compared, such as a list
@@ -233,20 +492,8 @@ _LONGEST, _MOST_VALUES = 200, 10_000
 def about_labels(y: Any, groups: Any, classes: Sequence[Any], *, counted: bool = True) -> list[Told]:
     """Return what the curator should know of private labels; nothing else may come of it.
 
-    Parameters
-    ----------
-    y : array-like of shape (n_records,)
-    groups : array-like of shape (n_records,) or None
-    classes : sequence
-        As they were named: public.
-    counted : bool
-        Whether to say how many records do not vote; False where whoever trains says so.
-
-    Returns
-    -------
-    list of Told
-        Empty where all records vote, and some for each class. Texts have numbers and the classes that were named;
-        ``quoting`` has values of ``y``.
+    ``counted``: whether to say how many records do not vote. ``quoting`` alone has values of ``y``; empty where all
+    records vote, and some for each class.
     """
     values = as_column(y).ravel()
     n = len(values)
@@ -258,9 +505,8 @@ def about_labels(y: Any, groups: Any, classes: Sequence[Any], *, counted: bool =
     several = sum(k for value, k in others.items() if _holds_several(value, classes))
     parts = []
     if counted and not votes.all():
-        why = [f"{n_out:,} {of}" for n_out, of in (
-            (int((places < 0).sum()), "of a class outside classes"), (int((~has_owner).sum()), "of an unknown owner")
-        ) if n_out]  # fmt: skip
+        left_out = ((places < 0, "of a class outside classes"), (~has_owner, "of an unknown owner"))
+        why = [f"{int(out.sum()):,} {of}" for out, of in left_out if out.any()]
         parts.append(f"{int(votes.sum()):,} of {n:,} records ({votes.mean():.1%}) vote: {', '.join(why)}.")
     if several:
         parts.append(f"{several:,} hold several classes in one cell: a record votes for one.")

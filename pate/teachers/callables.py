@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_classes, check_int, check_real
-from pate.core.files import write_text
+from pate.core.files import own_folder
 from pate.core.progress import track
 from pate.core.tape import note
 from pate.data._door import read_rows
 from pate.exceptions import CheckpointWarning, InvalidInputError
-from pate.teachers._rows import hash_rows, is_frame, is_texts
 from pate.teachers._shards import fixed_vote, tell_of_failures
+from pate.teachers._usable import hash_rows, is_frame, is_texts
 from pate.teachers.checkpoints import describe
 from pate.votes import Votes
 
@@ -43,16 +43,9 @@ the folder to yourself, and delete it when the run is over.
 
 
 class AnswerCache:
-    """Answers by teacher and row; a row that was answered once keeps its answer.
+    """Answers by teacher and row, in memory or in a folder; a row that was answered once keeps its answer.
 
-    Parameters
-    ----------
-    n_teachers : int
-    classes : tuple
-    folder : path or None
-        Made, when absent, for its owner only (mode 0700); every file is 0600. None keeps answers in memory.
-    version : str or None
-        What the functions are. Files of another version, of other classes or another number of teachers are not read.
+    Files of another version of the functions, of other classes or another number of teachers are not read.
     """
 
     def __init__(
@@ -65,19 +58,9 @@ class AnswerCache:
     ) -> None:
         self._n_classes = len(classes)
         self._known: list[dict[str, int] | None] = [None] * n_teachers
-        self._folder = None if folder is None else Path(folder)
         self._recipe = describe(["pate answers", _FORMAT, version, n_teachers, list(classes)])
-        if self._folder is None:
-            return
-        try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not (self._folder / "README.txt").exists():
-                write_text(self._folder / "README.txt", _README, mode=0o600)
-        except OSError as error:
-            raise InvalidInputError(
-                f"checkpoint_dir must be a folder that can be written to, got {os.fspath(self._folder)!r} "
-                f"({error.strerror}). Name another, or None to keep answers in memory only."
-            ) from error
+        memory = ", or None to keep answers in memory only"
+        self._folder = None if folder is None else own_folder("checkpoint_dir", folder, _README, otherwise=memory)
 
     def __repr__(self) -> str:
         return f"AnswerCache(n_teachers={len(self._known)}, answers=<sensitive>)"
@@ -135,9 +118,6 @@ class AnswerCache:
                 stacklevel=2,
             )
         return known
-
-
-_HASH_ROWS = 4096
 
 
 class CallableTeachers:
@@ -265,19 +245,9 @@ class CallableTeachers:
         Parameters
         ----------
         X : list of texts, array of shape (n_queries, ...), DataFrame or sparse matrix
-            Public rows.
+            Public rows; none at all is an InvalidInputError.
         keep_labels : bool
-            Whether ``votes.labels`` (n_teachers x n_queries) is kept beside the counts.
-
-        Returns
-        -------
-        Votes
-            **Sensitive.**
-
-        Raises
-        ------
-        InvalidInputError
-            ``X`` holds no rows.
+            Whether ``votes.labels`` (n_teachers x n_queries), as **sensitive** as the counts, is kept beside them.
 
         Notes
         -----
@@ -296,7 +266,7 @@ class CallableTeachers:
                [1, 1]])
         """
         rows = read_rows(X)
-        hashes = hash_rows(rows, chunk_size=_HASH_ROWS)
+        hashes = hash_rows(rows)
         n_classes = len(self.classes_)
         note("functions", functions=self._functions)
         facts: dict[str, Any] = {

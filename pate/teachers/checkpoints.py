@@ -5,44 +5,220 @@ Two things stand between a file and this process:
 1. The seal before it is an HMAC whose key is derived from the teacher's whole recipe, its private shard included.
    Whoever can write into the folder but does not hold the private data cannot make a file that passes, and a truncated
    one fails. Nothing is parsed before the seal fits.
-2. What is read back is data: types that are trusted by name (:mod:`pate.teachers.checkpoints`), or plain arrays
-   (:mod:`pate.teachers.checkpoints`). No pickle is ever read.
+2. What is read back is data: types that are trusted by name (:data:`TRUSTED_TYPES`), or plain arrays. No pickle is
+   ever read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import json
+import io
 import os
-from collections.abc import Callable, Mapping
+import pickle
+import types
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import sklearn
 
-from pate.core.files import atomic_path, write_json, write_text
+from pate.core.files import own_folder, read_json, write_bytes, write_json, write_text
 from pate.core.secret import kept_secret
-from pate.core.tensors import HARMLESS, pack_estimator, unpack_estimator
-from pate.exceptions import InvalidInputError, PateError
-from pate.teachers._keys import describe, recipe_key
+from pate.core.tensors import HARMLESS, as_safetensors, pack_estimator, parsing, plain, unpack_estimator
+from pate.exceptions import InvalidInputError, PateError, RunFolderError
+from pate.teachers._usable import is_frame, is_sparse
 
-__all__ = [
-    "SKOPS",
-    "TRUSTED_TYPES",
-    "WEIGHTS",
-    "CheckpointStore",
-    "Codec",
-    "DamagedCheckpointError",
-    "describe",
-    "pack",
-    "pack_weights",
-    "recipe_key",
-    "unpack",
-    "unpack_weights",
-]
+# What a teacher is made of, as a digest: the key under which it is kept, and found again. Everything that goes in is
+# written with its length before it, so that no two recipes read the same.
+
+_KEY_FORMAT = 3
+#: Kinds of array whose bytes are their values. Texts are not: their width hangs on rows of other shards.
+_PLAIN_KINDS = "biufcmM"
+#: Cells whose repr says all about them.
+_PLAIN_CELLS = {type(None), bool, int, float, str}
+
+
+def recipe_key(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    partition: str,
+    index: int,
+    versions: str | None = None,
+) -> bytes:
+    """Return a digest over everything that decides how one teacher comes out: 32 bytes, **private** as the shard is.
+
+    ``estimator`` has the teacher's own seeds set; ``partition`` is the partition's fingerprint; ``versions`` are those
+    of the software that trains, None for scikit-learn's and NumPy's. Rows of other shards do not matter: replacing a
+    record elsewhere keeps this teacher.
+    """
+    if versions is None:
+        versions = f"sklearn={sklearn.__version__} numpy={np.__version__}"
+    digest = hashlib.sha256()
+    for text in (f"format {_KEY_FORMAT}", versions, partition, str(index), describe(estimator)):
+        _add(digest, text)
+    _add_rows(digest, X)
+    _add_rows(digest, y)
+    return digest.digest()
+
+
+def describe(value: Any) -> str:
+    """Return a text that is the same for equal configurations, in every process; refuse what nobody could tell again.
+
+    A class is known by its name alone; a Python function by its name, code, defaults and what it closes over, not by
+    the functions it calls.
+    """
+    try:
+        return _describe(value)
+    except RecursionError:
+        raise _unknown(value) from None
+
+
+def _describe(value: Any) -> str:
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        return repr(value)
+    if isinstance(value, np.generic):
+        return f"{value.dtype.str}:{value.item()!r}"
+    if isinstance(value, np.ndarray):
+        return f"array:{_rows_digest(value)}"
+    if isinstance(value, dict):
+        return f"{{{', '.join(sorted(f'{_describe(k)}: {_describe(v)}' for k, v in value.items()))}}}"
+    if isinstance(value, list | tuple):
+        return f"{type(value).__name__}[{', '.join(map(_describe, value))}]"
+    if isinstance(value, set | frozenset):
+        return f"set[{', '.join(sorted(map(_describe, value)))}]"
+    if isinstance(value, partial):
+        return f"partial[{_describe(value.func)}, {_describe(value.args)}, {_describe(value.keywords)}]"
+    if isinstance(value, types.FunctionType):
+        return f"{value.__module__}.{value.__qualname__}:{_function_digest(value)}"
+    if isinstance(value, types.MethodType):
+        return f"method[{_describe(value.__func__)}, {_describe(value.__self__)}]"
+    if isinstance(value, type | types.BuiltinFunctionType | np.ufunc):
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    if is_frame(value) or is_sparse(value) or hasattr(value, "__array__"):
+        # Tensors, Series: their values are not among their attributes.
+        return f"{kind}:{_rows_digest(value)}"
+    if hasattr(value, "__dict__"):
+        # All attributes, not the parameters only: a part that was fitted on public data counts as it is.
+        fields = (f"{name}: {_describe(field)}" for name, field in sorted(vars(value).items()))
+        return f"{kind}{{{', '.join(fields)}}}"
+    buffer = io.BytesIO()
+    try:
+        pickle.dump(value, buffer, protocol=4)  # written to be hashed, never read
+    except Exception:
+        raise _unknown(value) from None
+    return f"{kind}:{hashlib.sha256(buffer.getvalue()).hexdigest()}"
+
+
+def _unknown(value: Any) -> InvalidInputError:
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    return InvalidInputError(
+        f"checkpoint_dir cannot recognise a parameter of type {kind} again. Use checkpoint_dir=None."
+    )
+
+
+def _function_digest(function: types.FunctionType) -> str:
+    # Names alone would take one lambda for another, and a function for its edited self.
+    digest = hashlib.sha256()
+    _add_code(digest, function.__code__)
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    _add(digest, _describe([function.__defaults__, function.__kwdefaults__, cells]))
+    return digest.hexdigest()
+
+
+def _add_code(digest: Any, code: types.CodeType) -> None:
+    _add(digest, code.co_code)
+    counts = [code.co_argcount, code.co_kwonlyargcount, code.co_flags & 0x3FF]  # flags beyond are of the whole file
+    _add(digest, _describe([code.co_names, code.co_varnames, code.co_freevars, counts]))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            _add_code(digest, constant)
+        else:
+            _add(digest, "..." if constant is ... else _describe(constant))
+
+
+def _add(digest: Any, part: str | bytes | memoryview) -> None:
+    """Add one part with its length before it."""
+    data = memoryview(part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part)
+    digest.update(data.nbytes.to_bytes(8, "little"))
+    digest.update(data)
+
+
+def _rows_digest(X: Any) -> str:
+    digest = hashlib.sha256()
+    _add_rows(digest, X)
+    return digest.hexdigest()
+
+
+def _add_rows(digest: Any, X: Any) -> None:
+    if is_frame(X):
+        _add(digest, f"frame {X.shape}")
+        for j, column in enumerate(X.columns):
+            _add(digest, repr(column))
+            _add_column(digest, X.iloc[:, j])
+    elif is_sparse(X):
+        rows = X.tocsr()
+        _add(digest, "sparse")
+        for array in (np.asarray(rows.shape), rows.indptr, rows.indices, rows.data):
+            _add_array(digest, array)
+    elif isinstance(X, list | tuple):
+        _add(digest, f"list {len(X)}")
+        _add_cells(digest, X)
+    elif hasattr(X, "dtype") and hasattr(X, "iloc"):  # a pandas Series
+        _add(digest, f"column {X.shape} {X.name!r}")
+        _add_column(digest, X)
+    elif hasattr(X, "__array__"):
+        try:
+            array = np.asarray(X)
+        except Exception:
+            raise _unknown(X) from None
+        _add_array(digest, array)
+    else:
+        raise InvalidInputError(
+            f"checkpoint_dir cannot recognise rows of type {type(X).__qualname__} again. Pass an array, a DataFrame, "
+            "a sparse matrix or a list, or use checkpoint_dir=None."
+        )
+
+
+def _add_column(digest: Any, values: Any) -> None:
+    categories = getattr(values.dtype, "categories", None)
+    _add(digest, str(values.dtype))
+    if categories is not None:  # the text of the type leaves out what is beyond a screenful
+        _add(digest, f"ordered {values.dtype.ordered} of {len(categories)}")
+        _add_cells(digest, categories.tolist())
+    array = values.to_numpy()
+    if array.dtype.kind in _PLAIN_KINDS:
+        _add_array(digest, array)
+    else:
+        _add_cells(digest, values.tolist())
+
+
+def _add_array(digest: Any, array: npt.NDArray[Any]) -> None:
+    if array.dtype.kind in _PLAIN_KINDS:
+        _add(digest, f"array {array.dtype.str} {array.shape}")
+        _add(digest, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    else:
+        _add(digest, f"array {array.dtype.kind} {array.shape}")
+        _add_cells(digest, array.reshape(-1).tolist())
+
+
+def _add_cells(digest: Any, values: Iterable[Any]) -> None:
+    cells = list(values)
+    if all(type(cell) in _PLAIN_CELLS for cell in cells):
+        _add(digest, "cells" + repr(cells))
+        return
+    _add(digest, f"mixed cells {len(cells)}")
+    for cell in cells:
+        # repr would leave out the middle of a long array.
+        _add(digest, describe(cell))
 
 
 # The seal before every stored teacher, checked before anything is parsed; the error of a file that fails it.
@@ -52,10 +228,6 @@ _SEAL_BYTES = 32
 
 class DamagedCheckpointError(PateError, ValueError):
     """A stored teacher is truncated, altered, or of types that are not trusted."""
-
-
-#: Under the name by which it is caught.
-DamagedCheckpointError.__module__ = "pate.teachers.checkpoints"
 
 
 def seal(data: bytes, key: bytes) -> bytes:
@@ -124,13 +296,7 @@ TRUSTED_TYPES: tuple[str, ...] = (
 
 
 def pack(model: Any, key: bytes) -> bytes:
-    """Return a fitted teacher as sealed bytes.
-
-    Raises
-    ------
-    InvalidInputError
-        The teacher holds something that could not be read back safely.
-    """
+    """Return a fitted teacher as sealed bytes; refuse what could not be read back safely."""
     data = pack_estimator(
         model,
         trusted=TRUSTED_TYPES,
@@ -151,77 +317,23 @@ def unpack(packed: bytes, key: bytes) -> Any:
 
 # Weights of a network as bytes: a safetensors file behind a seal.
 
-_METADATA = "__metadata__"
-#: Types that both numpy and every safetensors library know.
-_DTYPES = frozenset(
-    ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
-)
-
 
 def pack_weights(arrays: Mapping[str, npt.NDArray[Any]], key: bytes) -> bytes:
-    """Return weights as a sealed safetensors file.
-
-    Parameters
-    ----------
-    arrays : dict of name -> array of any shape
-        Truth values, whole numbers or floats of 16 to 64 bits.
-    key : bytes
-        The teacher's private recipe.
-
-    Raises
-    ------
-    InvalidInputError
-        A name or a type that safetensors cannot hold.
-    """
-    from safetensors.numpy import save  # only those who keep checkpoints need it
-
-    return sealed(save({name: _plain(name, array) for name, array in arrays.items()}), key)
+    """Return weights (truth values, whole numbers or floats of 16 to 64 bits) as a sealed safetensors file."""
+    return sealed(as_safetensors(arrays), key)
 
 
 def unpack_weights(packed: bytes, key: bytes) -> dict[str, npt.NDArray[Any]]:
-    """Return the weights in a sealed safetensors file, sorted by name; the seal is checked before anything is parsed.
-
-    Returns
-    -------
-    dict of name -> array
-        The arrays may be written to.
-
-    Raises
-    ------
-    DamagedCheckpointError
-        Anything else than what :func:`pack_weights` made with ``key``.
-    """
+    """Return the weights in a sealed file, sorted by name; the seal is checked before anything is parsed."""
     from safetensors.numpy import load
 
     data = opened(packed, key)
     try:
-        weights = {name: _plain(name, array) for name, array in sorted(load(data).items())}
-    except BaseException as error:  # any way in which a parser may fail means the same thing here
-        # A panic in safetensors' Rust is no Exception; Ctrl-C is none either, and goes on.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
+        with parsing():
+            weights = {name: plain(name, array) for name, array in sorted(load(data).items())}
+    except Exception as error:  # any way in which a parser may fail means the same thing here
         raise DamagedCheckpointError(f"not a safetensors file ({type(error).__name__})") from None
     return {name: array if array.flags.writeable else array.copy() for name, array in weights.items()}
-
-
-def _plain(name: Any, array: Any) -> npt.NDArray[Any]:
-    """Return an array as safetensors takes it: in order, little-endian, of a type that everybody knows."""
-    if not _is_text(name) or name == _METADATA:
-        raise InvalidInputError(f"weights must have texts other than {_METADATA!r} as names, got {name!r}. Rename it.")
-    values = np.asarray(array, order="C")
-    if values.dtype.name not in _DTYPES:
-        raise InvalidInputError(
-            f"weights must be truth values, whole numbers or floats of 16 to 64 bits, got {values.dtype} for {name!r}. "
-            "Convert it: float32 holds every bfloat16."
-        )
-    return values.astype(values.dtype.newbyteorder("<"), copy=False)
-
-
-def _is_text(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and value.encode() is not None
-    except UnicodeEncodeError:  # half of a surrogate pair
-        return False
 
 
 _FORMAT = 2
@@ -238,16 +350,7 @@ that teacher tried again, with more memory for example.
 
 @dataclass(frozen=True)
 class Codec:
-    """How teachers of one kind become sealed bytes, and come back.
-
-    Parameters
-    ----------
-    suffix : str
-        Of the files' names.
-    pack : callable (model, key) -> bytes
-    unpack : callable (bytes, key) -> model
-        Raises DamagedCheckpointError, and nothing else.
-    """
+    """How teachers of one kind become sealed bytes, and come back; ``unpack`` raises DamagedCheckpointError alone."""
 
     suffix: str
     pack: Callable[[Any, bytes], bytes]
@@ -261,28 +364,11 @@ WEIGHTS = Codec(".safetensors", pack_weights, unpack_weights)
 
 
 class CheckpointStore:
-    """The folder that keeps finished teachers.
-
-    Parameters
-    ----------
-    folder : path
-        Made, when absent, for its owner only (mode 0700); every file is 0600.
-    codec : Codec
-        :data:`SKOPS` or :data:`WEIGHTS`.
-    """
+    """The folder that keeps finished teachers: made for its owner only (mode 0700), every file 0600."""
 
     def __init__(self, folder: str | os.PathLike[str], *, codec: Codec = SKOPS) -> None:
-        self.folder = Path(folder)
+        self.folder = own_folder("checkpoint_dir", folder, _README, otherwise=", or None to keep no teachers")
         self.codec = codec
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not (self.folder / "README.txt").exists():
-                write_text(self.folder / "README.txt", _README, mode=0o600)
-        except OSError as error:
-            raise InvalidInputError(
-                f"checkpoint_dir must be a folder that can be written to, got {os.fspath(folder)!r} "
-                f"({error.strerror}). Name another, or None to keep no teachers."
-            ) from error
 
     def __repr__(self) -> str:
         return f"CheckpointStore({os.fspath(self.folder)!r})"
@@ -290,23 +376,15 @@ class CheckpointStore:
     def seed(self, fresh: int) -> int:
         """Return the training seed drawn for this folder, keeping ``fresh`` if there is none yet.
 
-        A run without ``random_state`` that was killed must train the same teachers when it goes on.
-
-        Raises
-        ------
-        DamagedCheckpointError
-            The manifest is there but not readable; ``fresh`` has replaced it.
+        A run without ``random_state`` that was killed must train the same teachers when it goes on. Where the manifest
+        cannot be read, ``fresh`` replaces it, and a DamagedCheckpointError says so.
         """
         manifest = self.folder / "manifest.json"
-        damaged = False
-        if manifest.exists():
-            try:
-                seed = json.loads(manifest.read_text(encoding="utf-8"))["seed"]
-                if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0:
-                    return seed
-            except (OSError, ValueError, KeyError, TypeError, RecursionError):
-                pass
-            damaged = True
+        damaged = manifest.exists()
+        with suppress(RunFolderError):
+            seed = read_json(manifest).get("seed")
+            if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0:
+                return seed
         write_json(manifest, {"format": _FORMAT, "seed": fresh}, mode=0o600)
         if damaged:
             raise DamagedCheckpointError("the manifest could not be read")
@@ -315,10 +393,7 @@ class CheckpointStore:
     def secret(self) -> bytes:
         """Return the secret by which this folder's shards are cut, drawn when there is none yet.
 
-        Raises
-        ------
-        DamagedCheckpointError
-            It was there but not readable; the next call draws a new one.
+        One that cannot be read is removed, so that the next call draws a new one.
         """
         file = self.folder / "shards.key"
         try:
@@ -335,8 +410,7 @@ class CheckpointStore:
 
     def save(self, index: int, key: bytes, packed: bytes) -> None:
         """Write a teacher packed by the codec, atomically."""
-        with atomic_path(self.path(index, key), mode=0o600) as part:
-            part.write_bytes(packed)
+        write_bytes(self.path(index, key), packed, mode=0o600)
 
     def save_failure(self, index: int, key: bytes, why: str) -> None:
         """Write down that the teacher made by the recipe ``key`` failed: it is not tried again."""
@@ -352,13 +426,7 @@ class CheckpointStore:
         return why if hmac.compare_digest(found.encode(), _failure_seal(key, why).encode()) else None
 
     def load(self, index: int, key: bytes) -> Any | None:
-        """Return the teacher made by the recipe ``key``, or None when it is not there.
-
-        Raises
-        ------
-        DamagedCheckpointError
-            The file is there but cannot be trusted.
-        """
+        """Return the teacher made by the recipe ``key``, None when it is not there; refuse one not to be trusted."""
         try:
             packed = self.path(index, key).read_bytes()
         except FileNotFoundError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,8 @@ from sklearn.utils import get_tags
 
 from pate.core.secret import global_generators
 from pate.exceptions import InvalidInputError
-from pate.teachers._around import TableTeachers
+from pate.teachers._base import TableTeachers
 from pate.teachers._isolated import batches, contained, side_by_side
-from pate.teachers._rows import take_rows
 from pate.teachers._shards import (
     Asked,
     Failure,
@@ -28,12 +28,14 @@ from pate.teachers._shards import (
     vote_batch,
 )
 from pate.teachers._training import Shard, rehearse
+from pate.teachers._usable import take_rows
 from pate.teachers.checkpoints import CheckpointStore, pack, recipe_key
 
 #: Rows that a teacher looks at together where nothing else is said.
 _CHUNK_ROWS = 4096
 
 
+@dataclass(repr=False, eq=False)
 class TeacherEnsemble(TableTeachers):
     """Train one copy of a classifier on each of ``n_teachers`` disjoint shards, and let them vote.
 
@@ -106,26 +108,15 @@ class TeacherEnsemble(TableTeachers):
     Votes(n_queries=20, n_classes=10, n_teachers=5, counts=<sensitive>)
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        n_teachers: int,
-        *,
-        classes: Any = None,
-        n_jobs: int | None = None,
-        random_state: int | None = None,
-        partition_seed: int | None = None,
-        checkpoint_dir: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.estimator = estimator
-        self.n_teachers = n_teachers
-        self.classes = classes
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.partition_seed = partition_seed
-        self.checkpoint_dir = checkpoint_dir
-        self.verbose = verbose
+    estimator: Any
+    n_teachers: int
+    _: KW_ONLY
+    classes: Any = None
+    n_jobs: int | None = None
+    random_state: int | None = None
+    partition_seed: int | None = None
+    checkpoint_dir: Any = None
+    verbose: bool = False
 
     @property
     def _reader(self) -> Any:

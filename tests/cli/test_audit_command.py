@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pate import Budget, GaussianSum, GNMax, PATEClassifier, Votes, account, release_labels
-from pate.audit import Audit, audit_mechanism, audit_statement, audit_votes, jobs, pair
+from pate.audit import Audit, audit_mechanism, audit_statement, audit_votes, audited, pair
 from pate.cli import app
 from pate.core.files import write_json
 from pate.exceptions import InvalidInputError
@@ -313,16 +313,16 @@ def test_a_job_keeps_columns_that_bear_our_own_names(tmp_path, monkeypatch, feat
     rows[["age", feature]].iloc[::4].to_csv(tmp_path / "public.csv", index=False)
     seen = []
 
-    class Watched(jobs.LabelJob):
+    class Watched(audited.LabelJob):
         def __init__(self, private, *args, **kwargs):
             seen.append(pd.read_csv(private))
             super().__init__(private, *args, **kwargs)
 
-    monkeypatch.setattr(jobs, "LabelJob", Watched)
+    monkeypatch.setattr(audited, "LabelJob", Watched)
     job = {"private": tmp_path / "private.csv", "public": tmp_path / "public.csv", "target": "ill", "group": "who",
            "classes": ["no", "yes"], "budget": Budget(1.0, 1e-4), "n_teachers": 10, "n_queries": 5,
            "anyway": True}  # fmt: skip
-    jobs.audit_job(job, n_pairs=1, published=True)
+    audited.audit_job(job, n_pairs=1, published=True)
     np.testing.assert_allclose(seen[0][feature], rows[feature])
 
 

@@ -19,9 +19,8 @@ from typer.testing import CliRunner
 
 from pate import Budget, GNMax, InvalidInputError, quote
 from pate.cli import _options as shared
-from pate.cli import account, app, experiment, plan
+from pate.cli import account, app, experiment
 from pate.cli import label as label_command
-from pate.cli._label_options import LabelOptions
 from pate.cli._options import (
     _KINDS,
     DELTA,
@@ -45,11 +44,12 @@ from pate.cli._options import (
     takes_options,
     uses_of,
 )
-from pate.comparison.named import compare_on
+from pate.cli.label import LabelOptions
+from pate.comparison.run import compare_on
 from pate.data import load_dataset
 from pate.data.files.images import COLORS
 from pate.jobs import CHOICES, PREPROCESSING, LabelJob, VoteJob
-from pate.jobs._votes import UNITS
+from pate.jobs._asked import UNITS
 from pate.jobs.vote_files import read_votes
 from pate.mechanisms import named_mechanisms
 from pate.queries import STRATEGIES
@@ -130,7 +130,7 @@ def test_defaults_are_those_of_the_job(way):
     for field in fields(LabelOptions):
         use = uses_of(LabelOptions)[field.name]
         argument = use.argument
-        if use.argument is None or use.way not in ("", way) or argument in minimal(way)._made():
+        if use.argument is None or not minimal(way).heeds(use) or argument in minimal(way)._made():
             continue
         if parameters[argument].default is not inspect.Parameter.empty and field.name not in OTHER_DEFAULTS:
             assert field.default == parameters[argument].default, field.name
@@ -440,7 +440,7 @@ def test_defaults_of_run_and_compare_are_those_of_their_functions():
             and parameter.default != theirs[names.get(name, name)].default
         }
         assert differ == {}, command.__name__
-    assert inspect.signature(plan.plan).parameters["delta"].default == DELTA
+    assert inspect.signature(account.plan).parameters["delta"].default == DELTA
 
 
 def test_an_option_is_called_as_its_argument_is_but_for_n():

@@ -18,7 +18,7 @@ from pate.estimator import PATEClassifier
 from pate.exceptions import BudgetExceededError, InvalidInputError, StudentError
 from pate.ledger import Ledger
 from pate.privacy.budget import Budget
-from pate.report.rows import Row
+from pate.report.result import Row
 
 ROOT = Path(__file__).parents[2]
 

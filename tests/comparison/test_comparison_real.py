@@ -12,8 +12,7 @@ from contestants_at_play import DELTA
 from sklearn.base import clone
 from sklearn.neighbors import KNeighborsClassifier
 
-from pate.comparison.named import compare_on
-from pate.comparison.run import compare
+from pate.comparison.run import compare, compare_on
 from pate.data import Dataset, load_dataset
 from pate.data.named.dataset import HeldOutRows, PrivateRows, PublicRows
 from pate.dpsgd import DPSGDClassifier

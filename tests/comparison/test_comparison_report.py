@@ -16,7 +16,7 @@ from pate.comparison.report import Cell, ComparisonReport
 from pate.comparison.run import compare
 from pate.core import provenance as _provenance
 from pate.exceptions import InvalidInputError, RunFolderError
-from pate.report.comparison_result import ComparisonResult
+from pate.report.result import ComparisonResult
 
 ROOT = Path(__file__).parents[2]
 

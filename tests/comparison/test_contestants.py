@@ -7,8 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pate.comparison.contestants import NAMES, default_contestants, named
-from pate.comparison.contestants._pate import Fast, HeadAlone, HeadOfColumns, plan_shards, planned
+from pate.comparison.contestants import (
+    NAMES,
+    Fast,
+    HeadAlone,
+    HeadOfColumns,
+    default_contestants,
+    named,
+    plan_shards,
+    planned,
+)
 from pate.comparison.contract import Contestant, Setting
 from pate.data import load_dataset
 from pate.data.named.datasets import HeldOutRows, PrivateRows, PublicRows
@@ -17,7 +25,7 @@ from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.recipes import PublicFacts, choose
-from pate.report.rows import ROLES
+from pate.report.result import ROLES
 
 DELTA = 1e-4
 OF_IMAGES = ("dpsgd-linear-scattering", "dpsgd-tempered-cnn")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pate.comparison.crossings import Crossing, Crossings, crossing
 from pate.comparison.statistics import PairedDifference, paired_difference
-from pate.comparison.verdicts import side_verdicts, verdicts
+from pate.comparison.verdicts import Crossing, Crossings, crossing, side_verdicts, verdicts
 from pate.exceptions import InvalidInputError
 
 N = 400

@@ -22,8 +22,7 @@ from sklearn.naive_bayes import GaussianNB
 from pate import Budget, GNMax, InvalidInputError, Ledger, PATEClassifier, TeacherEnsemble, Votes, release_labels
 from pate.core.secret import beside_ledger, fresh_secret, kept_secret
 from pate.data import read_table
-from pate.data._ids import distinct_ids, id_bytes
-from pate.data.partition import Partition, partition
+from pate.data.partition import Partition, distinct_ids, id_bytes, partition
 from pate.exceptions import CuratorWarning
 from pate.jobs import LabelJob
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from pate import Budget, DPSGDClassifier, InvalidInputError
-from pate.data._like import declared_kinds, declared_rows
+from pate.data._columns import declared_kinds, declared_rows
 from pate.dpsgd.recipes import RecipePlan
 
 RANGES = {"age": (0, 120), "town": ["Oslo", "Rome"]}

@@ -32,10 +32,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pate import Budget, GNMax, Ledger, Partition, Votes, partition, read_table, release_labels
-from pate.cli._label_options import LabelOptions
 from pate.cli._options import read_job_file, uses_of
+from pate.cli.label import LabelOptions
 from pate.comparison._folder import CellFolder
-from pate.data.files import _formats
+from pate.data.files import _npz
 from pate.data.named._fetch import StoredFile, idx_contents, load_file, parse_idx, unpack
 from pate.exceptions import (
     CuratorWarning,
@@ -465,7 +465,7 @@ def fuzz(reader: Reader, folder: Path, cases: int) -> Counter[str]:
 @pytest.fixture
 def small_limits(monkeypatch):
     """Bombs small enough for a test: the rule is the same."""
-    monkeypatch.setattr(_formats, "FREE_BYTES", 2**20)
+    monkeypatch.setattr(_npz, "FREE_BYTES", 2**20)
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda r: r.name)
@@ -517,7 +517,7 @@ def test_a_header_is_believed_only_where_the_bytes_are(tmp_path, read, data):
 
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.npz", "wide.npz", "a.parquet", "set.gz", "set.npz"])
 def test_a_bomb_is_refused(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(_formats, "FREE_BYTES", 2**20)
+    monkeypatch.setattr(_npz, "FREE_BYTES", 2**20)
     path = tmp_path / name
     if name.endswith(".gz"):
         path.write_bytes(gzip.compress(b"a\n" + b"1\n" * 10**6))
@@ -529,7 +529,7 @@ def test_a_bomb_is_refused(tmp_path, monkeypatch, name):
         import pandas as pd
 
         pd.DataFrame({f"c{i}": np.zeros(50_000) for i in range(4)}).to_parquet(path, compression="zstd")
-    assert path.stat().st_size * _formats.MOST_TIMES < 1.7e6
+    assert path.stat().st_size * _npz.MOST_TIMES < 1.7e6
     load = load_raw(name) if name.startswith("set") else read_table
     with pytest.raises(InvalidInputError, match=r"unpack to \d+ or more|at most 100000"):
         load(path)
@@ -539,8 +539,8 @@ def test_a_bomb_is_refused(tmp_path, monkeypatch, name):
     "data", [gzip.compress(bytes(2 * 10**6)), zipped({"x/a": bytes(2 * 10**6)})], ids=["gz", "zip"]
 )
 def test_a_download_that_is_a_bomb_is_refused(monkeypatch, data):
-    monkeypatch.setattr(_formats, "FREE_BYTES", 2**20)
-    with pytest.raises(_formats.TooLargeError):
+    monkeypatch.setattr(_npz, "FREE_BYTES", 2**20)
+    with pytest.raises(_npz.TooLargeError):
         unpack(data, "a")
 
 

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from pate import Budget, NoisyHistogram
 from pate.data import TableEncoder, align_columns, read_table
-from pate.data._columns import as_number
-from pate.data._like import cell_reader
+from pate.data._columns import as_number, cell_reader
 from pate.exceptions import CuratorWarning, InvalidInputError, PateWarning
 from pate.jobs import LabelJob
 

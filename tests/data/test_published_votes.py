@@ -9,7 +9,7 @@ import pytest
 
 from pate import Votes
 from pate.data import list_votes, load_votes
-from pate.data.named import _fetch, votes
+from pate.data.named import _fetch, datasets
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 
 
@@ -56,7 +56,7 @@ def test_what_is_downloaded_is_counted_and_never_unpickled(monkeypatch, tmp_path
     # Counted, and then refused: these are not the published votes.
     with pytest.raises(DatasetNotFoundError, match="differs from the published data"):
         load_votes("papernot_mnist", data_home=tmp_path)
-    assert votes.published_contents(list(parts.values()))["counts"].tolist()[0] == [0, 2] + [0] * 8
+    assert datasets.published_contents(list(parts.values()))["counts"].tolist()[0] == [0, 2] + [0] * 8
     parts["mnist_250_teachers_labels.npy"] = npy(np.array([print], dtype=object), allow_pickle=True)
     with pytest.raises(DatasetNotFoundError, match="allow_pickle"):
         load_votes("papernot_mnist", data_home=tmp_path)

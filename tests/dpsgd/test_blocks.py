@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pate import Budget, DPSGDClassifier
 from pate.dpsgd._run import _parts, build_engine
 from pate.dpsgd.engines import BookKeepingEngine
-from pate.dpsgd.engines._layers import BLOCK, FEW
+from pate.dpsgd.engines._book_keeping import BLOCK, FEW
 
 RNG = np.random.default_rng(8)
 

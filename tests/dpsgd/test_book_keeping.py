@@ -13,7 +13,7 @@ from torch import nn
 
 from pate import Budget, DPSGDClassifier
 from pate.dpsgd._run import build_engine
-from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine, _book_keeping, _layers
+from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine, _book_keeping
 from pate.dpsgd.engines._book_keeping import read_program
 from pate.dpsgd.engines._engine import loss_gradient, record_loss
 from pate.dpsgd.mechanisms import _mechanism
@@ -190,11 +190,11 @@ def flat(parts):
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("n", [1, _layers.BLOCK - 1, _layers.BLOCK, 2 * _layers.BLOCK + 37])
+@pytest.mark.parametrize("n", [1, _book_keeping.BLOCK - 1, _book_keeping.BLOCK, 2 * _book_keeping.BLOCK + 37])
 @pytest.mark.parametrize("module", [Linear, MLP, TanhCNN])
 @pytest.mark.parametrize("shared", [False, True])
 def test_equal_to_a_loop_over_records(module, n, shared, monkeypatch):
-    monkeypatch.setattr(_layers, "_SMALL", 30)  # block products in one go, and one by one
+    monkeypatch.setattr(_book_keeping, "_SMALL", 30)  # block products in one go, and one by one
     torch.manual_seed(0)
     features = 64 if module is TanhCNN else F
     net = module(n_features=features, n_classes=K)
@@ -287,12 +287,12 @@ def test_the_excess_is_paid_in_noise(monkeypatch):
 
 def test_a_forgotten_factor_is_found(monkeypatch):
     """Planted faults: a norm that leaves something out, a gradient that is not the module's."""
-    monkeypatch.setattr(_layers.Outer, "squares", lambda self: _layers._squares(self.back) * 0 + 1e-12)
+    monkeypatch.setattr(_book_keeping.Outer, "squares", lambda self: _book_keeping._squares(self.back) * 0 + 1e-12)
     with pytest.raises(InvalidInputError, match="on made-up rows"):
         build_engine("linear", F, K, engine=BookKeepingEngine)
     monkeypatch.undo()
-    real = _layers.Outer.add
-    monkeypatch.setattr(_layers.Outer, "add", lambda self, f, *more: real(self, 0.9 * f, *more))
+    real = _book_keeping.Outer.add
+    monkeypatch.setattr(_book_keeping.Outer, "add", lambda self, f, *more: real(self, 0.9 * f, *more))
     with pytest.raises(InvalidInputError, match="other gradients"):
         build_engine("linear", F, K, engine=BookKeepingEngine)
 
@@ -445,8 +445,8 @@ def test_a_record_that_is_not_finite_stops_nothing_under_anomaly_detection():
 
 def test_bfloat16_products_are_not_relied_on(monkeypatch):
     taken = []
-    real = _layers.Outer.add
-    monkeypatch.setattr(_layers.Outer, "add", lambda self, f, *more: (taken.append(f.dtype), real(self, f, *more)))
+    real = _book_keeping.Outer.add
+    monkeypatch.setattr(_book_keeping.Outer, "add", lambda self, f, *m: (taken.append(f.dtype), real(self, f, *m)))
     before = torch.get_float32_matmul_precision()
     try:
         for precision in ("highest", "medium"):
@@ -487,4 +487,4 @@ def test_the_default_is_book_keeping_and_both_train_alike():
     torch.testing.assert_close(*fits, rtol=1e-4, atol=1e-5)
     assert isinstance(build_engine("tanh-mlp", 12, K), BookKeepingEngine)
     assert isinstance(build_engine(Dropping, 12, K), PerRecordEngine)
-    assert _book_keeping.BLOCK == _layers.BLOCK
+    assert _book_keeping.BLOCK == _book_keeping.BLOCK

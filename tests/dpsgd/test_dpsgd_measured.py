@@ -11,6 +11,7 @@ from pate.dpsgd._calibration import composed_epsilon, dpsgd_epsilon
 from pate.dpsgd._measured import Measured, _asked
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.estimator._by_dpsgd import plan_training
+from pate.estimator._roads import Ask
 from pate.exceptions import CuratorWarning
 from pate.privacy.convert import gdp_to_epsilon
 from pate.release import ReleaseTerms
@@ -122,10 +123,11 @@ def test_nobody_says_and_public_numbers_decide():
 def planned(folder, *, decide="likeliest", ledger=None):
     public = np.random.default_rng(5).normal(size=(200, 3)) + np.eye(3)[0]
     terms = ReleaseTerms(budget=BUDGET, ledger=ledger)
-    return plan_training(
-        public, terms, classes=(0, 1), n_records=len(X), row_shape=(3,), like=public, random_state=0,
-        checkpoint_dir=folder, measure=True, decide=decide,
+    ask = Ask(
+        classes=(0, 1), n_units=len(X), unit="record", random_state=0, checkpoint_dir=folder, measure=True,
+        decide=decide,
     )  # fmt: skip
+    return plan_training(public, terms, ask, row_shape=(3,), like=public)
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ from torch import nn
 from pate import Budget, DPSGDClassifier
 from pate.dpsgd._run import build_engine
 from pate.dpsgd.engines import PerRecordEngine
-from pate.dpsgd.engines._per_record import clipped
+from pate.dpsgd.engines._engine import clipped
 from pate.dpsgd.mechanisms import PoissonSGD
 from pate.exceptions import InvalidInputError, PerformanceWarning
 from pate.networks import MLP, Linear, TanhCNN
@@ -511,7 +511,7 @@ def test_a_batching_rule_of_the_modules_own_sees_one_record(rule):
 
 def test_records_whose_gradients_hang_on_others_are_refused_whatever_mixed_them(monkeypatch):
     """Should a batching rule escape the search for one: pairs of rows alone are found by changing one of them."""
-    monkeypatch.setattr("pate.dpsgd.engines._per_record._brings_rules", lambda module, rows: False)
+    monkeypatch.setattr("pate.dpsgd.engines._engine._brings_rules", lambda module, rows: False)
 
     class Ruled(TanhMLP):
         def forward(self, x):

@@ -16,7 +16,7 @@ import pate.dpsgd.engines
 from pate import Budget, DPSGDClassifier, Ledger
 from pate.dpsgd._run import build_engine
 from pate.dpsgd.engines import BookKeepingEngine, Engine, PerRecordEngine
-from pate.dpsgd.engines._per_record import clipped
+from pate.dpsgd.engines._engine import clipped
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.networks import MLP, Linear, make_module, named_modules
 from pate.teachers import make_teacher

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pate.dpsgd.mechanisms._matrices import (
+from pate.dpsgd.mechanisms._ftrl import (
     Forest,
     Toeplitz,
     cyclic_sensitivity,

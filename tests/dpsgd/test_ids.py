@@ -16,7 +16,7 @@ from pate.dpsgd._optimizers import make_optimizer
 from pate.dpsgd._rows import rows_for
 from pate.dpsgd._run import build_engine
 from pate.dpsgd.clipping import FlatClipping, PerLayerClipping
-from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine, _layers
+from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine, _book_keeping
 from pate.dpsgd.engines._book_keeping import read_program
 from pate.exceptions import InvalidInputError
 
@@ -141,11 +141,11 @@ def test_places_that_cancel_leave_what_is_left():
     g = torch.randn(1, 2, 64) * 1e3
     g[0, 1] = -g[0, 0]
     g[0, 1, 0] += 0.01
-    [part] = _layers.parts(layer, torch.tensor([[5, 5]]), g)
+    [part] = _book_keeping.parts(layer, torch.tensor([[5, 5]]), g)
     exact = (g[0, 0].double() + g[0, 1].double()).square().sum()
     assert 0 < float(exact) < 1e-3
     torch.testing.assert_close(part.squares(), exact[None], rtol=1e-12, atol=0)
-    [apart] = _layers.parts(layer, torch.tensor([[5, 6]]), g)
+    [apart] = _book_keeping.parts(layer, torch.tensor([[5, 6]]), g)
     torch.testing.assert_close(apart.squares(), g.double().square().sum()[None], rtol=1e-12, atol=0)
 
 
@@ -182,7 +182,7 @@ def test_nothing_is_left_of_what_is_not_finite():
     torch.testing.assert_close(flat(built.clipped_sum(X, y, C, seed=0)), whole)
 
 
-class Forgetful(_layers.Looked):
+class Forgetful(_book_keeping.Looked):
     """A planted fault: places one by one."""
 
     def squares(self):
@@ -190,7 +190,7 @@ class Forgetful(_layers.Looked):
 
 
 def test_a_norm_that_forgets_is_found(monkeypatch):
-    monkeypatch.setattr(_layers, "Looked", Forgetful)
+    monkeypatch.setattr(_book_keeping, "Looked", Forgetful)
     with pytest.raises(InvalidInputError, match="on made-up rows"):
         build_engine(lambda: nn.Sequential(nn.Embedding(V, K), _Mean()), L, K, engine=BookKeepingEngine)
 

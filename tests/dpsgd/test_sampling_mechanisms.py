@@ -18,7 +18,7 @@ from scipy.stats import chisquare, norm
 from pate import Budget, DPSGDClassifier, Ledger
 from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, ShuffledSGD, TruncatedPoissonSGD
-from pate.dpsgd.mechanisms._truncated import sampled_rate, uniform_subset
+from pate.dpsgd.mechanisms._mechanism import sampled_rate, uniform_subset
 from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
 from pate.privacy import Accountant, gdp_to_epsilon

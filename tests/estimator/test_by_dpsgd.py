@@ -12,7 +12,7 @@ import pytest
 from pate import Budget, BudgetExceededError, DPSGDClassifier, InvalidInputError, Ledger, PATEClassifier
 from pate.dpsgd._statement import priced
 from pate.estimator._by_dpsgd import plan_training
-from pate.estimator._roads import road_of
+from pate.estimator._roads import Ask, road_of
 from pate.exceptions import CuratorWarning, RepeatedFitWarning
 from pate.recipes import FEWEST_PUBLIC, PublicFacts, chosen_road
 from pate.release import ModelLabels, ReleaseTerms
@@ -110,9 +110,10 @@ def test_fits_are_counted_with_those_of_clones():
 # What it may look at ---------------------------------------------------------------------------------------------
 
 
-def _plan(rows, y, public, **more):
+def _plan(rows, y, public, *, ranges=None, **more):
     terms = ReleaseTerms(budget=BUDGET)
-    return plan_training(public, terms, classes=("no", "yes"), n_records=len(rows), row_shape=(3,), **more)
+    ask = Ask(classes=("no", "yes"), n_units=len(rows), unit="record", **more)
+    return plan_training(public, terms, ask, row_shape=(3,), ranges=ranges)
 
 
 @pytest.mark.parametrize(("public", "more"), [(PUBLIC, {}), (None, {"ranges": RANGES}), (PUBLIC[:5], {})])
@@ -232,7 +233,7 @@ def test_persons_are_protected_whole():
 
 
 def test_classes_that_were_read_off_are_nobodys_word():
-    with pytest.warns(match="classes= was not given"):
+    with pytest.warns(match="classes=None: the set of classes"):
         clf = of(classes=None).fit(X[["age", "dose"]], Y)
     assert next(a.by for a in clf.statement_.assumptions if a.name == "classes") == "nobody"
 

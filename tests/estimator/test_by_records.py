@@ -140,7 +140,7 @@ def test_a_representation_of_ones_own():
     clf = small(representation=PublicPCA(2)).fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC)
     assert clf.score(SMALL_TEST, SMALL_TEST_Y) > 0.9
     assert "PublicPCA" in clf.statement_.mechanism
-    with pytest.raises(InvalidInputError, match="representation must be one of"):
+    with pytest.raises(InvalidInputError, match="representation must be a representation"):
         small(representation=LogisticRegression()).fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC)
 
 
@@ -241,7 +241,7 @@ def test_the_statement_says_what_is_true():
 
 
 def test_classes_left_out_are_a_leak_and_the_statement_says_so():
-    with pytest.warns(PrivacyLeakWarning, match="taken from the private y and becomes public"):
+    with pytest.warns(PrivacyLeakWarning, match="read off the private labels and becomes public"):
         clf = small(classes=None).fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC)
     assert "the set of classes, which was read off the private labels" in clf.statement_.not_covered
     assert not any(a.name == "classes" for a in clf.statement_.assumptions)

@@ -184,7 +184,7 @@ def test_score_and_learning():
 
 
 def test_classes_left_out_are_a_leak():
-    with pytest.warns(PrivacyLeakWarning, match="taken from the private y and becomes public"):
+    with pytest.warns(PrivacyLeakWarning, match="read off the private labels and becomes public"):
         clf = classifier(classes=None).fit(X, Y, X_public=PUBLIC)
     assert clf.classes_.tolist() == list(range(10))
     with pytest.warns(PrivacyLeakWarning), pytest.raises(InvalidInputError, match="only one class"):
@@ -740,7 +740,7 @@ def test_classes_named_in_the_ensemble_are_named(teachers):
         return
     clf.fit(X, Y, X_public=PUBLIC)
     assert clf.classes_.tolist() == list(range(10))
-    with pytest.warns(PrivacyLeakWarning, match="classes= was not given"):
+    with pytest.warns(PrivacyLeakWarning, match="classes=None: the set of classes"):
         clf.set_params(estimator__classes=None).fit(X, Y, X_public=PUBLIC)
 
 

@@ -14,7 +14,7 @@ import pytest
 from pate import Budget, BudgetExceededError, GNMax, InvalidInputError, Ledger, NoisyHistogram, PATEClassifier
 from pate.exceptions import CuratorWarning, PrivacyLeakWarning, PrivacyParameterWarning
 from pate.jobs import BallotPlan, LabelJob, LabelPlan
-from pate.jobs._records import in_planes
+from pate.jobs._reading import in_planes
 from pate.records._maps import PublicMap
 from pate.release import RecordLabels, ReleasedLabels
 from pate.statement.files import read_statement

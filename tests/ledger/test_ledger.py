@@ -35,6 +35,7 @@ from pate import (
     release_labels,
 )
 from pate.exceptions import LedgerError
+from pate.ledger import Registration
 from pate.privacy.compose.currency import Currency
 from pate.votes import hash_queries
 
@@ -225,6 +226,7 @@ _FULL_DISK = """
 import resource, signal, sys
 from pate import GNMax, Ledger
 from pate.exceptions import LedgerError
+from pate.ledger import Registration
 from pate.privacy.compose.currency import Currency
 ledger = Ledger(sys.argv[1])
 size = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -509,3 +511,31 @@ def test_facts_that_are_drawn_come_after_the_charge_fits(tmp_path):
     [row] = ledger.releases()
     assert (row.facts, row.n_answers, row.charge) == ({"drawn": 7}, 1, cost)
     assert ledger.verify().ok
+
+
+def test_a_ledger_that_is_not_there_says_nothing(tmp_path):
+    """A reader of a ledger without a file, or of a database without tables, sees one without entries."""
+    with sqlite3.connect(tmp_path / "bare.sqlite") as bare:
+        bare.execute("PRAGMA user_version = 7")
+        bare.execute("VACUUM")
+    for name in ("none.sqlite", "bare.sqlite"):
+        book = Ledger(tmp_path / name)
+        assert (book.total, book.registration, book.head, book.has_sketch) == (None, None, "", False)
+        assert not book.holds("ab" * 32)
+        assert (book.releases(), book.show(), book.stored(["q"], "gnmax"), book.find("q")) == ([], [], {}, None)
+        assert (book.n_answers(1), book.head_of([1]), book.remaining().failure_left) == (0, "", None)
+        assert book.export(tmp_path / f"{name}.jsonl") == 0
+        with pytest.raises(LedgerError, match="there is no ledger"):
+            book.verify()
+        with pytest.raises(LedgerError, match="has no key yet"):
+            book.keyed_digest("votes")
+
+
+def test_a_ledger_tells_of_its_sketch_its_heads_and_what_is_set_aside(tmp_path):
+    book = Ledger(tmp_path / "ledger.sqlite", total=Budget(1.0, 1e-5), failure_delta=1e-6)
+    assert book.remaining().failure_left == 1e-6
+    data = Registration("record", ("no", "yes"), fingerprint="0123abcd", sketch=(("a" * 32,), ()))
+    assert not book.has_sketch
+    book.register(data)
+    assert book.has_sketch
+    assert book.holds(book.head)

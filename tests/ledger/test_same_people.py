@@ -17,8 +17,7 @@ from pate import Budget, Charge, GaussianSum, Ledger, PATEClassifier, RecordVote
 from pate.data import recognised_by
 from pate.exceptions import CuratorWarning, LedgerError
 from pate.ledger import Registration
-from pate.ledger._beside import LARGELY
-from pate.ledger._registration import overlap, sealed_sketch
+from pate.ledger._registration import LARGELY, overlap, sealed_sketch
 from pate.records import SignedSpace
 
 KEY = bytes(range(32))

@@ -13,8 +13,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from pate import Budget, InvalidInputError, PATEClassifier
-from pate.model import Door, Manifest, read_model, write_page
-from pate.model._archive import _DATE, _facts
+from pate.model import _DATE, Door, Manifest, _facts, read_model, write_page
 
 
 @pytest.fixture(scope="module")

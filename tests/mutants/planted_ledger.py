@@ -19,7 +19,7 @@ from wall_looks import DELTA, by_check, by_pair, by_replay
 from pate import Accountant, Budget, Charge, ConfidentGNMax, Ledger, Votes, release_labels
 from pate.data import recognised_by
 from pate.exceptions import PateError
-from pate.ledger import Registration, _one, _verify
+from pate.ledger import Registration, _ledger, _verify
 from pate.ledger._chain import canonical, key_path
 from pate.privacy.exact import GaussianNoise, per_teacher_rdp, vote_groups
 from pate.privacy.words import Guarantee
@@ -245,7 +245,7 @@ MUTANTS = (
         {
             "check": by_check(
                 list,
-                lambda: [mock.patch.object(module, "signature", _without_a_key) for module in (_one, _verify)],
+                lambda: [mock.patch.object(module, "signature", _without_a_key) for module in (_ledger, _verify)],
                 _forger_binds,
             )
         },

@@ -163,7 +163,7 @@ def ballots(X, y, groups=None):
 @contextmanager
 def uncertified():
     """Directions become whole numbers, and nobody looks at how long they are."""
-    with patch("pate.records._work.quantised", lambda phi, kind: np.trunc(phi * GRID).astype(np.int64)):
+    with patch("pate.records._maps.quantised", lambda phi, kind: np.trunc(phi * GRID).astype(np.int64)):
         yield
 
 

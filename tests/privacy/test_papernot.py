@@ -13,8 +13,7 @@ from papernot_smooth import (
 
 from pate import ConfidentGNMax, GNMax, LNMax, NoisyHistogram, SensitiveValueError, Votes, account
 from pate.exceptions import InvalidInputError
-from pate.privacy import rdp_to_epsilon
-from pate.privacy.papers import papernot
+from pate.privacy import papernot, rdp_to_epsilon
 
 CONFIDENT = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 
 import pate
 from pate.recipes import PublicFacts, choose, expected
-from pate.recipes._worth import Expectation, by_hand, fit_law
+from pate.recipes._worth import Expectation, by_hand
 
 ROOT = Path(pate.__file__).parent
 STORED = ROOT.parent / "experiments" / "results" / "rule_development.json"
+fit_law = runpy.run_path(str(ROOT.parent / "experiments" / "_expected_law.py"))["fit_law"]
 #: What makes a split: runs of one share their accuracy without noise.
 SPLIT = ("table", "against", "n_public", "n_records", "seed")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plain_space import PlainModel, PlainSpace
 
 from pate.exceptions import InvalidInputError
-from pate.records import RecordVoters, _work, ballot_sum
+from pate.records import RecordVoters, _maps, ballot_sum
 from pate.records.ballot_sum import (
     GRID,
     centred,
@@ -128,7 +128,7 @@ def test_named_pairs_reach_delta_and_do_not_pass_it():
 
 def test_a_person_of_very_many_records_is_within_delta():
     """Beyond the number of records whose squares fit 64 bits."""
-    many = _work.most_records(3) * 2
+    many = _maps.most_records(3) * 2
     for kind in ("soft", "signed"):
         a, limit = cast(kind, 3, [F] * many, [0] * many, groups=["p"] * many)
         b, _ = cast(kind, 3, [F], [1], groups=["p"])
@@ -150,8 +150,8 @@ def each_residual_alone(p, r, owners, *, clip):
 FAULTS = {
     "no clipping": [(ballot_sum, "_certified", unclipped)],
     "a person's records one by one": [
-        (_work, "person_sums", each_record_alone),
-        (_work, "person_residual_sums", each_residual_alone),
+        (_maps, "person_sums", each_record_alone),
+        (_maps, "person_residual_sums", each_residual_alone),
     ],
 }
 

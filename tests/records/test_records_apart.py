@@ -12,10 +12,10 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from pate import RecordVoters
+from pate.data._cells import private_cells
 from pate.exceptions import InvalidInputError
 from pate.records import SignedSpace, SoftSpace
 from pate.representations import TableMap, TextMap
-from pate.teachers._cells import private_cells
 
 #: Of records that cannot be used the curator is told; tests/estimator/test_unusable_records.py looks at that.
 pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")

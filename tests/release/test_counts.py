@@ -33,7 +33,7 @@ from pate.release import (
     opened,
     plan_release,
 )
-from pate.release._counts import PaidCounts, told_of_counts
+from pate.release._ballot_session import PaidCounts, told_of_counts
 from pate.release._door import PaidBallots
 
 BUDGET = Budget(2.0, 1e-5)

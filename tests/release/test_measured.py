@@ -12,7 +12,7 @@ from pate.records import RightFacts, SignedSpace, count_right
 from pate.records.ballot_sum import GRID
 from pate.release import ReleasedCounts, check_measure, measured_accuracy, measured_shares
 from pate.release._measured import SHARE, WORTH, correction, noise_half_width
-from pate.statement.measured import ClassRecall, MeasuredAccuracy
+from pate.statement.fields import ClassRecall, MeasuredAccuracy
 from pate.statement.model import PrivacyStatement
 
 BUDGET = Budget(1.0, 1e-5)

@@ -6,7 +6,7 @@ from pate import Budget, Ledger, open_ballot_session
 from pate.mechanisms import GaussianSum
 from pate.privacy.compose.calibrate import calibrate
 from pate.release import share_rounds
-from pate.release._rounds import _calibrated, _Rounds, sum_of_rounds
+from pate.release._quote import _calibrated, _Rounds, sum_of_rounds
 
 BUDGET = Budget(1.0, 1e-5)
 

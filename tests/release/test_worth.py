@@ -12,7 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from pate import Budget, ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram, PATEClassifier, calibrate
 from pate.release import check_worth, default_heads, plan_release
-from pate.release._worth import affordable_queries, share_right
+from pate.release._quote import affordable_queries, share_right
 from pate.students import VoteSpreading, default_student
 
 DIGITS, TRUTH = load_digits(return_X_y=True)

@@ -12,7 +12,7 @@ from pate import report as pages
 from pate.comparison.cells import packed
 from pate.report._answer import answer, looks
 from pate.report._comparison import comparison_picture, view
-from pate.report.rows import Entrant
+from pate.report.result import Entrant
 from pate.statement.model import PrivacyStatement
 
 N = 400

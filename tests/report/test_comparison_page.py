@@ -17,8 +17,7 @@ from pate.exceptions import InvalidInputError
 from pate.report._comparison import anchors, comparison_picture
 from pate.report._measures import starved
 from pate.report._record import Record
-from pate.report.comparison_result import SCHEMA, Band, ComparisonResult, SideVerdict
-from pate.report.rows import Entrant, Row
+from pate.report.result import SCHEMA, Band, ComparisonResult, Entrant, Row, SideVerdict
 
 TEMPLATES = resources.files("pate") / "_templates"
 SCHEMA_FILE = json.loads((TEMPLATES / "comparison.schema.json").read_text(encoding="utf-8"))

@@ -31,8 +31,8 @@ from pate.representations import (
     combine,
     load,
 )
+from pate.representations._base import digest
 from pate.representations._files import content_key
-from pate.representations._packing import digest
 from pate.teachers._base import ReadRows
 from pate.votes import Votes
 

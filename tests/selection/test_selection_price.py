@@ -18,8 +18,7 @@ from pate.privacy import select_best
 from pate.privacy.compose.repetitions import DISTRIBUTIONS, Repetitions, deltas_of
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.selection._by_dpsgd import DPSGDContestant, _by_loss_distribution
-from pate.selection._by_pate import PATEContestant
-from pate.selection._contestant import Facts
+from pate.selection._contestant import Facts, PATEContestant
 from pate.selection._statement import find_price, worst_of
 
 BUDGET = Budget(1.5, 1e-5)

@@ -16,7 +16,6 @@ from pate import Budget, GaussianSum, GNMax, InvalidInputError, Votes, release_l
 from pate.core.files import write_json
 from pate.privacy.attacker import attack_bounds, detection_bound, replaced_success
 from pate.privacy.words import Guarantee
-from pate.statement.assumptions import Assumption
 from pate.statement.catalogue import (
     Catalogue,
     english,
@@ -25,9 +24,8 @@ from pate.statement.catalogue import (
     open_catalogue,
     read_catalogue,
 )
-from pate.statement.fields import KINDS, LAYERS
+from pate.statement.fields import KINDS, LAYERS, Assumption, MeasuredAccuracy
 from pate.statement.files import render_statement
-from pate.statement.measured import MeasuredAccuracy
 from pate.statement.model import PrivacyStatement
 from pate.statement.people import explained, glossary, html, of_hundred, people_page
 

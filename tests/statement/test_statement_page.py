@@ -28,14 +28,22 @@ from pate.exceptions import PateError
 from pate.privacy.attacker import attack_bounds, in_words
 from pate.privacy.words import Guarantee
 from pate.release._statement import vouch_for_training
-from pate.statement.fields import KINDS, LAYERS, MOST_AUDITS, MOST_DOUBTS, CitedAudit, Doubt
+from pate.statement.fields import (
+    KINDS,
+    LAYERS,
+    MOST_AUDITS,
+    MOST_DOUBTS,
+    CitedAudit,
+    ClassRecall,
+    Doubt,
+    MeasuredAccuracy,
+)
 from pate.statement.files import (
     check_against_ledger,
     read_statement,
     render_statement,
     statement_schema,
 )
-from pate.statement.measured import ClassRecall, MeasuredAccuracy
 from pate.statement.model import Assumption, PrivacyStatement
 
 COUNTS = np.random.default_rng(0).multinomial(250, [0.9, 0.06, 0.04], size=40)

@@ -396,3 +396,10 @@ def test_a_job_taken_up_again_does_not_vouch_for_an_earlier_process(tmp_path, mo
     (tmp_path / "l.sqlite").rename(tmp_path / "old.sqlite")
     (tmp_path / "l.sqlite.key").rename(tmp_path / "old.sqlite.key")
     assert by(job(new_ledger=True).run().statement)["own shard only"] == "pate"  # all rounds in one process
+
+
+def test_nobodys_word_takes_nothing_from_somebodys():
+    open_ = Assumption(name="duplicates", claim="nobody is in twice")
+    stated = open_.vouched("checked by the registry", "curator")
+    assert stated.vouched("equal rows were looked for", "nobody") == stated
+    assert stated.vouched("ids are unique", "pate").how == "ids are unique; the curator states: checked by the registry"

@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
-import pate.studies._references
 import pate.studies.run
 from pate import Budget, BudgetExceededError, ConfidentGNMax, GNMax, InvalidInputError, Ledger, load_dataset
 from pate.exceptions import DatasetNotFoundError, RunFolderError
@@ -216,8 +215,8 @@ def test_the_sensitive_report_comes_only_when_asked_for(tmp_path, monkeypatch):
         raise AssertionError("something sensitive was computed")
 
     monkeypatch.setattr(pate.studies.run, "look_inside", refuse)
-    monkeypatch.setattr(pate.studies._references, "account", refuse)
-    monkeypatch.setattr(pate.studies._references, "ensemble_curve", refuse)
+    monkeypatch.setattr(pate.studies.run, "account", refuse)
+    monkeypatch.setattr(pate.studies.run, "ensemble_curve", refuse)
     done = run_experiment(config(), out=tmp_path / "run")
     assert done.sensitive is None
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == PUBLIC_FILES
@@ -690,7 +689,7 @@ def test_the_open_model_of_many_rows_has_fewer_epochs(monkeypatch):
     monkeypatch.setattr(TorchTeacherEnsemble, "fit", watch)
     data = load_dataset("digits")
     for limit, epochs in ((10**6, 8), (len(data.private.y) // 2, 4), (1, 1)):
-        monkeypatch.setattr(pate.studies._references, "LARGE", limit)
+        monkeypatch.setattr(pate.studies.run, "LARGE", limit)
         with pytest.raises(InterruptedError):
-            pate.studies._references._open_model(torch_teachers(checkpoint_dir="x"), data, data, 0)
+            pate.studies.run._open_model(torch_teachers(checkpoint_dir="x"), data, data, 0)
         assert fits[-1] == (1, epochs, None, len(data.private.y))

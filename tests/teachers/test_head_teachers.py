@@ -18,8 +18,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from pate.data.partition import partition
 from pate.exceptions import CheckpointWarning, CuratorWarning, InvalidInputError
-from pate.teachers import HeadTeacherEnsemble, _heads, heads, make_ensemble
-from pate.teachers._heads import HEADS, HeadRecipe, fit_heads, predict_heads
+from pate.teachers import HeadTeacherEnsemble, heads, make_ensemble
+from pate.teachers.heads import HEADS, HeadRecipe, fit_heads, predict_heads
 from pate.votes import Voter, hash_queries
 
 DIGITS, LABELS = load_digits(return_X_y=True)
@@ -380,8 +380,8 @@ def test_a_stack_that_does_not_fit_is_tried_place_by_place(monkeypatch):
             raise MemoryError
         return fit_heads(rows, labels, recipe, seeds)
 
-    monkeypatch.setattr(_heads, "fit_heads", hungry)
-    tasks = [_heads.HeadTask(i, X[s], Y[s], None, 0, 0) for i, s in enumerate(plain.partition_.shards())]
+    monkeypatch.setattr(heads, "fit_heads", hungry)
+    tasks = [heads.HeadTask(i, X[s], Y[s], None, 0, 0) for i, s in enumerate(plain.partition_.shards())]
     options = {
         "representation": SHOWN,
         "recipe": plain._recipe(),
@@ -389,9 +389,9 @@ def test_a_stack_that_does_not_fit_is_tried_place_by_place(monkeypatch):
         "n_outputs": 20,
         "config": heads.current_config(),
     }
-    assert all(t.failure is not None and t.failure.again for t in _heads.train_heads(tasks, **options))
-    alone = [task if task.index == 3 else _heads.HeadTask(task.index) for task in tasks]
-    (trained,) = _heads.train_heads(alone, **options)
+    assert all(t.failure is not None and t.failure.again for t in heads.train_heads(tasks, **options))
+    alone = [task if task.index == 3 else heads.HeadTask(task.index) for task in tasks]
+    (trained,) = heads.train_heads(alone, **options)
     assert {name: a.tobytes() for name, a in trained.model.items()} == weights_of(plain)[3]
 
 

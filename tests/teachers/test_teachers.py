@@ -619,6 +619,7 @@ def with_nan(value=np.nan):
     return rows
 
 
+@pytest.mark.filterwarnings("ignore::pate.exceptions.PrivacyLeakWarning")
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -627,7 +628,7 @@ def with_nan(value=np.nan):
         ({"n_teachers": 2.5}, "n_teachers must be"),
         ({"groups": np.arange(400) % 9}, "number of groups"),
         ({"groups": [1, 2]}, "groups must have shape"),
-        ({"y": np.ones(400, dtype=int), "classes": None}, "single class"),
+        ({"y": np.ones(400, dtype=int), "classes": None}, "only one class"),
         ({"y": np.array([None, 1] * 200, dtype=object), "classes": None}, "missing values"),
         ({"y": Y[:399]}, "one class per row"),
         ({"y": Y[:, None]}, "one class per row"),

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from pate.data._door import as_texts
 from pate.exceptions import CuratorWarning, DuplicateRecordsWarning, InvalidInputError
 from pate.teachers import TeacherEnsemble
-from pate.teachers._rows import check_rows, hash_rows, match_columns, take_rows
+from pate.teachers._usable import check_rows, hash_rows, match_columns, take_rows
 from pate.votes import hash_queries
 
 COMPLAINTS = ["broken", "refund", "late", "missing", "angry"]
@@ -171,7 +171,7 @@ def test_texts_are_plain_copies():
     part[0] = "changed"
     assert texts.tolist() == ["a", "bb"]
     odd = as_texts(["\ud800", "a\0b", "", "a\0"])
-    assert len(set(hash_rows(odd, chunk_size=2))) == 4
+    assert len(set(hash_rows(odd))) == 4
     assert match_columns(odd, None, None) is odd
 
 

@@ -13,7 +13,7 @@ from test_torch_teachers import CPU, MODULES, OPTIMIZERS, X, Y, ensemble, same_w
 from pate import TorchTeacherEnsemble
 from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.networks import MLP, SmallCNN
-from pate.studies._references import _open_model
+from pate.studies.run import _open_model
 from pate.teachers import make_teacher
 from pate.teachers.torch import _grouped
 from pate.teachers.torch._recipe import Optimizer, Recipe, default_steps

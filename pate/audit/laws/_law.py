@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pate.audit.laws._registry import Numbers, find
+from pate.audit.laws._registry import Entry, Numbers, find
 from pate.audit.laws._subject import (
     Cells,
     ImpossibleError,
@@ -26,9 +26,6 @@ from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
 from pate.report.audit_result import AuditResult, Curve, Figure, Picture
-
-__all__ = ["independence", "law", "looks"]
-
 
 #: The first look, and by how much each is later than the one before: looking costs time, not false alarms.
 _FIRST, _LATER = 16, 1.15
@@ -126,35 +123,46 @@ def law(
     if fixed and n_classes is None and entry is not None:
         n_classes = entry.n_classes  # a thousand classes are slow to simulate ten thousand times
     most = check_int("max_releases", max_releases, low=1)
-    source = NoiseSource(noise_seed)
     subject = subject_of(mechanism, n_classes, bank, alternatives)
-    draw = drawn_by(mechanism if sampler is None else sampler, source)
-    started = time.perf_counter()
+    drawn = _Drawn(mechanism, sampler, NoiseSource(noise_seed), alpha)
     if fixed:
-        n, refuted, finding, figures, picture = _fixed(subject, draw, most, alpha, noise_seed)
+        n, told, figures, picture = _fixed(subject, drawn.draw, most, alpha, noise_seed)
     else:
-        n, refuted, finding, figures, picture = _sequential(subject, draw, most, alpha)
+        n, told, figures, picture = _sequential(subject, drawn.draw, most, alpha)
     histograms = subject.histograms
-    return AuditResult(
-        layer="law",
-        target=_target(mechanism, sampler),
+    return drawn.result(
+        told,
+        f"nothing in {n:,} releases of each histogram.",
+        {"test": test, "histograms": histograms[:32], "max_releases": most},
         claim=f"releases have the exact law of {_name(mechanism)}",
         tried=f"up to {most:,} releases of each of {len(histograms)} histograms, {test} test",
-        refuted=refuted,
-        finding=finding,
-        false_alarms=alpha,
         n_releases=n * len(histograms),
-        seconds=time.perf_counter() - started,
         limits=LIMITS,
         figures=(Figure(name="releases of each histogram", value=float(n)), *figures),
         picture=picture,
-        settings={
-            "test": test,
-            "histograms": histograms[:32],
-            "max_releases": most,
-            "noise": "seeded" if source.seeded else "operating system",
-        },
     )
+
+
+class _Drawn:
+    """What is drawn beside which claim, and since when."""
+
+    def __init__(self, mechanism: Any, sampler: Any, source: NoiseSource, alpha: float) -> None:
+        self.draw = drawn_by(mechanism if sampler is None else sampler, source)
+        self._target = _name(mechanism) if sampler is None else f"{_name(sampler)} beside {_name(mechanism)}"
+        self._seeded, self._alpha, self._started = source.seeded, alpha, time.perf_counter()
+
+    def result(self, told: str, nothing: str, settings: dict[str, Any], **more: Any) -> AuditResult:
+        """Return the result; ``told``: what refutes the claim, empty where nothing does."""
+        return AuditResult(
+            layer="law",
+            target=self._target,
+            refuted=bool(told),
+            finding=told or nothing,
+            false_alarms=self._alpha,
+            seconds=time.perf_counter() - self._started,
+            settings={**settings, "noise": "seeded" if self._seeded else "operating system"},
+            **more,
+        )
 
 
 def looks(most: int) -> list[int]:
@@ -165,7 +173,8 @@ def looks(most: int) -> list[int]:
     return found
 
 
-Found = tuple[int, bool, str, list[Figure], Picture | None]
+#: Releases, what refutes the claim in words (empty for nothing), figures, picture.
+Found = tuple[int, str, list[Figure], Picture | None]
 
 
 def _sequential(subject: Subject, draw: Sampler, most: int, alpha: float) -> Found:
@@ -176,7 +185,7 @@ def _sequential(subject: Subject, draw: Sampler, most: int, alpha: float) -> Fou
         try:
             tallies += _possible(subject, draw, n_next - n)
         except ImpossibleError as impossible:
-            return n_next, True, f"{impossible}.", [], _path(path, line) if path else None
+            return n_next, f"{impossible}.", [], _path(path, line) if path else None
         n = n_next
         log_e, values = subject.cells.log_e(tallies)
         path.append((n, log_e))
@@ -184,11 +193,9 @@ def _sequential(subject: Subject, draw: Sampler, most: int, alpha: float) -> Fou
             break
     best = np.argsort(-values, kind="stable")[:_NAMED]
     named = [Figure(name="log e-value of a bet", value=float(values[b]), of=subject.cells.bets[b]) for b in best]
+    told = f"{subject.cells.bets[best[0]]!r} explains {n:,} releases of each histogram far better."
     figures = [Figure(name="log e-value", value=log_e), *named]
-    if log_e < line:
-        return n, False, f"nothing in {n:,} releases of each histogram.", figures, _path(path, line)
-    told = subject.cells.bets[best[0]]
-    return n, True, f"{told!r} explains {n:,} releases of each histogram far better.", figures, _path(path, line)
+    return n, told if log_e >= line else "", figures, _path(path, line)
 
 
 def _possible(subject: Subject, draw: Sampler, n: int) -> IntArray:
@@ -216,7 +223,7 @@ def _fixed(subject: Subject, draw: Sampler, n: int, alpha: float, seed: int | No
     try:
         tallies = _possible(subject, draw, n)
     except ImpossibleError as impossible:
-        return n, True, f"{impossible}.", [], None
+        return n, f"{impossible}.", [], None
     seen = cells.statistics(tallies)
     above = np.zeros(2)
     # Simulations are no secret, and no noise.
@@ -227,11 +234,7 @@ def _fixed(subject: Subject, draw: Sampler, n: int, alpha: float, seed: int | No
     names = ("p-value of chi-square", "p-value of the largest likelihood ratio")
     figures = [Figure(name="p-value", value=both)]
     figures += [Figure(name=name, value=float(value)) for name, value in zip(names, p, strict=True)]
-    refuted = both <= alpha
-    finding = (
-        f"{names[int(p.argmin())]} is {p.min():.2g}." if refuted else f"nothing in {n:,} releases of each histogram."
-    )
-    return n, refuted, finding, figures, None
+    return n, f"{names[int(p.argmin())]} is {p.min():.2g}." if both <= alpha else "", figures, None
 
 
 def _simulated(law: FloatArray, n: int, rng: np.random.Generator) -> Any:
@@ -247,10 +250,6 @@ def _simulated(law: FloatArray, n: int, rng: np.random.Generator) -> Any:
 def _name(mechanism: Any) -> str:
     own = getattr(mechanism, "__name__", None)
     return str(own) if isinstance(own, str) else repr(mechanism)
-
-
-def _target(mechanism: Any, sampler: Any) -> str:
-    return _name(mechanism) if sampler is None else f"{_name(sampler)} beside {_name(mechanism)}"
 
 
 # Whether noise is drawn afresh: between the queries of one release, between releases, and for every answer.
@@ -334,35 +333,29 @@ def independence(
     entry = find(mechanism)
     if entry is None:
         raise InvalidInputError(f"independence knows no law of {type(mechanism).__name__}. Register it first.")
-    source = NoiseSource(noise_seed)
-    draw = drawn_by(mechanism if sampler is None else sampler, source)
+    drawn = _Drawn(mechanism, sampler, NoiseSource(noise_seed), alpha)
     # Where a threshold is, half of the queries pass; otherwise all classes are alike.
     exact = mechanism.exact_parameters() if hasattr(mechanism, "exact_parameters") else {"threshold": None}
     level = 0 if exact["threshold"] is None else max(0, round(exact["threshold"].threshold))
     row = np.full((1, n_classes), level, dtype=np.int64)
-    claimed = entry.law(mechanism, row)
-    started = time.perf_counter()
+    claimed, line = entry.law(mechanism, row), -math.log(alpha / 2)
     figures: list[Figure] = []
     try:
-        found, n = _pairs(draw, row, claimed, most, -math.log(alpha / 2), figures)
+        found, n = _pairs(drawn.draw, row, claimed, most, line, figures)
         if not found and entry.wide and hasattr(mechanism, "exact_parameters"):
-            found, more = _left_out(draw, mechanism, most, -math.log(alpha / 2), figures)
+            found, more = _left_out(drawn.draw, entry, mechanism, most, line, figures)
             n += more
     except ImpossibleError as impossible:
         found, n = f"{impossible}.", 1
-    return AuditResult(
-        layer="law",
-        target=_target(mechanism, sampler),
+    return drawn.result(
+        found,
+        f"nothing in {n:,} answers.",
+        {"n_classes": n_classes},
         claim=f"noise of {_name(mechanism)} is drawn afresh for every query of every release",
         tried=f"pairs of up to {most:,} answers, in one release and in two",
-        refuted=bool(found),
-        finding=found or f"nothing in {n:,} answers.",
-        false_alarms=alpha,
         n_releases=n,
-        seconds=time.perf_counter() - started,
         limits=_AFRESH_LIMITS,
         figures=tuple(figures),
-        settings={"n_classes": n_classes, "noise": "seeded" if source.seeded else "operating system"},
     )
 
 
@@ -445,10 +438,10 @@ def _outcomes(released: Any, row: IntArray, claimed: FloatArray | Numbers, ends:
     return np.asarray(np.searchsorted(ends, numbers - claimed.centres))
 
 
-def _left_out(draw: Sampler, mechanism: Any, most: int, line: float, figures: list[Figure]) -> tuple[str, int]:
+def _left_out(
+    draw: Sampler, entry: Entry, mechanism: Any, most: int, line: float, figures: list[Figure]
+) -> tuple[str, int]:
     """Return whether a leader by one vote wins too often, as it does where noise is left out now and then."""
-    entry = find(mechanism)
-    assert entry is not None
     test = mechanism.exact_parameters()["threshold"]
     level = 0 if test is None else max(0, round(test.threshold + 4 * test.scale))
     row = np.full((1, _MANY), level, dtype=np.int64)

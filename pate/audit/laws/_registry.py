@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -17,22 +17,6 @@ from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
 
-__all__ = [
-    "FACTORS",
-    "WIDE",
-    "Entry",
-    "about",
-    "find",
-    "label_rivals",
-    "law_bank",
-    "register",
-    "registered",
-    "scaled_copies",
-    "telling_height",
-    "wide_bank",
-]
-
-
 # What a mechanism may do instead of what it claims: laws to bet on, each of a fault that was seen in published
 # code.
 
@@ -42,6 +26,8 @@ FACTORS = (0.5, 0.7071, 0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.25, 1.4142, 2.0
 _NODES = 256
 #: Scales that differ by less are looked at on one grid, evenly spaced: a sum that is right to many digits.
 _ALIKE = 4.0
+#: Scales of noise of the other family.
+_OTHER_FAMILY = (0.7071, 1.0, 1.4142)
 
 
 def scaled_copies(mechanism: Any, noises: Sequence[str]) -> dict[str, Any]:
@@ -79,8 +65,9 @@ def _winner_law(centres: bytes, scales: bytes, laplace: bool) -> FloatArray:
         density = (-np.abs(z) if laplace else -0.5 * z * z) - np.log(pairs[1])[:, None]
         wins = np.exp(density - below + repeats @ below).sum(axis=1)
         pairs = pairs[:, :0]
+    quantiles = _quantiles((np.arange(_NODES) + 0.5) / _NODES, laplace)
     for j, (centre, scale) in enumerate(pairs.T):
-        x = centre + scale * _quantiles(laplace)
+        x = centre + scale * quantiles
         below = repeats @ _log_below((x - pairs[0][:, None]) / pairs[1][:, None], laplace)
         wins[j] = np.exp(below - _log_below((x - centre) / scale, laplace)).mean()
     law = wins[where.ravel()]
@@ -89,12 +76,10 @@ def _winner_law(centres: bytes, scales: bytes, laplace: bool) -> FloatArray:
     return law
 
 
-@lru_cache
-def _quantiles(laplace: bool) -> FloatArray:
-    middles = (np.arange(_NODES) + 0.5) / _NODES
+def _quantiles(p: FloatArray, laplace: bool) -> FloatArray:
     if not laplace:
-        return np.asarray(ndtri(middles))
-    return np.where(middles < 0.5, np.log(2 * np.minimum(middles, 0.5)), -np.log(2 * np.minimum(1 - middles, 0.5)))
+        return np.asarray(ndtri(p))
+    return np.where(p < 0.5, np.log(2 * np.minimum(p, 0.5)), -np.log(2 * np.minimum(1 - p, 0.5)))
 
 
 def _log_below(z: FloatArray, laplace: bool) -> FloatArray:
@@ -118,6 +103,13 @@ def is_laplace(noise: Any) -> bool:
     return type(noise).__name__ == "LaplaceNoise"
 
 
+def _unequal(n: int) -> Iterator[tuple[str, FloatArray]]:
+    """Yield factors of the noise by class, which differ between classes."""
+    for spread in (0.05, 0.1, 0.2, 0.5):
+        for name, sign in (("growing", 1), ("falling", -1)):
+            yield f"noise {name} by class, {spread:g}", 1 + sign * np.linspace(-spread, spread, n)
+
+
 def label_rivals(exact: Mapping[str, Any], counts: IntArray, law: FloatArray) -> dict[str, FloatArray]:
     """Return laws of faulty noisy argmaxes on histograms (n, m): each (n, m), or (n, m + 1) with a threshold.
 
@@ -126,18 +118,16 @@ def label_rivals(exact: Mapping[str, Any], counts: IntArray, law: FloatArray) ->
     """
     n, m = counts.shape
     scale, laplace, test = exact["noise"].scale, is_laplace(exact["noise"]), exact["threshold"]
-    threshold, scale1 = (None, None) if test is None else (test.threshold, test.scale)
     values = counts.astype(float)
     top = values.max(axis=1)
     honest, passed = law[:, :m], np.ones(n)
-    if threshold is not None and scale1 is not None:
-        passed = ndtr((top - threshold) / scale1)
+    if test is not None:
+        passed = ndtr((top - test.threshold) / test.scale)
         honest = law[:, :m] / np.maximum(law[:, :m].sum(axis=1, keepdims=True), 1e-300)
 
     def joined(labels: FloatArray, answered: FloatArray) -> FloatArray:
-        if threshold is None:
-            return labels
-        return np.concatenate([labels * answered[:, None], 1 - answered[:, None]], axis=1)
+        both = [labels * answered[:, None], 1 - answered[:, None]]
+        return labels if test is None else np.concatenate(both, axis=1)
 
     def winners(scales: FloatArray, *, other: bool = False) -> FloatArray:
         rows = np.broadcast_to(scales, values.shape)
@@ -145,12 +135,9 @@ def label_rivals(exact: Mapping[str, Any], counts: IntArray, law: FloatArray) ->
             np.stack([winner_law(c, s, laplace=laplace != other) for c, s in zip(values, rows, strict=True)]), passed
         )
 
-    found = {}
-    for spread in (0.05, 0.1, 0.2, 0.5):
-        for name, sign in (("growing", 1), ("falling", -1)):
-            found[f"noise {name} by class, {spread:g}"] = winners(scale * (1 + sign * np.linspace(-spread, spread, m)))
+    found = {name: winners(scale * factors) for name, factors in _unequal(m)}
     found["no noise on empty classes"] = winners(np.where(counts > 0, scale, 1e-3 * scale))
-    for factor in (0.7071, 1.0, 1.4142):
+    for factor in _OTHER_FAMILY:
         found[f"noise of the other family, scale x {factor:g}"] = winners(np.array(scale * factor), other=True)
     truth = (values == top[:, None]) / (values == top[:, None]).sum(axis=1, keepdims=True)
     first = np.eye(m)[values.argmax(axis=1)]
@@ -163,17 +150,17 @@ def label_rivals(exact: Mapping[str, Any], counts: IntArray, law: FloatArray) ->
     for size in (0.003, 0.01, 0.03, 0.1):
         low = honest * (1 + size * tilt)
         found[f"low indices by {size:g}"] = joined(low / low.sum(axis=1, keepdims=True), passed)
-    if threshold is not None and scale1 is not None:
-        every = 1 - np.prod(ndtr((threshold - values) / scale1), axis=1)
-        found["threshold noise on every count"] = joined(honest, every)
-        found["no threshold noise"] = joined(honest, np.where(top >= threshold, 1 - 1e-6, 1e-6))
-        found["no refusals"] = joined(honest, np.full(n, 1 - 1e-6))
-        same = 1 - np.prod(ndtr((threshold - values) / scale), axis=1)
-        found["the answer's noise in the test"] = joined(honest, same)
-        for share in _LEFT_OUT[:3]:
-            mixed = (1 - share) * passed + share * (top >= threshold)
-            found[f"no noise in {share:g} of the tests"] = joined(honest, mixed)
-    return found
+    if test is None:
+        return found
+    answered = {
+        "threshold noise on every count": 1 - np.prod(ndtr((test.threshold - values) / test.scale), axis=1),
+        "no threshold noise": np.where(top >= test.threshold, 1 - 1e-6, 1e-6),
+        "no refusals": np.full(n, 1 - 1e-6),
+        "the answer's noise in the test": 1 - np.prod(ndtr((test.threshold - values) / scale), axis=1),
+    }
+    for share in _LEFT_OUT[:3]:
+        answered[f"no noise in {share:g} of the tests"] = (1 - share) * passed + share * (top >= test.threshold)
+    return found | {name: joined(honest, often) for name, often in answered.items()}
 
 
 # Releases of real numbers: their exact law on stretches whose ends lie between the multiples of their grid.
@@ -221,10 +208,14 @@ class Numbers:
     low: float = -np.inf
     high: float = np.inf
 
+    @property
+    def _columns(self) -> tuple[FloatArray, FloatArray]:
+        scale = np.broadcast_to(np.asarray(self.scale, dtype=float), self.centres.shape)
+        return self.centres.reshape(-1, 1), scale.reshape(-1, 1)
+
     def below(self, x: FloatArray, *, shift: float = 0.0, factor: float = 1.0, noise: str = "") -> FloatArray:
         """Return P(released <= x) by the number (rows of ``x``), where x lies between two multiples of the grid."""
-        centres = self.centres.ravel()[:, None]
-        scale = np.broadcast_to(np.asarray(self.scale, dtype=float), self.centres.shape).ravel()[:, None]
+        centres, scale = self._columns
         z = (x - centres - shift * scale) / (factor * scale)
         if (noise or self.noise) == "gaussian":
             law = ndtr(z)
@@ -237,18 +228,11 @@ class Numbers:
 
         The narrowest stretch holds the number without noise and little else.
         """
-        lower = np.array(sorted((*_TAILS, *_BODY, *(1 - t for t in _TAILS))))
-        z = ndtri(lower)
-        if self.noise == "laplace":
-            z = np.where(lower < 0.5, np.log(2 * np.minimum(lower, 0.5)), -np.log(2 * np.minimum(1 - lower, 0.5)))
-        centres = self.centres.ravel()[:, None]
-        scale = np.broadcast_to(np.asarray(self.scale, dtype=float), self.centres.shape).ravel()[:, None]
-        ends = centres + scale * z[z != 0]
-        narrow = max(self.grid, 0.0) or 1e-4
-        middle = np.concatenate(
-            [centres - narrow * (1 if self.grid else scale), centres + narrow * (1 if self.grid else scale)], axis=1
-        )
-        found = np.sort(np.concatenate([ends, middle], axis=1), axis=1)
+        z = _quantiles(np.array(sorted((*_TAILS, *_BODY, *(1 - t for t in _TAILS)))), self.noise == "laplace")
+        centres, scale = self._columns
+        narrow = (max(self.grid, 0.0) or 1e-4) * (1 if self.grid else scale)
+        ends = [centres + scale * z[z != 0], centres - narrow, centres + narrow]
+        found = np.sort(np.concatenate(ends, axis=1), axis=1)
         # Between two multiples of the grid, where a rounded number and the real one lie on the same side.
         return found if not self.grid else (np.floor(found / self.grid) + 0.5) * self.grid
 
@@ -264,33 +248,24 @@ class Numbers:
         found = {f"noise x {f:g}": self.probabilities(edges, factor=f) for f in FACTORS}
         found |= {f"shifted by {s:g} scales": self.probabilities(edges, shift=s) for s in (-0.1, -0.03, 0.03, 0.1)}
         other = "laplace" if self.noise == "gaussian" else "gaussian"
-        for factor in (0.7071, 1.0, 1.4142):
+        for factor in _OTHER_FAMILY:
             name = f"noise of the other family, scale x {factor:g}"
             found[name] = self.probabilities(edges, factor=factor, noise=other)
         still = np.eye(edges.shape[1] + 1)[
             [np.searchsorted(e, c) for e, c in zip(edges, self.centres.ravel(), strict=True)]
         ]
         found |= {f"no noise in {share:g} of the numbers": (1 - share) * law + share * still for share in _LEFT_OUT}
-        n_each = self.centres.shape[1]
-        for spread in (0.05, 0.1, 0.2, 0.5):
-            for name, sign in (("growing", 1), ("falling", -1)):
-                factors = np.tile(1 + sign * np.linspace(-spread, spread, n_each), len(self.centres))[:, None]
-                found[f"noise {name} by class, {spread:g}"] = self.probabilities(edges, factor=factors)  # type: ignore[arg-type]
+        for name, by_class in _unequal(self.centres.shape[1]):
+            factors = np.tile(by_class, len(self.centres))[:, None]
+            found[name] = self.probabilities(edges, factor=factors)  # type: ignore[arg-type]
         if counts.size == self.centres.size:
             found["no noise on empty classes"] = np.where(counts.reshape(-1, 1) > 0, law, still)
+        centres, scale = self._columns
         for reach in (2.0, 3.0, 4.0):
-            inside = (
-                np.abs(
-                    (edges - self.centres.reshape(-1, 1))
-                    / np.broadcast_to(self.scale, self.centres.shape).reshape(-1, 1)
-                )
-                <= reach
-            )
-            kept = np.where(
-                np.concatenate([inside, inside[:, -1:]], axis=1) | np.concatenate([inside[:, :1], inside], axis=1),
-                law,
-                0,
-            )
+            inside = np.abs((edges - centres) / scale) <= reach
+            # A stretch one of whose ends is within reach.
+            padded = np.concatenate([inside[:, :1], inside, inside[:, -1:]], axis=1)
+            kept = np.where(padded[:, 1:] | padded[:, :-1], law, 0)
             found[f"noise truncated at {reach:g} scales"] = kept / kept.sum(axis=1, keepdims=True)
         return found
 
@@ -415,7 +390,7 @@ SampleOf = Callable[[Any, IntArray, NoiseSource], Any]
 _ROOMS = {
     "pate.mechanisms": "pate.audit.laws._votes",
     "pate.privacy.publish": "pate.audit.laws._votes",
-    "pate.rivals": "pate.audit.laws._rival_methods",
+    "pate.rivals": "pate.audit.laws._votes",
     "pate.dpsgd": "pate.audit.laws._training",
 }
 
@@ -469,10 +444,8 @@ def _bank(mechanism: Any, n_classes: int) -> dict[str, IntArray]:
     if not hasattr(mechanism, "exact_parameters"):
         return law_bank(n_classes, float(getattr(mechanism, getattr(mechanism, "_noises", ("sigma",))[0], 10.0)))
     exact = mechanism.exact_parameters()
-    test = exact["threshold"]
-    if test is None:
-        return law_bank(n_classes, exact["noise"].scale)
-    return law_bank(n_classes, exact["noise"].scale, threshold=test.threshold, scale1=test.scale)
+    threshold, scale1 = (getattr(exact["threshold"], name, None) for name in ("threshold", "scale"))
+    return law_bank(n_classes, exact["noise"].scale, threshold=threshold, scale1=scale1)
 
 
 def _sample(mechanism: Any, counts: IntArray, noise: NoiseSource) -> IntArray:

@@ -18,9 +18,6 @@ from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
 from pate.votes import ABSTAIN
 
-__all__ = ["Cells", "Part", "Subject", "drawn_by", "subject_of"]
-
-
 # What tallies say against a law: an e-process over any number of looks, and a statistic at a fixed size.
 
 #: Probabilities are rounded up to it: that only makes the test more patient.
@@ -37,21 +34,11 @@ _TOGETHER, _EACH, _ANY_TOGETHER, _ANY_EACH = 0.6, 0.1, 0.2, 0.1
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Independent cells, each with its law over outcomes, and the bets against it.
+    """Independent cells, each with its law over outcomes, and the bets against it."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        Of the cells: histograms, or a class of a histogram.
-    law : float array of shape (n_cells, n_outcomes)
-        Exact; 0 beyond a cell's own outcomes.
-    rivals : dict of str to float array of the same shape
-        Laws to bet on.
-    """
-
-    names: tuple[str, ...]
-    law: FloatArray
-    rivals: Mapping[str, FloatArray]
+    names: tuple[str, ...]  # of the cells: histograms, or a class of a histogram
+    law: FloatArray  # (n_cells, n_outcomes): exact; 0 beyond a cell's own outcomes
+    rivals: Mapping[str, FloatArray]  # laws to bet on
 
     @cached_property
     def _log_null(self) -> FloatArray:
@@ -115,12 +102,7 @@ class Cells:
         return (self.names[where[0][0]], int(where[0][1])) if len(where) else None
 
     def statistics(self, tallies: IntArray) -> FloatArray:
-        """Return chi-square and the largest log likelihood ratio, for tallies of shape (..., n_cells, n_outcomes).
-
-        Returns
-        -------
-        float array of shape (..., 2)
-        """
+        """Return chi-square and the largest log likelihood ratio, for tallies of shape (..., n_cells, n_outcomes)."""
         counts = np.asarray(tallies, dtype=float)
         null = np.exp(self._log_null)
         expected = counts.sum(axis=-1, keepdims=True) * null
@@ -163,19 +145,10 @@ _MOST = 2**21
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Histograms of one width, and the law of what is released of them.
-
-    Attributes
-    ----------
-    names : tuple of str
-    counts : int64 array of shape (n_histograms, m)
-    law : float array (n_histograms, n_outcomes) or Numbers
-    rivals : dict of str to float array of the law's shape, on the stretches of ``edges`` for numbers
-    edges : float array or None
-    """
+    """Histograms of one width, and the law of what is released of them."""
 
     names: tuple[str, ...]
-    counts: IntArray
+    counts: IntArray  # (n_histograms, m)
     law: FloatArray | Numbers
     rivals: Mapping[str, FloatArray]
     edges: FloatArray | None = None
@@ -227,13 +200,9 @@ class Subject:
     def of(cls, parts: Sequence[Part]) -> Subject:
         """Put cells of several widths side by side, with outcomes that never come where one has fewer."""
         width = max(p.probabilities.shape[1] for p in parts)
-
-        def side_by_side(tables: Sequence[FloatArray]) -> FloatArray:
-            return np.concatenate([np.pad(t, ((0, 0), (0, width - t.shape[1]))) for t in tables])
-
         names = tuple(name for p in parts for name in p.cells)
-        rivals = {name: side_by_side([p.rivals[name] for p in parts]) for name in parts[0].rivals}
-        return cls(tuple(parts), Cells(names, side_by_side([p.probabilities for p in parts]), rivals))
+        rivals = {name: _side_by_side([p.rivals[name] for p in parts], width) for name in parts[0].rivals}
+        return cls(tuple(parts), Cells(names, _side_by_side([p.probabilities for p in parts], width), rivals))
 
     @property
     def histograms(self) -> tuple[str, ...]:
@@ -243,8 +212,11 @@ class Subject:
     def tallies(self, sampler: Sampler, n: int) -> IntArray:
         """Draw ``n`` releases of each histogram: (n_cells, n_outcomes)."""
         width = self.cells.law.shape[1]
-        found = [p.tallies(sampler, n) for p in self.parts]
-        return np.concatenate([np.pad(t, ((0, 0), (0, width - t.shape[1]))) for t in found])
+        return _side_by_side([p.tallies(sampler, n) for p in self.parts], width)
+
+
+def _side_by_side(tables: Sequence[Any], width: int) -> Any:
+    return np.concatenate([np.pad(t, ((0, 0), (0, width - t.shape[1]))) for t in tables])
 
 
 def ask(sampler: Sampler, counts: IntArray) -> npt.NDArray[Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ from scipy.special import ndtr, ndtri
 
 from pate.audit.laws._registry import Numbers, law_bank, register
 from pate.core.types import FloatArray, IntArray
-from pate.mechanisms import ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyHistogram, VoteCap
+from pate.mechanisms import NOT_ASKED, ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyHistogram, VoteCap
+from pate.noise.laws import lattice_law
 from pate.noise.source import NoiseSource
 from pate.privacy.convert import rdp_overhead
 from pate.privacy.publish.gate import PTRGate, query_scores, safe_distance
@@ -24,6 +27,7 @@ from pate.privacy.publish.smooth_sensitivity import (
     smooth_bound,
 )
 from pate.privacy.publish.tail_bound import TailBound
+from pate.rivals import SampledNeighbours, StabilityTest, distance_to_instability
 
 # What publishes a data-dependent cost: the gate's bit, and the number of smooth sensitivity.
 
@@ -42,14 +46,18 @@ def _of(gate: PTRGate) -> dict[str, Any]:
 
 def _gate_law(gate: PTRGate, counts: IntArray) -> FloatArray:
     """Law of (refused, passed): Phi((Gamma - cut) / width), as the module's top says it."""
+    beyond = [(_margin(gate, row) - _cut(gate)) / gate.width for row in counts]
+    return np.array([[ndtr(-z), ndtr(z)] for z in beyond])
+
+
+def _margin(gate: PTRGate, row: IntArray) -> float:
     bound = TailBound(sigma=gate.sigma, order=gate.order, sigma_threshold=gate.sigma_threshold)
-    cut = -gate.width * float(ndtri(gate.delta0))
-    rows = []
-    for row in counts:
-        scores = query_scores(_batch(row), gate.sigma, threshold=gate.threshold, sigma_threshold=gate.sigma_threshold)
-        gamma = safe_distance(scores, bound, gate.tau, limit=40 * gate.width)
-        rows.append([ndtr(-(gamma - cut) / gate.width), ndtr((gamma - cut) / gate.width)])
-    return np.array(rows)
+    scores = query_scores(_batch(row), gate.sigma, threshold=gate.threshold, sigma_threshold=gate.sigma_threshold)
+    return safe_distance(scores, bound, gate.tau, limit=40 * gate.width)
+
+
+def _cut(gate: PTRGate) -> float:
+    return -gate.width * float(ndtri(gate.delta0))
 
 
 def _gate(gate: PTRGate, counts: IntArray, noise: NoiseSource) -> IntArray:
@@ -59,20 +67,11 @@ def _gate(gate: PTRGate, counts: IntArray, noise: NoiseSource) -> IntArray:
 
 def _gate_bank(gate: PTRGate, n_classes: int) -> dict[str, IntArray]:
     """Batches whose margin lies about the cut: where the bit is tossed by the noise."""
-    cut = -gate.width * float(ndtri(gate.delta0))
-    tops = np.arange(125, 251)
-    two = [np.array([t, 250 - t]) for t in tops]
-    bound = TailBound(sigma=gate.sigma, order=gate.order, sigma_threshold=gate.sigma_threshold)
-
-    def margin(row: IntArray) -> float:
-        scores = query_scores(_batch(row), gate.sigma, threshold=gate.threshold, sigma_threshold=gate.sigma_threshold)
-        return safe_distance(scores, bound, gate.tau, limit=40 * gate.width)
-
-    margins = np.array([margin(row) for row in two[::3]])
-    found = {}
-    for name, at in (("margin at the cut", 0.0), ("a width and a half below", -1.5), ("a width and a half above", 1.5)):
-        found[name] = two[3 * int(abs(margins - cut - at * gate.width).argmin())]
-    return found
+    two = [np.array([t, 250 - t]) for t in range(125, 251)]
+    margins = np.array([_margin(gate, row) for row in two[::3]])
+    widths = {"margin at the cut": 0.0, "a width and a half below": -1.5, "a width and a half above": 1.5}
+    nearest = {name: abs(margins - _cut(gate) - at * gate.width).argmin() for name, at in widths.items()}
+    return {name: two[3 * int(place)] for name, place in nearest.items()}
 
 
 @dataclass(frozen=True)
@@ -167,46 +166,137 @@ def _capped_bank(mechanism: VoteCap, n_classes: int) -> dict[str, IntArray]:
     return law_bank(n_classes, mechanism.sigma)
 
 
+def _of_each(counts: IntArray, draw: Callable[[IntArray, int], IntArray]) -> IntArray:
+    """Return labels drawn of each histogram, for all of its rows together."""
+    labels = np.empty(len(counts), dtype=np.int64)
+    rows, which = np.unique(counts, axis=0, return_inverse=True)
+    for h, row in enumerate(rows):
+        asked = np.flatnonzero(which.ravel() == h)
+        labels[asked] = draw(row, len(asked))
+    return labels
+
+
 def _capped(mechanism: VoteCap, counts: IntArray, noise: NoiseSource) -> IntArray:
     """One session of two rounds for each histogram: votes within the cap, then as many that it must drop.
 
     The second round is asked where nobody has voted: its counts must be zeros, whatever the teachers say.
     """
-    labels = np.empty(len(counts), dtype=np.int64)
-    rows, which = np.unique(counts, axis=0, return_inverse=True)
-    for h, row in enumerate(rows):
-        asked = np.flatnonzero(which.ravel() == h)
-        votes = np.repeat(np.arange(len(row)), row) if row.any() else np.array([0])
+    cap = mechanism.max_votes
+
+    def draw(row: IntArray, n: int) -> IntArray:
+        if not row.any():
+            many = max(2, round(3 * mechanism.sigma))
+            run = mechanism.session(n_teachers=many, n_classes=len(row), noise=noise)
+            run.ask(np.zeros((many, cap), dtype=np.int64))
+            return run.ask(np.zeros((many, n), dtype=np.int64)).labels
         # Who says nothing is asked too: one teacher beyond those who vote.
-        said = np.concatenate([votes if row.any() else [], [-1]]).astype(np.int64)
-        cap = mechanism.max_votes
-        if row.any():
-            for start in range(0, len(asked), cap):
-                some = asked[start : start + cap]
-                run = mechanism.session(n_teachers=len(said), n_classes=len(row), noise=noise)
-                labels[some] = run.ask(np.tile(said[:, None], (1, len(some)))).labels
-            continue
-        many = max(2, round(3 * mechanism.sigma))
-        run = mechanism.session(n_teachers=many, n_classes=len(row), noise=noise)
-        run.ask(np.zeros((many, cap), dtype=np.int64))
-        labels[asked] = run.ask(np.zeros((many, len(asked)), dtype=np.int64)).labels
-    return labels
+        said, found = np.append(np.repeat(np.arange(len(row)), row), -1), []
+        for start in range(0, n, cap):
+            run = mechanism.session(n_teachers=len(said), n_classes=len(row), noise=noise)
+            found.append(run.ask(np.tile(said[:, None], (1, min(cap, n - start)))).labels)
+        return np.concatenate(found)
+
+    return _of_each(counts, draw)
 
 
-def _registered() -> None:
-    register([GNMax(40.0), GNMax(2.0)])
-    register([LNMax(20.0), LNMax(3.0)])
-    register([ConfidentGNMax(200, 150, 40), ConfidentGNMax(12.0, 6.0, 4.0)])
-    register([NoisyHistogram(40.0), NoisyHistogram(2.0**15)], law=_histogram_law, sample=_noisy_counts)
-    register(
-        [GaussianSum(4.0), GaussianSum(0.3)],
-        law=_sums_law,
-        bank=_sums_bank,
-        sample=_sums,
-        n_classes=5,
-        max_releases=2_000,
+register([GNMax(40.0), GNMax(2.0)])
+register([LNMax(20.0), LNMax(3.0)])
+register([ConfidentGNMax(200, 150, 40), ConfidentGNMax(12.0, 6.0, 4.0)])
+register([NoisyHistogram(40.0), NoisyHistogram(2.0**15)], law=_histogram_law, sample=_noisy_counts)
+register(
+    [GaussianSum(4.0), GaussianSum(0.3)],
+    law=_sums_law, bank=_sums_bank, sample=_sums, n_classes=5, max_releases=2_000,
+)  # fmt: skip
+register([VoteCap(500, 10.0)], law=_capped_law, bank=_capped_bank, sample=_capped, noises=("sigma",))
+
+
+# Rivals' label mechanisms: votes of sampled neighbours, and answers of stable queries.
+
+
+def _units(row: IntArray) -> IntArray:
+    """Return the units' votes, the nearest first: classes in turn, as long as they have votes left."""
+    order = np.concatenate([np.arange(n, dtype=np.int64) * len(row) + c for c, n in enumerate(row)])
+    return np.repeat(np.arange(len(row)), row)[np.argsort(order, kind="stable")]
+
+
+def _neighbours_law(m: SampledNeighbours, counts: IntArray) -> FloatArray:
+    """Mixture, over all samples of the units, of the law of a noisy maximum of the k nearest of them."""
+    inner = (
+        GNMax(m.sigma)
+        if m.threshold is None or m.screening_sigma is None
+        else ConfidentGNMax(m.threshold, m.screening_sigma, m.sigma)
     )
-    register([VoteCap(500, 10.0)], law=_capped_law, bank=_capped_bank, sample=_capped, noises=("sigma",))
+    laws = []
+    for row in counts:
+        votes = _units(row)
+        inside = np.array(list(product([False, True], repeat=len(votes))), dtype=bool)
+        chance = np.where(inside, m.sample_rate, 1 - m.sample_rate).prod(axis=1)
+        voting = inside & (inside.cumsum(axis=1) <= m.n_neighbors)
+        tables = np.stack([(voting & (votes == c)).sum(axis=1) for c in range(len(row))], axis=1)
+        rows, where = np.unique(tables, axis=0, return_inverse=True)
+        laws.append(np.bincount(where.ravel(), chance, len(rows)) @ np.exp(inner.log_probs(rows)))
+    return np.stack(laws)
 
 
-_registered()
+def _neighbours(m: SampledNeighbours, counts: IntArray, noise: NoiseSource) -> IntArray:
+    def draw(row: IntArray, n: int) -> IntArray:
+        votes = np.broadcast_to(_units(row), (n, int(row.sum())))
+        distances = np.broadcast_to(np.arange(float(votes.shape[1])), votes.shape)
+        return m.draw(distances, votes, len(row), noise).labels
+
+    return _of_each(counts, draw)
+
+
+def _neighbours_bank(m: SampledNeighbours, n_classes: int) -> dict[str, IntArray]:
+    """Few units, so that all samples can be written down."""
+    some = np.zeros(n_classes, dtype=np.int64)
+    rows = {"a leader": [6, 2, 1], "a tie": [3, 3, 3], "one unit": [0, 1, 0], "all alike": [0, 0, 8]}
+    return {name: np.concatenate([row, some[3:]]).astype(np.int64) for name, row in rows.items()}
+
+
+def _stability_law(test: StabilityTest, counts: IntArray) -> FloatArray:
+    """Law of two equal queries of one release, after which one unstable one ends it.
+
+    Outcomes: the second was never asked (the first was unstable), stable then unstable, both stable. Given the
+    threshold's noise the two are independent.
+    """
+    r, mass, _ = lattice_law(test.threshold_scale, "discrete_laplace")
+    q, _, below = lattice_law(test.query_scale, "discrete_laplace")
+    lines = test.threshold + np.arange(-r, r + 1)
+    laws = []
+    for d in distance_to_instability(counts):
+        # P(noise >= line - d) = P(noise <= d - line), by symmetry.
+        stable = below[np.clip(d - lines + q, 0, len(below) - 1)] * (d - lines + q >= 0)
+        laws.append([mass @ (1 - stable), mass @ (stable * (1 - stable)), mass @ stable**2])
+    return np.array(laws)
+
+
+def _stability(test: StabilityTest, counts: IntArray, noise: NoiseSource) -> IntArray:
+    found = np.empty(len(counts), dtype=np.int64)
+    for n, row in enumerate(counts):
+        first, second = test.draw(np.stack([row, row]), noise).status
+        found[n] = 0 if second == NOT_ASKED else (1 if second == "refused" else 2)
+        if first == "refused" and second != NOT_ASKED:
+            found[n] = 3  # which the law never gives
+    return found
+
+
+def _stability_bank(test: StabilityTest, n_classes: int) -> dict[str, IntArray]:
+    """Distances about the threshold, and none."""
+    found = {"a tie": [1, 1]}
+    for name, at in (("below", -1), ("at", 0), ("above", 1)):
+        distance = max(1, round(test.threshold + at * test.query_scale))
+        found[f"{name} the threshold"] = [2 * distance + 3, 1]
+    return {name: np.array([*row, *[0] * (n_classes - 2)]) for name, row in found.items()}
+
+
+register(
+    [SampledNeighbours(4, 0.5, 2.0), SampledNeighbours(4, 0.5, 2.0, threshold=3.0, screening_sigma=2.0)],
+    law=_neighbours_law, bank=_neighbours_bank, sample=_neighbours, n_classes=3, max_releases=3_000,
+    noises=("sigma", "screening_sigma"),
+)  # fmt: skip
+register(
+    [StabilityTest(17, 2.0, 4.0, 1)],
+    law=_stability_law, bank=_stability_bank, sample=_stability, n_classes=3, max_releases=1_000,
+    noises=("threshold_scale", "query_scale"),
+)  # fmt: skip

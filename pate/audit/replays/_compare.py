@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pate.audit.replays._records import row_hashes
 from pate.audit.replays._trace import Event, Run, summary
+from pate.audit.replays.neighbours import row_hashes
 from pate.core.checks import largest_of
 from pate.core.types import IntArray
 
@@ -34,24 +34,12 @@ _DISPATCHER = re.compile(r"^_(\w+)_dispatcher$")
 
 @dataclass(frozen=True, repr=False)
 class Call:
-    """A call that was given as many rows as there are private records, and returned.
+    """A call that was given as many rows as there are private records, and returned."""
 
-    Attributes
-    ----------
-    who : str
-        The estimator's class, or the function.
-    args : str
-        Digest of those rows.
-    result : str
-        Digest of what it returned, and of the object that it belongs to.
-    rows : tuple of str or None
-        Digests of the rows that it returned, where they are as many.
-    """
-
-    who: str
-    args: str
-    result: str
-    rows: tuple[str, ...] | None
+    who: str  # the estimator's class, or the function
+    args: str  # digest of those rows
+    result: str  # digest of what it returned, and of the object that it belongs to
+    rows: tuple[str, ...] | None  # digests of the rows that it returned, where they are as many
 
 
 class Seen(BaseException):
@@ -59,18 +47,7 @@ class Seen(BaseException):
 
 
 class Witness:
-    """Watches one run's calls; slow, so it is asked once something leaks.
-
-    Parameters
-    ----------
-    n_records : int
-    before : str
-        Ends the run where this stage is about to begin, if it is "teachers" and they are trained by pate.
-    other : Witness or None
-        Of the run to compare with: this one ends when somebody is found.
-    n_changed : int
-        Rows in which the data sets differ.
-    """
+    """Watches one run's calls; slow, so it is asked once something leaks."""
 
     def __init__(self, n_records: int, before: str, other: Witness | None = None, n_changed: int = 1) -> None:
         self.calls: list[Call] = []
@@ -132,8 +109,7 @@ class Witness:
         if len(before) == len(after):
             changed = sum(p != q for p, q in zip(before, after, strict=True))
         else:
-            lost, gained = Counter(before) - Counter(after), Counter(after) - Counter(before)
-            changed = max(lost.total(), gained.total())
+            changed = _n_differ(before, after)
         if not before or not after or changed > self._changed:  # else rows pass through
             self.found = mine.who
             raise Seen
@@ -165,14 +141,21 @@ class Witness:
         return hasattr(value, "iloc") and len(value) == self._n
 
 
+def _n_differ(mine: Iterable[Any], other: Iterable[Any]) -> int:
+    """Return how many have no like on the other side, on the side that has more of them."""
+    ours, theirs = Counter(mine), Counter(other)
+    return max((ours - theirs).total(), (theirs - ours).total())
+
+
 def _is_library(code: CodeType) -> bool:
     return "site-packages" in code.co_filename and _PATE not in code.co_filename
 
 
 def _arguments(frame: FrameType) -> dict[str, Any]:
     code = frame.f_code
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + _stars(code)]
-    return {name: frame.f_locals.get(name) for name in names}
+    n = code.co_argcount + code.co_kwonlyargcount
+    n += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    return {name: frame.f_locals.get(name) for name in code.co_varnames[:n]}
 
 
 def _are_arguments(result: tuple[Any, ...], frame: FrameType) -> bool:
@@ -183,10 +166,6 @@ def _are_arguments(result: tuple[Any, ...], frame: FrameType) -> bool:
 def _owner(frame: FrameType) -> Any:
     """Return whose method a frame runs; sklearn's wrapper of ``fit`` calls it the estimator."""
     return frame.f_locals.get("self", frame.f_locals.get("estimator"))
-
-
-def _stars(code: CodeType) -> int:
-    return bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
 
 
 def _who(frame: FrameType) -> str:
@@ -218,69 +197,34 @@ _ROUNDING = 1e-5
 
 @dataclass(frozen=True)
 class Allowed:
-    """How far two data sets may move what is inside.
+    """How far two data sets may move what is inside."""
 
-    Attributes
-    ----------
-    units : int
-        Neighbouring steps between them; 1 but for another order of the same records.
-    shards : int or None
-        Shards that may move where the cut is fixed; None: any.
-    places : int array or None
-        Which records differ, where both have equally many.
-    adjacency : str
-    sizes : (int, int)
-        Number of records of both.
-    unit : {"record", "group"}
-        What is to be protected whole.
-    order : bool
-        The same records in another order.
-    """
-
-    units: int
-    shards: int | None
-    places: IntArray | None
+    units: int  # neighbouring steps between them; 1 but for another order of the same records
+    shards: int | None  # shards that may move where the cut is fixed; None: any
+    places: IntArray | None  # which records differ, where both have equally many
     adjacency: str
-    sizes: tuple[int, int] = (0, 0)
-    unit: str = "record"
-    order: bool = False
+    sizes: tuple[int, int] = (0, 0)  # number of records of both
+    unit: str = "record"  # {"record", "group"}: What is to be protected whole
+    order: bool = False  # the same records in another order
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that moved though it may not, or too far: **sensitive**.
-
-    Attributes
-    ----------
-    stage : str
-    what : str
-        In words.
-    """
+    """Something that moved though it may not, or too far: **sensitive**."""
 
     stage: str
-    what: str
+    what: str  # in words
 
 
 @dataclass
 class Moved:
-    """How much moved, whether it may or not: the most over all steps.
+    """How much moved, whether it may or not: the most over all steps."""
 
-    Attributes
-    ----------
-    teachers, votes : int
-        Teachers of one ensemble; votes on one query.
-    rows : int
-        Rows that differ of what teachers were given.
-    n_rows : int
-    most : float
-        Of sums, how far over how far they may.
-    """
-
-    teachers: int = 0
-    votes: int = 0
-    rows: int = 0
+    teachers: int = 0  # of one ensemble
+    votes: int = 0  # on one query
+    rows: int = 0  # rows that differ of what teachers were given
     n_rows: int = 0
-    most: float = 0.0
+    most: float = 0.0  # of sums, how far over how far they may
     differences: list[Difference] = field(default_factory=list)
 
 
@@ -347,8 +291,7 @@ def _given(a: Event, b: Event, allowed: Allowed) -> list[str]:
         differ, may = len({owner for owner, _ in (held[0] - held[1]) + (held[1] - held[0])}), allowed.shards
         what = "persons" if allowed.unit == "group" else "groups"
     else:
-        lost, gained = Counter(mine) - Counter(other), Counter(other) - Counter(mine)
-        differ = max(lost.total(), gained.total())
+        differ = _n_differ(mine, other)
         may = allowed.shards if allowed.places is None else len(allowed.places)
         if allowed.unit == "group" and allowed.places is None:
             return []  # a person may have any number of records
@@ -361,10 +304,9 @@ def _another_course(place: int, a: Event | None, b: Event | None, theirs: Run, m
     if b is None and theirs.error is not None:
         moved.differences.append(_failed(theirs.error))
         return
-    names = [f"{e.stage} ({e.who})" if e is not None else "nothing more" for e in (a, b)]
-    moved.differences.append(
-        Difference("course", f"after {place} equal steps the one run does {names[0]}, the other {names[1]}")
-    )
+    one, other = (f"{e.stage} ({e.who})" if e is not None else "nothing more" for e in (a, b))
+    said = f"after {place} equal steps the one run does {one}, the other {other}"
+    moved.differences.append(Difference("course", said))
 
 
 def _failed(error: Exception) -> Difference:
@@ -462,10 +404,6 @@ def _counts(mine: Any, other: Any, allowed: Allowed, moved: Moved) -> list[str]:
     return []
 
 
-def _draws(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
-    return _counts(a.private["counts"], b.private["counts"], allowed, moved)
-
-
 def _sums(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     mine, other, squared = a.private["sums"], b.private["sums"], a.public["squared sensitivity"]
     if mine.shape != other.shape:
@@ -497,7 +435,7 @@ _PRIVATE: dict[str, Callable[[Event, Event, Allowed, Moved], list[str]]] = {
     "teachers": _teachers,
     "functions": _functions,
     "votes": _votes,
-    "draw": _draws,
+    "draw": lambda a, b, allowed, moved: _counts(a.private["counts"], b.private["counts"], allowed, moved),
     "sum": _sums,
     "ballots": _sums,
     "dpsgd": _steps,

@@ -2,32 +2,155 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import inspect
 import sys
+import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import count, islice
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from pate.audit.replays._compare import Allowed, Difference, Moved, Seen, Witness, compare
-from pate.audit.replays._records import ADJACENCIES, Distance, Pipeline, Records, as_pipeline, distance
 from pate.audit.replays._trace import Run, Trace, digest
-from pate.audit.replays.neighbours import KINDS, Choice, Neighbour, make_neighbour, neighbours
-from pate.core.checks import check_choice, check_int
+from pate.audit.replays.neighbours import (
+    ADJACENCIES,
+    KINDS,
+    Choice,
+    Distance,
+    Neighbour,
+    Records,
+    distance,
+    make_neighbour,
+    neighbours,
+)
+from pate.core.checks import check_choice, check_int, shown
 from pate.core.curator import need
 from pate.core.secret import global_generators, unreplayed_bytes
 from pate.core.tape import Outcome, Tape, run_played
 from pate.core.types import IntArray
 from pate.exceptions import InvalidInputError, ReplayError
+from pate.ledger import Ledger
+from pate.privacy.budget import Budget
+from pate.release import release_ballots, release_labels
 from pate.report.audit_result import AuditResult, Figure
 from pate.statement._fits import counted_elsewhere
 
-__all__ = ["Found", "Pipeline", "Replayer", "replay", "result_of"]
+# What can be replayed: a function of private records, or an object that is fitted on them.
+
+#: Buys whatever is asked: what is replayed is not private, and what it costs is compared, not limited.
+_AMPLE = Budget(1e6, 0.1)
+
+
+Pipeline = Callable[[Records], Any]
+
+
+def as_pipeline(target: Any, *, X_public: Any = None, mechanism: Any = None) -> tuple[Pipeline, str]:
+    """Return a function of records, and what it is called."""
+    name = type(target).__name__
+    if not isinstance(target, type):
+        if hasattr(target, "cast") and hasattr(target, "space"):
+            return _of_record_voters(target, mechanism), name
+        if hasattr(target, "fit") and hasattr(target, "vote"):
+            return _of_voter(target, X_public, mechanism), name
+        if hasattr(target, "vote"):
+            raise InvalidInputError(
+                f"pipeline must say how its teachers come from private records; {name} has no fit. Pass a function of "
+                "(X, y, groups) that makes them and calls vote."
+            )
+        if hasattr(target, "fit") and hasattr(target, "get_params"):
+            return _of_estimator(target, X_public), name
+    if not callable(target) or isinstance(target, type):
+        raise InvalidInputError(
+            f"pipeline must be a function of (X, y) or (X, y, groups), or have fit (and vote), got {shown(target)}."
+        )
+    return _of_function(target), f"the function {getattr(target, '__name__', name)}"
+
+
+def _of_function(target: Callable[..., Any]) -> Pipeline:
+    def takes(n: int) -> bool:
+        try:
+            inspect.signature(target).bind(*range(n))
+        except TypeError:
+            return False
+        return True
+
+    takes_groups, takes_two = takes(3), takes(2)
+
+    def run(records: Records) -> Any:
+        # Without groups a third parameter keeps its default, which may be anything.
+        if takes_groups and not (records.groups is None and takes_two):
+            return target(records.X, records.y, records.groups)
+        if records.groups is not None:
+            raise InvalidInputError("D has groups, and pipeline takes (X, y) alone. Let it take (X, y, groups).")
+        return target(records.X, records.y)
+
+    return run
+
+
+def _need_public(X_public: Any, name: str) -> Any:
+    if X_public is None:
+        raise InvalidInputError(f"X_public must be the public rows that {name} is asked about. Pass X_public=.")
+    return X_public
+
+
+@contextmanager
+def _fresh(target: Any) -> Iterator[Any]:
+    """Yield an unfitted copy that writes nowhere, but to a ledger that is gone afterwards with its key."""
+    try:
+        made = clone(target)
+    except TypeError:
+        yield copy.deepcopy(target)
+        return
+    known = made.get_params(deep=False)
+    if known.get("checkpoint_dir") is not None:
+        made.set_params(checkpoint_dir=None)
+    with tempfile.TemporaryDirectory(prefix="pate-replay-") as folder:
+        if (ledger := known.get("ledger")) is not None:
+            made.set_params(ledger=Ledger(Path(folder) / "ledger.sqlite", total=ledger.total))
+        yield made
+
+
+def _groups(records: Records) -> dict[str, Any]:
+    return {} if records.groups is None else {"groups": records.groups}
+
+
+def _of_voter(target: Any, X_public: Any, mechanism: Any) -> Pipeline:
+    _need_public(X_public, type(target).__name__)
+
+    def run(records: Records) -> Any:
+        with _fresh(target) as made:
+            votes = made.fit(records.X, records.y, **_groups(records)).vote(X_public)
+        return None if mechanism is None else release_labels(votes, mechanism, budget=_AMPLE)
+
+    return run
+
+
+def _of_record_voters(target: Any, mechanism: Any) -> Pipeline:
+    def run(records: Records) -> Any:
+        ballots = target.cast(records.X, records.y, groups=records.groups)
+        return None if mechanism is None else release_ballots(ballots, mechanism, budget=_AMPLE)
+
+    return run
+
+
+def _of_estimator(target: Any, X_public: Any) -> Pipeline:
+    takes = inspect.signature(target.fit).parameters
+    options = {"X_public": _need_public(X_public, type(target).__name__)} if "X_public" in takes else {}
+
+    def run(records: Records) -> Any:
+        with _fresh(target) as made:
+            return made.fit(records.X, records.y, **options, **_groups(records))
+
+    return run
 
 
 # One run of a pipeline on a tape, and whether it is the same twice.
@@ -37,13 +160,10 @@ __all__ = ["Found", "Pipeline", "Replayer", "replay", "result_of"]
 def _seeded() -> Iterator[None]:
     """Seed the global generators, torch's too where somebody uses it, and give them back as they were."""
     torch = sys.modules.get("torch")
-    with global_generators(0):
-        if torch is None:
-            yield
-            return
-        with torch.random.fork_rng():
+    with global_generators(0), nullcontext() if torch is None else torch.random.fork_rng():
+        if torch is not None:
             torch.manual_seed(0)
-            yield
+        yield
 
 
 def run_on_tape(
@@ -88,13 +208,7 @@ def run_on_tape(
 
 
 def check_repeats(pipeline: Pipeline, records: Records, key: bytes, first: Run) -> None:
-    """Refuse a pipeline that is not the same twice on the same data and the same tape.
-
-    Raises
-    ------
-    ReplayError
-        It is not: nothing that differs between two data sets could be put down to them.
-    """
+    """Refuse a pipeline that is not the same twice on the same data and the same tape."""
     again = run_on_tape(pipeline, records, key)
     nothing = Allowed(units=0, shards=0, places=None, adjacency="replace-one")
     found = compare(first, again, nothing)
@@ -150,14 +264,7 @@ class Found:
 
 
 class Replayer:
-    """A pipeline that is run on pairs; the first run of a data set serves all its neighbours.
-
-    Parameters
-    ----------
-    target : callable or object
-    X_public, mechanism : see :func:`replay`
-    random_state : int or None
-    """
+    """A pipeline that is run on pairs; the first run of a data set serves all its neighbours."""
 
     def __init__(
         self, target: Any, *, X_public: Any = None, mechanism: Any = None, random_state: int | None = None
@@ -386,16 +493,19 @@ def result_of(
     if not pairs:
         raise every[0].failed or ReplayError("no pair was run.")
     failed = "; ".join(dict.fromkeys(one.what for one in every if one.failed is not None))
-    unseen = f" The pipeline fails on both, or refuses one before anything is drawn, where {failed}." if failed else ""
-    unseen = _unseen(frozenset().union(*(one.stages for one in pairs))) + unseen
-    bad = [one for one in pairs if one.finding]
-    whats = dict.fromkeys(one.what for one in pairs)
-    kinds = "; ".join(whats)
-    n = len(pairs)
-    if bad:
-        finding = bad[0].finding if n == 1 else f"{bad[0].finding} (when {bad[0].what}; {len(bad)} of {n} pairs)"
-    else:
-        finding = "nothing moved that may not"
+    unseen = _unseen(frozenset().union(*(one.stages for one in pairs)))
+    if failed:
+        unseen += f" The pipeline fails on both, or refuses one before anything is drawn, where {failed}."
+    bad, n = [one for one in pairs if one.finding], len(pairs)
+    kinds = "; ".join(dict.fromkeys(one.what for one in pairs))
+    finding = bad[0].finding if bad else "nothing moved that may not"
+    if bad and n > 1:
+        finding += f" (when {bad[0].what}; {len(bad)} of {n} pairs)"
+    most = {
+        "teachers moved": max(one.moved.teachers for one in pairs),
+        "votes moved on a query": max(one.moved.votes for one in pairs),
+        "sum moved, of what it may": max(one.moved.most for one in pairs),
+    }
     return AuditResult(
         layer="replay",
         target=replayer.name,
@@ -408,9 +518,7 @@ def result_of(
         seconds=perf_counter() - start,
         limits=LIMITS + unseen,
         figures=(
-            Figure(name="teachers moved", value=float(max(one.moved.teachers for one in pairs)), of="the most"),
-            Figure(name="votes moved on a query", value=float(max(one.moved.votes for one in pairs)), of="the most"),
-            Figure(name="sum moved, of what it may", value=max(one.moved.most for one in pairs), of="the most"),
+            *(Figure(name=name, value=float(value), of="the most") for name, value in most.items()),
             Figure(name="pairs that leak", value=float(len(bad)), of=f"{n} pairs"),
             Figure(name="pairs refused", value=float(len(every) - n), of=f"{len(every)} pairs"),
         ),
@@ -550,19 +658,11 @@ def _by_hypothesis(
             leaking.append(found[-1])
         return bool(found[-1].finding)
 
+    how: dict[str, Any] = {"phases": (Phase.generate, Phase.shrink), "suppress_health_check": list(HealthCheck)}
     try:
-        find(
-            st.tuples(st.sampled_from(kinds), choices),
-            leaks,
-            settings=settings(
-                max_examples=n_examples,
-                database=None,  # what leaks is private
-                deadline=None,
-                derandomize=True,
-                phases=(Phase.generate, Phase.shrink),
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+        # What leaks is private: there is no database.
+        quiet = settings(max_examples=n_examples, database=None, deadline=None, derandomize=True, **how)
+        find(st.tuples(st.sampled_from(kinds), choices), leaks, settings=quiet)
     except NoSuchExample:
         return found
     # The last that leaked is the smallest.

@@ -6,7 +6,7 @@ import hashlib
 import numbers
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -17,7 +17,7 @@ from typing import Any
 import joblib
 import numpy as np
 
-from pate.audit.replays._records import Records, row_hashes
+from pate.audit.replays.neighbours import Records, row_hashes
 from pate.core.tape import Outcome
 from pate.exceptions import InvalidInputError
 from pate.votes import Votes
@@ -25,41 +25,22 @@ from pate.votes import Votes
 
 @dataclass(frozen=True, repr=False)
 class Event:
-    """One step.
-
-    Attributes
-    ----------
-    stage : str
-    who : str
-        Of that stage: a class, a sampler.
-    public : dict
-        What must be equal for neighbours, given what was let out before.
-    private : dict
-        What may differ as much as one unit moves it.
-    """
+    """One step."""
 
     stage: str
-    who: str
+    who: str  # of that stage: a class, a sampler
+    #: What must be equal for neighbours, given what was let out before.
     public: dict[str, Any] = field(default_factory=dict)
-    private: dict[str, Any] = field(default_factory=dict)
+    private: dict[str, Any] = field(default_factory=dict)  # what may differ as much as one unit moves it
 
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """One run on a tape; **sensitive**.
-
-    Attributes
-    ----------
-    events : tuple of Event
-    outcomes : tuple of Outcome
-        What was let out.
-    error : Exception or None
-        What the pipeline raised.
-    """
+    """One run on a tape; **sensitive**."""
 
     events: tuple[Event, ...]
-    outcomes: tuple[Outcome, ...]
-    error: Exception | None = None
+    outcomes: tuple[Outcome, ...]  # what was let out
+    error: Exception | None = None  # what the pipeline raised
 
     @property
     def refused(self) -> bool:
@@ -139,38 +120,81 @@ def _rows(X: Any) -> tuple[str, ...]:
     return row_hashes(X if hasattr(X, "shape") else np.asarray(X))
 
 
-def _teachers(facts: dict[str, Any]) -> Event:
-    made = facts["ensemble"]
-    states = [digest(teacher) for teacher in made.teachers_]
-    return Event(
-        "teachers",
-        type(made).__name__,
-        {"number of teachers": len(states), "classes": made.classes_},
-        {
-            "states": states,
-            "rows": _rows(facts["rows"]),
-            "labels": np.array(facts["labels"]),
-            "shards": np.array(made.partition_.assignment),
-            "failed": sorted(made.failed_),
-            "keeps order": made.partition_.unit == "group" or made.partition_seed is None,
-        },
-    )
+def _read(stage: str, facts: dict[str, Any]) -> Event:
+    """Return what a stage noted: what must be equal beside what may move, and what is long as a digest."""
+    public: dict[str, Any]
+    match stage:
+        case "rows":  # at a door of pate's, record by record: whatever was made of the rows before shows there
+            owners = None if facts["groups"] is None else [repr(g) for g in np.asarray(facts["groups"]).tolist()]
+            given = Records.of((facts["rows"], facts["labels"]))
+            public = {"unit": "record" if owners is None else "group"}
+            return Event(stage, facts["who"], public, {"records": given.digests(), "owners": owners})
+        case "teachers":
+            made = facts["ensemble"]
+            states = [digest(teacher) for teacher in made.teachers_]
+            private = {
+                "states": states,
+                "rows": _rows(facts["rows"]),
+                "labels": np.array(facts["labels"]),
+                "shards": np.array(made.partition_.assignment),
+                "failed": sorted(made.failed_),
+                "keeps order": made.partition_.unit == "group" or made.partition_seed is None,
+            }
+            public = {"number of teachers": len(states), "classes": made.classes_}
+            return Event(stage, type(made).__name__, public, private)
+        case "functions":
+            held = [_estimators(function) for function in facts["functions"]]
+            # What several functions hold may be the store of all teachers: votes tell of those.
+            shared = Counter(place for found in held for place in found)
+            own = [[digest(e) for place, e in found.items() if shared[place] == 1] for found in held]
+            return Event(stage, "CallableTeachers", {"number of functions": len(held)}, {"states": own})
+        case "partition":
+            cut = facts["partition"]
+            public = {"number of shards": cut.n_shards, "unit": cut.unit, "number of units": cut.n_units}
+            return Event(stage, "partition", public, {"shards": np.array(cut.assignment)})
+        case "votes":
+            votes: Votes = facts["votes"]
+            public = {
+                "number of teachers": votes.n_teachers,
+                "classes": votes.classes,
+                "number of queries": votes.n_queries,
+                "public rows that were asked about": votes.query_hashes,
+                "unit": votes.unit,
+            }
+            return Event(stage, "Votes", public, {"counts": votes.counts, "labels": votes.labels})
+        case "draw":
+            values, cap = np.array(facts["values"]), facts["options"].get("max_answers")
+            public = {"mechanism": repr(facts["mechanism"]), "number of queries": len(values), "cap on answers": cap}
+            return Event(stage, type(facts["mechanism"]).__name__, public, {"counts": values})
+        case "sum":
+            public = {"mechanism": repr(facts["mechanism"]), "squared sensitivity": facts["delta_squared"]}
+            return Event(stage, type(facts["mechanism"]).__name__, public, {"sums": facts["values"].copy()})
+        case "ballots":
+            ballots = facts["ballots"]
+            public = {k: v for k, v in ballots.facts.to_dict().items() if k != "provenance"}
+            public["squared sensitivity"] = ballots.delta_squared
+            return Event(stage, "BallotSum", public, {"sums": ballots.sums.copy()})
+        case "dpsgd":
+            public = {"step": facts["step"], "noise scale": facts["scale"], "clipping norm": facts["max_norm"]}
+            return Event(stage, "DP-SGD", public, {"sums": np.concatenate([s.ravel() for s in facts["sums"]])})
+        case "noise":
+            names = {"scale": "noise scale", "shape": "shape of the noise"}
+            return Event(stage, facts["sampler"], {names.get(k, k): v for k, v in facts.items() if k != "sampler"})
+        case "charge" | "ledger":
+            rest = {k: v for k, v in facts.items() if k not in ("charge", "what")}
+            return Event(stage, stage, {"mechanism": facts["what"], "cost": asdict(facts["charge"]), **rest})
+        case "student":
+            public = {name: digest(facts[key]) for name, key in _OF_STUDENT.items()}
+            return Event(stage, type(facts[stage]).__name__, {**public, "student": repr(facts[stage])})
+        case "queries":
+            public = {"rows": digest(facts["rows"]), "number of queries": facts["n_queries"]}
+            return Event(stage, "select_queries", public)
+        case "representation":
+            return Event(stage, type(facts[stage]).__name__, {"rows": digest(facts["rows"])})
+    return Event(stage, stage)
 
 
-def _given(facts: dict[str, Any]) -> Event:
-    """Digest what arrived at a door of pate's, record by record: whatever was made of the rows before shows there."""
-    owners = None if facts["groups"] is None else [repr(g) for g in np.asarray(facts["groups"]).tolist()]
-    given = Records.of((facts["rows"], facts["labels"]))
-    public = {"unit": "record" if owners is None else "group"}
-    return Event("rows", facts["who"], public, {"records": given.digests(), "owners": owners})
-
-
-def _functions(facts: dict[str, Any]) -> Event:
-    held = [_estimators(function) for function in facts["functions"]]
-    # What several functions hold may be the store of all teachers: votes tell of those.
-    shared = Counter(place for found in held for place in found)
-    states = [[digest(e) for place, e in found.items() if shared[place] == 1] for found in held]
-    return Event("functions", "CallableTeachers", {"number of functions": len(held)}, {"states": states})
+_OF_STUDENT = {"rows": "rows", "labels": "labels", "noisy counts": "noisy_counts"}
 
 
 def _estimators(function: Any, depth: int = 0) -> dict[int, Any]:
@@ -202,101 +226,6 @@ def _is_filled(cell: CellType) -> bool:
 _FUNCTIONS_IN_FUNCTIONS = 4
 
 
-def _partition(facts: dict[str, Any]) -> Event:
-    cut = facts["partition"]
-    public = {"number of shards": cut.n_shards, "unit": cut.unit, "number of units": cut.n_units}
-    return Event("partition", "partition", public, {"shards": np.array(cut.assignment)})
-
-
-def _votes(facts: dict[str, Any]) -> Event:
-    votes: Votes = facts["votes"]
-    public = {
-        "number of teachers": votes.n_teachers,
-        "classes": votes.classes,
-        "number of queries": votes.n_queries,
-        "public rows that were asked about": votes.query_hashes,
-        "unit": votes.unit,
-    }
-    return Event("votes", "Votes", public, {"counts": votes.counts, "labels": votes.labels})
-
-
-def _draw(facts: dict[str, Any]) -> Event:
-    values = np.array(facts["values"])
-    cap = facts["options"].get("max_answers")
-    public = {"mechanism": repr(facts["mechanism"]), "number of queries": len(values), "cap on answers": cap}
-    return Event("draw", type(facts["mechanism"]).__name__, public, {"counts": values})
-
-
-def _sum(facts: dict[str, Any]) -> Event:
-    public = {"mechanism": repr(facts["mechanism"]), "squared sensitivity": facts["delta_squared"]}
-    return Event("sum", type(facts["mechanism"]).__name__, public, {"sums": facts["values"].copy()})
-
-
-def _noise(facts: dict[str, Any]) -> Event:
-    names = {"scale": "noise scale", "shape": "shape of the noise"}
-    public = {names.get(k, k): v for k, v in facts.items() if k != "sampler"}
-    return Event("noise", facts["sampler"], public)
-
-
-def _charge(facts: dict[str, Any]) -> Event:
-    rest = {k: v for k, v in facts.items() if k not in ("charge", "what")}
-    return Event("charge", "charge", {"mechanism": facts["what"], "cost": asdict(facts["charge"]), **rest})
-
-
-def _ledger(facts: dict[str, Any]) -> Event:
-    return Event("ledger", "ledger", _charge(facts).public)
-
-
-def _student(facts: dict[str, Any]) -> Event:
-    public = {
-        "rows": digest(facts["rows"]),
-        "labels": digest(facts["labels"]),
-        "noisy counts": digest(facts["noisy_counts"]),
-        "student": repr(facts["student"]),
-    }
-    return Event("student", type(facts["student"]).__name__, public)
-
-
-def _queries(facts: dict[str, Any]) -> Event:
-    public = {"rows": digest(facts["rows"]), "number of queries": facts["n_queries"]}
-    return Event("queries", "select_queries", public)
-
-
-def _representation(facts: dict[str, Any]) -> Event:
-    return Event("representation", type(facts["representation"]).__name__, {"rows": digest(facts["rows"])})
-
-
-def _ballots(facts: dict[str, Any]) -> Event:
-    ballots = facts["ballots"]
-    public = {k: v for k, v in ballots.facts.to_dict().items() if k != "provenance"}
-    public["squared sensitivity"] = ballots.delta_squared
-    return Event("ballots", "BallotSum", public, {"sums": ballots.sums.copy()})
-
-
-def _dpsgd(facts: dict[str, Any]) -> Event:
-    public = {"step": facts["step"], "noise scale": facts["scale"], "clipping norm": facts["max_norm"]}
-    return Event("dpsgd", "DP-SGD", public, {"sums": np.concatenate([s.ravel() for s in facts["sums"]])})
-
-
-_READ: dict[str, Callable[[dict[str, Any]], Event]] = {
-    "rows": _given,
-    "teachers": _teachers,
-    "functions": _functions,
-    "partition": _partition,
-    "votes": _votes,
-    "draw": _draw,
-    "sum": _sum,
-    "noise": _noise,
-    "charge": _charge,
-    "ledger": _ledger,
-    "student": _student,
-    "queries": _queries,
-    "representation": _representation,
-    "ballots": _ballots,
-    "dpsgd": _dpsgd,
-}
-
-
 class Trace:
     """Collects the events of a run."""
 
@@ -309,7 +238,7 @@ class Trace:
         if self._silent:
             return
         with self._apart():
-            self.events.append(_READ[stage](facts) if stage in _READ else Event(stage, stage))
+            self.events.append(_read(stage, facts))
 
     def is_silent(self) -> bool:
         """Whether a state is being read just now."""

@@ -2,16 +2,144 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pate.audit.replays._records import ADJACENCIES, Records, distance
 from pate.core.checks import check_choice, check_int
-from pate.data._ids import id_bytes
+from pate.core.types import IntArray
+from pate.data.partition import id_bytes
 from pate.exceptions import InvalidInputError
+from pate.votes import hash_queries
+
+#: The relations between data sets that guarantees are about.
+ADJACENCIES = ("replace-one", "add-or-remove")
+
+
+@dataclass(frozen=True, repr=False)
+class Records:
+    """Rows, labels and owners; **sensitive**."""
+
+    X: Any
+    y: Any
+    groups: Any = None
+
+    @classmethod
+    def of(cls, data: Any, name: str = "D") -> Records:
+        """Return records behind ``(X, y)``, ``(X, y, groups)`` or records."""
+        if not isinstance(data, Records):
+            if not isinstance(data, tuple | list) or len(data) not in (2, 3):
+                raise InvalidInputError(
+                    f"{name} must be (X, y) or (X, y, groups), got {type(data).__name__}. neighbours(X, y) makes pairs."
+                )
+            data = cls(*data)
+        X = data.X if hasattr(data.X, "shape") else np.asarray(data.X)
+        y = np.asarray(data.y)
+        groups = None if data.groups is None else np.asarray(data.groups)
+        if y.shape != (X.shape[0],) or (groups is not None and groups.shape != y.shape):
+            raise InvalidInputError(f"{name} must have one label (and one owner, with groups) for each row of X.")
+        return cls(X, y, groups)
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_units(self) -> int:
+        """Number of records, or of persons."""
+        return self.n if self.groups is None else len({id_bytes(g) for g in self.groups.tolist()})
+
+    @property
+    def unit(self) -> str:
+        """What is protected whole."""
+        return "record" if self.groups is None else "group"
+
+    def __iter__(self) -> Any:
+        return iter((self.X, self.y, self.groups))
+
+    def take(self, index: Any) -> Records:
+        """Return the records of these places, copied."""
+        at = np.asarray(index, dtype=np.int64)
+        X = self.X.iloc[at].reset_index(drop=True) if hasattr(self.X, "iloc") else self.X[at]
+        return Records(X, self.y[at], None if self.groups is None else self.groups[at])
+
+    def labelled(self, at: Any, label: Any) -> Records:
+        """Return the same records, one of them (or those of some places, with one label each) with another label."""
+        y = self.y.copy() if self.y.dtype.kind in "OUSbiuf" else self.y.astype(object)
+        if y.dtype.kind in "US":
+            y = y.astype(object)
+        y[at] = label
+        return replace(self, y=y)
+
+    def digests(self) -> list[bytes]:
+        """Return one digest per record: of its row, its label and its owner."""
+        if isinstance(self.X, np.ndarray) and self.X.dtype.kind in "biuf":
+            rows: Sequence[bytes] = [row.tobytes() for row in np.ascontiguousarray(self.X)]
+        else:
+            rows = [h.encode() for h in row_hashes(self.X)]
+        owners = [b""] * self.n if self.groups is None else [id_bytes(g) for g in self.groups.tolist()]
+        labels = [repr(label).encode() for label in self.y.tolist()]
+        return [b"\0".join(parts) for parts in zip(rows, labels, owners, strict=True)]
+
+
+def row_hashes(X: Any) -> tuple[str, ...]:
+    """Return one digest per row of any table."""
+    if hasattr(X, "tocsr"):
+        X = X.toarray()
+    if getattr(X, "ndim", 2) == 1:
+        return tuple(repr(cell) for cell in X.tolist())
+    return hash_queries(X)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How two data sets differ."""
+
+    units: int  # neighbouring steps from the one to the other, under the adjacency
+    touched: int  # ids or places whose records differ: so many shards may move where the cut is fixed
+    places: IntArray | None  # which records differ, where both have equally many
+    order: bool  # the same records in another order
+    sizes: tuple[int, int]  # number of units of both
+    records: int = 0  # records that differ: of equally many by place, else by what is there
+
+    def are_neighbours(self, adjacency: str) -> bool:
+        """Whether they are one step apart; under replace-one adjacency both have equally many units."""
+        return self.units == 1 and (adjacency == "add-or-remove" or self.sizes[0] == self.sizes[1])
+
+
+def _by_owner(records: Records, digests: list[bytes]) -> dict[bytes, Counter[bytes]]:
+    found: dict[bytes, Counter[bytes]] = {}
+    for owner, digest in zip(records.groups.tolist(), digests, strict=True):
+        found.setdefault(id_bytes(owner), Counter())[digest] += 1
+    return found
+
+
+def distance(a: Records, b: Records, adjacency: str) -> Distance:
+    """Return how two data sets differ."""
+    if (a.groups is None) != (b.groups is None):
+        raise InvalidInputError("D and D_prime must both have groups, or neither: the unit is the same for neighbours.")
+    ours, theirs = a.digests(), b.digests()
+    same_size = len(ours) == len(theirs)
+    places = np.flatnonzero([p != q for p, q in zip(ours, theirs, strict=True)]) if same_size else None
+    mine, other = Counter(ours), Counter(theirs)
+    sizes = (a.n_units, b.n_units)
+    lost, gained = (mine - other).total(), (other - mine).total()
+    n_changed = max(lost, gained) if places is None else len(places)
+    if mine == other:
+        return Distance(0, 0, places, places is not None and len(places) > 0, sizes)
+    if a.groups is None:
+        touched = len(places) if places is not None and adjacency != "add-or-remove" else lost + gained
+        return Distance(touched, touched, places, False, sizes, n_changed)
+    before, after = (_by_owner(records, digests) for records, digests in ((a, ours), (b, theirs)))
+    differ = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
+    lost, gained = (sum(name in held for name in differ) for held in (before, after))
+    units = lost + gained if adjacency == "add-or-remove" else max(lost, gained)
+    return Distance(units, len(differ), places, False, sizes, n_changed)
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,20 +174,11 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which record is changed, and how: what chance, or a search, decides.
+    """Which record is changed, and how: what chance, or a search, decides."""
 
-    Attributes
-    ----------
-    at, other : int
-        Taken modulo what there is.
-    label : int
-        So many classes further, modulo the number of the others.
-    factor : float
-    """
-
-    at: int = 0
+    at: int = 0  # taken modulo what there is
     other: int = 0
-    label: int = 0
+    label: int = 0  # so many classes further, modulo the number of the others
     factor: float = 30.0
 
 
@@ -133,6 +252,11 @@ def _new_owner(records: Records, choice: Choice) -> Any:
     return next(c for c in candidates if id_bytes(c) not in taken)
 
 
+def _newcomer(records: Records, made: Records, choice: Choice) -> Records:
+    """Return ``made``, whose last record is a new one, with a new person behind that, where persons are known."""
+    return made if records.groups is None else _regrouped(made, [records.n], _new_owner(records, choice))
+
+
 def _regrouped(records: Records, places: Any, owner: Any) -> Records:
     groups = records.groups.copy() if records.groups.dtype.kind in "iu" else records.groups.astype(object)
     groups[places] = owner
@@ -166,30 +290,21 @@ def _flip(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
     return records, records.labelled(own, _otherwise(records, own, c, classes)), what
 
 
-def _scale(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
+def _scale(records: Records, c: Choice, classes: Any, adjacency: str, factor: float | None = None) -> Pair:
+    factor = c.factor if factor is None else factor
+    what = "missing" if np.isnan(factor) else f"{factor:g} times as large"
     if not _numeric(records):
-        raise _No("only rows of floats can be scaled")
+        raise _No(f"only rows of floats can be {'missing here' if np.isnan(factor) else 'scaled'}")
     own = _of_owner(records, c.at % records.n)
-    made = _set_rows(records, own, _floats(records, own) * c.factor)
-    return records, made, f"{_whose(records, 'one record', 'one person')}'s numbers are {c.factor:g} times as large"
-
-
-def _missing(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
-    if not _numeric(records):
-        raise _No("only rows of floats can be missing here")
-    own = _of_owner(records, c.at % records.n)
-    made = _set_rows(records, own, np.full_like(_floats(records, own), np.nan))
-    return records, made, f"{_whose(records, 'one record', 'one person')}'s numbers are missing"
+    made = _set_rows(records, own, _floats(records, own) * factor)
+    return records, made, f"{_whose(records, 'one record', 'one person')}'s numbers are {what}"
 
 
 def _duplicate(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
     at = c.at % records.n
     index = np.append(np.arange(records.n), at)
     if adjacency == "add-or-remove":
-        made = records.take(index)
-        if records.groups is not None:
-            made = _regrouped(made, [records.n], _new_owner(records, c))
-        return records, made, "one record is there twice"
+        return records, _newcomer(records, records.take(index), c), "one record is there twice"
     if records.groups is not None:
         return records, records.take(index), "one of a person's records is there twice"
     if records.n < 2:
@@ -222,10 +337,8 @@ def _add(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
     made = made.labelled(records.n, _other_label(records, at, c, classes))
     if adjacency == "replace-one":
         return records, made, "a person has one record more"
-    if records.groups is not None:
-        made = _regrouped(made, [records.n], _new_owner(records, c))
-        return records, made, "there is one person more"
-    return records, made, "there is one record more"
+    what = _whose(records, "there is one record more", "there is one person more")
+    return records, _newcomer(records, made, c), what
 
 
 def _regroup(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
@@ -263,21 +376,17 @@ def _front(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
 
 _MAKERS: dict[str, Callable[[Records, Choice, Any, str], Pair]] = {
     "replace": _replace, "flip": _flip, "scale": _scale, "duplicate": _duplicate, "remove": _remove, "add": _add,
-    "regroup": _regroup, "only of its class": _only, "front": _front, "missing": _missing,
+    "regroup": _regroup, "only of its class": _only, "front": _front, "missing": partial(_scale, factor=np.nan),
 }  # fmt: skip
+
 #: What can be done to one unit; "front" is the same data set in another order.
 KINDS = tuple(_MAKERS)
+
 _TWO_STEPS = ("replace", "flip", "scale", "missing")
 
 
 def make_neighbour(kind: str, records: Records, choice: Choice, *, adjacency: str, classes: Any = None) -> Neighbour:
-    """Return one pair.
-
-    Raises
-    ------
-    InvalidInputError
-        That cannot be done to these records, or gives no neighbour under this adjacency; the error says why.
-    """
+    """Return one pair."""
     try:
         if adjacency == "add-or-remove" and kind in _TWO_STEPS:
             raise _No("a record that changes is one gone and one new: two steps of add-or-remove")

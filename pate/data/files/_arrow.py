@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from pate.core.curator import need
-from pate.data.files._formats import check_unpacked
-from pate.data.files._npz import reason
+from pate.data.files._npz import check_unpacked, readable, reason
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -40,49 +39,43 @@ def is_key(piece: str) -> bool:
 def read_parquet(path: Path, *, nullable: bool) -> pd.DataFrame:
     """Return the columns of a Parquet file, or of all parts in a folder, those of its sub-folders (a=1/b=2) too.
 
-    Parameters
-    ----------
-    path : Path
-    nullable : bool
-        Whether whole numbers stay such where a cell is missing: of private files, where one must not change the others.
+    ``nullable``: whole numbers stay such where a cell is missing, for in private files one must not change the others.
     """
     need("pyarrow", extra="parquet", why="A Parquet file")
+    import pyarrow as pa
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
     parts = parquet_parts(path) if path.is_dir() else [path]
-    try:
+    # pyarrow's errors derive from several standard ones, and thrift's from none in particular.
+    with readable(path, "Parquet table", "It may be truncated, or its parts differ: write it again.", Exception):
         for part in parts:
-            said = pq.read_metadata(part)
-            sizes = [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
-            # A run of equal cells takes a few bytes, however long: eight for each is what it will take in memory.
-            check_unpacked(max(8 * said.num_rows * said.num_columns, sum(sizes)), part.stat().st_size)
+            _check_part(part)
         if not path.is_dir():
             frame = arrow_frame(pq.read_table(path, partitioning=None), nullable=nullable)
         else:
             # Names of sub-folders as texts: by what else there is, arrow would make 7 of 007.
-            keys = {
-                piece.partition("=")[0]: "string"
-                for part in parts
-                for piece in part.relative_to(path).parts[:-1]
-                if is_key(piece)
-            }
-            data = ds.dataset(
-                [str(part) for part in parts],
-                format="parquet",
-                partitioning=_partitioning(list(keys)) if keys else None,
-                partition_base_dir=str(path),
-            )
+            folders = [piece for part in parts for piece in part.relative_to(path).parts[:-1]]
+            keys = list(dict.fromkeys(piece.partition("=")[0] for piece in folders if is_key(piece)))
+            parted = ds.partitioning(pa.schema([(key, pa.string()) for key in keys]), flavor="hive") if keys else None
+            files = [str(part) for part in parts]
+            data = ds.dataset(files, format="parquet", partitioning=parted, partition_base_dir=str(path))
             frame = arrow_frame(data.to_table(), nullable=nullable)
             for name in keys if not nullable else ():
                 frame[name] = _as_spelt(frame[name])
-    # pyarrow's errors derive from several standard ones, and thrift's from none in particular.
-    except Exception as error:
-        raise InvalidInputError(
-            f"{path} is not a readable Parquet table ({reason(error)}). It may be truncated, or its parts differ: "
-            "write it again."
-        ) from None
     return frame.reset_index() if any(n is not None for n in frame.index.names) else frame
+
+
+def _check_part(part: Path) -> int:
+    """Return how many bytes a part's cells take in memory, eight each; refuse a part that unpacks to too many."""
+    import pyarrow.parquet as pq
+
+    said = pq.read_metadata(part)
+    sizes = [said.row_group(i).total_byte_size for i in range(said.num_row_groups)]
+    # A run of equal cells takes a few bytes in the file, however long.
+    in_memory = int(8 * said.num_rows * said.num_columns)
+    check_unpacked(max(in_memory, sum(sizes)), part.stat().st_size)
+    return in_memory
 
 
 #: A private table that takes more than so many bytes, eight for each cell, is read block by block.
@@ -95,16 +88,8 @@ _READ_BYTES = 1 << 18
 def parquet_blocks(path: Path) -> tuple[pd.DataFrame, Callable[..., Iterator[pd.DataFrame]]] | None:
     """Return an empty table with the columns of a private one, and what yields its rows in order, some at a time.
 
-    Returns
-    -------
-    (DataFrame of no rows, callable) or None
-        The callable takes names of columns, or None for all. None where the table is small, or its parts do not have
-        one schema, or rows have names of their own, or sub-folders are columns: then it is read as a whole.
-
-    Raises
-    ------
-    InvalidInputError
-        From the callable: a part cannot be read.
+    The callable takes names of columns, or None for all. None where the table is small, or its parts do not have one
+    schema, or rows have names of their own, or sub-folders are columns: then it is read as a whole.
     """
     need("pyarrow", extra="parquet", why="A Parquet file")
     import pyarrow.parquet as pq
@@ -113,14 +98,10 @@ def parquet_blocks(path: Path) -> tuple[pd.DataFrame, Callable[..., Iterator[pd.
     if not parts or any(is_key(piece) for part in parts for piece in part.relative_to(path).parts[:-1]):
         return None
     try:
-        told = [pq.read_metadata(part) for part in parts]
+        whole = sum(map(_check_part, parts))
         schema = pq.read_schema(parts[0])
-        whole = 8 * sum(one.num_rows * one.num_columns for one in told)
         same = all(pq.read_schema(part).equals(schema) for part in parts[1:])
         empty = arrow_frame(schema.empty_table(), nullable=True)
-        for one, part in zip(told, parts, strict=True):
-            sizes = [one.row_group(i).total_byte_size for i in range(one.num_row_groups)]
-            check_unpacked(max(8 * one.num_rows * one.num_columns, sum(sizes)), part.stat().st_size)
     except Exception:  # read as a whole, it is refused in words
         return None
     if whole <= WHOLE_BYTES or not same or any(n is not None for n in empty.index.names):
@@ -130,24 +111,13 @@ def parquet_blocks(path: Path) -> tuple[pd.DataFrame, Callable[..., Iterator[pd.
     def blocks(columns: list[str] | None = None) -> Iterator[pd.DataFrame]:
         import pyarrow as pa
 
-        try:
-            for part in parts:
-                with pq.ParquetFile(part, buffer_size=_READ_BYTES) as held:
-                    for batch in held.iter_batches(batch_size=rows, columns=columns, use_threads=False):
-                        yield arrow_frame(pa.Table.from_batches([batch]), nullable=True)
-        except (pa.ArrowException, OSError) as error:
-            raise InvalidInputError(
-                f"{path} is not a readable Parquet table ({reason(error)}). Write it again."
-            ) from None
+        for part in parts:
+            reading = readable(path, "Parquet table", "Write it again.", (pa.ArrowException, OSError))
+            with reading, pq.ParquetFile(part, buffer_size=_READ_BYTES) as held:
+                for batch in held.iter_batches(batch_size=rows, columns=columns, use_threads=False):
+                    yield arrow_frame(pa.Table.from_batches([batch]), nullable=True)
 
     return empty, blocks
-
-
-def _partitioning(names: list[str]) -> Any:
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-
-    return ds.partitioning(pa.schema([(name, pa.string()) for name in names]), flavor="hive")
 
 
 def _as_spelt(column: pd.Series) -> pd.Series:
@@ -182,6 +152,16 @@ def arrow_frame(table: Any, *, nullable: bool) -> pd.DataFrame:
              pa.int64(): pd.Int64Dtype(), pa.uint8(): pd.UInt8Dtype(), pa.uint16(): pd.UInt16Dtype(),
              pa.uint32(): pd.UInt32Dtype(), pa.uint64(): pd.UInt64Dtype()}  # fmt: skip
     return table.to_pandas(types_mapper=kinds.get)
+
+
+def object_frame(names: list[str], rows: list[Any]) -> pd.DataFrame:
+    """Return cells of no declared type as they are; a name may stand twice."""
+    import pandas as pd
+
+    columns = [pd.Series([row[i] for row in rows], dtype=object) for i in range(len(names))]
+    frame = pd.DataFrame(dict(enumerate(columns)), dtype=object)
+    frame.columns = pd.Index(names)
+    return frame
 
 
 def _is_text(kind: Any) -> bool:
@@ -284,16 +264,7 @@ class Database:
         return self.path.with_name(f"{self.path.name}{'.' * bool(table)}{table}{ending}")
 
     def read(self, *, nullable: bool) -> pd.DataFrame:
-        """Return all rows; of SQLite, which declares little, as objects.
-
-        Raises
-        ------
-        InvalidInputError
-            There is no such file or table, or the query fails. What the database says of it is withheld, as it may
-            quote cells.
-        MissingExtraError
-            duckdb is not installed.
-        """
+        """Return all rows; of SQLite, which declares little, as objects. Its own words of a failure are withheld."""
         if not self.path.is_file():
             raise InvalidInputError(f"there is no file {self.path}. Check the name and the folder.")
         return self._duckdb(nullable) if self.kind == "duckdb" else self._sqlite()
@@ -303,8 +274,6 @@ class Database:
         return self.query or f'SELECT * FROM "{name}"'
 
     def _sqlite(self) -> pd.DataFrame:
-        import pandas as pd
-
         address = f"file:{quote(str(self.path.absolute()))}?mode=ro"
         try:
             with closing(sqlite3.connect(address, uri=True)) as book:
@@ -315,10 +284,7 @@ class Database:
                 names, rows = [part[0] for part in cursor.description or ()], cursor.fetchall()
         except sqlite3.Error as error:
             raise self._failed(error) from None
-        columns = [pd.Series([row[i] for row in rows], dtype=object) for i in range(len(names))]
-        frame = pd.DataFrame(dict(enumerate(columns)), dtype=object)
-        frame.columns = pd.Index(names)
-        return frame
+        return object_frame(names, rows)
 
     def _duckdb(self, nullable: bool) -> pd.DataFrame:
         need("duckdb", extra="duckdb", why="A DuckDB file")

@@ -10,7 +10,7 @@ import re
 import warnings
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -19,14 +19,75 @@ from typing import TYPE_CHECKING, Any, AnyStr
 import numpy as np
 
 from pate.core.types import Mask
-from pate.data._ids import usable_records
-from pate.data._like import cell_reader
-from pate.data.files._formats import SEPARATOR_NAMES, TableFormat, Wanted, gunzip
-from pate.data.files._npz import reason
+from pate.data._cells import usable_records
+from pate.data._columns import cell_reader
+from pate.data.files._npz import gunzip, readable
 from pate.exceptions import CuratorWarning, InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# How a table is written: what its file is, and what parts its cells; said once, recognised once.
+
+#: In the order of preference where a public file's rows fit several.
+_SAID_AS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
+#: What a person may call them where they cannot be typed.
+SEPARATOR_NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    r"""How a table was read; what :attr:`pate.data.Table.format` is.
+
+    Attributes
+    ----------
+    kind : str
+        CSV, Parquet, npz, npy, Excel, sqlite or duckdb.
+    sep : str
+        What stands between the cells of a CSV file.
+    encoding : str
+        How its letters are written; of a CSV file.
+    decimal : str
+        ``"."`` or ``","``; of a CSV file.
+    part : str
+        The sheet, the table, or how many files.
+    """
+
+    kind: str
+    sep: str = ""
+    encoding: str = ""
+    decimal: str = ""
+    part: str = ""
+
+    def __str__(self) -> str:
+        words = [
+            self.kind,
+            _SAID_AS.get(self.sep, f"{self.sep!r} between cells" if self.sep else ""),
+            self.encoding,
+            "decimal commas" if self.decimal == "," else "",
+            self.part,
+        ]
+        return ", ".join(word for word in words if word)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a person said of how a table is written; None: it is recognised.
+
+    ``recognise``: of a public file beside a private one, of which these were said, only what cannot be recognised is
+    taken from here.
+    """
+
+    sep: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    sheet: str | None = None
+    recognise: bool = False
+
+    def said(self) -> list[str]:
+        """Return the names of what was said."""
+        return [name for name in ("sep", "encoding", "decimal", "sheet") if getattr(self, name) is not None]
 
 
 # Private text tables line by line: what a line holds decides what its own record is, and nothing else.
@@ -73,23 +134,9 @@ def _letters(piece: bytes, encoding: str) -> str:
 
 
 def records_text(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, end: str = "\n") -> str:
-    r"""Return the records as text that every reader of CSV files parts alike, one row each; tell the curator of others.
+    """Return the records as text that every reader of CSV files parts alike, one row each; tell the curator of others.
 
-    Parameters
-    ----------
-    path : Path
-    lines : sequence of str
-        From :func:`lines_of`, without the header.
-    sep : str
-    n_cells : int
-        Of the header.
-    end : str
-        How lines end.
-
-    Warns
-    -----
-    CuratorWarning
-        Some lines are no rows; each is a row of empty cells.
+    ``lines`` are those of :func:`lines_of` without the header; a line that is no row becomes a row of empty cells.
     """
     made, letters, cells = io.StringIO(newline=""), [], []
     quoted = csv.writer(made, delimiter=sep, quoting=csv.QUOTE_ALL, lineterminator="\n")
@@ -173,7 +220,7 @@ def _n_cells(text: str, row: re.Pattern[str], cell: re.Pattern[str]) -> int:
 def _line_cells(text: str, sep: str) -> list[str] | None:
     """Return the cells of one row, None where it is none."""
     try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=sep, skipinitialspace=True, strict=True))
+        rows = list(_reader(text, sep))
     except csv.Error:
         return None
     return rows[0] if len(rows) == 1 else None
@@ -184,8 +231,6 @@ MISSING = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "<NA>", "#
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
          (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))  # fmt: skip
-#: In the order of preference where a public file's rows fit several.
-_SEPARATORS = (",", ";", "\t", "|")
 _BINARY = re.compile(r"[\x00-\x08\x0e-\x1a]")
 _CODE = re.compile(r"\s*0[0-9]+\s*")
 _LONGEST = 2**31 - 1
@@ -195,18 +240,7 @@ _SAID_SEP = re.compile(r"sep=(.)\r?\n")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CsvTable:
-    r"""A text table whose letters, separator and header are known.
-
-    Attributes
-    ----------
-    path : Path
-    text : str
-    names : tuple of str
-        Of the columns, as the header has them.
-    format : TableFormat
-    zeros : frozenset of str
-        Columns of a public file with cells such as ``007``; of a private one none is named.
-    """
+    """A text table whose letters, separator and header are known; ``zeros``: public columns with cells such as 007."""
 
     path: Path
     text: str
@@ -217,12 +251,7 @@ class CsvTable:
     def frame(self, text: Collection[str], kinds: Mapping[str, str] | None) -> pd.DataFrame:
         """Return the cells: of a public file by what whole columns hold, of a private one each by itself.
 
-        Parameters
-        ----------
-        text : collection of str
-            Columns whose cells are kept as they are written.
-        kinds : mapping of str to str, or None
-            Of a private file: what the public one's columns are; only numbers are turned into such.
+        ``kinds`` are those of the public columns, of a private file; of that only numbers are turned into such.
         """
         import pandas as pd
 
@@ -231,65 +260,49 @@ class CsvTable:
 
         reader = cell_reader(MISSING, decimal=self.format.decimal)
         places = list(enumerate(self.names))
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", pd.errors.ParserWarning)
-                frame = pd.read_csv(
-                    io.StringIO(self.text, newline=""),
-                    sep=self.format.sep,
-                    # Each number by itself, as Python reads it: by what else stands in the column pandas reads others.
-                    converters={i: reader for i, name in places if kinds and not is_text(name)},
-                    **_exact(pd.__version__),
-                    header=0,
-                    names=list(range(len(self.names))),  # pandas would rename a name that stands twice
-                    dtype={i: "object" for i, name in places if is_text(name)},
-                    index_col=False,
-                    keep_default_na=False,
-                    na_values=list(MISSING),
-                    skipinitialspace=True,
-                    skip_blank_lines=kinds is None,  # of a private file every line is a record
-                    low_memory=False,
-                )
-        except (ValueError, csv.Error, pd.errors.ParserWarning) as error:
-            raise _unreadable(self.path, reason(error)) from None
+        with _readable(self.path, pd.errors.ParserWarning), warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(
+                io.StringIO(self.text, newline=""),
+                sep=self.format.sep,
+                # Each number by itself, as Python reads it: by what else stands in the column pandas reads others.
+                converters={i: reader for i, name in places if kinds and not is_text(name)},
+                **_exact(pd.__version__),
+                header=0,
+                names=list(range(len(self.names))),  # pandas would rename a name that stands twice
+                dtype={i: "object" for i, name in places if is_text(name)},
+                index_col=False,
+                keep_default_na=False,
+                na_values=list(MISSING),
+                skipinitialspace=True,
+                skip_blank_lines=kinds is None,  # of a private file every line is a record
+                low_memory=False,
+            )
         frame.columns = pd.Index(self.names)
         if kinds is None and self.format.decimal == ",":
             for name in dict.fromkeys(self.names):
-                if name not in text and self.names.count(name) == 1:
-                    frame[name] = _with_commas(frame[name])
+                column = frame[name]
+                if name in text or self.names.count(name) > 1 or pd.api.types.is_numeric_dtype(column.dtype):
+                    continue
+                if comma_numbers(column):
+                    spelt = column.map(lambda cell: float(cell.replace(",", ".")), na_action="ignore")
+                    frame[name] = spelt.astype("float64")
         return frame
 
 
 def open_csv(
     path: Path, wanted: Wanted, *, like: TableFormat | None = None, names: Sequence[str] | None = None
 ) -> CsvTable:
-    """Read a text table and recognise how it is written.
+    """Decode a table, and find what parts its cells and what its columns are called.
 
-    Parameters
-    ----------
-    path : Path
-        ``.csv``, ``.tsv``, ``.txt`` or ``.csv.gz``.
-    wanted : Wanted
-        What was said of it.
-    like : TableFormat or None
-        How the public file is written, for a private one.
-    names : sequence of str or None
-        Columns that a private file should have. None: the file is public.
+    ``like`` is how the public table beside a private one was read; ``names`` are public names of columns, by which a
+    header with several separators is read; None: the file is public, and its rows say.
 
-    Raises
-    ------
-    InvalidInputError
-        It is binary, in other letters, damaged, or two separators would do; of a private file its header alone.
-
-    Notes
-    -----
-    **Guarantees.** Of a private file only the first bytes (a byte order mark) and the header line, both public, say
-    how it is written; else it is as the public one. Which its records are says :mod:`pate.data.files._csv`.
+    **Guarantees.** Of a private file only the first bytes (a byte order mark) and the header line, both public, say how
+    it is written; else it is as the public one. Which its records are says :mod:`pate.data.files._csv`.
     """
-    try:
+    with _readable(path):
         data = gunzip(path.read_bytes()) if path.name.lower().endswith(".gz") else path.read_bytes()
-    except (OSError, EOFError, zlib.error, ValueError) as error:
-        raise _unreadable(path, reason(error)) from None
     decimal = wanted.decimal or (like.decimal if like is not None else "")
     if decimal not in ("", ".", ","):
         raise InvalidInputError(f"decimal (--decimal) must be '.' or ',', got {decimal!r}.")
@@ -375,12 +388,12 @@ def _reader(text: str, sep: str) -> Any:
     return csv.reader(io.StringIO(text, newline=""), delimiter=sep, skipinitialspace=True, strict=True)
 
 
-def _unreadable(path: Path, why: str) -> InvalidInputError:
-    # The parser's own text may quote a cell: only its kind is told.
-    return InvalidInputError(
-        f"{path} is not a readable CSV table ({why}). It may be truncated, not text with a header line and "
-        "commas (or semicolons, tabs, pipes), or have a quote too many."
+def _readable(path: Path, *more: type[Exception]) -> AbstractContextManager[None]:
+    remedy = (
+        "It may be truncated, not text with a header line and commas (or semicolons, tabs, pipes), or have a quote too "
+        "many."
     )
+    return readable(path, "CSV table", remedy, (OSError, EOFError, ValueError, zlib.error, csv.Error, *more))
 
 
 def _decoded(data: bytes, path: Path, wanted: Wanted) -> tuple[str, str]:
@@ -462,8 +475,8 @@ def _separator(text: str, path: Path, wanted: Wanted, like: TableFormat | None, 
             )
         if not wanted.recognise:
             return said
-    head = _first_line(text)
-    found = {sep: cells for sep in _SEPARATORS if len(cells := _cells(head, sep)) > 1}
+    head = re.split(r"[\r\n]", text, maxsplit=1)[0]
+    found = {sep: cells for sep in _SAID_AS if len(cells := _cells(head, sep)) > 1}
     if len(found) < 2:
         return next(iter(found), said or ",")
     if names is not None:  # private: its header is public, its rows are not
@@ -482,10 +495,6 @@ def _separator(text: str, path: Path, wanted: Wanted, like: TableFormat | None, 
         f"{path}: its header line has {' and '.join(map(repr, found))} in it, and each may part its cells. Say which: "
         "sep= (--sep)."
     )
-
-
-def _first_line(text: str) -> str:
-    return re.split(r"[\r\n]", text, maxsplit=1)[0]
 
 
 def _cells(line: str, sep: str) -> list[str]:
@@ -512,7 +521,7 @@ def _check_cells(path: Path, text: str, sep: str) -> tuple[list[str], set[int]]:
     zeros: set[int] = set()
     mark = re.escape(sep)
     coded = re.search(rf'(?:^|[\n"]|{mark}) *0[0-9]+ *(?:$|[\r\n"]|{mark})', text)
-    try:
+    with _readable(path):
         reader = _reader(text, sep)
         header = [cell.strip() for cell in next(reader, [])]
         for row in reader:
@@ -524,8 +533,6 @@ def _check_cells(path: Path, text: str, sep: str) -> tuple[list[str], set[int]]:
                 )
             if coded:
                 zeros.update(i for i, cell in enumerate(row) if cell[:1] in ("0", " ") and _CODE.fullmatch(cell))
-    except csv.Error as error:
-        raise _unreadable(path, reason(error)) from None
     return header, zeros
 
 
@@ -553,12 +560,3 @@ def _has_commas(text: str, sep: str) -> bool:
         if any("," in cell and len(cell.rpartition(",")[2]) != 3 for cell in cells):
             commas |= all(_COMMA_NUMBER.fullmatch(cell) or _WHOLE_NUMBER.fullmatch(cell) for cell in cells)
     return commas
-
-
-def _with_commas(column: pd.Series) -> pd.Series:
-    """Return a public column as numbers where it holds such with decimal commas, else as it is."""
-    import pandas as pd
-
-    if pd.api.types.is_numeric_dtype(column.dtype) or not comma_numbers(column):
-        return column
-    return column.map(lambda cell: float(cell.replace(",", ".")), na_action="ignore").astype("float64")

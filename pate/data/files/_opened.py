@@ -6,17 +6,16 @@ import os
 import warnings
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pate.core.curator import need
 from pate.data._columns import settled
-from pate.data.files._arrays import is_matrix, read_npy, read_npz_table
-from pate.data.files._arrow import Database, is_key, parquet_blocks, parquet_parts, read_parquet
-from pate.data.files._csv import MISSING, open_csv
-from pate.data.files._formats import TableFormat, Wanted, check_unpacked
-from pate.data.files._npz import reason
+from pate.data.files._arrow import Database, is_key, object_frame, parquet_blocks, parquet_parts, read_parquet
+from pate.data.files._csv import MISSING, TableFormat, Wanted, open_csv
+from pate.data.files._npz import check_unpacked, is_matrix, read_npy_table, read_npz_table, readable
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -31,58 +30,31 @@ _KNOWN_MISSING = frozenset((*MISSING, *_FAILED))
 
 
 def read_excel(path: Path, sheet: str | None) -> tuple[pd.DataFrame, str]:
-    """Return a sheet's cells as objects, and the sheet's name.
-
-    Parameters
-    ----------
-    path : Path
-        ``.xlsx`` or ``.xlsm``.
-    sheet : str or None
-        Of several sheets this one. A workbook of one sheet needs no name.
-
-    Raises
-    ------
-    InvalidInputError
-        The workbook is damaged; there are several sheets, and none of that name.
-    MissingExtraError
-        openpyxl is not installed.
-    """
+    """Return a sheet's cells as objects, and the sheet's name; a workbook of one sheet needs no name."""
     need("openpyxl", extra="excel", why="An Excel workbook")
     import openpyxl
-    import pandas as pd
 
-    try:
-        with zipfile.ZipFile(path) as archive, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of drop-down lists and the like, which are no cells
+    remedy = "It may be truncated or protected by a password: save it again as .xlsx."
+    # Whatever a damaged archive makes of any of its parts.
+    with readable(path, "Excel workbook", remedy, Exception), warnings.catch_warnings():
+        # Of drop-down lists and the like, which are no cells; and of a date that is none openpyxl quotes the cell.
+        warnings.simplefilter("ignore")
+        with zipfile.ZipFile(path) as archive:
             check_unpacked(sum(member.file_size for member in archive.infolist()), path.stat().st_size)
             book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        names = [page.title for page in book.worksheets]
-    except Exception as error:  # whatever a damaged archive makes of any of its parts
-        raise _unreadable(path, error) from None
-    try:
-        chosen = _chosen(path, names, sheet)
-        page = book[chosen]
-        page.reset_dimensions()  # some programs write them wrongly
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a date that is none openpyxl quotes the cell
-                lines = [tuple(line) for line in page.iter_rows(values_only=True)]
-        except Exception as error:
-            raise _unreadable(path, error) from None
-    finally:
-        book.close()
+        with closing(book):
+            chosen = _chosen(path, [page.title for page in book.worksheets], sheet)
+            page = book[chosen]
+            page.reset_dimensions()  # some programs write them wrongly
+            lines = [tuple(line) for line in page.iter_rows(values_only=True)]
     header = list(lines[0]) if lines else []
     while header and header[-1] is None:
         header.pop()
     width, body = len(header), lines[1:]
     while body and all(cell is None for cell in body[-1][:width]):  # formatted, and never filled
         body.pop()
-    cells = [_width(line, width) for line in body]
     names = [f"Unnamed: {i}" if name is None else str(name).strip() for i, name in enumerate(header)]
-    columns = [pd.Series([line[i] for line in cells], dtype=object) for i in range(width)]
-    frame = pd.DataFrame(dict(enumerate(columns)), dtype=object)
-    frame.columns = pd.Index(names)
-    return frame, chosen
+    return object_frame(names, [_width(line, width) for line in body]), chosen
 
 
 def _width(line: tuple[Any, ...], width: int) -> list[Any]:
@@ -104,13 +76,6 @@ def _chosen(path: Path, names: list[str], sheet: str | None) -> str:
     )
 
 
-def _unreadable(path: Path, error: Exception) -> InvalidInputError:
-    return InvalidInputError(
-        f"{path} is not a readable Excel workbook ({reason(error)}). It may be truncated or protected by a password: "
-        "save it again as .xlsx."
-    )
-
-
 _TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz")
 _EXCEL = (".xlsx", ".xlsm")
 SUFFIXES = (*_TEXT, ".parquet", *_EXCEL, ".npz", ".npy")
@@ -124,28 +89,12 @@ Reader = Callable[[Collection[str], Mapping[str, str] | None], "pd.DataFrame"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Opened:
-    r"""A table that was found and recognised; its cells are read when it is known what each column is for.
+    """A table that was found and recognised; its cells are read when it is known what each column is for.
 
-    Attributes
-    ----------
-    path : Path
-        The file, or the folder of parts.
-    name : str
-        What to call it in messages.
-    names : tuple of str
-        Of its columns, in their order.
-    format : TableFormat
-    frame : callable
-        Columns of texts, and the kinds of the public columns (None: it is public), to a DataFrame.
-    spelt : bool
-        Whether every cell is a text, so that a label is the number that it spells.
-    matrix : bool
-        Whether it is an array ``X`` with ``y`` and ``groups`` beside it.
-    zeros : frozenset of str
-        Columns of a public file with cells such as ``007``.
-    blocks : callable or None
-        Of a private table that is better not held as a whole: yields its rows as DataFrames, some at a time, of the
-        columns named or of all.
+    ``frame`` takes columns of texts and the kinds of the public columns (None: it is public). ``spelt``: every cell is
+    a text, so that a label is the number that it spells. ``matrix``: it is an array ``X`` with ``y`` and ``groups``
+    beside it. ``zeros``: columns of a public file with cells such as ``007``. ``blocks``, of a private table that is
+    better not held as a whole, yields its rows as DataFrames, some at a time, of the columns named or of all.
     """
 
     path: Path
@@ -172,16 +121,9 @@ def open_table(
     like: TableFormat | None = None,
     names: Sequence[str] | None = None,
 ) -> Opened:
-    """Find a table, see what it is and what its columns are called.
+    """Find a table (file, folder of Parquet files, :class:`Database`), what it is and what its columns are called.
 
-    Parameters
-    ----------
-    path : path
-        A file, a folder of Parquet files, or a :class:`Database`.
-    wanted : Wanted or None
-        What was said of how it is written.
-    like, names
-        Of a private file; see :func:`pate.data.files._csv.open_csv`.
+    ``like`` and ``names`` are of a private file; see :func:`pate.data.files._csv.open_csv`.
     """
     wanted = Wanted() if wanted is None else wanted
     check_heeded(wanted, path)
@@ -211,7 +153,7 @@ def open_table(
         return _held(frame, place, place.name, TableFormat("Excel", part=f"sheet {sheet!r}"))
     if suffix == ".parquet":
         return _parquet(place, TableFormat("Parquet"), nullable=names is not None)
-    frame = read_npz_table(place) if suffix == ".npz" else read_npy(place)
+    frame = read_npz_table(place) if suffix == ".npz" else read_npy_table(place)
     return _held(frame, place, place.name, TableFormat(suffix[1:]))
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pate.core.checks import check_choice, check_int
 from pate.core.curator import need
 from pate.core.progress import track
+from pate.data.files._npz import readable
 from pate.exceptions import CuratorWarning, InvalidInputError
 
 #: What the files may be; decided by their contents, the names only say what is meant to be an image.
@@ -71,13 +72,7 @@ class ImageFolder:
         return self.X.shape[2], self.X.shape[1]
 
     def rows(self) -> npt.NDArray[np.float32]:
-        """Return the images as rows of numbers from 0 to 1, shape (n, height * width [* 3]).
-
-        Examples
-        --------
-        >>> ImageFolder(np.full((2, 3, 4), 255, np.uint8), ("a", "b"), None, None, Path("x")).rows().shape
-        (2, 12)
-        """
+        """Return the images as rows of numbers from 0 to 1, shape (n, height * width [* 3])."""
         return self.X.reshape(len(self.X), -1).astype(np.float32) / np.float32(255)
 
     def __repr__(self) -> str:
@@ -257,30 +252,25 @@ def _pixels(
     """Return an image's pixels, and the size and colour that all others must have."""
     from PIL import Image
 
-    try:
-        with Image.open(file, formats=_FORMATS) as image:
-            n_pixels = image.size[0] * image.size[1]
-            if n_pixels > _MOST_PIXELS:
+    # Decoders fail in many ways, and their words may quote the file.
+    reading = readable(said, "PNG or JPEG image", "It may be truncated: replace it.", Exception)
+    with reading, Image.open(file, formats=_FORMATS) as image:
+        n_pixels = image.size[0] * image.size[1]
+        if n_pixels > _MOST_PIXELS:
+            raise InvalidInputError(
+                f"{said} has more than {_MOST_PIXELS:,} pixels. Make it smaller: teachers see every pixel."
+            )
+        loaded: Any = _in_color(image, said, color, convert)
+        found = str(_color_of(loaded.mode))
+        wanted = size or loaded.size
+        if loaded.size != wanted:
+            if not resize:
                 raise InvalidInputError(
-                    f"{said} has more than {_MOST_PIXELS:,} pixels. Make it smaller: teachers see every pixel."
+                    f"{said} is not {wanted[0]} x {wanted[1]} pixels like the others. Bring them to one size, or "
+                    "allow resizing (resize=True, --resize)."
                 )
-            loaded: Any = _in_color(image, said, color, convert)
-            found = str(_color_of(loaded.mode))
-            wanted = size or loaded.size
-            if loaded.size != wanted:
-                if not resize:
-                    raise InvalidInputError(
-                        f"{said} is not {wanted[0]} x {wanted[1]} pixels like the others. Bring them to one size, or "
-                        "allow resizing (resize=True, --resize)."
-                    )
-                loaded = loaded.resize(wanted, Image.Resampling.BILINEAR)
-            return np.asarray(loaded, dtype=np.uint8), wanted, found
-    except InvalidInputError:
-        raise
-    except Exception as error:  # decoders fail in many ways, and their words may quote the file
-        raise InvalidInputError(
-            f"{said} is not a readable PNG or JPEG image ({type(error).__name__}). It may be truncated: replace it."
-        ) from None
+            loaded = loaded.resize(wanted, Image.Resampling.BILINEAR)
+        return np.asarray(loaded, dtype=np.uint8), wanted, found
 
 
 def _color_of(mode: str) -> str | None:

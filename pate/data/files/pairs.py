@@ -5,25 +5,26 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pate.core.checks import check_choice, did_you_mean
+from pate.core.checks import check_choice
 from pate.core.curator import Told
 from pate.core.progress import track
-from pate.data._columns import DATE_ORDERS, column_kind
-from pate.data._like import numbers_in
-from pate.data.files._arrays import matrix_roles
-from pate.data.files._formats import Wanted
+from pate.data._columns import DATE_ORDERS, column_kind, numbers_in
+from pate.data.files._csv import Wanted
 from pate.data.files._opened import Opened, check_heeded, heeded_by, open_table
 from pate.data.files.tables import (
+    CAMEL,
     ColumnUse,
+    Roles,
     Sides,
     Table,
     check_features,
-    check_one_role,
+    check_names,
+    check_there,
     quoted,
     take_columns,
     uses_of,
@@ -42,26 +43,16 @@ _PEOPLE = re.compile(
     r"|owner|visitor|respondent|proband|donor|insured|(^|_)(who|mrn|ssn|nhs|pid|uid|id|ids)($|_)|_?id$",
     re.IGNORECASE,
 )
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 #: Fewer values are no people, and people with more records each are rare.
 _FEWEST, _MOST_EACH = 10, 100
 
 
 def about_owners(held: Opened, *, without: Collection[str | None] = ()) -> list[Told]:
-    r"""Return columns that seem to say whose record it is, where nobody named one.
+    """Return columns of a private table that seem to say whose record it is, where nobody named one.
 
-    Parameters
-    ----------
-    held : Opened
-        The private table.
-    without : collection of str or None
-        Columns of another role, such as the target.
-
-    Notes
-    -----
     **Guarantees.** What comes back is private, and nothing else comes of it. No cell can stop it.
     """
-    names = [n for n in held.names if n not in without and _PEOPLE.search(_CAMEL.sub("_", n))]
+    names = [n for n in held.names if n not in without and _PEOPLE.search(CAMEL.sub("_", n))]
     if not names:
         return []
     import pandas as pd
@@ -194,42 +185,36 @@ def read_both(
     visit: id, kept beside the labels
     """
     check_choice("dates", dates, DATE_ORDERS)
-    drop = [drop] if isinstance(drop, str) else list(drop)
-    text = [text] if isinstance(text, str) else list(text)
+    roles = Roles.said(target, group, id, drop, text)
     wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
     check_heeded(wanted, private, public)
     files = track((public, private), total=2, label="tables read", show=verbose)
     shown = open_table(next(files), _heeded(wanted, public, recognise=True))
-    known = [name for name in shown.names if name not in drop]
     named = [name for name in (target, group) if name is not None]
-    expected = [*named, *(name for name in known if not only_common and name not in (id, *named))]
-    held = open_table(next(files), _heeded(wanted, private), like=shown.format, names=expected)
-    if held.matrix:
-        target, group = matrix_roles(held.names, target, group, drop)
-    roles = {"target": target, "group": group, "id": id}
-    sides = _features(held, shown, roles, drop, text, only_common=only_common)
+    others = [] if only_common else [n for n in shown.names if n not in (*roles.drop, id, *named)]
+    held = open_table(next(files), _heeded(wanted, private), like=shown.format, names=[*named, *others])
+    roles = roles.of_matrix(held.names) if held.matrix else roles
+    sides = _features(held, shown, roles, only_common=only_common)
     public_table = take_columns(
         shown,
         [name for name in shown.names if name in sides.common],
-        {"id": id if id in shown.names else None, "target": target if target in shown.names else None},
-        text=[name for name in [*text, *([target] if target else [])] if name in shown.names],
+        replace(roles.within(shown.names), group=None),
         dates=dates,
         unlabelled=True,
     )
     private_table = take_columns(
         held,
         [name for name in held.names if name in sides.common],
-        roles | {"id": id if id in held.names else None},
-        text=[name for name in [*text, *([target] if target else []), *_codes(public_table)] if name in held.names],
+        roles.within(held.names, text=_codes(public_table)),
         kinds=public_table.kinds,
     )
     next(files, None)
     X = align_columns(private_table.X, public_table.X)
     return TablePair(
         private_table,
-        _with_features(public_table, X),
-        uses_of(held, shown, roles, drop, text, sides, public_table),
-        tuple(about_owners(held, without=[target])) if group is None else (),
+        replace(public_table, X=X),
+        uses_of(held, shown, roles, sides, public_table),
+        tuple(about_owners(held, without=[roles.target])) if roles.group is None else (),
     )
 
 
@@ -297,39 +282,22 @@ def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iter
 
 def _heeded(wanted: Wanted, path: str | os.PathLike[str], *, recognise: bool = False) -> Wanted:
     """Return what this file heeds of what was said of both."""
-    said = wanted.without([name for name in wanted.said() if name not in heeded_by(path)])
-    return Wanted(sep=said.sep, encoding=said.encoding, decimal=said.decimal, sheet=said.sheet, recognise=recognise)
+    unheeded: dict[str, Any] = dict.fromkeys(name for name in wanted.said() if name not in heeded_by(path))
+    return replace(wanted, recognise=recognise, **unheeded)
 
 
-def _features(
-    held: Opened,
-    shown: Opened,
-    roles: dict[str, str | None],
-    drop: list[str],
-    text: list[str],
-    *,
-    only_common: bool,
-) -> Sides:
+def _features(held: Opened, shown: Opened, roles: Roles, *, only_common: bool) -> Sides:
     """See that every name stands where it must, and return the features."""
-    for opened in (held, shown):
-        twice = sorted({n for n in opened.names if opened.names.count(n) > 1}) if _repeats(opened.names) else []
-        if twice:
-            raise InvalidInputError(
-                f"{opened.name} has columns of the same name: {quoted(twice)}. Rename or remove one of each."
-            )
-    anywhere = {*held.names, *shown.names}
-    for role, names in {**{r: [n] for r, n in roles.items() if n is not None}, "drop": drop, "text": text}.items():
-        absent = [n for n in names if n not in (held.names if role in ("target", "group") else anywhere)]
-        if absent:
-            where = held.name if role in ("target", "group") else f"neither {held.name} nor {shown.name}"
-            there = held.names if role in ("target", "group") else dict.fromkeys([*held.names, *shown.names])
-            raise InvalidInputError(
-                f"{role} column {quoted(absent)} is {'not ' if where == held.name else ''}in {where}, which has: "
-                f"{quoted(there)}.{did_you_mean(absent[0], there) or f' Use one of those{_or_parted(held, role)}.'}"
-            )
-    check_one_role({r: [n] if n is not None else [] for r, n in roles.items()} | {"drop": drop})
-    named = {*drop, *(n for n in roles.values() if n is not None)}
-    mine, theirs = ([n for n in opened.names if n not in named] for opened in (held, shown))
+    check_names(held)
+    check_names(shown)
+    for role, names in (roles.named() | {"text": roles.text}).items():
+        if role in ("target", "group"):
+            parted = role == "target" and len(held.names) == 1 and held.spelt  # something else may part its cells
+            otherwise = ", or say what parts its cells: sep= (--sep)" if parted else ""
+            check_there(role, names, held.names, f"not in {held.name}", otherwise=otherwise)
+        else:
+            check_there(role, names, [*held.names, *shown.names], f"in neither {held.name} nor {shown.name}")
+    mine, theirs = roles.features(held.names), roles.features(shown.names)
     private_only, public_only = tuple(n for n in mine if n not in theirs), tuple(n for n in theirs if n not in mine)
     common = [n for n in mine if n in theirs]
     if not only_common:
@@ -343,19 +311,6 @@ def _features(
             f"{quoted(theirs) or 'none'}. A table needs one at least: name the same things alike."
         )
     return Sides(frozenset(common), private_only, public_only)
-
-
-def _or_parted(held: Opened, role: str) -> str:
-    """Return another remedy for a text table of a single column: something else may part its cells."""
-    return (
-        ", or say what parts its cells: sep= (--sep)"
-        if role == "target" and len(held.names) == 1 and held.spelt
-        else ""
-    )
-
-
-def _repeats(names: tuple[str, ...]) -> bool:
-    return len(set(names)) < len(names)
 
 
 def _check_same(private_only: tuple[str, ...], public_only: tuple[str, ...]) -> None:
@@ -373,9 +328,3 @@ def _codes(public: Table) -> list[str]:
     """Return the public columns of texts that all spell numbers: those of the private file may well do so too."""
     texts = [name for name, kind in public.kinds.items() if kind == "text"]
     return [name for name in texts if numbers_in(public.X[name])[1] == 0]
-
-
-def _with_features(table: Table, X: pd.DataFrame) -> Table:
-    from dataclasses import replace
-
-    return replace(table, X=X)

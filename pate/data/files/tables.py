@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice
+from pate.core.checks import check_choice, did_you_mean
+from pate.core.files import mapped
 from pate.data._columns import (
     DATE,
     DATE_ORDERS,
@@ -21,17 +23,18 @@ from pate.data._columns import (
     as_number,
     as_text,
     column_kind,
+    column_like,
     date_form,
     days_in,
     ids_of,
+    kinds_like,
     labels_of,
+    odd_cells,
     owners_of,
+    tell_curator,
+    tidy_like,
 )
-from pate.data._like import kinds_like, tidy_like
-from pate.data.files._arrays import matrix_roles
-from pate.data.files._blocks import take_blocks
-from pate.data.files._csv import comma_numbers
-from pate.data.files._formats import TableFormat, Wanted
+from pate.data.files._csv import TableFormat, Wanted, comma_numbers
 from pate.data.files._opened import Opened, open_table
 from pate.exceptions import InvalidInputError
 
@@ -52,19 +55,14 @@ _CODES = re.compile(
     r"|_?id$",
     re.IGNORECASE,
 )
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+#: Where the parts of a name such as patientId meet.
+CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def remark_on(name: str, column: pd.Series, *, zeros: bool = False) -> str:
     """Return what to ask about a public column that nobody spoke of; empty where there is nothing.
 
-    Parameters
-    ----------
-    name : str
-    column : Series of shape (n,)
-        As :func:`pate.data.read_table` made it: float64, or text as objects.
-    zeros : bool
-        Whether cells of the file begin with a needless 0.
+    ``zeros``: cells of the file begin with a needless 0.
     """
     there = column.dropna()
     n, n_kinds = len(there), int(there.nunique())
@@ -73,11 +71,15 @@ def remark_on(name: str, column: pd.Series, *, zeros: bool = False) -> str:
     if column.dtype == np.float64:
         if zeros:
             return f"cells such as 007 lose their zeros: a code? {remedy}"
-        if not n or not _whole(there):
+        if not n or not (there == np.floor(there)).all():
             return ""
         if many:
             return f"whole numbers, nearly all of them different: an id or a code? {remedy}"
-        return f"whole numbers under the name of a code? {remedy}" if n_kinds > 2 and _is_code(name) else ""
+        return (
+            f"whole numbers under the name of a code? {remedy}"
+            if n_kinds > 2 and _CODES.search(CAMEL.sub("_", name))
+            else ""
+        )
     if comma_numbers(column):
         return "numbers with decimal commas? Then decimal=',' (--decimal ,)"
     odd = _not_numbers(there)
@@ -99,13 +101,52 @@ def _not_numbers(texts: Any) -> list[str]:
     return odd if len(odd) <= (1 - _MOSTLY) * len(texts) else []
 
 
-def _is_code(name: str) -> bool:
-    return bool(_CODES.search(_CAMEL.sub("_", name)))
+@dataclass(frozen=True)
+class Roles:
+    """What columns are said to be; all others are features. Those in ``text`` keep their cells as they are written."""
 
+    target: str | None = None
+    group: str | None = None
+    id: str | None = None
+    drop: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
 
-def _whole(numbers: Any) -> bool:
-    values = numbers.to_numpy()
-    return bool((values == np.floor(values)).all())
+    @classmethod
+    def said(
+        cls, target: str | None, group: str | None, id: str | None, drop: Iterable[str], text: Iterable[str]
+    ) -> Self:
+        """Return the roles that a person gave."""
+        drop, text = ((names,) if isinstance(names, str) else tuple(names) for names in (drop, text))
+        return cls(target, group, id, drop, text)
+
+    def named(self) -> dict[str, tuple[str, ...]]:
+        """Return the columns that are no features, by role."""
+        one = {"target": self.target, "group": self.group, "id": self.id}
+        return {role: () if name is None else (name,) for role, name in one.items()} | {"drop": self.drop}
+
+    def features(self, names: Iterable[str]) -> list[str]:
+        """Return the columns that have no role, of all ``names``; refuse one of two roles."""
+        named = self.named()
+        # An id may say whose row it is, too.
+        used = [n for role, of in named.items() for n in of if not (role == "id" and of == named["group"])]
+        clash = sorted({n for n in used if used.count(n) > 1})
+        if clash:
+            raise InvalidInputError(
+                f"column {quoted(clash)} has two roles among target, group, id and drop. Give each column one role."
+            )
+        return [name for name in names if name not in used]
+
+    def of_matrix(self, names: Collection[str]) -> Self:
+        """Return the roles in an npz of X, y and groups: the last two are never features, named or not."""
+        there = set(names) - set(self.drop)
+        y, groups = (name if name in there else None for name in ("y", "groups"))
+        return replace(self, target=self.target or y, group=self.group or groups)
+
+    def within(self, names: Collection[str], *, text: Iterable[str] = ()) -> Roles:
+        """Return the roles of columns that are there, the target and ``text`` as they are written."""
+        target, group, id = (name if name in names else None for name in (self.target, self.group, self.id))
+        written = (*self.text, *((target,) if target else ()), *text)
+        return Roles(target, group, id, self.drop, tuple(name for name in written if name in names))
 
 
 #: So many columns are named in a message that could name hundreds.
@@ -266,54 +307,47 @@ def read_table(
     pate.exceptions.InvalidInputError: target column 'sick' is not in a.csv, which has: 'age', 'born', 'ill'. ...
     """
     check_choice("dates", dates, DATE_ORDERS)
-    drop = [drop] if isinstance(drop, str) else list(drop)
-    text = [text] if isinstance(text, str) else list(text)
+    roles = Roles.said(target, group, id, drop, text)
     kinds, written, names = None, None, None
     if isinstance(like, Table):
         names = list(like.kinds)
-        kinds = {n: "text" if n in text else kind for n, kind in like.kinds.items() if n not in (target, group, id)}
+        without = (target, group, id)
+        kinds = {n: "text" if n in roles.text else kind for n, kind in like.kinds.items() if n not in without}
         written = like.format
     elif like is not None:
-        kinds = kinds_like(like, text, without=(target, group, id))
+        kinds = kinds_like(like, list(roles.text), without=(target, group, id))
         names = list(map(str, like.columns))
     wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
     opened = open_table(path, wanted, like=written, names=names)
-    if opened.matrix:
-        target, group = matrix_roles(opened.names, target, group, drop)
-    roles = {"target": target, "group": group, "id": id}
-    features = features_of(opened, roles, drop, text)
-    return take_columns(opened, features, roles, text=text, kinds=kinds, dates=dates)
+    roles = roles.of_matrix(opened.names) if opened.matrix else roles
+    return take_columns(opened, features_of(opened, roles), roles, kinds=kinds, dates=dates)
 
 
-def features_of(
-    opened: Opened, roles: Mapping[str, str | None], drop: Collection[str], text: Collection[str]
-) -> list[str]:
+def features_of(opened: Opened, roles: Roles) -> list[str]:
     """Return the names of the columns that have no role, or refuse roles that do not fit the file."""
-    columns = list(opened.names)
-    twice = sorted(c for c, n in Counter(columns).items() if n > 1)
+    check_names(opened)
+    for role, names in (roles.named() | {"text": roles.text}).items():
+        check_there(role, names, opened.names, f"not in {opened.name}")
+    return check_features(opened, roles.features(opened.names))
+
+
+def check_names(opened: Opened) -> None:
+    """Refuse columns of the same name."""
+    twice = sorted(c for c, n in Counter(opened.names).items() if n > 1)
     if twice:
         raise InvalidInputError(
             f"{opened.name} has columns of the same name: {quoted(twice)}. Rename or remove one of each."
         )
-    named = {role: [] if name is None else [name] for role, name in roles.items()} | {"drop": list(drop)}
-    for role, names in (named | {"text": list(text)}).items():
-        absent = [n for n in names if n not in columns]
-        if absent:
-            raise InvalidInputError(
-                f"{role} column {quoted(absent)} is not in {opened.name}, which has: {quoted(columns)}. Use one of "
-                "those."
-            )
-    check_one_role(named)
-    return check_features(opened, [c for c in columns if c not in {n for names in named.values() for n in names}])
 
 
-def check_one_role(named: Mapping[str, list[str]]) -> None:
-    """Refuse a column of two roles; an id may say whose row it is too."""
-    used = [n for role, names in named.items() for n in names if not (role == "id" and names == named.get("group"))]
-    clash = sorted({n for n in used if used.count(n) > 1})
-    if clash:
+def check_there(role: str, names: Iterable[str], there: Iterable[str], where: str, *, otherwise: str = "") -> None:
+    """Refuse names of columns that are not there."""
+    known = list(dict.fromkeys(there))
+    absent = [name for name in names if name not in known]
+    if absent:
         raise InvalidInputError(
-            f"column {quoted(clash)} has two roles among target, group, id and drop. Give each column one role."
+            f"{role} column {quoted(absent)} is {where}, which has: {quoted(known)}."
+            f"{did_you_mean(absent[0], known) or f' Use one of those{otherwise}.'}"
         )
 
 
@@ -329,13 +363,7 @@ def check_features(opened: Opened, features: list[str]) -> list[str]:
 
 
 def quoted(names: Iterable[Any]) -> str:
-    """Return names for a message: the first ones, where they are many.
-
-    Examples
-    --------
-    >>> quoted(["a", 1]), quoted(range(500))[-16:]
-    ("'a', '1'", "'9' and 490 more")
-    """
+    """Return names for a message: the first ones, where they are many."""
     known = [repr(str(n)) for n in names]
     more = len(known) - _NAMED if len(known) > 2 * _NAMED else 0
     return ", ".join(known[: -more or None]) + (f" and {more:,} more" if more else "")
@@ -344,34 +372,23 @@ def quoted(names: Iterable[Any]) -> str:
 def take_columns(
     opened: Opened,
     features: list[str],
-    roles: Mapping[str, str | None],
+    roles: Roles,
     *,
-    text: Collection[str] = (),
     kinds: Mapping[str, str] | None = None,
     dates: str = "auto",
     unlabelled: bool = False,
 ) -> Table:
     """Read the cells of an opened table, each column as its role wants it.
 
-    Parameters
-    ----------
-    opened : Opened
-    features : list of str
-    roles : mapping of {"target", "group", "id"} to str or None
-    text, dates
-        As for :func:`read_table`.
-    kinds : mapping of str to str, or None
-        Of a private table: what the public one's columns are.
-    unlabelled : bool
-        Whether labels of a public table may be missing.
+    ``kinds``, of a private table: what the public one's columns are. ``unlabelled``: labels of a public one may be
+    missing.
     """
-    target, group, id = (roles.get(role) for role in ("target", "group", "id"))
     if kinds is not None and opened.blocks is not None and features:
         made = take_blocks(opened.blocks, opened.name, features, roles, kinds)
         if made is not None:
             X, y, groups, ids = made
-            return Table(X=X, y=y, groups=groups, path=opened.path, ids=ids, id_name=id, format=opened.format)
-    asis = [*text, *(name for name in (group, id) if name is not None)]
+            return Table(X=X, y=y, groups=groups, path=opened.path, ids=ids, id_name=roles.id, format=opened.format)
+    asis = [*roles.text, *(name for name in (roles.group, roles.id) if name is not None)]
     frame = opened.frame(asis, kinds).reset_index(drop=True)
     if not len(frame) or not features:
         raise InvalidInputError(
@@ -381,20 +398,68 @@ def take_columns(
     found: dict[str, str] = {}
     remarks: dict[str, str] = {}
     if kinds is None:
-        X = _tidy(X, opened, text, dates, found, remarks)
+        X = _tidy(X, opened, roles.text, dates, found, remarks)
     else:
-        X = tidy_like(X, opened.name, kinds, text=list(text))
+        X = tidy_like(X, opened.name, kinds, text=list(roles.text))
     return Table(
         X=X,
-        y=labels_of(frame, target, strict=strict and not unlabelled, spelt=opened.spelt and target not in text),
-        groups=owners_of(frame, group, strict=strict),
+        y=labels_of(
+            frame, roles.target, strict=strict and not unlabelled, spelt=opened.spelt and roles.target not in roles.text
+        ),
+        groups=owners_of(frame, roles.group, strict=strict),
         path=opened.path,
-        ids=ids_of(frame, id),
-        id_name=id,
+        ids=ids_of(frame, roles.id),
+        id_name=roles.id,
         kinds=found,
         format=opened.format,
         remarks=remarks,
     )
+
+
+def take_blocks(
+    blocks: Callable[..., Iterator[pd.DataFrame]],
+    file: str,
+    features: list[str],
+    roles: Roles,
+    kinds: Mapping[str, str],
+) -> tuple[pd.DataFrame, Any, Any, Any] | None:
+    """Read a private table of numbers some rows at a time: every cell by itself, as if it were read as a whole.
+
+    Returns (X, y, groups, ids), ``X`` a DataFrame over a file that is mapped into memory, page by page as it is looked
+    at (:func:`let_go`). The file has no name, so that it is gone with the process, however that ends; it lies where
+    temporary files do (``TMPDIR``). None where a feature is text, or there are no rows: it is then read as a whole.
+    """
+    import pandas as pd
+
+    if any(kinds.get(name, "text") == "text" for name in features):
+        return None
+    labels, owners, ids = ([], [], [])  # type: tuple[list[Any], list[Any], list[Any]]
+    n_odd: Counter[str] = Counter()
+    there: dict[str, pd.Series] = {}
+    n = 0
+    with tempfile.TemporaryFile() as kept:
+        for block in blocks():
+            frame = block.reset_index(drop=True)
+            made = np.empty((len(frame), len(features)))
+            for j, name in enumerate(features):
+                column, odd = column_like(name, frame[name], kinds[name])
+                made[:, j] = column.to_numpy()
+                n_odd[name] += odd
+                if name not in there or not there[name].notna().any():
+                    there[name] = column
+            kept.write(made.tobytes())
+            n += len(frame)
+            labels.append(labels_of(frame, roles.target, strict=False, spelt=False))
+            owners.append(owners_of(frame, roles.group, strict=False))
+            ids.append(ids_of(frame, roles.id))
+        if not n:
+            return None
+        cells = np.frombuffer(mapped(kept), dtype=np.float64).reshape(n, len(features))
+    if n_odd.total():
+        tell_curator(file, [odd_cells(name, there[name], odd) for name, odd in n_odd.items() if odd])
+    X = pd.DataFrame(cells, columns=features, copy=False)
+    y, groups, known = (None if parts[0] is None else np.concatenate(parts) for parts in (labels, owners, ids))
+    return X, y, groups, known
 
 
 def _tidy(
@@ -413,7 +478,8 @@ def _tidy(
         column = X[name]
         form, said = ("", "") if name in text else date_form(column, dates)
         kind = "text" if name in text else f"{DATE}{form}" if form else column_kind(name, column)
-        if kind == "text" and name not in text and _is_truth(column):
+        unsaid = kind == "text" and name not in text
+        if unsaid and pd.api.types.infer_dtype(column.astype(object), skipna=True) == "boolean":
             kind, column = "numeric", column.astype("boolean").astype("Float64")
         if form:
             tidy[name] = days_in(column, form)[0]
@@ -429,12 +495,6 @@ def _tidy(
         if said:
             remarks[name] = said
     return pd.DataFrame(tidy, index=X.index)
-
-
-def _is_truth(column: pd.Series) -> bool:
-    import pandas as pd
-
-    return pd.api.types.infer_dtype(column.astype(object), skipna=True) == "boolean"
 
 
 # What becomes of every column of two tables, in words: by names, public rows and what was said.
@@ -484,33 +544,25 @@ class Sides:
     public_only: tuple[str, ...]
 
 
-def uses_of(
-    held: Opened,
-    shown: Opened,
-    roles: dict[str, str | None],
-    drop: list[str],
-    text: list[str],
-    sides: Sides,
-    public: Table,
-) -> tuple[ColumnUse, ...]:
+def uses_of(held: Opened, shown: Opened, roles: Roles, sides: Sides, public: Table) -> tuple[ColumnUse, ...]:
     """Return what becomes of every column, those of the private file first."""
     found = []
     for name in dict.fromkeys([*held.names, *shown.names]):
-        if name == roles["target"]:
+        if name == roles.target:
             use = ColumnUse(name, TARGET)
-        elif name == roles["group"]:
-            also = ", and the id" if name == roles["id"] else ""
+        elif name == roles.group:
+            also = ", and the id" if name == roles.id else ""
             use = ColumnUse(name, f"says whose row it is{also}")
-        elif name == roles["id"]:
+        elif name == roles.id:
             kept = "kept beside the labels" if name in shown.names else "left out: the public file has none"
             use = ColumnUse(name, f"id, {kept}", _of_ids(public))
-        elif name in drop:
+        elif name in roles.drop:
             use = ColumnUse(name, "dropped")
         elif name not in sides.common:
             side = "private" if name in sides.private_only else "public"
             use = ColumnUse(name, f"left out, as it stands in the {side} file only")
         else:
-            use = ColumnUse(name, _becomes(name, public, said=name in text), public.remarks.get(name, ""))
+            use = ColumnUse(name, _becomes(name, public, said=name in roles.text), public.remarks.get(name, ""))
         found.append(use)
     return tuple(found)
 

@@ -16,7 +16,6 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -27,8 +26,7 @@ import numpy.typing as npt
 
 from pate.core.curator import need
 from pate.core.files import atomic_path
-from pate.data.files._formats import check_unpacked, gunzip
-from pate.data.files._npz import read_npz, reason
+from pate.data.files._npz import BROKEN, check_unpacked, gunzip, read_npz, readable
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 
 #: Arrays by name; a text file is the single array ``text`` of bytes, a file kept as it came the single array ``file``.
@@ -45,18 +43,9 @@ _IGNORED = frozenset({"ids_mapping"})
 class StoredFile:
     """A file of a data set as it lies in the folder, and where its contents come from.
 
-    Attributes
-    ----------
-    name : str
-        File name, ending in ``.npz`` or ``.gz``; whatever it is at its source where it is kept ``as_is``.
-    sha256 : str
-        :func:`content_sha256` of what is in it; of the file itself where it is kept ``as_is``.
-    origins : tuple of mirrors, tried in order
-        Each mirror is a tuple of (URL, member): the file of that name, or that member of a zip archive.
-    convert : callable
-        Takes the decompressed bytes of each member, in order, and returns the contents. Not called ``as_is``.
-    as_is : bool
-        Nothing is unpacked or converted: the file lies in the folder as its publisher gives it.
+    ``sha256`` is :func:`content_sha256` of what is in it. ``origins`` are mirrors, tried in order, each of (URL,
+    member): the file of that name, or that member of a zip archive; ``convert`` makes contents of the members' bytes.
+    ``as_is``: the file lies in the folder as its publisher gives it, and the digest is of the file itself.
     """
 
     name: str
@@ -64,22 +53,6 @@ class StoredFile:
     origins: tuple[tuple[tuple[str, str], ...], ...]
     convert: Callable[[Sequence[bytes]], Content]
     as_is: bool = False
-
-
-#: Whatever a wrong or broken download may end in. RuntimeError: an encrypted archive, or one packed by another method.
-_REFUSED = (
-    OSError,
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    EOFError,
-    OverflowError,
-    MemoryError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
@@ -112,15 +85,7 @@ def content_sha256(content: Mapping[str, npt.NDArray[Any]]) -> str:
 
 
 def load_file(stored: StoredFile, *, dataset: str, folder: Path, download: bool) -> Content:
-    """Return the checked contents of a data set's file, downloading it into ``folder`` when it is absent.
-
-    Raises
-    ------
-    DatasetNotFoundError
-        The file is absent, and downloading is off or failed; nothing is left behind.
-    InvalidInputError
-        The file is there, but is damaged or holds something else.
-    """
+    """Return the checked contents of a data set's file: from the folder, else downloaded and stored there."""
     path = folder / stored.name
     if path.is_file():
         remedy = "It is damaged or another file of the same name: delete it and load again."
@@ -140,7 +105,7 @@ def load_file(stored: StoredFile, *, dataset: str, folder: Path, download: bool)
                 content = _bytes(parts[0]) if stored.as_is else stored.convert(parts)
                 if content_sha256(content) != stored.sha256:
                     raise ValueError("the SHA-256 of what arrived differs from the published data")
-            except _REFUSED as error:
+            except BROKEN as error:
                 # A connection's own text runs over lines and says nothing more than its name.
                 said = "" if isinstance(error, OSError) else f": {error}"
                 reasons.append(type(error).__name__ + said)
@@ -162,12 +127,8 @@ def _bytes(data: bytes) -> Content:
 def _read(path: Path, remedy: str, *, as_is: bool) -> Content:
     if path.suffix == ".npz":
         return read_npz(path, what="data file", remedy=remedy)
-    try:
-        if as_is:
-            return _bytes(path.read_bytes())
-        return {"text": np.frombuffer(gunzip(path.read_bytes()), dtype=np.uint8)}
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise InvalidInputError(f"{path} is not a readable data file ({reason(error)}). {remedy}") from None
+    with readable(path, "data file", remedy):
+        return _bytes(path.read_bytes()) if as_is else text_contents([gunzip(path.read_bytes())])
 
 
 def _write(path: Path, content: Content, *, as_is: bool) -> None:
@@ -210,13 +171,6 @@ def unpack(data: bytes, member: str) -> bytes:
     """Return the bytes of one file that came as it is, in a gzip file, or in a zip archive under the name ``member``.
 
     A name inside the archive is compared and nothing else: no path of it is ever written to.
-
-    Raises
-    ------
-    KeyError
-        The archive has no such member.
-    OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error
-        It is damaged, or unpacks to far more than its size.
     """
     if data[:4] == b"PK\3\4":
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -291,18 +245,9 @@ _DIABETES_NUMERIC = (
 
 @dataclass(frozen=True, eq=False)
 class Raw:
-    """All rows of a data set before any cut.
+    """All rows of a data set before any cut: ``y`` are class indices, features are divided by ``scale``.
 
-    Attributes
-    ----------
-    X : array of shape (n, n_features), or DataFrame of n rows
-    y : int64 array of shape (n,)
-        Class indices.
-    n_train : int or None
-        The first ``n_train`` rows are the published training set; None when no split was published.
-    groups : int array of shape (n,) or None
-    scale : float or None
-        Divide the features by this; None leaves them.
+    The first ``n_train`` rows are the published training set; None when no split was published.
     """
 
     X: Any

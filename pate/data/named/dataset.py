@@ -19,13 +19,7 @@ Part = tuple[Any, npt.NDArray[np.int64]]
 
 
 def cut_anew(parts: Sequence[Part], rng: np.random.Generator) -> list[Part]:
-    """Return parts of the sizes and types of ``parts``, of the same rows in another order.
-
-    Raises
-    ------
-    InvalidInputError
-        The rows of the parts are not of one kind.
-    """
+    """Return parts of the sizes and types of ``parts``, of the same rows in another order."""
     rows, y = _together([X for X, _ in parts]), np.concatenate([labels for _, labels in parts])
     order = rng.permutation(len(y))
     ends = np.cumsum([len(labels) for _, labels in parts])
@@ -142,13 +136,7 @@ class HeldOutRows:
 
 @dataclass(frozen=True)
 class Draw:
-    """How another seed draws a data set, and what that draw is from.
-
-    Examples
-    --------
-    >>> Draw().redraws
-    'nothing'
-    """
+    """How another seed draws a data set, and what that draw is from."""
 
     make: Callable[[int], Dataset] | None = None
     redraws: str = "nothing"
@@ -195,50 +183,22 @@ class Dataset:
 
     @property
     def published(self) -> bool:
-        """Whether its private rows are known to the world, so that nothing made from them is a secret.
-
-        Examples
-        --------
-        >>> from pate import load_dataset
-        >>> load_dataset("digits").published
-        True
-        """
+        """Whether its private rows are known to the world, so that nothing made from them is a secret."""
         return self._draw.published
 
     @property
     def redraws(self) -> str:
-        """What :meth:`redrawn` draws: ``"all rows"``, ``"training rows"`` (test is published) or ``"nothing"``.
-
-        Examples
-        --------
-        >>> from pate import load_dataset
-        >>> load_dataset("digits").redraws
-        'all rows'
-        """
+        """What :meth:`redrawn` draws: ``"all rows"``, ``"training rows"`` (test is published) or ``"nothing"``."""
         return self._draw.redraws
 
     @property
     def test_redrawn(self) -> bool:
-        """Whether :meth:`redrawn` draws the test rows, too, so that those of two draws overlap.
-
-        Examples
-        --------
-        >>> from pate import load_dataset
-        >>> load_dataset("digits").test_redrawn
-        True
-        """
+        """Whether :meth:`redrawn` draws the test rows, too, so that those of two draws overlap."""
         return self.redraws == "all rows"
 
     @property
     def n_pool(self) -> int:
-        """Rows that a draw is cut from: all there are where test rows are drawn, else the training rows.
-
-        Examples
-        --------
-        >>> from pate import load_dataset
-        >>> load_dataset("digits", n_private=100).n_pool
-        1797
-        """
+        """Rows that a draw is cut from: all there are where test rows are drawn, else the training rows."""
         if self._draw.n_pool is not None:
             return self._draw.n_pool
         return len(self.private.y) + len(self.public.y_for_evaluation) + (len(self.test.y) if self.test_redrawn else 0)
@@ -354,14 +314,7 @@ class Dataset:
         return self.with_draw(Draw(_Pooled(self), "all rows"))
 
     def with_draw(self, draw: Draw) -> Dataset:
-        """Return the data set with another way to be drawn.
-
-        Examples
-        --------
-        >>> from pate import load_dataset
-        >>> load_dataset("digits").with_draw(Draw()).redraws
-        'nothing'
-        """
+        """Return the data set with another way to be drawn."""
         copy = replace(self)
         object.__setattr__(copy, "_draw", draw)
         return copy

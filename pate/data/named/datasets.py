@@ -1,13 +1,15 @@
-"""Named data sets, cut into a private, a public and a test part."""
+"""Named data sets, cut into a private, a public and a test part, and published votes."""
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pate.core.checks import check_choice, check_int
 from pate.core.secret import training_seed
@@ -41,235 +43,147 @@ from pate.exceptions import InvalidInputError
 _UCI = "https://archive.ics.uci.edu"
 _UCI_OLD = f"{_UCI}/ml/machine-learning-databases"
 _SVHN = "http://ufldl.stanford.edu/housenumbers"
-_DIGIT_CLASSES = tuple(range(10))
-_CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-_FASHION_CLASSES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
-)
+_MNIST = ("https://storage.googleapis.com/cvdf-datasets/mnist", "https://ossci-datasets.s3.amazonaws.com/mnist")
+_FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+_DIGITS = tuple(range(10))
+_THINGS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+_IDX_NAMES = tuple(f"{part}-{what}-ubyte.gz" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
+
+#: SHA-256 of what each file holds. Of SVHN and CIFAR-10 it is that of the file as published, whose MD5 torchvision
+#: (e26dedcc434d2e4c54c9b2d4a06d8373, eb5a983be6a315427106f1b164d9cef3) and CIFAR-10's page
+#: (c32a1d4ab5d03f1284b67883e8d87530, its binary version without pickle) give.
+_SHA256 = {
+    "mnist.npz": "8fc8fc4f0343f34ece1fcfdfb65f0801fac48030ce7c70e62bbb62f64ee2e65b",
+    "fashion_mnist.npz": "37e5852d33933792bfddacf387e185c9c3d87fa20c45417517512181f092a44a",
+    "adult.data.gz": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
+    "adult.test.gz": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
+    "diabetes130.npz": "d39dbdc99aa5a9b80fb570e0177a249c97ce90b8a8936d14dca846ee7371c9bd",
+    "optdigits.npz": "e88278db6c56ddf0774d5b3402406d6bf2f02c8c57a36b11caf2d63a19e7c107",
+    "pendigits.npz": "ddbdd647c737dbecf235bc266657cb9473515c8ff0df59e2b2da139cfcfdd517",
+    "spambase.npz": "d75300ecaffc558991feb08033e5c656ea6ec0e4071521384cd382e30e79a1fd",
+    "train_32x32.mat": "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+    "test_32x32.mat": "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
+    "cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+}
+
+Origin = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A data set by name: what it is, its files and how to read them."""
+    """A data set by name: what it is, its files and how to read them; images have a shape, tables have none."""
 
     name: str
     title: str
-    kind: str
     classes: tuple[Any, ...]
     files: tuple[StoredFile, ...]
     build: Callable[[Sequence[Content]], Raw]
     image_shape: tuple[int, ...] | None = None
 
-
-_IDX_NAMES = (
-    "train-images-idx3-ubyte.gz",
-    "train-labels-idx1-ubyte.gz",
-    "t10k-images-idx3-ubyte.gz",
-    "t10k-labels-idx1-ubyte.gz",
-)
+    @property
+    def kind(self) -> str:
+        """``"image"`` or ``"table"``."""
+        return "table" if self.image_shape is None else "image"
 
 
-def _mirror(base: str, *names: str) -> tuple[tuple[str, str], ...]:
+def _mirror(base: str, *names: str) -> Origin:
     return tuple((f"{base}/{name}", name) for name in names)
 
 
-def _archive(url: str, *members: str) -> tuple[tuple[str, str], ...]:
+def _archive(url: str, *members: str) -> Origin:
     return tuple((url, member) for member in members)
 
 
-def _digit_file(
-    name: str, sha256: str, number: int, slug: str
-) -> tuple[StoredFile]:  # optdigits and pendigits look alike
-    members = (f"{name}.tra", f"{name}.tes")
-    origins = (
-        _mirror(f"{_UCI_OLD}/{name}", *members),
-        _archive(f"{_UCI}/static/public/{number}/{slug}.zip", *members),
-    )
-    return (StoredFile(f"{name}.npz", sha256, origins, train_test_contents),)
+def _uci(folder: str, archive: str, *members: str) -> tuple[Origin, Origin]:
+    """Return where UCI has some files: one by one at its old place, in an archive at its new one."""
+    return _mirror(f"{_UCI_OLD}/{folder}", *members), _archive(f"{_UCI}/static/public/{archive}.zip", *members)
 
 
-def _adult_file(member: str, sha256: str) -> StoredFile:
-    origins = (
-        _mirror(f"{_UCI_OLD}/adult", member),
-        _archive(f"{_UCI}/static/public/2/adult.zip", member),
-    )
-    return StoredFile(f"{member}.gz", sha256, origins, text_contents)
+def _made(name: str, convert: Callable[[Sequence[bytes]], Content], *origins: Origin) -> StoredFile:
+    return StoredFile(name, _SHA256[name], origins, convert)
 
 
-def _file_as_it_is(base: str, name: str, sha256: str) -> StoredFile:
-    """Return a file that is kept as published: the digest is of the file, and nothing is converted."""
-    return StoredFile(name, sha256, (_mirror(base, name),), text_contents, as_is=True)
+def _digits(name: str, archive: str) -> tuple[StoredFile]:
+    return (_made(f"{name}.npz", train_test_contents, *_uci(name, archive, f"{name}.tra", f"{name}.tes")),)
 
 
+def _as_published(base: str, name: str) -> StoredFile:
+    return StoredFile(name, _SHA256[name], (_mirror(base, name),), text_contents, as_is=True)
+
+
+_ADULT = tuple(_made(f"{n}.gz", text_contents, *_uci("adult", "2/adult", n)) for n in ("adult.data", "adult.test"))
+_HOSPITALS = (
+    _archive(f"{_UCI}/static/public/296/diabetes+130-us+hospitals+for+years+1999-2008.zip", "diabetic_data.csv"),
+    _archive(f"{_UCI_OLD}/00296/dataset_diabetes.zip", "diabetic_data.csv"),
+)
+_ALL = (
+    Source("digits", "handwritten digits, 8 x 8 (bundled with scikit-learn)", _DIGITS, (), digits_rows, (8, 8)),
+    Source(
+        "mnist",
+        "MNIST handwritten digits, 28 x 28",
+        _DIGITS,
+        (_made("mnist.npz", idx_contents, *(_mirror(base, *_IDX_NAMES) for base in _MNIST)),),
+        train_test_rows(255.0),
+        (28, 28),
+    ),
+    Source(
+        "fashion_mnist",
+        "Fashion-MNIST articles of clothing, 28 x 28",
+        _CLOTHES,
+        (_made("fashion_mnist.npz", idx_contents, _mirror(_FASHION, *_IDX_NAMES)),),
+        train_test_rows(255.0),
+        (28, 28),
+    ),
+    Source("adult", "UCI Adult: income above 50K a year, from a census", ADULT_CLASSES, _ADULT, adult_rows),
+    Source(
+        "diabetes130",
+        "UCI Diabetes 130-US hospitals: readmission, several stays a patient",
+        DIABETES_CLASSES,
+        (_made("diabetes130.npz", diabetes_contents, *_HOSPITALS),),
+        diabetes_rows,
+    ),
+    Source(
+        "optdigits",
+        "UCI optical digits, 8 x 8",
+        _DIGITS,
+        _digits("optdigits", "80/optical+recognition+of+handwritten+digits"),
+        train_test_rows(16.0),
+        (8, 8),
+    ),
+    Source(
+        "pendigits",
+        "UCI pen digits: eight pen positions a digit",
+        _DIGITS,
+        _digits("pendigits", "81/pen+based+recognition+of+handwritten+digits"),
+        train_test_rows(None),
+    ),
+    Source(
+        "spambase",
+        "UCI Spambase: word frequencies of e-mail",
+        ("not spam", "spam"),
+        (_made("spambase.npz", spambase_contents, *_uci("spambase", "94/spambase", "spambase.data")),),
+        spambase_rows,
+    ),
+    Source(
+        "svhn",
+        "SVHN house numbers, cropped digits in colour, 32 x 32",
+        _DIGITS,
+        tuple(_as_published(_SVHN, f"{part}_32x32.mat") for part in ("train", "test")),
+        svhn_rows,
+        (3, 32, 32),
+    ),
+    Source(
+        "cifar10",
+        "CIFAR-10 photographs in colour, 32 x 32",
+        _THINGS,
+        (_as_published("https://www.cs.toronto.edu/~kriz", "cifar-10-binary.tar.gz"),),
+        cifar10_rows,
+        (3, 32, 32),
+    ),
+)
 #: The named data sets, by name.
-SOURCES: dict[str, Source] = {
-    source.name: source
-    for source in (
-        Source(
-            "digits",
-            "handwritten digits, 8 x 8 (bundled with scikit-learn)",
-            "image",
-            _DIGIT_CLASSES,
-            (),
-            digits_rows,
-            (8, 8),
-        ),
-        Source(
-            "mnist",
-            "MNIST handwritten digits, 28 x 28",
-            "image",
-            _DIGIT_CLASSES,
-            (
-                StoredFile(
-                    "mnist.npz",
-                    "8fc8fc4f0343f34ece1fcfdfb65f0801fac48030ce7c70e62bbb62f64ee2e65b",
-                    (
-                        _mirror("https://storage.googleapis.com/cvdf-datasets/mnist", *_IDX_NAMES),
-                        _mirror("https://ossci-datasets.s3.amazonaws.com/mnist", *_IDX_NAMES),
-                    ),
-                    idx_contents,
-                ),
-            ),
-            train_test_rows(255.0),
-            (28, 28),
-        ),
-        Source(
-            "fashion_mnist",
-            "Fashion-MNIST articles of clothing, 28 x 28",
-            "image",
-            _FASHION_CLASSES,
-            (
-                StoredFile(
-                    "fashion_mnist.npz",
-                    "37e5852d33933792bfddacf387e185c9c3d87fa20c45417517512181f092a44a",
-                    (_mirror("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com", *_IDX_NAMES),),
-                    idx_contents,
-                ),
-            ),
-            train_test_rows(255.0),
-            (28, 28),
-        ),
-        Source(
-            "adult",
-            "UCI Adult: income above 50K a year, from a census",
-            "table",
-            ADULT_CLASSES,
-            (
-                _adult_file("adult.data", "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
-                _adult_file("adult.test", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
-            ),
-            adult_rows,
-        ),
-        Source(
-            "diabetes130",
-            "UCI Diabetes 130-US hospitals: readmission, several stays a patient",
-            "table",
-            DIABETES_CLASSES,
-            (
-                StoredFile(
-                    "diabetes130.npz",
-                    "d39dbdc99aa5a9b80fb570e0177a249c97ce90b8a8936d14dca846ee7371c9bd",
-                    (
-                        _archive(
-                            f"{_UCI}/static/public/296/diabetes+130-us+hospitals+for+years+1999-2008.zip",
-                            "diabetic_data.csv",
-                        ),
-                        _archive(f"{_UCI_OLD}/00296/dataset_diabetes.zip", "diabetic_data.csv"),
-                    ),
-                    diabetes_contents,
-                ),
-            ),
-            diabetes_rows,
-        ),
-        Source(
-            "optdigits",
-            "UCI optical digits, 8 x 8",
-            "image",
-            _DIGIT_CLASSES,
-            _digit_file(
-                "optdigits",
-                "e88278db6c56ddf0774d5b3402406d6bf2f02c8c57a36b11caf2d63a19e7c107",
-                80,
-                "optical+recognition+of+handwritten+digits",
-            ),
-            train_test_rows(16.0),
-            (8, 8),
-        ),
-        Source(
-            "pendigits",
-            "UCI pen digits: eight pen positions a digit",
-            "table",
-            _DIGIT_CLASSES,
-            _digit_file(
-                "pendigits",
-                "ddbdd647c737dbecf235bc266657cb9473515c8ff0df59e2b2da139cfcfdd517",
-                81,
-                "pen+based+recognition+of+handwritten+digits",
-            ),
-            train_test_rows(None),
-        ),
-        Source(
-            "spambase",
-            "UCI Spambase: word frequencies of e-mail",
-            "table",
-            ("not spam", "spam"),
-            (
-                StoredFile(
-                    "spambase.npz",
-                    "d75300ecaffc558991feb08033e5c656ea6ec0e4071521384cd382e30e79a1fd",
-                    (
-                        _mirror(f"{_UCI_OLD}/spambase", "spambase.data"),
-                        _archive(f"{_UCI}/static/public/94/spambase.zip", "spambase.data"),
-                    ),
-                    spambase_contents,
-                ),
-            ),
-            spambase_rows,
-        ),
-        Source(
-            "svhn",
-            "SVHN house numbers, cropped digits in colour, 32 x 32",
-            "image",
-            _DIGIT_CLASSES,
-            # The files whose MD5 torchvision has: e26dedcc434d2e4c54c9b2d4a06d8373, eb5a983be6a315427106f1b164d9cef3.
-            (
-                _file_as_it_is(
-                    _SVHN, "train_32x32.mat", "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"
-                ),
-                _file_as_it_is(
-                    _SVHN, "test_32x32.mat", "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"
-                ),
-            ),
-            svhn_rows,
-            (3, 32, 32),
-        ),
-        Source(
-            "cifar10",
-            "CIFAR-10 photographs in colour, 32 x 32",
-            "image",
-            _CIFAR_CLASSES,
-            # The binary version (no pickle), whose MD5 its page gives: c32a1d4ab5d03f1284b67883e8d87530.
-            (
-                _file_as_it_is(
-                    "https://www.cs.toronto.edu/~kriz",
-                    "cifar-10-binary.tar.gz",
-                    "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-                ),
-            ),
-            cifar10_rows,
-            (3, 32, 32),
-        ),
-    )
-}
+SOURCES: dict[str, Source] = {source.name: source for source in _ALL}
 
 
 #: Share of a set without a published test part that becomes one.
@@ -476,3 +390,122 @@ def _cut_paper(
         f"rows, test = the last {len(held_out):,} of {len(test):,} test rows."
     )
     return private, public, held_out, text
+
+
+# Published votes of a paper's teachers, by name: what its figures can be computed from again.
+
+_PAPERNOT = "https://github.com/npapernot/multiple-teachers-for-privacy/raw/master"
+_MNIST_PARTS = (
+    "mnist_250_teachers_labels.npy",
+    "mnist_250_student_labels_lap_20.npy",
+    "mnist_250_teachers_100_indices_used_by_student.npy",
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PublishedVotes:
+    """Votes that were published with a paper, and are nobody's secret any more.
+
+    Attributes
+    ----------
+    name, description : str
+    counts : int64 array of shape (n_queries, n_classes)
+        How many teachers voted for each class: what :meth:`pate.Votes.from_counts` takes.
+    student_labels : int64 array of shape (n_queries,)
+        The labels that were released, by noise of the paper's.
+    student_indices : int64 array
+        The queries that the paper's student asked.
+
+    Examples
+    --------
+    >>> PublishedVotes("made up", "two queries", np.eye(2, dtype=int), np.arange(2), np.arange(1))
+    PublishedVotes('made up', n_queries=2, n_classes=2, n_teachers=1)
+    """
+
+    name: str
+    description: str
+    counts: npt.NDArray[np.int64]
+    student_labels: npt.NDArray[np.int64]
+    student_indices: npt.NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        n_queries, n_classes = self.counts.shape
+        n_teachers = int(self.counts[:1].sum())
+        return f"PublishedVotes({self.name!r}, n_queries={n_queries}, n_classes={n_classes}, n_teachers={n_teachers})"
+
+
+def published_contents(parts: Sequence[bytes]) -> Content:
+    """Count the teachers' labels of the published files; nothing is unpickled."""
+    labels, released, indices = (np.load(io.BytesIO(part), allow_pickle=False) for part in parts)
+    counts = np.stack([(labels == c).sum(axis=0) for c in range(10)], axis=1)
+    return {
+        "counts": counts.astype(np.uint8),
+        "lap20_labels": released.astype(np.int16),
+        "student_indices": indices.astype(np.int16),
+    }
+
+
+#: Votes by name: what they are, and their file.
+_VOTES = {
+    "papernot_mnist": (
+        "250 teachers of Papernot et al. (2017, 2018) on the first 9,000 test images of MNIST, the labels of Lap(20), "
+        "and the 100 queries of the 2017 student",
+        StoredFile(
+            "pate2018_mnist_votes.npz",
+            "563afd7efd314f9e3c454adf91189a9bfa455e4886922a688284c7af5e9d7dd5",
+            (tuple((f"{_PAPERNOT}/{name}", name) for name in _MNIST_PARTS),),
+            published_contents,
+        ),
+    )
+}
+
+
+def list_votes() -> tuple[str, ...]:
+    """Return the names that :func:`load_votes` knows.
+
+    Examples
+    --------
+    >>> list_votes()
+    ('papernot_mnist',)
+    """
+    return tuple(_VOTES)
+
+
+def load_votes(name: str, *, data_home: str | os.PathLike[str] | None = None, download: bool = True) -> PublishedVotes:
+    """Load the published votes of a paper's teachers, checked by their SHA-256.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`list_votes`.
+    data_home : path or None
+        Folder of the files, as in :func:`pate.load_dataset`.
+    download : bool
+        Whether a missing file may be fetched from where the authors published it.
+
+    Returns
+    -------
+    PublishedVotes
+
+    Raises
+    ------
+    DatasetNotFoundError
+        The file is absent and was not downloaded; the text names it, the folder and the address.
+    InvalidInputError
+        An unknown name, or a file that holds something else.
+
+    Examples
+    --------
+    >>> load_votes("mnist")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: name must be one of 'papernot_mnist', got 'mnist'...
+    """
+    description, stored = _VOTES[check_choice("name", name, _VOTES)]
+    found = load_file(stored, dataset=name, folder=data_folder(data_home), download=download)
+    return PublishedVotes(
+        name,
+        description,
+        found["counts"].astype(np.int64),
+        found["lap20_labels"].astype(np.int64),
+        found["student_indices"].astype(np.int64),
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pate.dpsgd.engines._book_keeping import BookKeepingEngine
-from pate.dpsgd.engines._engine import Engine, check_promise, record_loss
-from pate.dpsgd.engines._per_record import PerRecordEngine
+from pate.dpsgd.engines._engine import Engine, PerRecordEngine, check_promise, record_loss
 
 __all__ = ["BookKeepingEngine", "Engine", "PerRecordEngine", "check_promise", "record_loss"]

@@ -20,22 +20,27 @@ of other samples.
 
 from __future__ import annotations
 
+import copy
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import nn
+from torch.func import functional_call, grad, vmap
 
-from pate.dpsgd._checks import Trial
-from pate.dpsgd.clipping import Clip, FlatClipping, PerLayerClipping
-from pate.exceptions import InvalidInputError
+from pate.core.secret import training_seed
+from pate.dpsgd._checks import SIZES, Trial, close
+from pate.dpsgd.clipping import Clip, FlatClipping, PerLayerClipping, as_clip
+from pate.exceptions import InvalidInputError, PerformanceWarning
+from pate.networks._contract import own_generator
 
 #: Clipping norm of the trial: below the gradients of nearly all records, so that what is clipped is seen. And another
 #: one, that of most runs: an engine may not heed it, or keep to it only where it is small.
 _NORM, _ANOTHER = 1e-3, 1.0
-_ROUNDING = 1e-3
+_TOLERANCE = 1e-3
 #: Rows of a unit, and units of as many.
 _UNITS = {1: 4, 2: 3}
 
@@ -120,13 +125,7 @@ class Engine(Protocol):
 
 
 def check_units(X: torch.Tensor, y: torch.Tensor, rows_per_unit: int, weights: torch.Tensor | None) -> int:
-    """Return the number of units.
-
-    Raises
-    ------
-    InvalidInputError
-        Rows, labels and weights are not as many, or not whole units.
-    """
+    """Return the number of units."""
     sizes = {len(X), len(y), len(X) if weights is None else len(weights)}
     if rows_per_unit < 1 or len(sizes) > 1 or len(X) % rows_per_unit:
         raise InvalidInputError(
@@ -161,10 +160,6 @@ def check_promise(engine: Engine, trial: Trial) -> None:
     rows at a time, the sum has moved by twice the norm at most, and with ``shared`` by the norm when one is taken away.
     Units are of one row and of two, clipped as a whole and layer by layer.
 
-    Raises
-    ------
-    InvalidInputError
-
     Examples
     --------
     >>> from pate.dpsgd._checks import try_module
@@ -184,10 +179,12 @@ def check_promise(engine: Engine, trial: Trial) -> None:
         for i, rows in enumerate(trial.rows):
             shared = i % 2 == 1
             clip: Clip = PerLayerClipping(_ANOTHER) if shared else FlatClipping(_NORM)
-            _try_units(engine, trial, rows, 1, partial(_flat, engine, clip=clip, shared=shared, rows_per_unit=1))
+            _try_units(
+                engine, trial, rows, 1, partial(_sum_in_a_row, engine, clip=clip, shared=shared, rows_per_unit=1)
+            )
             if i < 2:
                 weights = torch.tensor([0.75, 0.25, 1.0, 2.0, 1.0, 0.0])
-                run = partial(_flat, engine, clip=clip, shared=shared, rows_per_unit=2, weights=weights)
+                run = partial(_sum_in_a_row, engine, clip=clip, shared=shared, rows_per_unit=2, weights=weights)
                 _try_units(engine, trial, rows, 2, run)
     if not all(map(torch.equal, before, _tensors(engine.module))):
         raise _broken(engine, "the module's parameters or buffers change while sums are computed")
@@ -201,16 +198,16 @@ def _try_units(engine: Engine, trial: Trial, rows: torch.Tensor, k: int, run: pa
     for j in range(n):
         unit = torch.arange(j * k, (j + 1) * k)
         alone = float(run(batch, labels, only=unit).norm())
-        if not alone <= 1 + _ROUNDING:
+        if not alone <= 1 + _TOLERANCE:
             raise _broken(engine, f"the sum of one unit has {alone:.4g} times the clipping norm")
         changed, others = batch.clone(), labels.clone()
         changed[unit], others[unit] = trial.another(rows), (labels[unit] + 1) % trial.n_classes
         moved = float((run(changed, others) - whole).norm())
-        if not moved <= 2 * (1 + _ROUNDING):
+        if not moved <= 2 * (1 + _TOLERANCE):
             raise _broken(engine, f"replacing a unit moves the sum by {moved:.4g} clipping norms")
         rest = torch.tensor([i for i in range(n * k) if i // k != j])
         gone = float((run(batch, labels, only=rest) - whole).norm()) if run.keywords["shared"] else 0.0
-        if not gone <= 1 + _ROUNDING:
+        if not gone <= 1 + _TOLERANCE:
             raise _broken(engine, f"taking a unit away moves the sum by {gone:.4g} clipping norms")
 
 
@@ -219,7 +216,7 @@ def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
     yield from module.buffers()
 
 
-def _flat(
+def _sum_in_a_row(
     engine: Engine,
     X: torch.Tensor,
     y: torch.Tensor,
@@ -250,3 +247,249 @@ def _broken(engine: Engine, how: str) -> InvalidInputError:
         f"module cannot be trained with differential privacy by {type(engine).__name__}: on made-up rows {how}. Use "
         "torch's own layers and functions in it."
     )
+
+
+# Gradients of single records, which nothing in a module can mix. Hooks that read a batch's activations (as Opacus' do)
+# take the module's word for it: after a ``cumsum`` over the batch, one record moves all of them. Here the module never
+# sees a batch: it is run on one record at a time, from a copy that never ran before, by ``torch.func.vmap`` for many in
+# one go. What a module does across its batch, or keeps from one call to the next, finds nothing there.
+
+#: About how many numbers of gradients are kept at a time.
+_KEPT = 2**27
+#: By how much of itself a norm in double precision, of up to 10^8 numbers, may come out too small.
+_ROUNDING = 1e-8
+_OTHERS = (
+    "module has other gradients for a record beside others than alone, so clipping cannot bound one record's "
+    "influence. Use torch's own layers and functions in it."
+)
+
+
+class PerRecordEngine:
+    """Computes the gradient of each record by itself, with respect to the trainable parameters; takes any module.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Its parameters are read at every call; it is never run itself.
+    vectorised : bool
+        Whether to run records side by side (``vmap``), or one after the other: for modules whose code looks at values.
+    each_its_own : bool
+        Whether ``vmap`` is told of weights that they are one set for each record. It costs more, and lets torch's
+        kernels run that write into a product of weights alone (``nn.GRU``, ``nn.RNN``).
+
+    Examples
+    --------
+    >>> engine = PerRecordEngine(nn.Linear(2, 3))
+    >>> weight, bias = engine.gradients(torch.ones(5, 2), torch.zeros(5, dtype=torch.int64), seed=0)
+    >>> weight.shape, bias.shape
+    (torch.Size([5, 3, 2]), torch.Size([5, 3]))
+    """
+
+    #: Sums of float64, which err by 1e-16 of a norm for each record.
+    excess = 0.0
+    at_once = 64
+    apart = (
+        "every record's gradient was computed from that record alone, by a copy of the module that was then thrown "
+        "away; what its code keeps elsewhere (in a global, say) is not seen"
+    )
+
+    def __init__(self, module: nn.Module, *, vectorised: bool = True, each_its_own: bool = False) -> None:
+        self.module = module
+        self.vectorised, self.each_its_own = vectorised, each_its_own
+        self.names = [name for name, p in module.named_parameters() if p.requires_grad]
+        size = sum(p.numel() for p in module.parameters() if p.requires_grad)
+        self.at_once = max(1, min(type(self).at_once, _KEPT // max(1, size)))
+
+    @classmethod
+    def for_module(cls, module: nn.Module, trial: Trial) -> PerRecordEngine:
+        """Return the engine that runs records side by side, where the module allows it.
+
+        The gradients of records side by side are compared with those of each record alone.
+
+        Raises
+        ------
+        InvalidInputError
+            They are others.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            how = _side_by_side(trial)
+        if how is None:
+            warnings.warn(
+                "module cannot be run on records side by side (it looks at the values of its rows: control flow, numpy "
+                "or .item(); or torch's vmap has no rule for a part of it): they are run one after the other, slowly.",
+                PerformanceWarning,
+                stacklevel=2,
+            )
+            return cls(module, vectorised=False)
+        return cls(module, each_its_own=how)
+
+    def clipped_sum(
+        self,
+        X: torch.Tensor,
+        y: torch.Tensor,
+        clip: Clip | float,
+        *,
+        blocks: Sequence[int] | None = None,
+        **options: Any,
+    ) -> list[torch.Tensor]:
+        """Return the sum of clipped gradients: see :class:`Engine`."""
+        clip = as_clip(clip)
+        found = self.gradients(X, y, **options)
+        return clipped(found, clip, clip.groups(self.names))
+
+    def gradients(
+        self,
+        X: torch.Tensor,
+        y: torch.Tensor,
+        *,
+        rows_per_unit: int = 1,
+        weights: torch.Tensor | None = None,
+        seed: int,
+        shared: bool = False,
+    ) -> list[torch.Tensor]:
+        r"""Return one tensor (n, \*shape) for each trainable parameter, a row per unit (:meth:`Engine.clipped_sum`)."""
+        n, k = check_units(X, y, rows_per_unit, weights), rows_per_unit
+        parameters = dict(self.module.named_parameters())
+        # Copies: what the module writes into its parameters may be of a record, and would be released.
+        moved = {name: parameters[name].detach().clone() for name in self.names}
+        if not n:
+            return [value.new_zeros(0, *value.shape) for value in moved.values()]
+        if weights is None:
+            weights = torch.full((n * k,), 1 / k, device=X.device)
+        units = X.reshape(n, k, *X.shape[1:]), y.reshape(n, k), weights.reshape(n, k)
+        if self.vectorised:
+            if self.each_its_own:
+                moved = {name: value.expand(n, *value.shape) for name, value in moved.items()}
+            inner = 0 if self.each_its_own else None
+            with own_generator(seed, X.device), warnings.catch_warnings(), self._own_kernels(X.device):
+                # Speed alone: an operation without a batching rule is run record by record.
+                warnings.filterwarnings("ignore", message="There is a performance drop", category=UserWarning)
+                each = vmap(grad(self._loss()), (inner, 0, 0, 0), randomness="same" if shared else "different")
+                found = each(moved, *units)
+            return [found[name] for name in self.names]
+        rows = []
+        for i, unit in enumerate(zip(*units, strict=True)):
+            leaves = {name: value.clone().requires_grad_() for name, value in moved.items()}
+            with own_generator(seed if shared else training_seed(seed, i), X.device), self._own_kernels(X.device):
+                loss = self._loss()(leaves, *unit)
+            rows.append(torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True))
+        return [torch.stack(column) for column in zip(*rows, strict=True)]
+
+    def _own_kernels(self, device: torch.device) -> AbstractContextManager[None]:
+        """Keep recurrent layers off cuDNN: its dropout draws from a state of its own, which no unit's seed reaches."""
+        recurrent = device.type == "cuda" and any(isinstance(part, nn.RNNBase) for part in self.module.modules())
+        return torch.backends.cudnn.flags(enabled=False) if recurrent else nullcontext()
+
+    def _loss(self) -> Callable[..., torch.Tensor]:
+        """Return the loss of one unit under given parameters, by a module that has never run.
+
+        A new copy each time, of everything: an attribute, a frozen parameter, a buffer, or vmap's own stand-in for a
+        batch, that an earlier call left something in would bring other records in. Rows of one unit may meet: they
+        are clipped as one.
+        """
+        stateless = copy.deepcopy(self.module).train()
+
+        def loss(
+            moved: dict[str, torch.Tensor], x: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor
+        ) -> torch.Tensor:
+            losses = record_loss(functional_call(stateless, moved, (x,)), labels)
+            return (losses * weights.to(losses.dtype)).sum()
+
+        return loss
+
+
+def clipped(gradients: Sequence[torch.Tensor], clip: Clip | float, groups: Sequence[int] = ()) -> list[torch.Tensor]:
+    r"""Return the sum over units of their gradients, each as the clipping leaves it.
+
+    Of a unit with an entry that is not finite nothing is left: it would turn the whole sum into NaN, whatever the norm.
+    Norms and sums are of double precision, whatever the parameters are: a norm of ten million float32 comes out a
+    percent too small, and a sum of bfloat16 moves in steps of 2 at 256.
+
+    Shapes: ``gradients`` (n, \\*shape).
+    """
+    clip, groups = as_clip(clip), groups or (0,) * len(gradients)
+    finite = [g.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).flatten(1) for g in gradients]
+    odd = torch.stack([~torch.isfinite(g.flatten(1)).all(dim=1) for g in gradients]).any(dim=0)
+    squares = torch.zeros(len(odd), max(groups) + 1, dtype=torch.float64, device=odd.device)
+    for group, g in zip(groups, finite, strict=True):
+        squares[:, group] += torch.linalg.vector_norm(g, dim=1, dtype=torch.float64).square()
+    norms = torch.where(odd[:, None], torch.inf, squares.sqrt() * (1 + _ROUNDING))
+    factors = torch.where(odd[:, None], 0.0, clip.factors(norms))
+    return [
+        (factors[:, group] @ g.double()).view(h.shape[1:])
+        for group, g, h in zip(groups, finite, gradients, strict=True)
+    ]
+
+
+def _side_by_side(trial: Trial) -> bool | None:
+    """Return whether records run side by side need weights each its own, None where they cannot be run so at all."""
+    if _brings_rules(copy.deepcopy(trial.module), trial.rows[0][:1]):
+        return None
+    for each_its_own in (False, True):
+        fast = PerRecordEngine(trial.module, each_its_own=each_its_own)
+        if _agrees(fast, trial):
+            for rows in trial.rows:
+                for size in SIZES:
+                    _check_gradients_apart(fast, rows[:size], trial.another(rows), torch.arange(size) % trial.n_classes)
+            return each_its_own
+    return None
+
+
+def _agrees(fast: PerRecordEngine, trial: Trial) -> bool:
+    """Whether records can be run side by side; refuse a module whose gradients then are others than alone."""
+    plain = PerRecordEngine(trial.module, vectorised=False)
+    labels = torch.arange(4) % trial.n_classes
+    for rows in (kind[: len(labels)] for kind in trial.rows[:3]):
+        theirs = _flat(plain.gradients(rows, labels, seed=1, shared=True))
+        try:
+            ours = _flat(fast.gradients(rows, labels, seed=1, shared=True))
+        except Exception:  # on made-up rows: no record decides how its gradient or another one's is computed
+            return False
+        off = (ours - theirs).norm(dim=1) > 1e-3 * (1 + theirs.norm(dim=1))
+        # A few may differ: rounding decides on which side of a kink (relu, pooling) a number lies.
+        if 2 * int(off.sum()) > len(rows):
+            raise InvalidInputError(_OTHERS)
+    return True
+
+
+def _brings_rules(module: nn.Module, rows: torch.Tensor) -> bool:
+    """Whether a torch.autograd.Function in it has a rule of its own for batches: one that sees all records at once."""
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    with own_generator(0):
+        out = module(rows).sum()
+        back = torch.autograd.grad(out, parameters, create_graph=True, allow_unused=True)
+    todo = [t.grad_fn for t in (out, *back) if t is not None]
+    seen = set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        made_by = getattr(node, "_forward_cls", None)
+        if made_by is not None and made_by.vmap is not torch.autograd.Function.vmap:
+            return True
+        todo += [after for after, _ in node.next_functions]
+    return False
+
+
+def _check_gradients_apart(
+    engine: PerRecordEngine, batch: torch.Tensor, other: torch.Tensor, labels: torch.Tensor
+) -> None:
+    """Refuse a module in which some record's gradient is another one when a record beside it changes.
+
+    Such as by a batching rule of an operator, which sees all records at once. Here rows stay what they are, and no kink
+    excuses a difference.
+    """
+    found = _flat(engine.gradients(batch, labels, seed=1))
+    for j in range(len(batch)):
+        changed = batch.clone()
+        changed[j] = other
+        again = _flat(engine.gradients(changed, labels, seed=1))
+        again[j] = found[j]
+        if not all(close(a, b) for a, b in zip(again, found, strict=True)):
+            raise InvalidInputError(_OTHERS)
+
+
+def _flat(gradients: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([g.flatten(1) for g in gradients], dim=1).nan_to_num(0.0, 0.0, 0.0)

@@ -1,8 +1,13 @@
 """Who takes part in a step of private training, which noise goes in, and what both cost."""
 
 from pate.dpsgd.mechanisms._ftrl import BandedFTRL, TreeFTRL, banded_error, choose_bands
-from pate.dpsgd.mechanisms._mechanism import PoissonSGD, Shape, TrainingMechanism
-from pate.dpsgd.mechanisms._truncated import ShuffledSGD, TruncatedPoissonSGD
+from pate.dpsgd.mechanisms._mechanism import (
+    PoissonSGD,
+    Shape,
+    ShuffledSGD,
+    TrainingMechanism,
+    TruncatedPoissonSGD,
+)
 
 __all__ = [
     "BandedFTRL",

@@ -3,37 +3,43 @@
 Sources: Kairouz, McMahan, Song, Thakkar, Thakurta, Xu 2021 (trees); Denisov, McMahan, Rush, Smith, Thakurta 2022
 (matrices); Choquette-Choo, McMahan, Rush, Thakurta 2023 (several epochs); Choquette-Choo, Ganesh, McKenna, McMahan,
 Rush, Thakurta, Xu 2023 (bands); McKenna 2025 (bands optimised); Kalinin and Lampert 2024 (banded square root);
-Kalinin, McKenna, Upadhyay, Lampert 2025 (banded inverse). Who is in which step, and why the cost is what it is:
-:mod:`pate.dpsgd.mechanisms._ftrl`.
+Kalinin, McKenna, Upadhyay, Lampert 2025 (banded inverse).
+
+A run of n steps releases ``C X + sigma Z`` for a lower triangular C (n, n), the sums of clipped gradients X (n, d) and
+independent normals Z (n, d), which is the same as ``X + sigma C^-1 Z``: every step's sum gets noise that takes back
+some of what earlier steps got. Optimisers add gradients up, and in sums over many steps the noise then cancels.
+
+**Sensitivity.** A unit takes part in steps r, r + b, r + 2 b, ... (or in some of them), each time with a gradient of
+norm at most 1. With all rows g_t of what it moves, |C G|^2 = sum over s, t of (C^T C)_st <g_s, g_t>, which is at most
+the sum of |C^T C|_st over its steps, and equal to it where C^T C >= 0 (all g_t the same): |sum of the columns of C at
+r, r + b, ...| (Choquette-Choo, McMahan, Rush, Thakurta 2023, "Multi-epoch matrix factorization mechanisms", section 2;
+absolute values: "(Amplified) banded matrix factorization", 2023, equation 5). :func:`cyclic_sensitivity` is the largest
+of these over r, computed by adding up columns; absolute values are taken first, so that it stays an upper bound
+whatever the signs. For Toeplitz C with falling coefficients the first offset is the worst, even of all patterns with
+gaps of b and more (Kalinin and Lampert 2024, "Banded square root matrix factorization"): a test finds the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize
+from scipy.signal import lfilter
 
 from pate.core.checks import check_choice, check_int, check_real, largest_of, least_of
+from pate.core.types import FloatArray
 from pate.dpsgd._calibration import (
     SMALLEST_NOISE_MULTIPLIER,
     central_limit_guess,
     dpsgd_epsilon,
     poisson_event,
     recomputed_poisson,
-)
-from pate.dpsgd.mechanisms._matrices import (
-    Forest,
-    Toeplitz,
-    inverse_coefficients,
-    optimised_coefficients,
-    root_coefficients,
-    tree_step,
 )
 from pate.dpsgd.mechanisms._mechanism import Shape, gaussian
 from pate.exceptions import InvalidInputError
@@ -44,6 +50,244 @@ from pate.privacy.convert import gdp_from_budget, gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.losses import discretization_interval
 from pate.privacy.words import Guarantee
+
+# Correlated noise by binary trees: a node is the noisy sum of a block of steps, and all nodes are used at best.
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Complete binary trees, one after the other, scaled so that no step is in nodes of more than 1 in squares.
+
+    Attributes
+    ----------
+    restart : int
+        Number of steps after which new trees begin.
+    """
+
+    n_steps: int
+    restart: int
+
+    @property
+    def trees(self) -> tuple[tuple[int, int], ...]:
+        """First step and height of each: a tree of height h has 2^h steps."""
+        found, start = [], 0
+        while start < self.n_steps:
+            stop = min(start + self.restart, self.n_steps)
+            while start < stop:
+                height = (stop - start).bit_length() - 1
+                found.append((start, height))
+                start += 1 << height
+        return tuple(found)
+
+    @property
+    def scale(self) -> float:
+        """Norm of the longest column of H: in how many nodes a step is, at most, under the square root."""
+        return math.sqrt(1 + largest_of(*(height for _, height in self.trees)))
+
+    def nodes(self) -> npt.NDArray[np.int64]:
+        """Return the nodes' blocks, first step and the step behind the last: shape (n_nodes, 2)."""
+        levels = [
+            start + (np.arange(1 << (height - h))[:, None] + [0, 1]) * (1 << h)
+            for start, height in self.trees
+            for h in range(height + 1)
+        ]
+        return np.concatenate(levels)
+
+    def sensitivity(self, separation: int) -> float:
+        """Return what one unit moves that takes part in every ``separation``-th step: exact, as H >= 0.
+
+        A node is moved by as many gradients as the unit has steps in its block, and all may point the same way
+        (see the top of the module); the first step is tried out.
+        """
+        low, high = self.nodes().T
+        worst = 0
+        for first in range(min(separation, self.n_steps)):
+            # How many of first, first + separation, ... lie in the block: those below its end less those below it.
+            below_high, below_low = (np.maximum(0, -((first - x) // separation)) for x in (high, low))
+            counts = below_high - below_low
+            worst = max(worst, int(counts @ counts))
+        return math.sqrt(worst) / self.scale
+
+    def dense(self) -> FloatArray:
+        """Return H over its scale, shape (n_nodes, n_steps)."""
+        steps = np.arange(self.n_steps)
+        low, high = self.nodes().T[:, :, None]
+        return np.asarray(((low <= steps) & (steps < high)) / self.scale)
+
+    def rmse(self, momentum: float = 0.0) -> float:
+        """Return the root mean squared error of the iterates for a noise multiplier of one; takes n_steps^3 time.
+
+        As :meth:`Toeplitz.rmse`.
+        """
+        H = self.dense()
+        covariance = np.linalg.inv(H.T @ H)
+        recursion = [1.0, -(1 + momentum), momentum]
+        summed = lfilter([1.0], recursion, lfilter([1.0], recursion, covariance, axis=0), axis=1)
+        return math.sqrt(float(summed.trace()) / self.n_steps)
+
+
+def tree_step(step: int, height: int) -> tuple[tuple[tuple[int, float], ...], float]:
+    """Return how the noise of one step of a tree hangs on the noise before it, for nodes with unit noise.
+
+    Parameters
+    ----------
+    step : int
+        In the tree: 0, ..., 2^height - 1.
+
+    Returns
+    -------
+    weights : tuple of (int, float)
+        Of the summed noise of the finished block of height h left of the path to the step, one pair for each.
+    std : float
+        Of what is drawn anew.
+    """
+    p = 0.0
+    inner: dict[int, float] = {}
+    for h in range(height - 1, -1, -1):
+        q = 1 + p
+        inner = {left: w * p / q for left, w in inner.items()}
+        if step >> h & 1:
+            inner[h] = 1.0
+            p = q
+        else:
+            a = 2 - 2.0**-h
+            p = q * a / (q + a)
+    return tuple((h, -w * p / (1 + p)) for h, w in inner.items()), 1 / math.sqrt(1 + p)
+
+
+def root_coefficients(n: int, *, momentum: float = 0.0, inverse: bool = False) -> FloatArray:
+    """Return the first column of the square root of the optimiser's matrix A, or of the root's inverse.
+
+    A holds what each gradient adds to each iterate of SGD with ``momentum``: the series 1/((1 - x)(1 - momentum x)),
+    which is 1/(1 - x), prefix sums, without. Its square root is the product of (1 - x)^(-1/2) and
+    (1 - momentum x)^(-1/2) (Fichtenberger, Henzinger, Upadhyay 2023; with momentum, Kalinin and Lampert 2024).
+
+    Shapes: returned (n,).
+    """
+    k = np.arange(1, n)
+    binomial = np.cumprod(np.r_[1.0, (k - 1.5) / k if inverse else (k - 0.5) / k])
+    if momentum == 0:
+        return np.asarray(binomial)
+    return np.asarray(np.convolve(binomial, binomial * momentum ** np.arange(n))[:n])
+
+
+def inverse_coefficients(coefficients: npt.ArrayLike, n: int) -> FloatArray:
+    """Return the first column of the inverse of the Toeplitz matrix with this first column (the rest of it zero)."""
+    impulse = np.zeros(n)
+    impulse[0] = 1.0
+    return np.asarray(lfilter([1.0], np.asarray(coefficients, dtype=np.float64)[:n], impulse))
+
+
+def optimised_coefficients(n_bands: int, n_steps: int, *, momentum: float = 0.0) -> FloatArray:
+    """Return the first column of the banded Toeplitz C that leaves the least error for turns that share no row.
+
+    The error of the iterates is sum over j of (n - j) b_j^2 with the series b of 1/((1 - x)(1 - momentum x) c(x)), the
+    sensitivity that of the turns, |c| each: their product is minimised over c >= 0, from the square root on, by L-BFGS
+    with the gradient written out (McKenna 2025, "Scaling up the banded matrix factorization mechanism"). Takes
+    milliseconds. Privacy hangs on the columns' norms alone, which are computed of what is returned: multiples of
+    2^-20, the same on any machine but for chance.
+    """
+    n_bands = min(n_bands, n_steps)
+    if n_bands == 1:
+        return np.ones(1)
+    left = np.arange(n_steps, 0, -1) / n_steps
+    impulse = np.zeros(n_steps)
+    impulse[0] = 1.0
+    optimiser = [1.0, -(1 + momentum), momentum]
+
+    def log_product(tail: FloatArray) -> tuple[float, FloatArray]:
+        c = np.r_[1.0, tail]
+        b = lfilter([1.0], np.convolve(c, optimiser), impulse)
+        slope = lfilter([1.0], c, b)  # d b / d c_k = -x^k b / c
+        error, square = float(left @ b**2), float(c @ c)
+        moved = np.array([(left * b)[k:] @ slope[: n_steps - k] for k in range(1, n_bands)])
+        return math.log(error * square), 2 * tail / square - 2 * moved / error
+
+    start = root_coefficients(n_bands, momentum=momentum)[1:]
+    tail = minimize(log_product, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * (n_bands - 1)).x
+    return np.round(np.r_[1.0, tail] * 2**20) / 2**20
+
+
+def cyclic_sensitivity(column: Callable[[int], FloatArray], n_steps: int, separation: int) -> float:
+    """Return by how much C X moves (Frobenius norm) when one unit's gradients of norm 1 come or go.
+
+    The unit takes part in every ``separation``-th step at most, from any first step on; see the top of the module.
+    """
+    worst = 0.0
+    for first in range(min(separation, n_steps)):
+        total = np.zeros(n_steps)
+        for t in range(first, n_steps, separation):
+            entries = np.abs(column(t))
+            total[t : t + len(entries)] += entries
+        worst = largest_of(worst, float(total @ total))
+    return math.sqrt(worst)
+
+
+@dataclass(frozen=True, eq=False)
+class Toeplitz:
+    """C = T D^-1: T lower triangular Toeplitz, D diagonal and such that no column of C is longer than 1.
+
+    A single participation then moves C X by at most 1, as in DP-SGD, and noise multipliers of the two mean the same.
+
+    Attributes
+    ----------
+    column : float64 array of shape (n_bands,)
+        T's first column, as far as it is not zero. Where the inverse is banded, all ``n_steps``.
+    lengths : float64 array of shape (n_steps,)
+        D's diagonal.
+    """
+
+    column: FloatArray
+    lengths: FloatArray
+
+    @classmethod
+    def of(cls, column: npt.ArrayLike, *, n_steps: int, equal_columns: bool) -> Toeplitz:
+        """Return C from T's first column.
+
+        Shapes: ``column`` (n_bands,).
+        """
+        entries = np.array(column, dtype=np.float64)[:n_steps]
+        squares = np.cumsum(entries**2)
+        rows_left = np.minimum(np.arange(n_steps, 0, -1), len(entries))
+        lengths = np.sqrt(squares[rows_left - 1] if equal_columns else np.full(n_steps, squares[-1]))
+        for array in (entries, lengths):
+            array.setflags(write=False)
+        return cls(entries, lengths)
+
+    @property
+    def n_steps(self) -> int:
+        """Rows and columns."""
+        return len(self.lengths)
+
+    def sensitivity(self, separation: int) -> float:
+        """Return what one unit moves that takes part in every ``separation``-th step (:func:`cyclic_sensitivity`)."""
+
+        def column(t: int) -> FloatArray:
+            return np.asarray(self.column[: self.n_steps - t] / self.lengths[t])
+
+        return cyclic_sensitivity(column, self.n_steps, separation)
+
+    def dense(self) -> FloatArray:
+        """Return C itself, shape (n_steps, n_steps)."""
+        n = self.n_steps
+        found = np.zeros((n, n))
+        for t in range(n):
+            entries = self.column[: n - t]
+            found[t : t + len(entries), t] = entries / self.lengths[t]
+        return found
+
+    def rmse(self, momentum: float = 0.0) -> float:
+        """Return sqrt(|A C^-1|^2 / n_steps): the error of a coordinate of an iterate, for a noise multiplier of one.
+
+        A adds up the gradients (:func:`root_coefficients`). Times the sensitivity and over the mu of the budget this
+        is the error that has to be lived with.
+        """
+        inverse, recursion = inverse_coefficients(self.column, self.n_steps), [1.0, -(1 + momentum), momentum]
+        # The columns of A C^-1 = A D T^-1, from the diagonal on.
+        starts = (self.lengths[t:] * inverse[: self.n_steps - t] for t in range(self.n_steps))
+        columns = (lfilter([1.0], recursion, start) for start in starts)
+        return math.sqrt(sum(float(e @ e) for e in columns) / self.n_steps)
+
 
 # Units that take turns: who is in which step when noise is correlated, and what that costs.
 
@@ -72,13 +316,7 @@ class Cycle:
 
     @classmethod
     def of(cls, shape: Shape, separation: int | None = None) -> Cycle:
-        """Return the cycle of a run; ``separation=None`` is the longest that gives the expected batch size.
-
-        Raises
-        ------
-        InvalidInputError
-            With so many groups not even all units of one make the batch that is expected.
-        """
+        """Return the cycle of a run; ``separation=None`` is the longest that gives the expected batch size."""
         longest = max(1, math.floor((1 + 1e-12) / shape.sample_rate))
         if separation is not None and separation > longest:
             raise InvalidInputError(
@@ -130,56 +368,6 @@ class CyclicCost:
         """Return the mu of the run without amplification, rounded up."""
         return (2.0 if adjacency == "replace-one" else 1.0) * self.sensitivity / noise_multiplier * _MARGIN
 
-    def epsilon(self, noise_multiplier: float, *, delta: float, adjacency: str, interval: float) -> float:
-        """Return an upper bound on epsilon, the least that is proved."""
-        found = gdp_to_epsilon(self.mu(noise_multiplier, adjacency), delta)
-        if self.amplified:
-            by_coins = dpsgd_epsilon(
-                noise_multiplier / _MARGIN,
-                delta=delta,
-                sample_rate=self.cycle.rate,
-                n_steps=self.cycle.rounds,
-                adjacency=adjacency,
-                interval=interval,
-            )
-            found = least_of(found, by_coins)
-        return found
-
-    def charge(self, noise_multiplier: float) -> Charge:
-        """Return the cost under replace-one."""
-        gauss = Charge.gaussian(sensitivity=2.0 * self.sensitivity * _MARGIN, sigma=noise_multiplier)
-        if not self.amplified:
-            return gauss
-        found = from_dp_event(poisson_event(noise_multiplier, self.cycle.rate, self.cycle.rounds))
-        return Charge(
-            gauss.mu_squared, tuple(map(least_of, found.rdp, gauss.rdp_at(found.orders))), orders=found.orders
-        )
-
-    def theorem(self, adjacency: str) -> str:
-        """Return what the accounting rests on."""
-        if self.amplified:
-            return (
-                f"{adjacency}: turns of a {{unit}} share no row of the banded matrix, and cost a step of DP-SGD each "
-                "(Choquette-Choo et al. 2023); dominating pairs compose adaptively (Zhu, Dong, Wang 2022), rounded "
-                "towards a larger epsilon"
-            )
-        return (
-            f"{adjacency}: one Gaussian of the sensitivity of all turns of a {{unit}}, however gradients hang on "
-            "earlier steps (Denisov et al. 2022, Theorem 2.1), converted exactly (Balle, Wang 2018); no amplification"
-        )
-
-    def verify(self, noise_multiplier: float, adjacency: str, delta: float, interval: float, matrix: str) -> str:
-        """Return how anybody can compute epsilon again; ``matrix`` says what C is."""
-        away = "2" if adjacency == "replace-one" else "1"
-        gauss = (
-            f"mu = {away} {self.sensitivity!r} / {noise_multiplier!r}, the largest norm of a sum of columns r, "
-            f"r + {self.cycle.separation}, ... of {matrix}, then epsilon at delta {delta!r} (Balle, Wang 2018)"
-        )
-        if not self.amplified:
-            return gauss
-        by_coins = recomputed_poisson(noise_multiplier, self.cycle.rate, self.cycle.rounds, adjacency, delta, interval)
-        return f"{by_coins}. Or {gauss}, where that says less"
-
 
 def check_separation(separation: int | None) -> None:
     """Refuse a separation that is no whole number of steps."""
@@ -207,11 +395,30 @@ class _CyclicFTRL:
 
     def epsilon(self, noise_multiplier: float, shape: Shape, *, delta: float, adjacency: str, interval: float) -> float:
         """Return an upper bound on epsilon: exact, where every turn is taken, to an attacker who knows the groups."""
-        return self.cost(shape).epsilon(noise_multiplier, delta=delta, adjacency=adjacency, interval=interval)
+        cost = self.cost(shape)
+        found = gdp_to_epsilon(cost.mu(noise_multiplier, adjacency), delta)
+        if not cost.amplified:
+            return found
+        by_coins = dpsgd_epsilon(
+            noise_multiplier / _MARGIN,
+            delta=delta,
+            sample_rate=cost.cycle.rate,
+            n_steps=cost.cycle.rounds,
+            adjacency=adjacency,
+            interval=interval,
+        )
+        return least_of(found, by_coins)
 
     def charge(self, noise_multiplier: float, shape: Shape) -> Charge:
         """Return the cost under replace-one."""
-        return self.cost(shape).charge(noise_multiplier)
+        cost = self.cost(shape)
+        gauss = Charge.gaussian(sensitivity=2.0 * cost.sensitivity * _MARGIN, sigma=noise_multiplier)
+        if not cost.amplified:
+            return gauss
+        found = from_dp_event(poisson_event(noise_multiplier, cost.cycle.rate, cost.cycle.rounds))
+        return Charge(
+            gauss.mu_squared, tuple(map(least_of, found.rdp, gauss.rdp_at(found.orders))), orders=found.orders
+        )
 
     def batches(self, shape: Shape, n_units: int, source: NoiseSource) -> Iterator[npt.NDArray[np.int64]]:
         """Yield the units of each step, sorted; steps may be empty."""
@@ -223,7 +430,16 @@ class _CyclicFTRL:
 
     def theorem(self, shape: Shape, adjacency: str) -> str:
         """Return what the accounting rests on."""
-        return self.cost(shape).theorem(adjacency)
+        if self.cost(shape).amplified:
+            return (
+                f"{adjacency}: turns of a {{unit}} share no row of the banded matrix, and cost a step of DP-SGD each "
+                "(Choquette-Choo et al. 2023); dominating pairs compose adaptively (Zhu, Dong, Wang 2022), rounded "
+                "towards a larger epsilon"
+            )
+        return (
+            f"{adjacency}: one Gaussian of the sensitivity of all turns of a {{unit}}, however gradients hang on "
+            "earlier steps (Denisov et al. 2022, Theorem 2.1), converted exactly (Balle, Wang 2018); no amplification"
+        )
 
     def sampling(self) -> str:
         """Return the statement's assumption about sampling."""
@@ -231,9 +447,16 @@ class _CyclicFTRL:
 
     def verify(self, noise_multiplier: float, shape: Shape, guarantee: Guarantee, interval: float) -> str:
         """Return how anybody can compute the epsilon again."""
-        return self.cost(shape).verify(
-            noise_multiplier, guarantee.adjacency, guarantee.delta, interval, self._matrix(shape)
+        cost, adjacency, delta = self.cost(shape), guarantee.adjacency, guarantee.delta
+        away, cycle = "2" if adjacency == "replace-one" else "1", cost.cycle
+        gauss = (
+            f"mu = {away} {cost.sensitivity!r} / {noise_multiplier!r}, the largest norm of a sum of columns r, "
+            f"r + {cycle.separation}, ... of {self._matrix(shape)}, then epsilon at delta {delta!r} (Balle, Wang 2018)"
         )
+        if not cost.amplified:
+            return gauss
+        by_coins = recomputed_poisson(noise_multiplier, cycle.rate, cycle.rounds, adjacency, delta, interval)
+        return f"{by_coins}. Or {gauss}, where that says less"
 
     def mu(self, noise_multiplier: float, shape: Shape, adjacency: str) -> float | None:
         """Return the mu that epsilon is computed from, None where coins say less than it does."""
@@ -349,14 +572,9 @@ class BandedFTRL(_CyclicFTRL):
 class TreeFTRL(_CyclicFTRL):
     """Noise correlated by binary trees whose nodes are all used at best (Honaker 2015, full); no amplification.
 
-    Memory: log2 of the steps, for each parameter. :class:`BandedFTRL` is ahead of it wherever its memory is there.
-
-    Parameters
-    ----------
-    restart : int or None
-        Steps after which new trees begin; None never. ``"epoch"`` of the papers is the separation.
-    separation : int or None
-        Steps from one turn of a unit to its next; None for one turn an epoch.
+    Memory: log2 of the steps, for each parameter. :class:`BandedFTRL` is ahead of it wherever its memory is there. New
+    trees begin after ``restart`` steps (None: never; ``"epoch"`` of the papers is the separation); ``separation`` as
+    there.
 
     Examples
     --------
@@ -451,17 +669,8 @@ def choose_bands(
     Separations of 1, 2, 4, ... and the longest are tried, each with as many optimised bands: from independent noise,
     whose coins amplify most (DP-SGD, but for groups of one), to noise that cancels best (Choquette-Choo, Ganesh et al.
     2023). A function of public numbers alone, so it costs nothing. Little privacy to lose (small epsilon, large
-    batches, many epochs) leaves it at DP-SGD, few epochs at a large epsilon lead away from it.
-
-    Parameters
-    ----------
-    budget : Budget
-    shape : Shape
-    adjacency : {"replace-one", "add-or-remove", "zero-out"}
-    momentum : float
-        The optimiser's.
-    most_bands : int
-        Memory is one number less for each parameter.
+    batches, many epochs) leaves it at DP-SGD, few epochs at a large epsilon lead away from it. ``momentum`` is the
+    optimiser's; memory is one number less than ``most_bands`` for each parameter.
 
     Examples
     --------

@@ -13,10 +13,9 @@ from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 
 from pate.core.checks import shown
+from pate.data._columns import MOST_VALUES, declared_rows
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
-from pate.data._like import MOST_VALUES, declared_rows
-from pate.dpsgd.recipes._planner import LINEAR_GRADIENTS, TrainingFacts, choose_recipe, facts_of
-from pate.dpsgd.recipes._presets import DPSGDRecipe
+from pate.dpsgd.recipes._planner import LINEAR_GRADIENTS, DPSGDRecipe, TrainingFacts, choose_recipe, facts_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.representations import (
@@ -171,16 +170,12 @@ class RecipePlan:
             "schedule": (r.schedule, "constant"),
             "augmentation": (r.augmentation, 1),
         }
+        told = ("expected_batch_size", "epochs", "learning_rate", "optimizer", "momentum", "max_grad_norm")
         return {
             **{name: value for name, (value, plain) in more.items() if value != plain},
             "module": r.module,
             "module_kwargs": dict(r.module_kwargs) or None,
-            "expected_batch_size": r.expected_batch_size,
-            "epochs": r.epochs,
-            "learning_rate": r.learning_rate,
-            "optimizer": r.optimizer,
-            "momentum": r.momentum,
-            "max_grad_norm": r.max_grad_norm,
+            **{name: getattr(r, name) for name in told},
         }
 
 
@@ -263,8 +258,9 @@ def _within_ranges(rows: Any, last: UnitRows, random_state: int) -> Representati
     of norm 1: it is the same however wide a range from 0 is, or one around 0.
     """
     columns = chain(TableMap(numeric=["quantile"], max_categories=MOST_VALUES), PublicScale(0.0))
-    lows = [column.min() for column in _columns_of(rows) if column.dtype.kind == "f"]
-    numbers = len(lows) / rows.shape[1]
+    given = [rows[name].to_numpy() for name in rows] if is_frame(rows) else list(rows.T)
+    ranges = [(column.min(), column.max()) for column in given if column.dtype.kind == "f"]
+    lows, numbers = [low for low, _ in ranges], len(ranges) / rows.shape[1]
     amounts = _AMOUNTS * numbers if np.mean([low >= 0 for low in lows] or [0]) > 0.5 else 0.0
     kernel = _KERNEL * numbers - amounts
     fourier = RandomFourier(_FEWER, bandwidth=_IN_RANGES, random_state=random_state)
@@ -273,18 +269,11 @@ def _within_ranges(rows: Any, last: UnitRows, random_state: int) -> Representati
         (chain(AboveLeast(), UnitRows()), amounts),
         (chain(fourier, PublicScale(0.0), UnitRows()), kernel),
     ]
-    if _of_one_range(rows):
+    if numbers == 1 and len(ranges) >= _OF_ONE_UNIT and len(set(ranges)) == 1:
         parts = _whatever_the_width(parts, random_state)
     there = [(part, weight) for part, weight in parts if weight > 0]
     both = combine(*(part for part, _ in there), weights=[weight for _, weight in there])
     return chain(columns, both, last).fit(rows)
-
-
-def _of_one_range(rows: Any) -> bool:
-    columns = _columns_of(rows)
-    if len(columns) < _OF_ONE_UNIT or any(column.dtype.kind != "f" for column in columns):
-        return False
-    return len({(column.min(), column.max()) for column in columns}) == 1
 
 
 def _whatever_the_width(parts: list[tuple[Any, float]], random_state: int) -> list[tuple[Any, float]]:
@@ -301,10 +290,6 @@ def _whatever_the_width(parts: list[tuple[Any, float]], random_state: int) -> li
     return [(middle, a), (beginning, b), (kernel, c), (near, _OF_NORM_ONE * rest)]
 
 
-def _columns_of(rows: Any) -> list[npt.NDArray[Any]]:
-    return [rows[name].to_numpy() for name in rows] if is_frame(rows) else list(rows.T)
-
-
 def _of_any_size(n_columns: int, last: UnitRows) -> Representation:
     """Return rows of norm 1 beside a kernel of them, whose width needs no public row: they lie on one sphere."""
     rows = _ANY_SIZE * np.random.default_rng(0).normal(size=(_MADE_UP, n_columns))
@@ -314,15 +299,12 @@ def _of_any_size(n_columns: int, last: UnitRows) -> Representation:
 
 def _without_public_rows(kind: str, facts: TrainingFacts, last: UnitRows) -> tuple[Representation, ...]:
     """Return maps that constants fix: where public images would say the range of pixels, it is [0, 1]."""
+    ones = np.ones(int(np.prod(facts.row_shape)))
     if kind == "unit-rows":
-        return (_of_any_size(int(np.prod(facts.row_shape)), last),)
+        return (_of_any_size(len(ones), last),)
     from pate.representations.images import Scattering
 
-    scattering = Scattering(image_shape=facts.row_shape).fit(np.array([0.0, 1.0])[:, None] * _ones(facts))
+    scattering = Scattering(image_shape=facts.row_shape).fit(np.array([0.0, 1.0])[:, None] * ones)
     groups = GroupedRows(scattering.map_shape_[0] // _CHANNELS_TOGETHER)
     d = scattering.n_features_out_
     return scattering, _wide(d, groups), _wide(d, last)
-
-
-def _ones(facts: TrainingFacts) -> npt.NDArray[np.float64]:
-    return np.ones(int(np.prod(facts.row_shape)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -14,14 +15,7 @@ from pate.privacy.cost import Charge
 
 
 class Allowance(Protocol):
-    """What is left to spend, such as :meth:`pate.Ledger.remaining`.
-
-    Examples
-    --------
-    >>> from pate.privacy import Budget, Charge
-    >>> isinstance(Budget(1.0, 1e-5).allows(Charge.zero()), bool)
-    True
-    """
+    """What is left to spend, such as :meth:`pate.Ledger.remaining`."""
 
     def allows(self, cost: Charge) -> bool:
         """Return whether a release of this cost fits."""
@@ -94,6 +88,14 @@ def largest(allowed: Callable[[int], bool], high: int) -> int:
         middle = (low + top) // 2
         low, top = (middle, top) if allowed(middle) else (low, middle)
     return low
+
+
+def least_between(low: float, high: float, fits: Callable[[float], bool], *, within: float) -> float:
+    """Return what fits and is within this share of what does not: ``high`` does, ``low`` does not."""
+    while high > (1 + within) * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
 
 
 def calibrate(

@@ -39,28 +39,13 @@ class Currency:
     Feldman and Zrnic 2021, Theorem 3.1; Lecuyer 2021; converted by Canonne, Kamath and Steinke 2020. Pure: Rogers,
     Roth, Ullman and Vadhan 2016. Failure probabilities (delta0) add up within a share of delta set aside beforehand
     (approximate concentrated privacy under full adaptivity: Whitehouse, Ramdas, Rogers and Wu 2023).
-
-    Examples
-    --------
-    >>> from pate.privacy import Charge
-    >>> one = Charge.gaussian_argmax(40.0)
-    >>> Currency().price(one), round(Currency(8.0).price(one), 7)
-    (0.00125, 0.0032058)
-    >>> Currency.named("renyi:8").limit(Budget(2.0, 1e-5)).__round__(4)
-    0.7859
     """
 
     order: float | None = None
 
     @classmethod
     def named(cls, name: str) -> Currency:
-        """Return the currency of a name that says it all: "gdp", "pure" or "renyi:ORDER".
-
-        Examples
-        --------
-        >>> Currency.named("renyi:12.5").name
-        'renyi:12.5'
-        """
+        """Return the currency of a name that says it all: "gdp", "pure" or "renyi:ORDER"."""
         if name in ("gdp", "pure"):
             return cls(None if name == "gdp" else math.inf)
         kind, _, order = name.partition(":")
@@ -97,13 +82,7 @@ class Currency:
         return "Feldman and Zrnic 2021, Theorem 3.1; Lecuyer 2021"
 
     def price(self, cost: Charge) -> float:
-        """Return the scalar that a cost takes; infinite where this currency cannot pay for it.
-
-        Examples
-        --------
-        >>> Currency().price(Charge.at_order(0.1, order=8.0))
-        inf
-        """
+        """Return the scalar that a cost takes; infinite where this currency cannot pay for it."""
         whole = check_charge(cost)
         if self.order is None:
             return whole.mu_squared
@@ -119,22 +98,11 @@ class Currency:
         total : Budget
         failure_delta : float
             The part of its delta that costs that may fail can use up.
-
-        Examples
-        --------
-        >>> Currency().limit(Budget(1.0, 1e-5)) == Budget(1.0, 1e-5).mu_squared
-        True
         """
         return _limit(self.order, total, failure_delta)
 
     def epsilon(self, price: float, delta: float) -> float:
-        """Return the epsilon at ``delta`` of one release of this price; 0 for one that is free.
-
-        Examples
-        --------
-        >>> round(Currency(8.0).epsilon(0.7859, 1e-5), 3)
-        2.0
-        """
+        """Return the epsilon at ``delta`` of one release of this price; 0 for one that is free."""
         if price <= 0:
             return 0.0
         if self.order is None:
@@ -167,16 +135,7 @@ def _limit(order: float | None, total: Budget, failure_delta: float) -> float:
 
 
 def check_currency(currency: object) -> str | None:
-    """Return the name of what was asked for, "renyi" where its order is left open, None where all is.
-
-    Examples
-    --------
-    >>> check_currency(("renyi", 12.5)), check_currency("renyi"), check_currency(None)
-    ('renyi:12.5', 'renyi', None)
-    >>> check_currency("euro")
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: currency must be None, 'gdp', 'pure', 'renyi' ... got 'euro'.
-    """
+    """Return the name of what was asked for, "renyi" where its order is left open, None where all is."""
     if currency is None or currency == "renyi":
         return None if currency is None else "renyi"
     if isinstance(currency, Currency):
@@ -190,15 +149,7 @@ def check_currency(currency: object) -> str | None:
 
 @dataclass(frozen=True)
 class Terms:
-    """What was fixed before the first charge: the budget, the currency, the share of delta for failures, the limit.
-
-    Examples
-    --------
-    >>> from pate.privacy import Charge
-    >>> terms, one = Terms.of(Budget(1.0, 1e-5), Currency()), Charge.gaussian(sensitivity=2**0.5, sigma=40.0)
-    >>> terms.refusal((), (), one * 57), terms.refusal((), (), one * 58)
-    ('', 'it does not fit into what is left')
-    """
+    """What was fixed before the first charge: the budget, the currency, the share of delta for failures, the limit."""
 
     total: Budget
     currency: Currency
@@ -207,13 +158,7 @@ class Terms:
 
     @classmethod
     def of(cls, total: Budget, currency: Currency, failure_delta: float = 0.0) -> Terms:
-        """Return the terms with the currency's own limit.
-
-        Raises
-        ------
-        InvalidInputError
-            The order cannot serve the budget: its conversion alone costs more.
-        """
+        """Return the terms with the currency's own limit."""
         failure_delta = check_failure_delta(failure_delta, total)
         limit = currency.limit(total, failure_delta)
         if limit <= 0:
@@ -226,13 +171,7 @@ class Terms:
 
     @property
     def filled(self) -> Charge:
-        """The cost of everything together once the limit is used up: what is known of it, whatever is released yet.
-
-        Examples
-        --------
-        >>> Terms.of(Budget(1.0, 1e-5), Currency(20.0)).filled.guarantee(1e-5).epsilon.__round__(9)
-        1.0
-        """
+        """The cost of everything together once the limit is used up: what is known of it, whatever is released yet."""
         order = self.currency.order
         if order is None:
             whole = Charge.gaussian(sensitivity=math.sqrt(self.limit), sigma=1.0)
@@ -276,14 +215,7 @@ class Terms:
 
 
 def check_failure_delta(value: Any, total: Budget) -> float:
-    """Return the share of delta set aside for costs that may fail, below the budget's delta.
-
-    Examples
-    --------
-    >>> check_failure_delta(1e-5, Budget(1.0, 1e-5))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: failure_delta must be a finite number >= 0 and < 1e-05, got 1e-05. ...
-    """
+    """Return the share of delta set aside for costs that may fail, below the budget's delta."""
     remedy = "It is the part of the budget's delta that gates and sanitised values may use."
     return check_real("failure_delta", value, low=0, high=total.delta, high_open=True, remedy=remedy)
 
@@ -306,15 +238,6 @@ def choose_terms(
         A currency by name, "renyi" for any order, None for any.
     failure_delta : float or None
         None sets aside what this cost needs.
-
-    Examples
-    --------
-    >>> from pate.privacy import Charge
-    >>> budget, counts = Budget(2.6, 1e-5), Charge.gaussian(sensitivity=2**0.5, sigma=40.0)
-    >>> choose_terms(budget, counts * 300).currency.name
-    'gdp'
-    >>> choose_terms(budget, Charge.gaussian_argmax(40.0) * 300).currency.name
-    'renyi:8'
     """
     whole = check_charge(cost)
     failures = whole.delta0 if failure_delta is None else failure_delta
@@ -349,12 +272,6 @@ class Opening:
         Likewise.
     terms : Terms or None
         What holds; None before the first charge.
-
-    Examples
-    --------
-    >>> from pate.privacy import Charge
-    >>> Opening(Budget(1.0, 1e-5), None, None, None).terms_for(Charge.zero()).currency.name
-    'gdp'
     """
 
     total: Budget
@@ -369,13 +286,7 @@ class Opening:
         return choose_terms(self.total, cost, asked=self.asked, failure_delta=self.failure_delta)
 
     def refusal(self, prices: Sequence[float], failures: Sequence[float], cost: Charge) -> str:
-        """Return why the cost may not be added to what was paid, in words; "" if it may.
-
-        Examples
-        --------
-        >>> Opening(Budget(1.0, 1e-5), "gdp", None, None).refusal((), (), Charge.at_order(0.1, order=8.0))[:44]
-        'its cost in mu^2, fixed as the currency befo'
-        """
+        """Return why the cost may not be added to what was paid, in words; "" if it may."""
         terms = self.terms_for(cost)
         if terms is None and self.asked not in (None, "renyi"):
             terms = Terms.of(self.total, Currency.named(str(self.asked)), self.failure_delta or 0.0)
@@ -385,13 +296,7 @@ class Opening:
         return f"the total {self.total}{asked} does not buy it, or not with the share of delta that it may fail by"
 
     def conflict(self, asked: str | None, failure_delta: float | None) -> str:
-        """Return how what is asked for differs from what is held, in words; "" if it does not, or nothing is asked.
-
-        Examples
-        --------
-        >>> Opening(Budget(1.0, 1e-5), "renyi:8", None, None).conflict("gdp", None)
-        'counts in renyi:8, not in gdp'
-        """
+        """Return how what is asked for differs from what is held, in words; "" if it does not, or nothing is asked."""
         found = self.asked if self.terms is None else self.terms.currency.name
         if not (asked in (None, found) or (asked == "renyi" and str(found).startswith("renyi:"))):
             return f"counts in {found or 'what its first charge decides'}, not in {asked}"

@@ -68,12 +68,6 @@ class Accountant:
         ------
         InvalidInputError
             Not a public worst case, or an epsilon was read already.
-
-        Examples
-        --------
-        >>> one = Charge.gaussian(sensitivity=1.0, sigma=5.0)
-        >>> Accountant().add(one, count=3).close() == Accountant().add(one).add(one).add(one).close()
-        True
         """
         if self._closed:
             raise InvalidInputError(
@@ -84,13 +78,7 @@ class Accountant:
         return self
 
     def close(self) -> Charge:
-        """Close the plan and return its whole cost, for use in another plan, a filter or a ledger.
-
-        Examples
-        --------
-        >>> Accountant().add(Charge.gaussian(sensitivity=1.0, sigma=2.0), count=8).close().mu_squared
-        2.0
-        """
+        """Close the plan and return its whole cost, for use in another plan, a filter or a ledger."""
         self._closed = True
         return Charge.total((cost, count) for _, cost, count in self._steps)
 
@@ -109,17 +97,6 @@ class Accountant:
         ------
         InvalidInputError
             The gates use up all of delta, or nothing finite is known.
-
-        Examples
-        --------
-        >>> Accountant().guarantee(1e-5).epsilon
-        0.0
-        >>> import dp_accounting
-        >>> from pate.privacy import from_dp_event
-        >>> step = dp_accounting.PoissonSampledDpEvent(0.05, dp_accounting.GaussianDpEvent(1.5))
-        >>> plan = Accountant().add(from_dp_event(step), what="step", count=200)
-        >>> print(plan.guarantee(1e-5), "for", plan.close().guarantee(1e-5).epsilon.__round__(2))
-        (4.1..., 1e-05)-DP, public, by pld, adjacency replace-one, both directions, adaptive for 4.52
         """
         whole = self.close()
         found = whole.guarantee(delta)
@@ -180,13 +157,7 @@ class _Filter:
             return not self._terms.refusal(self._prices, self._failures, cost)
 
     def spend(self, cost: Charge) -> None:
-        """Spend the cost; do this before the release.
-
-        Raises
-        ------
-        BudgetExceededError
-            It does not fit; nothing was spent and nothing may be released.
-        """
+        """Spend the cost; do this before the release."""
         with self._one_at_a_time:
             refusal = self._terms.refusal(self._prices, self._failures, cost)
             if refusal:

@@ -110,13 +110,7 @@ def select_best(
 
 
 def deltas_of(one: Charge) -> npt.NDArray[np.float64]:
-    """Return a delta of one run at every epsilon log(1 + 1/(a - 1)), a being its orders: what Poisson's price needs.
-
-    Examples
-    --------
-    >>> bool((deltas_of(Charge.gaussian(sensitivity=1.0, sigma=50.0)) < 0.1).all())
-    True
-    """
+    """Return a delta of one run at every epsilon log(1 + 1/(a - 1)), a being its orders: what Poisson's price needs."""
     return np.array([_delta_at(one, math.log1p(1 / (a - 1))) for a in one.orders])
 
 
@@ -185,12 +179,6 @@ class Repetitions:
     -----
     Nothing is rounded towards cheaper: the parameter drawn with is a fraction whose mean is at most ``mean`` (by less
     than 1e-8, relative) and whose gamma is at least that of the price.
-
-    Examples
-    --------
-    >>> law = Repetitions("geometric", 10.0)
-    >>> [round(law.probability(k), 4) for k in (0, 1, 2)], law.charge(Charge.zero()).pure
-    ([0.0, 0.1, 0.09], 0.0)
     """
 
     distribution: str = "poisson"
@@ -220,13 +208,7 @@ class Repetitions:
         return select_best(one, mean_runs=self.mean, shape=self.shape, deltas=deltas)
 
     def probability(self, k: int) -> float:
-        """Return P(K = k).
-
-        Examples
-        --------
-        >>> sum(Repetitions("logarithmic", 5.0).probability(k) for k in range(2000)).__round__(9)
-        1.0
-        """
+        """Return P(K = k)."""
         if self.shape == math.inf:
             mean = float(self.parameter)
             return math.exp(k * math.log(mean) - mean - math.lgamma(k + 1))
@@ -245,11 +227,6 @@ class Repetitions:
         1/k, since (1 - gamma)^k / k is the law but for a constant. Poisson of mean m: the sum of ceil(m) numbers of
         mean 1, each of its units kept with probability m / ceil(m); one of mean 1 is a k of the law 2^-(k+1), kept with
         probability 2^(k-1) / k!, since the product is 1/k! but for a constant.
-
-        Examples
-        --------
-        >>> Repetitions("poisson", 20.0).draw(NoiseSource(0)) > 5
-        True
         """
         if self.distribution == "geometric":
             return self._geometric(source)

@@ -194,15 +194,7 @@ class GivenPair:
         return np.stack([self.rdp_by_query(order).sum(axis=1) for order in alphas.tolist()], axis=1)
 
     def rdp_by_query(self, order: float) -> FloatArray:
-        """Return the Renyi divergence of every query by itself, both directions: (2, n_queries).
-
-        Examples
-        --------
-        >>> from pate.privacy.exact import GaussianNoise
-        >>> pair = given_pair([[5, 5], [9, 1]], [[6, 4], [8, 2]], noise=GaussianNoise(4.0))
-        >>> pair.rdp_by_query(2.0).argmax(axis=1).tolist()
-        [0, 0]
-        """
+        """Return the Renyi divergence of every query by itself, both directions: (2, n_queries)."""
         both = (self.log_p, self.log_q), (self.log_q, self.log_p)
         return np.stack([_rdp(first, second, order) for first, second in both])
 
@@ -283,18 +275,7 @@ def _spread(laws: FloatArray, loss: FloatArray) -> float:
 
 
 def _walk(index: IntArray, laws: FloatArray, half: int, cap: int | None = None) -> FloatArray:
-    """Return the laws of the sum of lattice points, (n_laws, 2 half + 1); what leaves the lattice is left out.
-
-    Parameters
-    ----------
-    index : (n_queries, n_outcomes)
-        Lattice point of an outcome.
-    laws : (n_laws, n_queries, n_outcomes)
-        Its probability; an outcome without any is left out.
-    half : int
-    cap : int or None
-        The run ends with so many outcomes other than the last one.
-    """
+    """Return the laws of the sum of lattice points, (n_laws, 2 half + 1); what leaves the lattice is left out."""
     n_queries, n_outcomes = index.shape
     rows = 1 if cap is None else min(cap, n_queries)
     state = np.zeros((len(laws), rows, 2 * half + 1))

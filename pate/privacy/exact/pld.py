@@ -182,17 +182,7 @@ def _lanes(law: PairLaw, top: IntArray, threshold: ThresholdTest | None) -> tupl
 
 
 def _hockey_sticks(first: FloatArray, ratio: FloatArray, at: FloatArray) -> FloatArray:
-    """Divergence of (Q (1 + ratio), Q = first) at g - 1 = ``at``, less (1 - g) where g < 1.
-
-    Parameters
-    ----------
-    first, ratio : (n_outcomes, n_pairs)
-    at : (n_points,) increasing
-
-    Returns
-    -------
-    (n_pairs, n_points)
-    """
+    """Divergence of (Q (1 + ratio), Q = first) at g - 1 = ``at``, less (1 - g) where g < 1."""
     out = np.zeros((first.shape[1], len(at)))
     sign = np.where(at < 0, -1.0, 1.0)
     for q, r in zip(first, ratio, strict=True):
@@ -201,16 +191,7 @@ def _hockey_sticks(first: FloatArray, ratio: FloatArray, at: FloatArray) -> Floa
 
 
 def _to_masses(below: FloatArray, above: FloatArray, gammas: FloatArray, discretization: float) -> FloatArray:
-    """Lattice masses of the pair whose hockey-stick curve joins the dots.
-
-    Parameters
-    ----------
-    below : (n, reach + 1) H - (1 - g) at lattice points -reach ... 0
-    above : (n, reach + 1) H at lattice points 0 ... reach
-    gammas : (2 reach + 1,) e^epsilon
-    discretization : float
-        Distance of lattice points in epsilon.
-    """
+    """Lattice masses of the pair whose hockey-stick curve joins the dots."""
     n, reach = len(below), below.shape[1] - 1
     # A difference of gammas would lose as many digits as the lattice is fine.
     widths = gammas[:-1] * np.expm1(discretization)

@@ -68,10 +68,6 @@ def tilted_epsilon(
         Grid of the privacy loss, in nats.
     adjacency : {"replace-one", "add-or-remove", "zero-out"}
 
-    Returns
-    -------
-    float
-
     Examples
     --------
     >>> found = tilted_epsilon([(((1.0, 0.01, 1.0),), 1000)], 1e-12, 1e-3)

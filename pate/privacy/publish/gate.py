@@ -56,15 +56,6 @@ def query_scores(
     counts : array-like of shape (n_queries, n_classes), or anything with such ``counts``
     sigma, threshold, sigma_threshold : float
         In votes; with a threshold it is Confident-GNMax.
-
-    Returns
-    -------
-    QueryScores
-
-    Examples
-    --------
-    >>> query_scores([[30, 10]], 10.0).answers.round(4)
-    array([[ 1.4142, -1.4142]])
     """
     # Not at the top: the exact law is the heavier module of the two, and this one is read by `import pate.privacy`.
     from pate.privacy.exact import GaussianNoise, log_probs
@@ -107,20 +98,6 @@ class PTRGate:
     on the answers); the parameters, ``tau`` above all, chosen without looking at the votes (from other data, or from
     a planned consensus); and a fallback, if any, that costs at most ``tau`` at ``order`` (:meth:`fallback_queries`).
     Each gate tests once; several gates for several batches compose by adding their :attr:`charge`.
-
-    Raises
-    ------
-    InvalidInputError
-        A parameter is out of range, or delta0 not below delta.
-
-    Examples
-    --------
-    >>> gate = PTRGate(sigma=40.0, order=8.0, tau=0.5, width=4.0, delta=1e-5, delta0=1e-6)
-    >>> print(gate.guarantee)
-    (1.97..., 1e-05)-DP, public, by ptr..., adjacency replace-one, both directions, fixed queries
-    >>> answers = gate.run([[240, 10]] * 100, NoiseSource(), lambda counts: "answers")
-    >>> answers, gate.passed
-    ('answers', True)
     """
 
     def __init__(
@@ -183,13 +160,7 @@ class PTRGate:
 
     @property
     def charge(self) -> Charge:
-        """The cost of test and answers (or fallback) together: a Renyi curve up to the gate's order, and its delta0.
-
-        Raises
-        ------
-        InvalidInputError
-            The gate was tested with seeded noise: that protects nobody.
-        """
+        """The cost of test and answers (or fallback) together: a Renyi curve up to the gate's order, and its delta0."""
         if self._seeded:
             raise InvalidInputError("a cost must be of real noise; this gate was tested with a seed.")
         orders = tuple(sorted({a for a in (*DEFAULT_ORDERS, self.order) if a <= self.order}))
@@ -209,23 +180,12 @@ class PTRGate:
         -------
         array of shape (n_orders,)
             Infinite above the gate's order; below it Renyi divergences only fall.
-
-        Examples
-        --------
-        >>> PTRGate(sigma=40, order=8, tau=0.5, width=4, delta=1e-5, delta0=1e-6).rdp([4, 8, 16]).round(3)
-        array([0.625, 0.75 ,   inf])
         """
         alphas = check_orders(orders)
         return np.where(alphas <= self.order, self.tau + alphas * self._test_cost(1.0), np.inf)
 
     def fallback_queries(self, public: float | None = None) -> int:
-        """Return how many queries a fallback may answer at the public cost ``public`` each, at no further charge.
-
-        Examples
-        --------
-        >>> PTRGate(sigma=40, order=8, tau=0.5, width=4, delta=1e-5, delta0=1e-6).fallback_queries()
-        100
-        """
+        """Return how many queries a fallback may answer at the public cost ``public`` each, at no further charge."""
         each = self._bound.cap if public is None else check_real("public", public, low=0, low_open=True)
         return math.floor(self.tau / each * (1 + 1e-12))
 
@@ -240,19 +200,6 @@ class PTRGate:
         ledger : Ledger (or another Purse) or None
             Charge the whole gate there, test and answers, before the test's noise is drawn; :attr:`release` is then
             the number under which the answers can be stored (:meth:`pate.Ledger.add_answers`).
-
-        Raises
-        ------
-        PateError
-            The gate has been used.
-        BudgetExceededError
-            What is left in the ledger does not buy the gate; nothing was tested.
-
-        Examples
-        --------
-        >>> gate = PTRGate(sigma=40, order=8, tau=1e-3, width=4, delta=1e-5, delta0=1e-6)
-        >>> gate.test([[125, 125]] * 100, NoiseSource())
-        False
         """
         return self._tested(counts, counts, noise, ledger)
 
@@ -305,16 +252,6 @@ class PTRGate:
             Given the counts when refused; must cost at most ``tau`` at ``order``. None releases nothing.
         ledger : Ledger or None
             As for :meth:`test`.
-
-        Returns
-        -------
-        What ``release`` or ``fallback`` returned, or None.
-
-        Examples
-        --------
-        >>> gate = PTRGate(sigma=40, order=8, tau=1e-3, width=4, delta=1e-5, delta0=1e-6)
-        >>> gate.run([[125, 125]], NoiseSource(), lambda c: "all", fallback=lambda c: "few")
-        'few'
         """
         # Our own copy: what is tested is what is released.
         own = np.array(getattr(counts, "counts", counts))
@@ -336,13 +273,7 @@ def _check_public(public: float | None, order: float, sigma: float, sigma_thresh
 
 
 def safe_distance(scores: QueryScores, bound: TailBound, tau: float, *, limit: float) -> float:
-    """Return Gamma: the largest d, in steps of 1/1024 teacher, with f_d <= tau, within +-limit. A private number.
-
-    Examples
-    --------
-    >>> safe_distance(query_scores([[240, 10]] * 100, 40.0), TailBound(40.0, 8.0), 0.1, limit=100)
-    61.82...
-    """
+    """Return Gamma: the largest d, in steps of 1/1024 teacher, with f_d <= tau, within +-limit. A private number."""
     low, high = -math.ceil(limit * _STEPS_PER_TEACHER), math.ceil(limit * _STEPS_PER_TEACHER)
 
     def holds(step: int) -> bool:
@@ -375,18 +306,6 @@ def ptr(
     """Make a :class:`PTRGate` and test ``counts`` with it; see there for the parameters and the guarantee.
 
     All parameters are chosen without looking at the votes. With ``ledger`` the gate is charged there first.
-
-    Returns
-    -------
-    PTRGate
-        Tested; answer exactly these queries with exactly this noise if ``gate.passed``, else nothing (or a fallback
-        of cost at most ``tau``).
-
-    Examples
-    --------
-    >>> gate = ptr([[240, 10]] * 100, 40.0, tau=0.5, order=8.0, width=4.0, delta=1e-5, delta0=1e-6, noise=NoiseSource())
-    >>> gate.passed
-    True
     """
     gate = PTRGate(
         sigma=sigma,

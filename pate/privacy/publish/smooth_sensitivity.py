@@ -55,13 +55,7 @@ _STRETCH = 1 + 1e-7
 
 @lru_cache(maxsize=64)
 def query_cap(order: float, sigma: float, sigma_threshold: float | None = None) -> float:
-    """Return the public cost of one query of GNMax, or of Confident-GNMax, at ``order``.
-
-    Examples
-    --------
-    >>> query_cap(8.0, 40.0) < query_cap(8.0, 40.0, 150.0) < 8 / 40**2
-    True
-    """
+    """Return the public cost of one query of GNMax, or of Confident-GNMax, at ``order``."""
     test = 0.0 if sigma_threshold is None else float(threshold_rho_star([order], sigma_threshold)[0])
     return float(rho_star([order], sigma)[0]) + test
 
@@ -126,12 +120,6 @@ def consensus_cost(sigma: float, order: float, n_classes: int) -> ConsensusCost:
     With Pr[not the leader] = q: the leader's term, and the largest sum of the losers' terms with total probability q,
     of which one vote touches two classes (as :class:`~.tail_bound.TailBound`, without each loser's own
     score).
-
-    Examples
-    --------
-    >>> q = consensus_cost(40.0, 8.0, 10)
-    >>> q.cost(np.array([-6.0, -3.0, 0.0])).round(6)
-    array([0.      , 0.00015..., 0.00320...])
     """
     m = check_int("n_classes", n_classes, low=2)
     bound = TailBound(sigma=sigma, order=order, public=query_cap(order, sigma))
@@ -215,13 +203,7 @@ def threshold_cost(
 
 
 def discounted_maximum(changes: Iterator[FloatArray], beta: float, most: float, n_windows: int) -> float:
-    """Return max_d exp(-beta d) A_d, A_d the sum over queries of the change within d, at most ``most`` each. Private.
-
-    Examples
-    --------
-    >>> discounted_maximum(iter([np.array([0.1]), np.array([0.9]), np.array([1.0])]), 0.5, 1.0, 3).__round__(4)
-    0.5459
-    """
+    """Return max_d exp(-beta d) A_d, A_d the sum over queries of changes within d, each at most ``most``. Private."""
     best = 0.0
     for d, change in zip(range(n_windows), changes, strict=False):
         best = largest_of(best, math.exp(-beta * d) * float(np.minimum(change, most).sum()))
@@ -264,22 +246,6 @@ def smooth_bound(
     sigma, threshold, sigma_threshold : float
         In votes; with a threshold it is Confident-GNMax.
     order, beta : float
-
-    Returns
-    -------
-    value, sensitivity : float
-        Rounding is on the safe side: S covers that of R, and is smooth with a beta larger by 1e-8.
-
-    Raises
-    ------
-    InvalidInputError
-        As :func:`release_smooth`.
-
-    Examples
-    --------
-    >>> value, sensitivity = smooth_bound([[200, 50]] * 100, 40.0, order=8.0, beta=0.02)
-    >>> value < 100 * 8 / 40**2, 0 < sensitivity < value
-    (True, True)
     """
     votes = np.asarray(getattr(counts, "counts", counts))
     if votes.ndim != 2 or not votes.size or (votes.sum(axis=1) != votes[0].sum()).any():
@@ -327,18 +293,6 @@ def gnss_rdp(beta: float, noise_scale: float, order: float, *, deviations: float
     order : float
     deviations : float
         So many of its own deviations are added to the noise, to stay above the truth more often.
-
-    Raises
-    ------
-    InvalidInputError
-        beta is too large for the order (the divergence is infinite).
-
-    Examples
-    --------
-    >>> round(gnss_rdp(0.01, 10.0, 8.0), 4)
-    0.0475
-    >>> round(gnss_rdp(0.0, 10.0, 8.0), 4)  # a Gaussian
-    0.04
     """
     a = check_real("order", order, low=1, low_open=True)
     limit = math.log(a / (a - 1)) / 2
@@ -382,30 +336,11 @@ def release_smooth(
     threshold, sigma_threshold : float or None
         Those of Confident-GNMax, in votes.
 
-    Returns
-    -------
-    Guarantee
-        Kind ``"sanitised"``: a multiple of `GRID`, the noisy bound plus the cost of releasing it, converted. Release it
-        once: every further draw costs :attr:`SmoothSensitivity.cost` again. :func:`pate.account` keeps it in a ledger.
-
     Guarantees
     ----------
     With probability at least 1 - delta0 over its noise, epsilon is at least that of answers and number together at
     this data set, against every neighbour and in both directions, at delta - delta0 (module docstring). Releasing the
     number is :attr:`SmoothSensitivity.cost`-private for every pair of neighbours.
-
-    Raises
-    ------
-    InvalidInputError
-        A parameter is out of range, delta0 not below delta, or teachers abstain.
-
-    Examples
-    --------
-    >>> done = release_smooth(
-    ...     [[240, 10]] * 100, 40.0, order=8.0, beta=0.01, noise_scale=5.0, delta=1e-5, noise=NoiseSource()
-    ... )
-    >>> done.kind, 1.0 < done.epsilon < 3.0
-    ('sanitised', True)
     """
     how = SmoothSensitivity(order=order, beta=beta, noise_scale=noise_scale, delta0=delta0)
     left = how.delta_left(delta)
@@ -455,17 +390,6 @@ class SmoothSensitivity:
         Deviation of the noise in units of the smooth sensitivity; around 4 is a start.
     delta0 : float
         The probability, part of delta, that the published bound is too low.
-
-    Raises
-    ------
-    InvalidInputError
-        beta is too large for the order, or a parameter is out of range.
-
-    Examples
-    --------
-    >>> how = SmoothSensitivity(order=8.0, beta=0.0125, noise_scale=4.0)
-    >>> round(how.price, 3), how.delta0
-    (0.468, 1e-06)
     """
 
     order: float
@@ -515,18 +439,7 @@ class SmoothSensitivity:
         return Charge(math.inf, tuple(self._price(a) for a in orders), orders=tuple(orders))
 
     def delta_left(self, delta: float) -> float:
-        """Return delta - delta0, rounded down.
-
-        Raises
-        ------
-        InvalidInputError
-            delta0 is not below delta.
-
-        Examples
-        --------
-        >>> SmoothSensitivity(order=8.0, beta=0.01, noise_scale=4.0).delta_left(1e-5) <= 9e-6
-        True
-        """
+        """Return delta - delta0, rounded down."""
         left = delta_left(check_delta(delta), self.delta0)
         if left <= 0:
             raise InvalidInputError(

@@ -62,13 +62,6 @@ def log_term(order: float, log_size: FloatArray, *, rising: bool) -> FloatArray:
     """Return log g(l) of l = exp(log_size) or of its negative, g(l) = e^{al} - 1 - a (e^l - 1); never too low.
 
     For small l, a^k - a <= a(a-1)(1+a)^{k-2} in the series gives g <= a(a-1)/2 l^2 exp((1+a)|l|).
-
-    Examples
-    --------
-    >>> log_term(2.0, np.log([1.0]), rising=True).round(4)  # (e - 1)^2
-    array([1.0826])
-    >>> log_term(256.0, np.log([10.0]), rising=True).round(6)
-    array([2560.])
     """
     a, size = order, np.exp(log_size)
     with np.errstate(all="ignore"):
@@ -93,13 +86,7 @@ def _log_log_ratio(w: FloatArray, shift: float) -> FloatArray:
 
 
 def log_pair_terms(v: FloatArray, shift: float, order: float) -> FloatArray:
-    """Return log psi: the largest log T over ordered pairs of v and a score at most ``shift`` away.
-
-    Examples
-    --------
-    >>> log_pair_terms(np.array([-3.0, 0.0, 3.0]), 0.1, 4.0).round(3)
-    array([ -6.493,  -3.821, -13.345])
-    """
+    """Return log psi: the largest log T over ordered pairs of v and a score at most ``shift`` away."""
     best = np.full(v.shape, -np.inf)
     for low in (v, v - shift):
         size = _log_log_ratio(low, shift)
@@ -148,15 +135,7 @@ def _cells(shift: float, order: float) -> tuple[float, float, FloatArray]:
 
 @lru_cache(maxsize=16)
 def term_table(shift: float, order: float) -> TermTable:
-    """Tabulate upper bounds of psi_shift at ``order``.
-
-    Examples
-    --------
-    >>> table = term_table(0.1, 4.0)
-    >>> excess = table.up_to(np.array([-3.0])) - log_pair_terms(np.array([-3.0]), 0.1, 4.0)
-    >>> bool(0 < excess[0] < 2e-3)
-    True
-    """
+    """Tabulate upper bounds of psi_shift at ``order``."""
     start, step, edges = _cells(shift, order)
     left, right = edges[:-1], edges[1:]
     cells = np.full(len(left), -np.inf)
@@ -196,16 +175,7 @@ class ConcaveTable:
 
 @lru_cache(maxsize=16)
 def concave_table(shift: float, order: float) -> ConcaveTable:
-    """Return a concave, nondecreasing majorant of psi_shift as a function of the probability.
-
-    Examples
-    --------
-    >>> table = concave_table(0.1, 4.0)
-    >>> p = np.array([1e-3, 1e-2, 0.1])
-    >>> scores = np.array([-3.0902, -2.3263, -1.2816])
-    >>> bool((np.log(table(p)) + table.log_scale >= log_pair_terms(scores, 0.1, 4.0)).all())
-    True
-    """
+    """Return a concave, nondecreasing majorant of psi_shift as a function of the probability."""
     table = term_table(shift, order)
     # The step function's upper left corners, every few cells: left edge, value at the last cell.
     first = max(1, int(np.searchsorted(table.start + table.step * np.arange(len(table.below)), -_HULL_REACH)))
@@ -242,12 +212,6 @@ def loser_tables(touched: float, aside: float, order: float) -> tuple[FloatArray
         To be interpolated linearly (between two points both are linear, so their difference is largest at one of them).
     log_scale : float
         Added to the log of the values.
-
-    Examples
-    --------
-    >>> p, low, high, _ = loser_tables(0.1, 0.05, 4.0)
-    >>> bool((high >= low).all() and (np.diff(high) >= 0).all())
-    True
     """
     far, near = concave_table(touched, order), concave_table(aside, order)
     p = np.union1d(far.p, near.p)
@@ -259,13 +223,7 @@ def loser_tables(touched: float, aside: float, order: float) -> tuple[FloatArray
 
 @lru_cache(maxsize=8)
 def answer_weights(shift: float, order: float) -> TermTable:
-    """Tabulate the running maximum of log(s^a s'^(1-a)), s = Phi(t), s' = Phi(t') with |t' - t| <= shift.
-
-    Examples
-    --------
-    >>> answer_weights(0.01, 4.0).up_to(np.array([0.0])).round(2)  # Pr[answered] = 1/2
-    array([-0.67])
-    """
+    """Tabulate the running maximum of log(s^a s'^(1-a)), s = Phi(t), s' = Phi(t') with |t' - t| <= shift."""
     start, step, edges = _cells(shift, order)
     log_weight = order * log_ndtr(edges[1:]) - (order - 1) * log_ndtr(edges[:-1] - shift)
     # Left of the table it grows (as the terms do); right of it, s <= 1.
@@ -311,18 +269,6 @@ def outcome_scores(log_probs: npt.ArrayLike, test: npt.ArrayLike | None = None) 
         Natural logs of the law of the noisy maximum; each row is a whole law.
     test : array-like of shape (n_queries,) or None
         Score of passing the threshold test.
-
-    Returns
-    -------
-    QueryScores
-        In standard deviations. The most likely class is taken from the sum of the others where that keeps more digits.
-
-    Examples
-    --------
-    >>> scores = outcome_scores(np.log([[0.5, 0.5], [1e-9, 1 - 1e-9]]))
-    >>> scores.answers.round(4) + 0.0
-    array([[ 0.    ,  0.    ],
-           [ 5.9978, -5.9978]])
     """
     log_p = np.atleast_2d(np.asarray(log_probs, dtype=np.float64))
     if log_p.ndim != 2 or log_p.shape[1] < 2 or np.isnan(log_p).any():
@@ -355,19 +301,6 @@ class TailBound:
     directions of the Renyi divergence between any data set within d teachers of this one and any neighbour of it.
     ``cost(scores, d)`` grows with d, and that of a neighbour at d - 1 is at most that of this one at d, for all
     real d. Proof: module docstring. The values depend on the votes: they are private numbers.
-
-    Raises
-    ------
-    InvalidInputError
-        A noise is not positive, or the order not above 1.
-
-    Examples
-    --------
-    >>> bound = TailBound(sigma=40.0, order=8.0)
-    >>> scores = outcome_scores(np.log([[1 - 1e-4, 1e-4], [0.5, 0.5]]))
-    >>> bound.cost(scores, [0.0, 20.0]).round(5)
-    array([[...e-05, ...e-03],
-           [...]])
     """
 
     sigma: float
@@ -408,11 +341,6 @@ class TailBound:
         Returns
         -------
         array of shape (n_queries,) or (n_distances, n_queries)
-
-        Examples
-        --------
-        >>> TailBound(sigma=40.0, order=8.0).cost(outcome_scores(np.log([[0.5, 0.5]])), 0).round(4)
-        array([0.0034])
         """
         distances = np.atleast_1d(np.asarray(distance, dtype=np.float64))
         out = np.empty((len(distances), len(scores.rest)))

@@ -84,13 +84,7 @@ class Augmentation:
         return _NAMED[check_choice("augmentation", value, _NAMED, remedy="Or a dict of bounds: {'rotate': 5}.")]
 
     def scaled(self, strength: float) -> Augmentation:
-        """Return the same changes so many times as far; a mirror image stays as likely, a blank rectangle as large.
-
-        Examples
-        --------
-        >>> Augmentation(rotate=12, thicken=0.3, erase=0.5).scaled(4.0)  # doctest: +ELLIPSIS
-        Augmentation(rotate=48.0, ..., thicken=1.0, bright=0.0, erase=0.5, flip=False)
-        """
+        """Return the same changes so many times as far; a mirror image stays as likely, a blank rectangle as large."""
         further = {f.name: getattr(self, f.name) * strength for f in fields(self) if f.name not in ("erase", "flip")}
         return replace(self, **further | {"thicken": min(1.0, further["thicken"])})
 
@@ -166,10 +160,7 @@ def fitting(images: torch.Tensor) -> str:
     the ground: nearly all of it in handwritten digits, less than half in clothing, little in photographs. Ink is what
     is brighter than the ground, or darker where most pixels are bright.
 
-    Parameters
-    ----------
-    images : float tensor of shape (n, channels, height, width)
-        Public ones in [0, 1]; the first 2,000 are judged.
+    Shapes: ``images`` (n, channels, height, width).
     """
     if images.shape[1] != 1:
         return "mild"

@@ -69,13 +69,7 @@ def check_image_shape(value: Any) -> tuple[int, int, int] | None:
 
 
 def image_shape_of(cells: ImageCells, wanted: tuple[int, int, int] | None) -> tuple[int, int, int]:
-    """Return (channels, height, width) of the rows: as wanted, as they were handed over, or square ones.
-
-    Raises
-    ------
-    InvalidInputError
-        The rows have another number of pixels, or flattened ones are not square.
-    """
+    """Return (channels, height, width) of the rows: as wanted, as they were handed over, or square ones."""
     n_pixels = cells.n_features
     if wanted is None and len(cells.seen) > 1:
         wanted = check_image_shape(cells.seen)
@@ -110,6 +104,12 @@ class ImageMap(Representation):
         """Set and return the shape of the public images."""
         self.image_shape_ = image_shape_of(self.cells_, check_image_shape(self.image_shape))
         return self.image_shape_
+
+    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        return {}, {"image_shape": list(self.image_shape_)}
+
+    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
+        self.image_shape_ = tuple(words["image_shape"])
 
     def _all_images(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Return all public rows as images."""
@@ -163,9 +163,3 @@ class Pixels(ImageMap):
             images = images[:, :, : height // by * by, : width // by * by]
             images = images.reshape(n, channels, height // by, by, width // by, by).mean(axis=(3, 5))
         return images.reshape(n, -1)
-
-    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        return {}, {"image_shape": list(self.image_shape_)}
-
-    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        self.image_shape_ = tuple(words["image_shape"])

@@ -172,11 +172,8 @@ class Scattering(ImageMap):
             maps = _scattered(images.reshape(n * channels, height, width), bank, self.order)
         return maps.reshape(n, -1).cpu().numpy()
 
-    def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        return {}, {"image_shape": list(self.image_shape_)}
-
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        self.image_shape_ = tuple(words["image_shape"])
+        super()._restore(arrays, words)
         self._place()
 
 

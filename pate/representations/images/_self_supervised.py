@@ -34,9 +34,7 @@ from pate.representations.images._pixels import ImageMap, check_image_shape
 def simclr(one: Tensor, two: Tensor, temperature: float) -> Tensor:
     """Each view is to be nearer to its twin than to any other view in the batch.
 
-    Parameters
-    ----------
-    one, two : tensors of shape (n, p)
+    Shapes: ``one, two`` (n, p).
 
     References
     ----------
@@ -54,9 +52,7 @@ def simclr(one: Tensor, two: Tensor, temperature: float) -> Tensor:
 def vicreg(one: Tensor, two: Tensor) -> Tensor:
     """Twins are to be alike, each number to vary over the batch, and no two numbers to vary together.
 
-    Parameters
-    ----------
-    one, two : tensors of shape (n, p)
+    Shapes: ``one, two`` (n, p).
 
     References
     ----------
@@ -92,15 +88,6 @@ class Encoder(nn.Module):
     """Four convolutions, more for images of over 48 pixels a side, and a linear layer or two that only training needs.
 
     Images of 28 x 28 pixels are halved at once: of the networks tried, that learnt most in a second of a processor.
-
-    Parameters
-    ----------
-    image_shape : (channels, height, width)
-        At least 4 pixels each way.
-    width : int
-        Channels of the first convolution; 2, 4 and 4 times as many follow.
-    expanded : bool
-        Whether vectors are compared after a hidden layer, which VICReg needs.
 
     Attributes
     ----------
@@ -183,14 +170,7 @@ def train(
 ) -> tuple[Encoder, tuple[float, ...]]:
     """Return a trained network, in evaluation mode on the CPU, and the mean loss of each epoch.
 
-    Parameters
-    ----------
-    images : float32 array of shape (n, channels, height, width)
-        Public images in [0, 1].
-    folder : path or None
-        Checkpoints are kept here; a training that was cut off goes on from its last one, to the same end.
-    show : bool
-        A progress bar over the epochs.
+    Shapes: ``images`` (n, channels, height, width).
     """
     with own_generator(training_seed(recipe.seed, 0), device):
         encoder = Encoder(tuple(images.shape[1:]), recipe.width, expanded=recipe.objective == "vicreg")
@@ -223,7 +203,11 @@ def _epoch(state: _State, images: torch.Tensor, recipe: Recipe, epoch: int, devi
     state.encoder.train()
     total = 0.0
     for step in range(steps):
-        _set_rate(state.optimizer, recipe, epoch * steps + step, recipe.epochs * steps)
+        # Up in a line over a twentieth of all steps, at most 60, then down along a half cosine.
+        done, all_steps = epoch * steps + step, recipe.epochs * steps
+        warm = min(1.0, (done + 1) / max(1, min(60, all_steps // 20)))
+        for group in state.optimizer.param_groups:
+            group["lr"] = recipe.learning_rate * warm * (1 + math.cos(math.pi * done / all_steps)) / 2
         batch = images[turns[step * size : (step + 1) * size]].to(device)
         views = torch.cat([recipe.augmentation.apply(batch, changes) for _ in range(2)])
         with torch.autocast(device.type, torch.bfloat16, enabled=recipe.bf16):
@@ -235,13 +219,6 @@ def _epoch(state: _State, images: torch.Tensor, recipe: Recipe, epoch: int, devi
         state.optimizer.step()
         total += float(loss.detach())
     return total / steps
-
-
-def _set_rate(optimizer: torch.optim.Optimizer, recipe: Recipe, step: int, steps: int) -> None:
-    """Up in a line over a twentieth of the steps, at most 60, then down along a half cosine."""
-    warm = min(1.0, (step + 1) / max(1, min(60, steps // 20)))
-    for group in optimizer.param_groups:
-        group["lr"] = recipe.learning_rate * warm * (1 + math.cos(math.pi * step / steps)) / 2
 
 
 def _key(images: npt.NDArray[np.float32], recipe: Recipe) -> str:

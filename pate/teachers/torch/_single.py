@@ -50,10 +50,6 @@ class StackedOptimizer:
     """The same steps for teachers side by side, shape (n_teachers, n_parameters), each with its own step count.
 
     A teacher that has no batch left is not moved at all: with a shared state its momentum would go on moving it.
-
-    Parameters
-    ----------
-    stack : tensor of shape (n_teachers, n_parameters)
     """
 
     def __init__(self, settings: Optimizer, stack: torch.Tensor) -> None:
@@ -98,15 +94,7 @@ _WINDOW = 256
 def train_single(recipe: Recipe, index: int, X: torch.Tensor, y: torch.Tensor, device: torch.device) -> Weights:
     """Train one teacher on its shard.
 
-    Parameters
-    ----------
-    X : tensor of shape (n_shard, ...), on the CPU
-    y : int64 tensor of shape (n_shard,), on the CPU
-
-    Returns
-    -------
-    dict of arrays
-        The weights.
+    Shapes: ``X`` (n_shard, ...), ``y`` (n_shard,).
     """
     module = recipe.fresh(index)
     if recipe.chain is not None and device.type == "cpu":

@@ -10,11 +10,11 @@ import ctypes
 import multiprocessing
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,8 @@ from pate.core.checks import check_int
 from pate.exceptions import InvalidInputError
 from pate.networks._contract import held_threads, own_generator, visible_devices
 from pate.teachers._isolated import interruptible, out_of_memory
-from pate.teachers._rows import slices
 from pate.teachers._shards import Asked, Failure, Trained
+from pate.teachers._usable import slices
 from pate.teachers.checkpoints import pack_weights
 from pate.teachers.torch._grouped import (
     Group,
@@ -83,8 +83,6 @@ def group_size_on(device: torch.device, group_size: Any, n_teachers: int, n_devi
         return 1
     return max(1, min(_LARGEST_GROUP, -(-n_teachers // n_devices)))
 
-
-T = TypeVar("T")
 
 #: Rows that one teacher looks at together: enough for full kernels, few enough for the cache (or the GPU's memory).
 _VOTE_ROWS = {"cpu": 128, "cuda": 512, "mps": 512}
@@ -273,27 +271,6 @@ def _rows(X: npt.NDArray[Any], recipe: Recipe) -> torch.Tensor:
     return torch.from_numpy(np.array(X)).to(recipe.dtype)
 
 
-def halving(
-    work: Callable[[Sequence[Any]], Sequence[T]], items: Sequence[Any], size: int, device: torch.device
-) -> list[T]:
-    """Do ``work`` on groups of ``size`` items, halving the group whenever a GPU's memory does not hold it.
-
-    For work whose memory is public: of what the items hold, nothing but the shapes may decide.
-    """
-    done: list[T] = []
-    while len(done) < len(items):
-        group = items[len(done) : len(done) + size]
-        try:
-            done.extend(work(group))
-        except Exception as error:
-            if len(group) == 1 or device.type == "cpu" or not out_of_memory(error):
-                raise
-            size = len(group) // 2
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
-    return done
-
-
 def ask_teachers(
     teachers: list[tuple[int, Weights | None]],
     X: npt.NDArray[Any],
@@ -327,7 +304,17 @@ def ask_teachers(
         present = {i for i, weights in teachers if weights is not None}
         try:
             rows = _rows(X, recipe)
-            return [asked for asked in halving(ask, teachers, group_size, place) if asked.index in present]
+            done: list[Asked] = []
+            while len(done) < len(teachers):  # in groups that are halved whenever a GPU's memory does not hold one
+                group = teachers[len(done) : len(done) + group_size]
+                try:
+                    done += ask(group)
+                except Exception as error:  # shapes alone decide, which are public
+                    if len(group) == 1 or place.type == "cpu" or not out_of_memory(error):
+                        raise
+                    group_size = len(group) // 2
+                    _free(place)
+            return [asked for asked in done if asked.index in present]
         except Exception as error:
             why = Failure.of(error, "its module").why
             return [Asked(i, failure=Failure(why, again=True)) for i in sorted(present)]

@@ -17,8 +17,30 @@ from pate.core.checks import check_int, check_real
 from pate.exceptions import InvalidInputError
 
 
+class _OfImages:
+    """An augmentation of images of one shape."""
+
+    image_shape: tuple[int, int, int]
+
+    def _check_shape(self) -> None:
+        value: object = self.image_shape
+        if not isinstance(value, tuple | list) or len(value) != 3:
+            raise InvalidInputError(f"image_shape must be (channels, height, width), got {value!r}.")
+        sides = tuple(check_int("image_shape", size, low=1) for size in value)
+        object.__setattr__(self, "image_shape", sides)
+
+    def _images(self, x: torch.Tensor) -> torch.Tensor:
+        shape, rows = self.image_shape, tuple(x.shape[1:])
+        if not x.is_floating_point() or rows not in (shape, (shape[0] * shape[1] * shape[2],)):
+            raise InvalidInputError(
+                f"x must be a float tensor of images of image_shape={shape}, flattened or not, got {x.dtype} rows of "
+                f"shape {rows}. Pass the image_shape of your data."
+            )
+        return x.reshape(-1, *shape)
+
+
 @dataclass(frozen=True)
-class RandomShift:
+class RandomShift(_OfImages):
     """Move each image by whole pixels, the same chance for every offset; what comes in from outside is 0.
 
     Parameters
@@ -34,13 +56,13 @@ class RandomShift:
     image_shape: tuple[int, int, int] = (1, 28, 28)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "image_shape", _check_image_shape(self.image_shape))
+        self._check_shape()
         smallest = min(self.image_shape[1:])
         object.__setattr__(self, "pixels", check_int("pixels", self.pixels, low=0, high=smallest - 1))
 
     def __call__(self, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Return moved copies, shape and dtype of ``x``."""
-        images = _images(x, self.image_shape)
+        images = self._images(x)
         _, height, width = self.image_shape
         offsets = torch.randint(0, 2 * self.pixels + 1, (2, len(x)), generator=generator).to(x.device)
         padded = functional.pad(images, (self.pixels,) * 4)
@@ -50,7 +72,7 @@ class RandomShift:
 
 
 @dataclass(frozen=True)
-class RandomFlip:
+class RandomFlip(_OfImages):
     """Mirror each image left to right with probability ``p``. Not for digits or letters.
 
     Parameters
@@ -66,12 +88,12 @@ class RandomFlip:
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "image_shape", _check_image_shape(self.image_shape))
+        self._check_shape()
         object.__setattr__(self, "p", check_real("p", self.p, low=0.0, high=1.0))
 
     def __call__(self, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Return copies, some of them mirrored, shape and dtype of ``x``."""
-        images = _images(x, self.image_shape)
+        images = self._images(x)
         chosen = (torch.rand(len(x), generator=generator) < self.p).to(x.device)
         return torch.where(chosen[:, None, None, None], images.flip(3), images).reshape(x.shape)
 
@@ -98,20 +120,3 @@ class Compose:
         for augment in self.augmentations:
             x = augment(x, generator)
         return x
-
-
-def _check_image_shape(value: object) -> tuple[int, int, int]:
-    if not isinstance(value, tuple | list) or len(value) != 3:
-        raise InvalidInputError(f"image_shape must be (channels, height, width), got {value!r}.")
-    channels, height, width = (check_int("image_shape", size, low=1) for size in value)
-    return channels, height, width
-
-
-def _images(x: torch.Tensor, shape: tuple[int, int, int]) -> torch.Tensor:
-    rows = tuple(x.shape[1:])
-    if not x.is_floating_point() or rows not in (shape, (shape[0] * shape[1] * shape[2],)):
-        raise InvalidInputError(
-            f"x must be a float tensor of images of image_shape={shape}, flattened or not, got {x.dtype} rows of "
-            f"shape {rows}. Pass the image_shape of your data."
-        )
-    return x.reshape(-1, *shape)

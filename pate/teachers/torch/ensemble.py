@@ -20,17 +20,16 @@ from pate.core.checks import check_choice, check_int, check_real
 from pate.core.cluster import on_cluster, workers
 from pate.core.frames import plain_rows
 from pate.core.types import Mask
+from pate.data._cells import private_cells
 from pate.data._door import read_numbers
 from pate.exceptions import CuratorWarning, InvalidInputError, PerformanceWarning
 from pate.networks._contract import module_arguments, named_device, visible_devices
 from pate.teachers._base import ShardEnsemble
-from pate.teachers._cells import private_cells
 from pate.teachers._isolated import batches, side_by_side
-from pate.teachers._rows import column_kinds, is_frame, match_columns
 from pate.teachers._shards import Asked, Failure, Trained
 from pate.teachers._training import Shard as ShardRows
 from pate.teachers._training import rehearse
-from pate.teachers._usable import complete_rows
+from pate.teachers._usable import column_kinds, complete_rows, is_frame, match_columns
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, recipe_key
 from pate.teachers.torch._grouped import stacked_forward
 from pate.teachers.torch._recipe import (
@@ -229,34 +228,27 @@ class TorchTeacherEnsemble(ShardEnsemble):
         self._columns = column_kinds(given)
         self._row_shape = tuple(X.shape[1:])
         self.n_features_in_ = int(np.prod(self._row_shape))
-        self._recipe = self._make_recipe()
+        n_classes = len(self.classes_)
+        arguments = module_arguments(
+            self.module, self.module_kwargs, n_features=self.n_features_in_, n_classes=n_classes
+        )
+        self._recipe = Recipe(
+            self.module,
+            arguments,
+            n_classes,
+            self._row_shape,
+            self.epochs,
+            self.batch_size,
+            Optimizer(self.optimizer, float(self.learning_rate), float(self.weight_decay), float(self.momentum)),
+            self.augment,
+            self.precision,
+            self._seed,
+            n_steps=self._n_steps(),
+        )
         check_output(self._recipe)
         self._recipe.check_apart()
         self._recipe = with_chain(self._recipe)
         self._code_digest = "" if self.checkpoint_dir is None else code_digest(self._recipe)
-
-    def _make_recipe(self) -> Recipe:
-        n_classes = len(self.classes_)
-        return Recipe(
-            module=self.module,
-            kwargs=module_arguments(
-                self.module, self.module_kwargs, n_features=self.n_features_in_, n_classes=n_classes
-            ),
-            n_classes=n_classes,
-            sample_shape=self._row_shape,
-            epochs=self.epochs,
-            n_steps=self._n_steps(),
-            batch_size=self.batch_size,
-            optimizer=Optimizer(
-                self.optimizer,
-                learning_rate=float(self.learning_rate),
-                weight_decay=float(self.weight_decay),
-                momentum=float(self.momentum),
-            ),
-            augment=self.augment,
-            precision=self.precision,
-            seed=self._seed,
-        )
 
     def _n_steps(self) -> int | None:
         """Return how many steps every teacher takes, or None where passes over its shard decide.
@@ -273,7 +265,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
                 f"{words} is hardly any training for shards of {n_shard} records: teachers may be little better than "
                 f"chance. Leave epochs and n_steps out (the rule takes {by_rule} steps), or ask for more.",
                 CuratorWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
         return by_rule if said is None else self.n_steps
 

@@ -1,0 +1,64 @@
+"""What is loaded when first used, and from where: ``__init__.py`` reads this file, and so do type checkers."""
+
+from . import representations as representations
+from .comparison.report import ComparisonReport as ComparisonReport
+from .comparison.run import compare as compare
+from .data import (
+    Dataset as Dataset,
+    Partition as Partition,
+    TableEncoder as TableEncoder,
+    load_dataset as load_dataset,
+    partition as partition,
+    read_table as read_table,
+)
+from .dpsgd import DPSGDClassifier as DPSGDClassifier
+from .estimator import PATEClassifier as PATEClassifier
+from .exceptions import (
+    BudgetExceededError as BudgetExceededError,
+    InvalidInputError as InvalidInputError,
+    PateError as PateError,
+    PrivacyLeakWarning as PrivacyLeakWarning,
+    SensitiveValueError as SensitiveValueError,
+)
+from .ledger import Ledger as Ledger
+from .mechanisms import (
+    ConfidentGNMax as ConfidentGNMax,
+    GNMax as GNMax,
+    GaussianSum as GaussianSum,
+    LNMax as LNMax,
+    NoisyHistogram as NoisyHistogram,
+    VoteCap as VoteCap,
+)
+from .privacy.budget import Budget as Budget
+from .privacy.compose.calibrate import calibrate as calibrate
+from .privacy.compose.filters import Accountant as Accountant, GDPFilter as GDPFilter, RenyiFilter as RenyiFilter
+from .privacy.cost import Charge as Charge
+from .privacy.words import Guarantee as Guarantee, Sensitive as Sensitive
+from .records import RecordVoters as RecordVoters
+from .release import (
+    BallotRelease as BallotRelease,
+    LabelRelease as LabelRelease,
+    LabelSession as LabelSession,
+    open_ballot_session as open_ballot_session,
+    open_session as open_session,
+    open_vote_cap as open_vote_cap,
+    quote as quote,
+    release_ballots as release_ballots,
+    release_labels as release_labels,
+)
+from .selection import private_select as private_select
+from .statement.files import render_statement as render_statement
+from .statement.fields import MeasuredAccuracy as MeasuredAccuracy
+from .statement.model import PrivacyStatement as PrivacyStatement
+from .studies.account import PrivacyReport as PrivacyReport, account as account
+from .studies.plan import Plan as Plan, plan as plan
+from .studies.run import run_experiment as run_experiment
+from .teachers import (
+    CallableTeachers as CallableTeachers,
+    HeadTeacherEnsemble as HeadTeacherEnsemble,
+    TeacherEnsemble as TeacherEnsemble,
+)
+from .teachers.torch import TorchTeacherEnsemble as TorchTeacherEnsemble
+from .votes import ABSTAIN as ABSTAIN, Voter as Voter, Votes as Votes
+
+__version__: str

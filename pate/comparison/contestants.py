@@ -1,0 +1,695 @@
+"""Contestants by name, each set per budget by a public rule (docs/comparison.md).
+
+Examples
+--------
+One's own beside them is a function of a public :class:`~pate.comparison.contract.Setting`:
+
+>>> from pate import Budget, DPSGDClassifier, load_dataset
+>>> from pate.comparison.contestants import named
+>>> from pate.comparison.contract import Contestant, Setting, Tuning
+>>> from pate.representations import PublicPCA
+>>> def ours(setting):
+...     return DPSGDClassifier(budget=setting.budget, classes=setting.classes, random_state=setting.seed,
+...                            representation=setting.fitted(PublicPCA(16)))
+>>> contestant = Contestant("ours", ours, side="DP-SGD", tuning=Tuning("16 components", n_tried=4, on="our 2024 data"))
+>>> data = load_dataset("digits", n_private=300, n_public=100)
+>>> setting = Setting.of(data, contestant, budget=Budget(1.0, 1e-4), seed=0)
+>>> model = contestant.make(setting).fit(data.private.X, data.private.y, X_public=data.public.X)
+>>> model.statement_.guarantee.epsilon <= 1.0, [c.name for c in (*named(["pate", "dpsgd"]), contestant)]
+(True, ['pate', 'dpsgd', 'ours'])
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils.metaestimators import available_if
+
+from pate.comparison.contract import Contestant, Setting, Tuning
+from pate.core.checks import check_choice
+from pate.core.types import FloatArray, IntArray
+from pate.dpsgd import DPSGDClassifier
+from pate.dpsgd._fit import fit_privately
+from pate.dpsgd.recipes import RecipePlan, TrainingFacts, choose_recipe, facts_of
+from pate.estimator import PATEClassifier
+from pate.exceptions import InvalidInputError, PrivacyParameterWarning
+from pate.mechanisms import GaussianSum, Mechanism
+from pate.privacy.budget import Budget
+from pate.recipes import PublicFacts, Recipe, choose, default_representation, kind_of, without_student
+from pate.recipes._build import scattered
+from pate.records import HardSpace, RecordVoters
+from pate.release import release_ballots
+from pate.representations import PublicPCA, Representation, TableMap, UnitRows, chain
+from pate.rivals import PrivateKNN, SparseVectorPATE
+from pate.students import make_student
+from pate.studies.plan import shard_rows
+from pate.studies.run import ordinary_model
+
+__all__ = ["NAMES", "default_contestants", "named"]
+
+# The public maps that contestants look through, fitted once for all budgets and contestants of a repeat.
+
+
+def own_representation(setting: Setting) -> Any:
+    """Return what record voters take by default, fitted on the public rows of this repeat."""
+    X, shape = setting.X_public, setting.image_shape
+    return setting.fitted(default_representation(kind_of(X, shape), X, image_shape=shape, random_state=setting.seed))
+
+
+def quick_representation(setting: Setting) -> Any:
+    """Return the same but for images of 16 pixels a side and more: scattering, however they look."""
+    if kind_of(setting.X_public, setting.image_shape) != "image":
+        return own_representation(setting)
+    return setting.fitted(scattered(setting.X_public, setting.image_shape))
+
+
+def planned(setting: Setting, *, name: str | None = None, representation: Representation | None = None) -> RecipePlan:
+    """Return DP-SGD's plan for a setting: its representation is found where it was fitted for another contestant."""
+    more: dict[str, Any] = {
+        "name": name,
+        "representation": representation,
+        "random_state": setting.seed,
+        "fit": setting.fitted,
+    }
+    return RecipePlan.of(**_public_facts(setting), **more)
+
+
+def facts_of_setting(setting: Setting) -> TrainingFacts:
+    """Return the public facts that DP-SGD's planner chooses from."""
+    return facts_of(**_public_facts(setting))
+
+
+def _public_facts(setting: Setting) -> dict[str, Any]:
+    said = {name: getattr(setting, name) for name in ("X_public", "n_units", "budget", "image_shape")}
+    return {**said, "row_shape": tuple(np.shape(setting.X_public)[1:]), "n_classes": len(setting.classes)}
+
+
+def _said(setting: Setting, **more: Any) -> dict[str, Any]:
+    """Return what every classifier is told of a setting."""
+    own = {name: getattr(setting, name) for name in ("budget", "classes", "noise_seed", "image_shape")}
+    return {**own, "random_state": setting.seed, **more}
+
+
+# The 2018 recipe: teachers on shards, GNMax and Confident-GNMax, planned per budget from public numbers.
+
+#: Teachers of the paper, and how many records each has at least where there are fewer than that many for all.
+_TEACHERS, _RECORDS_EACH, _FEWEST = 250, 20, 10
+#: Noise on a count, in votes per teacher: the paper's 40 of 250.
+_NOISE = {"gnmax": 0.16, "confident": 0.16}
+_TREES = 100
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """What is asked of how many teachers, with which noise."""
+
+    n_teachers: int
+    n_queries: int
+    n_answers: int
+    mechanism: Mechanism
+
+
+def plan_shards(
+    setting: Setting, name: str, *, noise: float | None = None, records_each: int = _RECORDS_EACH
+) -> ShardPlan:
+    """Return the rows of ``pate plan`` at as many queries as keep the noise at the paper's share of the votes.
+
+    250 teachers, or one for every 20 records (persons) where that is fewer; ten queries, and one for each class, at
+    least; at most all public rows. All of it is public, and nothing carries over from one budget to another.
+    """
+    n_teachers = min(_TEACHERS, max(_FEWEST, setting.n_units // records_each), setting.n_units)
+    n_public = len(setting.X_public)
+    most = n_teachers * (_NOISE[name] if noise is None else noise)
+
+    def row(n: int) -> Any:
+        rows = shard_rows(
+            setting.budget,
+            n,
+            len(setting.classes),
+            n_records=setting.n_units,
+            n_teachers=n_teachers,
+            max_answers=None,
+            right=0.99,
+            ledger=None,
+        )
+        return next(r for r in rows if r.name == name)
+
+    low = min(n_public, max(_FEWEST, len(setting.classes)))
+    found, high = row(low), n_public + 1
+    while high - low > max(1, low // 50):  # to 2%
+        middle = (low + high) // 2
+        there = row(middle)
+        if there.sigma <= most:
+            low, found = middle, there
+        else:
+            high = middle
+    return ShardPlan(n_teachers, found.n_queries, found.n_answers, found.mechanism)
+
+
+def by_2018(setting: Setting, *, name: str) -> PATEClassifier:
+    """Return PATE by the 2018 recipe: labels alone are released, and a student learns from them.
+
+    Teachers are random forests where columns are categories (as the paper's of Adult), support vector machines on
+    images, logistic regressions on all other tables; the student is semi-supervised where the rows are numbers (label
+    spreading stands for the paper's GAN). Which rows are asked about pate's default says.
+    """
+    plan = plan_shards(setting, name)
+    teacher, student = _models(setting)
+    asked = {"mechanism": plan.mechanism, "n_queries": plan.n_queries, "max_answers": plan.n_answers}
+    said = _said(setting, n_jobs=setting.n_jobs, anyway=True, image_shape=None, **asked)
+    return PATEClassifier(teacher, n_teachers=plan.n_teachers, student=student, on_exhausted="abstain", **said)
+
+
+def _models(setting: Setting) -> tuple[Any, Any]:
+    kind = kind_of(setting.X_public, setting.image_shape)
+    spread = make_student("label-spreading")
+    if kind == "image":
+        return SVC(), spread
+    if setting.kind == "image":
+        return LogisticRegression(max_iter=200), spread
+    if kind == "mixed":
+        encoded = FrozenEstimator(setting.fitted(TableMap()))
+        forest = make_pipeline(encoded, RandomForestClassifier(_TREES, random_state=setting.seed))
+        return forest, forest
+    teacher = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
+    return teacher, make_pipeline(StandardScaler(), spread)
+
+
+gnmax = partial(by_2018, name="gnmax")
+confident = partial(by_2018, name="confident")
+
+
+# Other people's private methods, set by their own public rules.
+
+
+def private_knn(setting: Setting) -> PrivateKNN:
+    """Return private kNN; images are compared by scattering."""
+    return PrivateKNN(**_said(setting, representation=quick_representation(setting)))
+
+
+def sparse_vector(setting: Setting) -> SparseVectorPATE:
+    """Return the sparse-vector scheme; images are seen by scattering."""
+    said = _said(setting, representation=quick_representation(setting), n_jobs=setting.n_jobs)
+    return SparseVectorPATE(**said)
+
+
+#: Noise is then far below one ballot.
+_NO_NOISE = 1e4
+
+
+class Fast(PATEClassifier):
+    """Record voters without a network: components of scattering are columns of a table, whatever images look like."""
+
+    @staticmethod
+    def _rule(facts: PublicFacts) -> Recipe:
+        return choose(_as_columns(facts))
+
+
+class HeadAlone(PATEClassifier):
+    """Record voters whose linear head is the model: nobody learns from it."""
+
+    @staticmethod
+    def _rule(facts: PublicFacts) -> Recipe:
+        return without_student(choose(facts))
+
+
+class HeadOfColumns(HeadAlone):
+    """The same on components of scattering."""
+
+    @staticmethod
+    def _rule(facts: PublicFacts) -> Recipe:
+        return without_student(choose(_as_columns(facts)))
+
+
+class Noiseless(PATEClassifier):
+    """The default road with noise that moves nothing: a ceiling, with no privacy and so no statement."""
+
+    def fit_keeping(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> tuple[Any, Any]:
+        """Fit as :class:`pate.PATEClassifier` does, and promise nothing."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyParameterWarning)  # nothing is promised
+            kept = super().fit_keeping(X, y, X_public=X_public, groups=groups)
+        del self.statement_
+        return kept
+
+
+def _as_columns(facts: PublicFacts) -> PublicFacts:
+    return replace(facts, kind="table") if facts.kind in ("image", "glyph") else facts
+
+
+def default(setting: Setting) -> PATEClassifier:
+    """Return pate's default: nothing said, records vote on their own road, image student and all."""
+    return PATEClassifier(**_records(setting), representation=own_representation(setting))
+
+
+def auto(setting: Setting) -> PATEClassifier:
+    """Return whoever pate's public rule chooses, records that vote or DP-SGD."""
+    return PATEClassifier(**_records(setting) | {"voters": "auto"})
+
+
+def fast(setting: Setting) -> PATEClassifier:
+    """Return record voters without networks: of images scattering, of all else the default."""
+    return Fast(**_records(setting), representation=quick_representation(setting))
+
+
+def linear(setting: Setting) -> PATEClassifier:
+    """Return record voters with a linear head and no student, on the default's own representation."""
+    return HeadAlone(**_records(setting), representation=own_representation(setting))
+
+
+def same(setting: Setting) -> PATEClassifier:
+    """Return record voters with a linear head on the very representation that DP-SGD's recipe takes at this budget."""
+    (map_,) = planned(setting).maps
+    return HeadOfColumns(**_records(setting), representation=map_)
+
+
+def noiseless(setting: Setting) -> PATEClassifier:
+    """Return the default's votes without noise."""
+    said = _records(setting) | {"budget": Budget(_NO_NOISE, setting.budget.delta)}
+    return Noiseless(**said, representation=own_representation(setting))
+
+
+def _records(setting: Setting) -> dict[str, Any]:
+    # A comparison shows what comes of any budget.
+    return _said(setting, voters="records", n_jobs=setting.n_jobs, anyway=True)
+
+
+# Floors and ceilings: what a method must beat, and what it cannot.
+
+
+class NoisyMajority(ClassifierMixin, BaseEstimator):
+    """Says the commonest class of every row, by a noisy count of the classes that its budget pays for.
+
+    The commonest class is no public fact: whoever knows all labels but one could learn that one from it. Every record
+    (person) casts one bounded ballot for its class, whatever its row is, and noise goes to the sum
+    (:class:`pate.mechanisms.GaussianSum`): the cheapest thing that labels can buy.
+    """
+
+    def __init__(self, *, budget: Budget, classes: Any, noise_seed: int | None = None) -> None:
+        self.budget = budget
+        self.classes = classes
+        self.noise_seed = noise_seed
+
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> NoisyMajority:
+        """Count classes, with noise; rows are not looked at."""
+        y = np.asarray(y)
+        # One cell that every record falls into; the other one stays empty.
+        voters = RecordVoters(None, HardSpace(2, random_state=0).fit(_TWO), classes=tuple(self.classes))
+        ballots = voters.cast(np.zeros((len(y), 1)), y, groups=groups)
+        mechanism = GaussianSum.for_budget(self.budget)
+        release = release_ballots(ballots, mechanism, budget=self.budget, noise_seed=self.noise_seed)
+        cell = int(np.argmax(voters.transform(_TWO[:1])[0]))
+        shares = np.maximum(release.statistics[cell] / release.n_units + 1 / len(self.classes), 0.0)
+        self.shares_: FloatArray = shares / shares.sum() if shares.sum() > 0 else np.full(len(shares), 1 / len(shares))
+        self.classes_ = np.asarray(self.classes)
+        self.statement_ = release.statement
+        return self
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the noisy shares for every row, shape (n, n_classes)."""
+        return np.tile(self.shares_, (_length(X), 1))
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the class with the largest noisy share for every row."""
+        return np.full(_length(X), self.classes_[self.shares_.argmax()])
+
+
+_TWO = np.array([[0.0], [1.0]])
+
+
+class PublicLabels(ClassifierMixin, BaseEstimator):
+    """Learns from public rows of which a few were labelled by hand, and looks at no private row: a floor.
+
+    What labelling so many rows oneself would give, for nothing in privacy: whoever can do that needs no private labels
+    unless they give more.
+    """
+
+    def __init__(self, representation: Any, y_public: Any, *, classes: Any) -> None:
+        self.representation = representation
+        self.y_public = y_public
+        self.classes = classes
+
+    def fit(self, X: Any, y: Any, *, X_public: Any = None) -> PublicLabels:
+        """Learn from the labelled public rows; ``X`` and ``y`` are not looked at."""
+        told = np.asarray(self.y_public)
+        if X_public is None or not (told >= 0).any():
+            raise InvalidInputError("X_public must be public rows of which some have a label in y_public, got none.")
+        z = self._seen(X_public)[told >= 0]
+        self.classes_ = np.asarray(self.classes)
+        self.n_labels_ = int((told >= 0).sum())
+        labels = told[told >= 0]
+        one = len(np.unique(labels)) == 1
+        self.model_ = None if one else make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)).fit(z, labels)
+        self._only = int(labels[0])
+        return self
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return probabilities of shape (n, n_classes); a class without a label has none."""
+        made = np.zeros((_length(X), len(self.classes)))
+        if self.model_ is None:
+            made[:, self._only] = 1.0
+        else:
+            made[:, self.model_.classes_] = self.model_.predict_proba(self._seen(X))
+        return made
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the likeliest class of every row."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+    def _seen(self, X: Any) -> FloatArray:
+        return np.asarray(self.representation.transform(X), dtype=np.float64)
+
+
+class Ordinary(ClassifierMixin, BaseEstimator):
+    """A good ordinary model of all private rows, without any privacy: a ceiling."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def fit(self, X: Any, y: Any) -> Ordinary:
+        """Fit the model; an optimiser that was stopped early says nothing."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            self.model_ = self.model.fit(X, y)
+        self.classes_: IntArray = self.model_.classes_
+        return self
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the model's classes."""
+        return np.asarray(self.model_.predict(X))
+
+    @available_if(lambda self: hasattr(self.model, "predict_proba"))
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the model's probabilities."""
+        return np.asarray(self.model_.predict_proba(X))
+
+
+def majority(setting: Setting) -> NoisyMajority:
+    """Return the commonest class by a noisy count."""
+    return NoisyMajority(budget=setting.budget, classes=setting.classes, noise_seed=setting.noise_seed)
+
+
+def public_labels(setting: Setting) -> PublicLabels:
+    """Return a model of the public rows that somebody labelled by hand, on record voters' own representation."""
+    if setting.y_public is None:
+        raise InvalidInputError(
+            "y_public must be told to a contestant of labelled public rows, got None. Give the Contestant "
+            "n_public_labels, and make its setting by Setting.of(data, contestant, ...)."
+        )
+    return PublicLabels(quick_representation(setting), setting.y_public, classes=setting.classes)
+
+
+def no_privacy(setting: Setting) -> Ordinary:
+    """Return a good ordinary model for this kind of data: on images of 16 pixels and more, of what scattering sees."""
+    model = ordinary_model(setting.kind, setting.n_records, seed=setting.seed)
+    if kind_of(setting.X_public, setting.image_shape) == "image":
+        return Ordinary(make_pipeline(FrozenEstimator(quick_representation(setting)), StandardScaler(), model))
+    if setting.kind == "table":
+        return Ordinary(make_pipeline(FrozenEstimator(setting.fitted(TableMap())), model))
+    return Ordinary(model)
+
+
+def _length(X: Any) -> int:
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+# Who can take part, by name.
+
+# How the contestants' rules were found: counted where there is something to count (docs/comparison.md).
+
+#: Settings named in docs/research-log.md on whose account the records' rule is as it is, section by section; what was
+#: tried and not written down is not in it.
+_RECORDS = {
+    "ballots": 19,
+    "representations": 27,
+    "heads": 20,
+    "residual rounds": 13,
+    "self-supervision": 4,
+    "trees": 50,
+    "students": 63,
+}
+#: "Best of a dozen" for linear DP-SGD on scattering (docs/accuracy.md); six for digits (experiments/README.md).
+#: How many kernels and components were tried for the table presets was not written down.
+_DPSGD = {"scattering": 12, "digits": 6}
+
+RECORDS = Tuning(
+    rule="pate's rule for record voters, from public facts (docs/record-recipes.md)",
+    n_tried=sum(_RECORDS.values()),
+    on="splits of training parts (digits, optdigits, pendigits, spambase, Adult, MNIST, Fashion-MNIST) and made "
+    "tables; at least so many, as far as the research log names them",
+)
+DPSGD = Tuning(
+    rule="DP-SGD's planner, from public facts (docs/dpsgd-recipes.md)",
+    n_tried=sum(_DPSGD.values()),
+    on="splits of private parts of digits, Adult, pendigits, MNIST and Fashion-MNIST, and digits itself; at least so "
+    "many, as far as they were written down",
+)
+#: 4, 10 or 20 records to a teacher, noise of 0.16 or 0.3 of the votes, label spreading or the teachers' kind.
+_TUNED_SHARDS = 10
+PATE_2018 = Tuning(
+    rule="the rows of pate plan at the paper's share of noise, 250 teachers or one for every 20 records",
+    n_tried=_TUNED_SHARDS,
+    on="one split each of the private parts of digits and pendigits, epsilon 1 and 3",
+)
+#: As many components as the evidence bears, or all.
+_ON_PUBLIC = 2
+DPSGD_ON_PUBLIC = Tuning(
+    rule="DP-SGD's planner, from public facts, on PATE's representation",
+    n_tried=sum(_DPSGD.values()) + _ON_PUBLIC,
+    on=f"what DP-SGD's presets were tried on; {_ON_PUBLIC} ways to take PATE's representation on one split each of the "
+    "private parts of digits and pendigits, epsilon 0.5, 1 and 3",
+)
+#: The rule for images or for tables, with a student or without.
+_WITHOUT_NETWORKS = 3
+FAST = Tuning(
+    rule=RECORDS.rule,
+    n_tried=RECORDS.n_tried + _WITHOUT_NETWORKS,
+    on=f"{RECORDS.on}; {_WITHOUT_NETWORKS} ways to take scattering on one split each of 23,000 private rows of "
+    "MNIST and Fashion-MNIST, epsilon 0.1, 0.5, 1 and 3",
+)
+#: Of the settings of private kNN; those of the sparse vector come from a law of distances (docs/rivals.md).
+_RIVALS = 451
+RIVALS = Tuning(
+    rule="a rule of its own, from public facts (docs/rivals.md)",
+    n_tried=_RIVALS,
+    on="splits of training parts of digits, optdigits and pendigits; combinations of data set and setting, for private "
+    "kNN and the sparse vector together",
+)
+NOTHING = Tuning(rule="nothing to set")
+
+
+# DP-SGD's side: what its planner says, its presets by name, and linear models on PATE's representation.
+
+_SMALL_IMAGE = 16
+#: Whitening of components of PATE's representation, as of the planner's kernel.
+_ALPHA = 0.7
+
+
+class PlannedDPSGD(DPSGDClassifier):
+    """DP-SGD whose recipe was planned beforehand, of public facts, with the representation that was kept for it."""
+
+    def along(self, plan: RecipePlan) -> PlannedDPSGD:
+        """Take a plan, and return this object."""
+        self._plan_ahead = plan
+        return self
+
+    def __sklearn_clone__(self) -> Any:
+        return super().__sklearn_clone__().along(self._plan_ahead)
+
+    def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> DPSGDClassifier:
+        """Fit as :class:`pate.DPSGDClassifier` does, along the plan."""
+        return self._take(
+            fit_privately(self, X, y, X_public=X_public, groups=groups, road=self._plan_ahead, measuring=True)
+        )
+
+
+def is_large(image_shape: tuple[int, ...] | None) -> bool:
+    """Whether rows are images that maps of images are for; smaller ones are tables of pixels."""
+    return image_shape is not None and min(image_shape[-2:]) >= _SMALL_IMAGE
+
+
+def check_images(contestant: str, image_shape: tuple[int, ...] | None) -> None:
+    """Refuse a contestant that is for images alone."""
+    if not is_large(image_shape):
+        raise InvalidInputError(
+            f"contestant {contestant!r} is for images of at least {_SMALL_IMAGE} pixels a side, got "
+            f"{'tables' if image_shape is None else f'images of {image_shape}'}. Take 'dpsgd', which plans for any "
+            "data."
+        )
+
+
+def by_recipe(setting: Setting, *, name: str | None = None, contestant: str = "dpsgd") -> DPSGDClassifier:
+    """Return DP-SGD by its planner, or by a preset."""
+    if name is not None:
+        check_images(contestant, setting.image_shape)
+    return _planned_classifier(setting, planned(setting, name=name))
+
+
+def on_public(setting: Setting) -> DPSGDClassifier:
+    """Return linear DP-SGD on the very representation that PATE's default fits on public rows."""
+    rep = own_representation(setting)
+    plan = planned(setting, representation=rep)
+    # As the planner does on a representation of its own: as many components as the evidence bears, partly whitened.
+    n = choose_recipe(facts_of_setting(setting)).n_components
+    pca = PublicPCA(None if n is None else min(n, rep.n_features_out_), alpha=_ALPHA)
+    last = chain(pca, UnitRows(constant=plan.recipe.constant)).fit(rep.vectors(setting.X_public))
+    return _planned_classifier(setting, replace(plan, maps=(rep, last)))
+
+
+def _planned_classifier(setting: Setting, plan: RecipePlan) -> DPSGDClassifier:
+    return PlannedDPSGD(device="auto", **_said(setting)).along(plan)
+
+
+scattering = partial(by_recipe, name="linear", contestant="dpsgd-linear-scattering")
+tempered = partial(by_recipe, name="tempered-cnn", contestant="dpsgd-tempered-cnn")
+
+
+_PRIVATE = "private rows and labels; public rows without labels"
+_SHARDS = "private rows and labels, in shards; public rows without labels, some of which get noisy ones"
+_PIXELS = "private rows and labels; of public rows how many there are"
+
+_ALL = (
+    Contestant("pate", default, side="PATE", tuning=RECORDS, sees=_PRIVATE),
+    Contestant("pate-fast", fast, side="PATE", tuning=FAST, sees=_PRIVATE),
+    Contestant("records-linear", linear, side="PATE", tuning=RECORDS, sees=_PRIVATE),
+    Contestant("records-same", same, side="PATE", tuning=RECORDS, sees=_PRIVATE),
+    Contestant("gnmax", gnmax, side="PATE", tuning=PATE_2018, sees=_SHARDS),
+    Contestant("confident-gnmax", confident, side="PATE", tuning=PATE_2018, sees=_SHARDS),
+    Contestant("dpsgd", by_recipe, side="DP-SGD", tuning=DPSGD, sees=_PRIVATE),
+    Contestant("dpsgd-linear-public", on_public, side="DP-SGD", tuning=DPSGD_ON_PUBLIC, sees=_PRIVATE),
+    Contestant("dpsgd-linear-scattering", scattering, side="DP-SGD", tuning=DPSGD, sees=_PRIVATE),
+    Contestant("dpsgd-tempered-cnn", tempered, side="DP-SGD", tuning=DPSGD, sees=_PIXELS),
+    Contestant("auto", auto, tuning=RECORDS, sees=_PRIVATE),
+    Contestant("private-knn", private_knn, tuning=RIVALS, sees=_PRIVATE),
+    Contestant("sparse-vector", sparse_vector, tuning=RIVALS, sees=_SHARDS),
+    Contestant("majority", majority, tuning=NOTHING, sees="private labels, through a noisy count"),
+    Contestant(
+        "public-labels-100",
+        public_labels,
+        role="floor",
+        tuning=NOTHING,
+        sees="no private row; public rows, 100 of them with their labels, as if somebody had labelled them by hand",
+        n_public_labels=100,
+    ),
+    Contestant(
+        "noiseless",
+        noiseless,
+        role="ceiling",
+        tuning=RECORDS,
+        sees="private rows and labels without privacy: the default's ballots, without noise; public rows",
+    ),
+    Contestant(
+        "no-privacy",
+        no_privacy,
+        role="ceiling",
+        tuning=NOTHING,
+        sees="private rows and labels without privacy; of public rows how columns are encoded",
+    ),
+)
+_BY_NAME = {contestant.name: contestant for contestant in _ALL}
+
+#: Who can be named.
+NAMES = tuple(_BY_NAME)
+#: Networks on images take hours of a comparison: they are asked for by name.
+_QUICK = ("pate-fast", "dpsgd", "majority", "public-labels-100", "no-privacy")
+_USUAL = ("pate", "dpsgd", "confident-gnmax", "majority", "public-labels-100", "no-privacy")
+#: Who is for images of 16 pixels a side and more alone.
+_OF_IMAGES = ("dpsgd-linear-scattering", "dpsgd-tempered-cnn")
+
+
+def named(
+    names: Iterable[str], *, kind: str | None = None, image_shape: tuple[int, ...] | None = None
+) -> tuple[Contestant, ...]:
+    """Return contestants by name, in that order.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Of :data:`NAMES`:
+
+        ======================= ========================================================================================
+        pate                    this package's default: records vote; images by a network that learns from their labels
+        pate-fast               record voters without networks: images by scattering; of tables the same as ``pate``
+        records-linear          record voters on ``pate``'s representation, their linear head alone
+        records-same            record voters' linear head on the representation that ``dpsgd`` takes
+        gnmax, confident-gnmax  the 2018 recipe: 250 teachers (or one for every 20 records), labels alone are released
+        dpsgd                   DP-SGD by its planner: a linear model on what public rows teach
+        dpsgd-linear-public     linear DP-SGD on ``pate``'s representation
+        dpsgd-linear-scattering images: linear DP-SGD on scattering (what the planner takes there)
+        dpsgd-tempered-cnn      images: a small tanh network on pixels
+        auto                    ``voters="auto"``: records or DP-SGD by a public rule; it counts as neither side
+        private-knn             noisy votes of the nearest records (Zhu et al. 2020), on scattering or ``pate``'s map
+        sparse-vector           teachers' plurality where it is stable (Bassily et al. 2018), on the same
+        majority                the commonest class, by a noisy count of the private labels
+        public-labels-100       a floor: 100 public rows labelled by hand, and no private row
+        noiseless               a ceiling: the ballots of ``pate`` without noise
+        no-privacy              a ceiling: a good ordinary model of all private rows
+        ======================= ========================================================================================
+
+    kind : {"table", "image"} or None
+        Of the data, with ``image_shape``: who is not for such data is then refused at once, not when it is made.
+    image_shape : tuple or None
+
+    Returns
+    -------
+    tuple of Contestant
+
+    Raises
+    ------
+    InvalidInputError
+        An unknown name, one that stands there twice, or none; one that is not for such data.
+
+    Examples
+    --------
+    >>> [contestant.side for contestant in named(["pate", "dpsgd"])]
+    ['PATE', 'DP-SGD']
+    >>> named(["pat"])
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: contestants must be one of ... Did you mean 'pate'?
+    """
+    wanted: list[Any] = [names] if isinstance(names, str) else list(names)
+    if not wanted or len({str(name) for name in wanted}) < len(wanted):
+        raise InvalidInputError(
+            f"contestants must be names, one or more and each once, got {wanted!r}. Known are {', '.join(NAMES)}."
+        )
+    found = tuple(_BY_NAME[check_choice("contestants", name, NAMES)] for name in wanted)
+    for contestant in found if kind is not None else ():
+        if contestant.name in _OF_IMAGES:
+            check_images(contestant.name, image_shape if kind == "image" else None)
+    return found
+
+
+def default_contestants(kind: str, image_shape: tuple[int, ...] | None = None) -> tuple[Contestant, ...]:
+    """Return who takes part where nobody is named: those that are done in minutes on such data.
+
+    On images of 16 pixels a side and more ``pate-fast`` stands in for ``pate``, whose networks take a quarter of an
+    hour a fit on one core (docs/accuracy.md): name it to have it.
+
+    Parameters
+    ----------
+    kind : {"table", "image"}
+    image_shape : tuple or None
+
+    Examples
+    --------
+    >>> [contestant.name for contestant in default_contestants("image", (28, 28))][:2]
+    ['pate-fast', 'dpsgd']
+    >>> [contestant.name for contestant in default_contestants("table")][:2]
+    ['pate', 'dpsgd']
+    """
+    check_choice("kind", kind, ("table", "image"))
+    return named(_QUICK if kind == "image" and is_large(image_shape) else _USUAL)

@@ -1,1 +1,0 @@
-"""The papers' own bounds, for comparison with the exact ones."""

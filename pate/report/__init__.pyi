@@ -1,0 +1,11 @@
+"""What is loaded when first used, and from where: ``__init__.py`` reads this file, and so do type checkers."""
+
+from ._comparison import comparison_picture as comparison_picture, render_markdown as render_markdown
+from ._public import (
+    BADGE as BADGE,
+    MARK as MARK,
+    render_report as render_report,
+    render_sensitive_report as render_sensitive_report,
+    write_report as write_report,
+    write_sensitive_report as write_sensitive_report,
+)

@@ -1,0 +1,23 @@
+"""What is loaded when first used, and from where: ``__init__.py`` reads this file, and so do type checkers."""
+
+from ._base import Representation as Representation, RowMemory as RowMemory
+from ._files import cached as cached, load as load
+from .join import (
+    Chain as Chain,
+    Combined as Combined,
+    PublicPCA as PublicPCA,
+    RandomFourier as RandomFourier,
+    chain as chain,
+    combine as combine,
+)
+from .kernel import KernelPCA as KernelPCA, PublicNeighbours as PublicNeighbours
+from .module import FromModule as FromModule
+from .own import FromTransformer as FromTransformer
+from .tables import (
+    AboveLeast as AboveLeast,
+    GroupedRows as GroupedRows,
+    PublicScale as PublicScale,
+    TableMap as TableMap,
+    TextMap as TextMap,
+    UnitRows as UnitRows,
+)
