@@ -230,15 +230,6 @@ def least_noise(fits: Callable[[float], bool], start: float) -> float:
     return least_between(low, high, fits, within=5e-5)
 
 
-def _check_delta(delta: float) -> float:
-    if check_delta(delta) < SMALLEST_DELTA:
-        raise InvalidInputError(
-            f"delta must be >= {SMALLEST_DELTA:g} for DP-SGD, got {delta!r}: composing privacy loss "
-            "distributions is not exact enough below. Use a larger delta."
-        )
-    return float(delta)
-
-
 @lru_cache(maxsize=2)  # for one run at several deltas
 def _composed(
     noise_multiplier: float, q: float, n_steps: int, adjacency: str, interval: float, once: float = math.inf

@@ -127,11 +127,6 @@ def write_statement(
     return _write_all(_new_paths(out), statement, ledger, labels=None)
 
 
-def _pages(statement: PrivacyStatement, paths: list[Path]) -> dict[Path, bytes]:
-    texts = (json_text(statement.to_dict()), statement.text(), statement.html())
-    return {path: text.encode("utf-8") for path, text in zip(paths, texts, strict=True)}
-
-
 def _write_all(
     paths: list[Path], statement: PrivacyStatement, ledger: Ledger | None, *, labels: bytes | None
 ) -> list[Path]:

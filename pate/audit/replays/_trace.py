@@ -176,7 +176,9 @@ def _read(stage: str, facts: dict[str, Any]) -> Event:
             return Event(stage, "BallotSum", public, {"sums": ballots.sums.copy()})
         case "dpsgd":
             public = {"step": facts["step"], "noise scale": facts["scale"], "clipping norm": facts["max_norm"]}
-            return Event(stage, "DP-SGD", public, {"sums": np.concatenate([s.ravel() for s in facts["sums"]])})
+            return Event(
+                stage, "DP-SGD", public, {"sums": np.concatenate([s.cpu().numpy().ravel() for s in facts["sums"]])}
+            )
         case "noise":
             names = {"scale": "noise scale", "shape": "shape of the noise"}
             return Event(stage, facts["sampler"], {names.get(k, k): v for k, v in facts.items() if k != "sampler"})
