@@ -42,6 +42,8 @@ class Schema:
         if is_frame(like):
             numeric = frozenset(name for name, t in zip(like.columns, like.dtypes, strict=True) if holds_numbers(t))
             return cls(width=len(like.columns) if len(like.columns) > 1 else None, numeric=numeric)
+        if hasattr(like, "__array__") and not hasattr(like, "__iter__"):  # what only NumPy can read
+            like = np.asarray(like)
         if isinstance(like, list | tuple) and like and all(isinstance(row, list | tuple) for row in like):
             width = len(like[0])
         else:
