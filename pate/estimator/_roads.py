@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from pate.core.checks import check_choice, check_int, shown
+from pate.core.checks import check_choice, shown
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget
@@ -28,8 +27,8 @@ from pate.recipes import (
     some_rows,
 )
 from pate.recipes._answers import check_decide
+from pate.recipes._run import Ask
 from pate.release import ReleaseTerms, check_measure
-from pate.representations import Representation
 from pate.teachers import TeacherEnsemble
 
 VOTERS = ("auto", "records", "heads", "shards", "dpsgd")
@@ -102,33 +101,6 @@ def check_ranges(ranges: Any, voters: str) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Ask:
-    """What is asked of records, or of DP-SGD, in the words of :class:`pate.PATEClassifier`.
-
-    Of the private records it has how many there are, or how many persons: public under replace-one adjacency.
-    """
-
-    classes: tuple[Any, ...]
-    n_units: int
-    unit: str
-    classes_inferred: bool = False
-    representation: Representation | None = None
-    image_shape: tuple[int, ...] | None = None
-    random_state: int | None = None
-    n_jobs: int | None = None
-    checkpoint_dir: str | os.PathLike[str] | None = None
-    verbose: bool = False
-    anyway: bool = False
-    measure: bool | str | None = None
-    decide: str = "likeliest"
-
-    @property
-    def seed(self) -> int:
-        """Of public maps and training."""
-        return 0 if self.random_state is None else check_int("random_state", self.random_state, low=0) % 2**32
-
-
 def plan_records(
     X_public: Any, terms: ReleaseTerms, ask: Ask, *, rule: Callable[[PublicFacts], Recipe] = choose
 ) -> RecordsPlan:
@@ -147,34 +119,16 @@ def plan_records(
             f"X_public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
             "the map that private records vote on. Pass more, or say voters='dpsgd', which needs none."
         )
-    seed, kind = ask.seed, kind_of(X_public, ask.image_shape)
+    kind = kind_of(X_public, ask.image_shape)
     fitted = fitted_representation(
         kind,
-        some_rows(X_public, seed),
+        some_rows(X_public, ask.seed),
         representation=ask.representation,
         image_shape=ask.image_shape,
-        random_state=seed,
+        random_state=ask.seed,
         verbose=ask.verbose,
     )
-    plan = RecordsPlan.of(
-        terms,
-        X_public,
-        classes=ask.classes,
-        classes_inferred=ask.classes_inferred,
-        n_units=ask.n_units,
-        unit=ask.unit,
-        representation=fitted,
-        kind=kind,
-        image_shape=ask.image_shape,
-        random_state=seed,
-        checkpoint_dir=ask.checkpoint_dir,
-        n_jobs=ask.n_jobs,
-        verbose=ask.verbose,
-        anyway=ask.anyway,
-        rule=rule,
-        measure=ask.measure,
-        decide=ask.decide,
-    )
+    plan = RecordsPlan.of(terms, X_public, kind=kind, rule=rule, **vars(replace(ask, representation=fitted)))
     _ = plan.mechanisms  # refused before anything is cast
     return plan
 

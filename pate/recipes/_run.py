@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
+from pate.core.checks import check_int
 from pate.core.files import any_mapped
 from pate.core.progress import timed, track
 from pate.core.secret import training_seed
@@ -126,8 +127,35 @@ def student_space(z: FloatArray, n_classes: int, *, random_state: int = 0) -> So
 _Learning = TypeVar("_Learning", LikelihoodHead, DescentHead)
 
 
-@dataclass(frozen=True, eq=False)
-class RecordsPlan:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Ask:
+    """What is asked of records, or of DP-SGD, in the words of :class:`pate.PATEClassifier`.
+
+    Of the private records it has how many there are, or how many persons: public under replace-one adjacency.
+    """
+
+    classes: tuple[Any, ...]
+    n_units: int
+    unit: str
+    classes_inferred: bool = False
+    representation: Representation | None = None
+    image_shape: tuple[int, ...] | None = None
+    random_state: int | None = None
+    n_jobs: int | None = None
+    checkpoint_dir: str | os.PathLike[str] | None = None
+    verbose: bool = False
+    anyway: bool = False
+    measure: bool | str | None = None
+    decide: str = "likeliest"
+
+    @property
+    def seed(self) -> int:
+        """Of public maps and training."""
+        return 0 if self.random_state is None else check_int("random_state", self.random_state, low=0) % 2**32
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RecordsPlan(Ask):
     """Ballots that will be cast, in which public space and at what price: nothing private was looked at.
 
     ``z`` and ``phi`` are representation and directions of the public rows that maps and heads are fitted on (at most
@@ -148,16 +176,9 @@ class RecordsPlan:
     rows: Any
     z: FloatArray
     phi: FloatArray
-    n_units: int
-    unit: str
     columns: Representation | None = None
     table: FloatArray | None = None
-    image_shape: tuple[int, ...] | None = None
-    random_state: int = 0
-    checkpoint_dir: str | os.PathLike[str] | None = None
-    anyway: bool = False
     measured_shares: tuple[float, ...] = ()
-    decide: str = "likeliest"
 
     @classmethod
     def of(
@@ -165,46 +186,37 @@ class RecordsPlan:
         terms: ReleaseTerms,
         X_public: Any,
         *,
-        classes: Sequence[Any],
-        n_units: int,
-        unit: str,
         representation: Representation,
         kind: str = "table",
         recipe: Recipe | None = None,
         rule: Callable[[PublicFacts], Recipe] = choose,
-        classes_inferred: bool = False,
-        image_shape: tuple[int, ...] | None = None,
-        random_state: int = 0,
-        n_jobs: int | None = None,
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-        verbose: bool = False,
-        anyway: bool = False,
-        measure: bool | str | None = None,
-        decide: str = "likeliest",
+        **asked: Any,
     ) -> RecordsPlan:
         """Choose the recipe, fit the ballots' space on public rows, and return the plan; nothing is spent.
 
         ``representation`` is fitted (:func:`fitted_representation`); a ``recipe`` of None is the rule's, which chooses
-        from public facts. ``measure`` says whether records tell in the end how often the model is right; None: where
+        from public facts. All else that is ``asked`` has the words of :class:`Ask`: ``classes``, ``n_units`` and
+        ``unit`` at least. ``measure`` says whether records tell in the end how often the model is right; None: where
         noise alone leaves an interval of less than five points to either side (:func:`pate.release.measured_shares`).
         ``decide`` is "likeliest", or "balanced": the class whose probability is largest beside its mean over the public
         rows. In ``checkpoint_dir`` a student of images is kept while it trains, so that a run that was cut off goes on
         to the very bits. Refuses a recipe that does not fit these rows, or whose rounds could not all be run.
         """
-        check_decide(decide)
+        ask = Ask(**asked)
+        check_decide(ask.decide)
         if recipe is not None:
             check_recipe(recipe)
-        some = some_rows(X_public, random_state)
+        some = some_rows(X_public, ask.seed)
         z = np.asarray(representation.transform(some), dtype=np.float64)
         # The budget's, not what a ledger has left of it: the same plan again must find what it paid for.
         mu = 1 / GaussianSum.for_budget(terms.budget).noise_multiplier
-        measuring = measured_shares(measure, n=n_units, mu=mu)
+        measuring = measured_shares(ask.measure, n=ask.n_units, mu=mu)
         facts = PublicFacts(
-            n_units=n_units,
-            n_classes=len(classes),
+            n_units=ask.n_units,
+            n_classes=len(ask.classes),
             mu=mu * math.sqrt(1 - math.fsum(measuring)),
             n_public=len(z),
-            kind=_looked_at(kind, some, image_shape),
+            kind=_looked_at(kind, some, ask.image_shape),
             spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
         )
         chosen = rule(facts) if recipe is None else recipe
@@ -222,33 +234,20 @@ class RecordsPlan:
             z = np.ascontiguousarray(z[:, : representation.n_features_out_])
         # Threads add up centres in any order, and a ledger knows a space by its last bits.
         with threadpool_limits(1):
-            space = make_space(chosen, z, random_state=random_state).fit(z)
-        voters = RecordVoters(
-            representation,
-            space,
-            classes=classes,
-            classes_inferred=classes_inferred,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
+            space = make_space(chosen, z, random_state=ask.seed).fit(z)
+        options = {name: getattr(ask, name) for name in ("classes", "classes_inferred", "n_jobs", "verbose")}
         return cls(
-            chosen,
-            facts,
-            terms,
-            voters,
-            X_public,
-            z,
-            space.transform(z),
-            n_units,
-            unit,
+            **vars(replace(ask, random_state=ask.seed, representation=representation)),
+            recipe=chosen,
+            facts=facts,
+            terms=terms,
+            voters=RecordVoters(representation, space, **options),
+            rows=X_public,
+            z=z,
+            phi=space.transform(z),
             columns=columns,
             table=None if columns is None else columns.vectors(some),
-            image_shape=image_shape,
-            random_state=random_state,
-            checkpoint_dir=checkpoint_dir,
-            anyway=anyway,
             measured_shares=measuring,
-            decide=decide,
         )
 
     @property
@@ -436,16 +435,16 @@ class RecordsPlan:
     def _image_model(
         self, head: LikelihoodHead | DescentHead, asking: _Asking, records: tuple[Any, Any, Any]
     ) -> RecordModel:
-        some = some_rows(self.rows, self.random_state)
+        some = some_rows(self.rows, self.seed)
         targets = head.predict_proba(asked_with(head, self.z, self.phi))
         with timed("training"):
             maps = image_student(
-                some, targets, self.image_shape, random_state=self.random_state,
+                some, targets, self.image_shape, random_state=self.seed,
                 checkpoint_dir=self._student_dir(targets), verbose=self.voters.verbose,
             )  # fmt: skip
         z = np.asarray(maps.transform(some), dtype=np.float64)
         with threadpool_limits(1):
-            space = student_space(z, self.facts.n_classes, random_state=self.random_state).fit(z)
+            space = student_space(z, self.facts.n_classes, random_state=self.seed).fit(z)
         own = self.voters
         voters = RecordVoters(
             maps, space, classes=own.classes, classes_inferred=own.classes_inferred, verbose=own.verbose
