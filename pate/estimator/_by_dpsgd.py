@@ -21,7 +21,7 @@ from pate.data import check_public_rows
 from pate.data._columns import declared_rows, holds_numbers
 from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, is_frame, is_texts, read_rows
 from pate.data._shift import about_shift
-from pate.estimator._public_model import PublicModel, check_has_target, check_several, digest_of, hashes_of
+from pate.estimator._public_model import PublicModel, check_has_target, check_several, digest_of
 from pate.estimator._roads import Ask, any_rows, measured_with, plan_records
 from pate.exceptions import CuratorWarning, InvalidInputError, PateError, PrivacyParameterWarning, RepeatedFitWarning
 from pate.privacy.cost import Charge
@@ -35,7 +35,7 @@ from pate.statement.model import PrivacyStatement
 from pate.statement.plain import as_plain_text
 from pate.students import try_student
 from pate.teachers import ShardEnsemble
-from pate.teachers._usable import about_labels, units_of
+from pate.teachers._usable import about_labels, hash_rows, units_of
 
 if TYPE_CHECKING:
     from pate.dpsgd import DPSGDClassifier
@@ -265,7 +265,6 @@ class ByRecords(PublicModel):
     statement_: PrivacyStatement
 
     if TYPE_CHECKING:  # what is said when the classifier is made
-        overlap_is_public: bool
         representation: Any
         n_jobs: int | None
         verbose: bool
@@ -292,10 +291,8 @@ class ByRecords(PublicModel):
         with timed("startup"):
             plan = plan_records(rows, terms, self._ask(records, groups), rule=self._rule)
         student = self._tried_student(rows)
-        if self.ledger is not None and not plan.stored:
-            self.ledger.check_writable()
-        self._check_ledger(records, y, groups)
-        evidence = Evidence(public_rows="declared" if self.overlap_is_public else "checked", road=why)
+        self._check_ledger(records, y, groups, paid=plan.stored)
+        evidence = self._evidence(road=why)
         if not plan.stored:
             self._count(plan.guarantee, plan.charge, groups)
         with timed("labelling"):
@@ -334,10 +331,10 @@ class ByRecords(PublicModel):
         """Keep what was released of these public rows, if there are any, and let the student learn from it."""
         self.release_ = self._told_in(release)
         self.statement_, self.queries_ = self.release_.statement, np.arange(release.n_queries)
-        self._asked = digest_of(() if rows is None else hashes_of(rows))
+        self._asked = digest_of(() if rows is None else hash_rows(rows))
         self.__dict__.pop("student_", None)
         self._learn(student, rows)
-        self._measured_of = self.student_ if self.statement_.measured is not None else None
+        self._measured_of = self.student_
 
     @property
     def measured_(self) -> MeasuredAccuracy | None:
@@ -408,12 +405,8 @@ class ByDPSGD(ByRecords):
                 RepeatedFitWarning,
                 stacklevel=4,
             )
-        if self.ledger is not None and not plan.resumed:
-            self.ledger.check_writable()
-        self._check_ledger(records, y, groups)
-        evidence = Evidence(
-            public_rows=None if rows is None else "declared" if self.overlap_is_public else "checked", road=why
-        )
+        self._check_ledger(records, y, groups, paid=plan.resumed)
+        evidence = Evidence(road=why) if rows is None else self._evidence(road=why)
         self._is_kin(plan.clf)  # their fits are counted together
         release, self._model, kept = plan.run(records, y, groups=groups, evidence=evidence)
         self._take_in(release, student, rows)

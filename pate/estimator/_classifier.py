@@ -18,7 +18,7 @@ from pate.core.secret import beside_ledger
 from pate.data import check_public_rows
 from pate.data._door import flat_rows, image_shape, is_frame, read_rows
 from pate.data._shift import about_shift
-from pate.estimator._public_model import digest_of, hashes_of
+from pate.estimator._public_model import digest_of
 from pate.estimator._roads import (
     OF_SHARDS,
     check_likeliest,
@@ -35,7 +35,6 @@ from pate.queries import select_queries
 from pate.recipes import fitted_representation, kind_of
 from pate.release import (
     BatchPlan,
-    Evidence,
     ReleaseTerms,
     check_measure,
     check_release_stated,
@@ -48,7 +47,7 @@ from pate.release import (
 from pate.students import try_student
 from pate.students._asked import as_public, measured_labels
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, make_ensemble
-from pate.teachers._usable import about_labels, class_indices, label_column, takes_missing, units_of
+from pate.teachers._usable import about_labels, class_indices, hash_rows, label_column, takes_missing, units_of
 from pate.votes import Votes
 
 
@@ -381,7 +380,7 @@ class PATEClassifier(SavedModel):
         )
         asked = X_public.iloc[queries] if is_frame(X_public) else X_public[queries]
         # Refuse an unaffordable release, or a student that cannot learn, before days of training, not after.
-        plan = BatchPlan.of(terms, asking, queries, hashes_of(asked))
+        plan = BatchPlan.of(terms, asking, queries, hash_rows(asked))
         try_student(
             student,
             seen,
@@ -390,15 +389,8 @@ class PATEClassifier(SavedModel):
             n_answers=plan.n_free + plan.quote.max_answers,
             noisy_counts=isinstance(asking.mechanism, NoisyHistogram),
         )
-        if self.ledger is not None and not plan.quote.is_free:
-            self.ledger.check_writable()
-        self._check_ledger(read.rows, y, groups)
-
-        evidence = Evidence(
-            classes_inferred=teachers.classes is None,
-            trained=True,
-            public_rows="declared" if self.overlap_is_public else "checked",
-        )
+        self._check_ledger(read.rows, y, groups, paid=plan.quote.is_free)
+        evidence = self._evidence(classes_inferred=teachers.classes is None, trained=True)
         with timed("training"):
             teachers.set_params(classes=tuple(self.classes_.tolist())).fit(read, y, groups=groups, X_public=asked)
         warn_if_weak(budget.delta, teachers.partition_.n_units, epsilon=budget.epsilon)
@@ -422,7 +414,7 @@ class PATEClassifier(SavedModel):
                         class_indices(label_column(y, read.rows.shape[0]), self.classes_.tolist()),
                         usable=read.usable | takes_missing(self.student_),
                         groups=groups,
-                        told=(student, self._student_seed(), digest_of(hashes_of(X_public))),
+                        told=(student, self._student_seed(), digest_of(hash_rows(X_public))),
                         made_here=lens is None or self.representation is None,
                         read_here=type(teachers).__module__.partition(".")[0] == "pate",
                         asked_for=bool(measure),
@@ -430,7 +422,7 @@ class PATEClassifier(SavedModel):
         finally:  # whatever became of the student, the labels are paid for
             self.release_ = self._told_in(doubted(self.release_, cells=cells))
             self.statement_ = self.release_.statement
-        self._measured_of = self.student_ if self.statement_.measured is not None else None
+        self._measured_of = self.student_
         tell_doubts(self.statement_, stacklevel=3)
         return teachers, outcome.votes
 

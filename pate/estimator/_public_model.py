@@ -28,7 +28,7 @@ from pate.ledger import Registration
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.recipes import MappedLinear, RecordModel
-from pate.release import LabelRelease, ModelLabels
+from pate.release import Evidence, LabelRelease, ModelLabels
 from pate.statement._fits import CountedFits
 from pate.statement.files import bind_statement
 from pate.students import check_is_student, default_student, fit_student, make_student, mapped_student
@@ -39,6 +39,7 @@ from pate.teachers._usable import (
     check_same_kind,
     class_indices,
     classes_in,
+    column_kinds,
     copy_input_tags,
     flat_labels,
     hash_rows,
@@ -85,11 +86,6 @@ def _share(name: str, value: float | None) -> float:
 
 #: Who leaves a model with the labels, so that no student need learn from them.
 OWN_MODEL = ("auto", "records", "dpsgd")
-
-
-def hashes_of(rows: Any) -> tuple[str, ...]:
-    """Return a hash of every public row."""
-    return hash_rows(rows)
 
 
 def digest_of(hashes: tuple[str, ...]) -> str:
@@ -157,6 +153,7 @@ class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
         ledger: Any
         random_state: int | None
         noise_seed: int | None
+        overlap_is_public: bool
         image_shape: Any
 
         def who_votes(self) -> str: ...
@@ -214,9 +211,9 @@ class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
             X_public = by_name(X_public, names, name="X_public", other="the private rows")
         rows = _teachers_rows(X_public, "X_public", teachers)
         self._check_names(rows, reset=reset, kinds=False)
-        self._objects = holds_objects(
-            rows
-        )  # public ones say what rows are to be like: any private cell might be a text
+        # Public ones say what rows are to be like: any private cell might be a text.
+        self._objects, self._kinds = holds_objects(rows), column_kinds(rows)
+        self.__dict__.pop("_door", None)  # fitted anew
         return rows
 
     def _check_rows(self, X: Any, student: Any) -> Any:
@@ -256,7 +253,7 @@ class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
         """Return the seed of the choice of rows: with a ledger the same for the same public rows."""
         if self.random_state is not None or self.ledger is None:
             return self.random_state
-        return int(digest_of(hashes_of(X_public))[:32], 16)
+        return int(digest_of(hash_rows(X_public))[:32], 16)
 
     def _count(self, guarantee: Guarantee, charge: Charge, groups: Any) -> None:
         """Count what is about to be spent, with what clones of this classifier spent."""
@@ -264,10 +261,19 @@ class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
             guarantee = replace(guarantee, kind="seeded")
         self._spend(guarantee, "record" if groups is None else "group", charge)
 
-    def _check_ledger(self, X: Any, y: Any, groups: Any) -> None:
-        """Have the ledger compare these private records with its own, before anything is trained or charged."""
+    def _evidence(self, **seen: Any) -> Evidence:
+        """Return what a fit with public rows saw to, for the statement."""
+        return Evidence(public_rows="declared" if self.overlap_is_public else "checked", **seen)
+
+    def _check_ledger(self, X: Any, y: Any, groups: Any, *, paid: bool) -> None:
+        """Have the ledger compare these private records with its own, before anything is trained or charged.
+
+        One that can be written to, unless this fit is paid for already.
+        """
         if self.ledger is None:
             return
+        if not paid:
+            self.ledger.check_writable()
         classes, n_records = tuple(self.classes_.tolist()), int(X.shape[0])
         n_units, unit = units_of(groups, n_records)
         owners, _ = owned(groups, n_records)
@@ -320,7 +326,7 @@ class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
             )
         there = rows.shape[0] > self.queries_.max()
         asked = (rows.iloc[self.queries_] if is_frame(rows) else rows[self.queries_]) if there else rows
-        if not there or self._asked != digest_of(hashes_of(asked)):
+        if not there or self._asked != digest_of(hash_rows(asked)):
             raise InvalidInputError("X_public must be the rows that fit was given: others were asked about.")
         seen = flat_rows(rows)
         self._learn(student, seen if lens is None else lens.transform(seen), lens)

@@ -22,7 +22,6 @@ from pate.recipes._model import made_of as made_of_ballots
 from pate.statement.files import bind_released, bind_statement
 from pate.statement.model import PrivacyStatement
 from pate.students._kept import keep_student, made_of, read_student
-from pate.teachers._usable import column_kinds
 
 
 def _writers(student: Any) -> tuple[str, Callable[[Any, Path], dict[str, Any]], Callable[[Any], tuple[str, ...]]]:
@@ -39,7 +38,6 @@ class SavedModel(ByDPSGD):
 
     voters_: str
     _door: Door
-    _kinds: dict[Any, str] | None = None
     _measured_of: Any = None
 
     if TYPE_CHECKING:  # what is said when the classifier is made
@@ -125,13 +123,10 @@ class SavedModel(ByDPSGD):
     @classmethod
     def _of_student(cls, student: Any, said: Manifest, statement: PrivacyStatement) -> Self:
         """Return a classifier around a student that was taught elsewhere."""
-        clf, door = (
-            cls(classes=said.classes, voters=said.settings["voters"], image_shape=said.door.image_shape),
-            said.door,
-        )
+        door, voters = said.door, said.settings["voters"]
+        clf = cls(classes=said.classes, voters=voters, image_shape=door.image_shape)
         clf.classes_, clf.student_, clf.statement_, clf._door = said.class_array(), student, statement, door
-        clf._measured_of = student
-        clf.voters_ = said.settings["voters"]
+        clf._measured_of, clf.voters_ = student, voters
         clf._texts, clf._objects = door.kind == "texts", door.mixed
         if door.n_features is not None:
             clf.n_features_in_ = door.n_features
@@ -153,9 +148,3 @@ class SavedModel(ByDPSGD):
             return Door(kind="table", n_features=int(self.n_features_in_), columns=columns, image_shape=shape)
         mixed = None if self._objects is None else bool(self._objects)
         return Door(kind="array", n_features=int(self.n_features_in_), mixed=mixed, image_shape=shape)
-
-    def _check_public(self, X_public: Any, teachers: Any, *, reset: bool = False) -> Any:
-        rows = super()._check_public(X_public, teachers, reset=reset)
-        self._kinds = column_kinds(rows)
-        self.__dict__.pop("_door", None)  # fitted anew
-        return rows

@@ -115,6 +115,14 @@ def log_sum_exp(logits: FloatArray) -> FloatArray:
     return np.asarray(top + np.log(np.exp(logits - top[:, None]).sum(axis=1)))
 
 
+def clip_of(release: ReleasedBallots) -> float:
+    """Return to which norm the residual ballots of a release were clipped; refuse class ballots."""
+    clip = getattr(release, "clip", None)
+    if clip is None:
+        raise InvalidInputError("release must be of residual ballots (voters.cast_residuals), got class ballots.")
+    return float(clip)
+
+
 def softmax(logits: FloatArray) -> FloatArray:
     """Return the probabilities of every row."""
     # Row after row in memory: then a row's sum is added in one order, whatever layout it came in.

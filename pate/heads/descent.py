@@ -12,7 +12,7 @@ from pate.core.checks import check_int, check_real
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.heads._linear import LinearHead
-from pate.heads._moments import ReleasedBallots
+from pate.heads._moments import ReleasedBallots, clip_of
 
 #: Components are shrunk in groups: so many of the largest first, then twice as many each time.
 _FIRST_GROUP = 4
@@ -107,9 +107,7 @@ class DescentHead(LinearHead):
         A release of class ballots, of other classes or another space, or one round too many is an InvalidInputError.
         """
         sums = np.asarray(release.statistics, dtype=np.float64)
-        clip = getattr(release, "clip", None)
-        if clip is None:
-            raise InvalidInputError("release must be of residual ballots (voters.cast_residuals), got class ballots.")
+        clip = clip_of(release)
         if tuple(release.classes) != self.classes_ or sums.shape != self.sum_.shape:
             raise InvalidInputError("head and release must have one space and the same classes in the same order.")
         if self.n_seen_ >= self.n_rounds:

@@ -14,7 +14,7 @@ from pate.core.checks import check_classes, check_int, check_real
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.heads._linear import Head
-from pate.heads._moments import Moments, ReleasedBallots, public_rows, read_moments, softmax
+from pate.heads._moments import Moments, ReleasedBallots, clip_of, public_rows, read_moments, softmax
 from pate.records._maps import fingerprint_of, is_own
 from pate.records.spaces import BallotSpace
 from pate.representations._exact import own_product
@@ -147,7 +147,7 @@ class LikelihoodHead(Head):
         self._features = z
         variance = (1 - 1 / moments.n_classes) / moments.n_classes
         self._rounds = [_round(moments, variance)]
-        self._solve(np.zeros((z.shape[1] + 1, moments.n_classes)))
+        self.coef_ = self._likeliest(np.zeros((z.shape[1] + 1, moments.n_classes)), self._offset, self.tau)
         return self
 
     def updated(self, release: ReleasedBallots, phi_public: Any) -> LikelihoodHead:
@@ -157,11 +157,8 @@ class LikelihoodHead(Head):
         n_components). A release of class ballots, and a head read from a file, which keeps no rounds, are refused
         (InvalidInputError).
         """
-        clip = getattr(release, "clip", None)
-        if clip is None:
-            raise InvalidInputError("release must be of residual ballots (voters.cast_residuals), got class ballots.")
-        if not hasattr(self, "_rounds"):
-            raise InvalidInputError("this head was read from a file, which keeps no rounds. Fit it again.")
+        clip = clip_of(release)
+        self._check_rounds()
         moments = read_moments(release, phi_public)
         if len(moments.phi) != len(self._features):
             raise InvalidInputError(
@@ -175,7 +172,7 @@ class LikelihoodHead(Head):
         for name in ("takes", "n_components_", "classes_", "scale_", "constant_", "_offset"):
             setattr(new, name, getattr(self, name))
         new._features, new._rounds = self._features, [*self._rounds, _round(moments, float(spread), asked, kept)]
-        new._solve(self.coef_)
+        new.coef_ = new._likeliest(self.coef_, new._offset, new.tau)
         return new
 
     def correction(self, logits: Any, *, tau: float) -> FloatArray:
@@ -186,8 +183,7 @@ class LikelihoodHead(Head):
         and a head read from a file, are refused (InvalidInputError).
         """
         check_real("tau", tau, low=0, low_open=True)
-        if not hasattr(self, "_rounds"):
-            raise InvalidInputError("this head was read from a file, which keeps no rounds. Fit it again.")
+        self._check_rounds()
         given = _rows_of(logits, len(self._features), name="logits")
         if given.shape[1] != len(self.classes_):
             raise InvalidInputError(f"logits must be of {len(self.classes_)} classes, got {given.shape[1]}.")
@@ -201,11 +197,12 @@ class LikelihoodHead(Head):
     def _product(self, rows: FloatArray) -> FloatArray:
         return own_product(rows, self.scale_ * self.coef_[:-1]) + self.constant_ * self.coef_[-1]
 
+    def _check_rounds(self) -> None:
+        if not hasattr(self, "_rounds"):
+            raise InvalidInputError("this head was read from a file, which keeps no rounds. Fit it again.")
+
     def _public_opinion(self) -> FloatArray:
         return self.predict_proba(self._features)
-
-    def _solve(self, start: FloatArray) -> None:
-        self.coef_ = self._likeliest(start, self._offset, self.tau)
 
     def _likeliest(self, start: FloatArray, before: FloatArray, tau: float) -> FloatArray:
         """Return weights that, added to the logits ``before``, make the released sums likeliest."""

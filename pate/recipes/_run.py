@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -342,9 +343,8 @@ class RecordsPlan(Ask):
         _ = self.mechanisms  # refused before anything is cast
         rounds: list[BallotRelease] = []
         # Every round casts the same directions: rows are mapped once, where memory allows it.
-        kept = self._held(X, y, groups)
-        held = None if kept is None else (kept, None, None)
-        records = held or (X, y, groups)
+        held = self._held(X, y, groups)
+        records = (X, y, groups) if held is None else (held, None, None)
         start = make_head(self.recipe, voters.space, voters.classes)
         # Before anything is paid: what cannot be cast is found out here.
         ballots = _cast(voters, records, start, self.recipe.rounds[0])
@@ -364,17 +364,17 @@ class RecordsPlan(Ask):
             n_measured=len(self.measured_shares),
         ) as session:
             session.binds = False  # the last statement of all alone is released
-            asking = _Asking(session, self.recipe.rounds, rounds)
+            corrected = partial(self._corrected, session, rounds)
             with threadpool_limits(1):  # thin products: threads would only wait for each other
                 rounds.append(session.ask(ballots))
                 first = start.fit if self.recipe.rounds[0].clip is None else start.updated
-                head = asking.corrected(first(rounds[0], self.phi), voters, records, self.phi)
-            model = self._taught(head, asking, (X, y, groups))
+                head = corrected(first(rounds[0], self.phi), voters, records, self.phi)
+            model = self._taught(head, partial(corrected, records=(X, y, groups), of_student=True))
             found = model.untempered(self.rows)
             model.temperature = noise_temperature(head, self.phi)
             if self.decide == "balanced":
                 model.weights = balancing(found, model.temperature)
-            counts = self._measured(session, model, (held[0] if held else None, X, y, groups))
+            counts = self._measured(session, model, held, (X, y, groups))
             charge = session.charge
         labels = decided(found, model.weights)
         paid = rounds[-1].statement
@@ -398,10 +398,10 @@ class RecordsPlan(Ask):
         return doubted(release, n_map=self.facts.n_public, commonest=commonest, cells=cells), model
 
     def _measured(
-        self, session: BallotSession, model: RecordModel, records: tuple[Any, Any, Any, Any]
+        self, session: BallotSession, model: RecordModel, held: HeldRecords | None, records: tuple[Any, Any, Any]
     ) -> list[ReleasedCounts]:
         """Ask every record whether the model is right about it, and release the counts that were paid for."""
-        held, X, y, groups = records
+        X, y, groups = records
         found: list[ReleasedCounts] = []
         if not self.measured_shares:
             return found
@@ -419,12 +419,34 @@ class RecordsPlan(Ask):
             found.append(session.measure(right))
         return found
 
-    def _taught(
-        self, head: LikelihoodHead | DescentHead, asking: _Asking, records: tuple[Any, Any, Any]
-    ) -> RecordModel:
-        """Return the model: the head's, or its student's, whom records may ask again."""
+    def _corrected(
+        self,
+        session: BallotSession,
+        asked: list[BallotRelease],
+        head: _Learning,
+        voters: RecordVoters,
+        records: tuple[Any, Any, Any],
+        phi: FloatArray,
+        *,
+        of_student: bool = False,
+    ) -> _Learning:
+        """Return the head of all rounds of residuals that come next and are of the student, or are not."""
+        rounds = self.recipe.rounds
+        left = list(takewhile(lambda later: later.of_student == of_student, rounds[len(asked) :]))
+        held = isinstance(records[0], HeldRecords)  # else every round shows its own progress
+        for later in track(left, total=len(left), label="rounds", show=held and voters.verbose):
+            voters.step = f"round {len(asked) + 1} of {len(rounds)}"
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CuratorWarning)  # as the first round told
+                cast = _cast(voters, records, head, later)
+            asked.append(session.ask(cast))
+            head = head.updated(asked[-1], phi)
+        return head
+
+    def _taught(self, head: LikelihoodHead | DescentHead, corrected: Callable[..., CorrectedHead]) -> RecordModel:
+        """Return the model: the head's, or its student's, which records may correct."""
         if self.recipe.student == "image":
-            return self._image_model(head, asking, records)
+            return self._image_model(head, corrected)
         taught: Head = head
         if self.recipe.student == "ridge":
             taught = SelfTrainedHead().fit(head, asked_with(head, self.z, self.phi), features=self.z)
@@ -432,15 +454,13 @@ class RecordsPlan(Ask):
             taught = ForestHead().fit(head, self.phi, self.table)
         return RecordModel(self.voters, taught, self.columns)
 
-    def _image_model(
-        self, head: LikelihoodHead | DescentHead, asking: _Asking, records: tuple[Any, Any, Any]
-    ) -> RecordModel:
+    def _image_model(self, head: LikelihoodHead | DescentHead, corrected: Callable[..., CorrectedHead]) -> RecordModel:
         some = some_rows(self.rows, self.seed)
         targets = head.predict_proba(asked_with(head, self.z, self.phi))
         with timed("training"):
             maps = image_student(
                 some, targets, self.image_shape, random_state=self.seed,
-                checkpoint_dir=self._student_dir(targets), verbose=self.voters.verbose,
+                checkpoint_dir=self._student_dir(targets), verbose=self.verbose,
             )  # fmt: skip
         z = np.asarray(maps.transform(some), dtype=np.float64)
         with threadpool_limits(1):
@@ -450,7 +470,7 @@ class RecordsPlan(Ask):
             maps, space, classes=own.classes, classes_inferred=own.classes_inferred, verbose=own.verbose
         )
         start = CorrectedHead.of(space, z, own.classes)
-        return RecordModel(voters, asking.corrected(start, voters, records, space.transform(z), of_student=True))
+        return RecordModel(voters, corrected(start, voters, phi=space.transform(z)))
 
     def _student_dir(self, targets: FloatArray) -> Path | None:
         """Return where a student of these targets is kept: other noise, another folder.
@@ -465,36 +485,6 @@ class RecordsPlan(Ask):
             folder = Path(ledger.path).with_name(Path(ledger.path).name + ".students")
         digest = hashlib.sha256(self.name.encode() + np.ascontiguousarray(targets).tobytes()).hexdigest()[:16]
         return Path(folder) / f"student-{digest}"
-
-
-@dataclass(frozen=True)
-class _Asking:
-    """A session, the rounds that a recipe has for it, and those that were asked."""
-
-    session: BallotSession
-    recipe: tuple[Round, ...]
-    asked: list[BallotRelease]
-
-    def corrected(
-        self,
-        head: _Learning,
-        voters: RecordVoters,
-        records: tuple[Any, Any, Any],
-        phi: FloatArray,
-        *,
-        of_student: bool = False,
-    ) -> _Learning:
-        """Return the head of all rounds of residuals that come next and are of the student, or are not."""
-        left = list(takewhile(lambda later: later.of_student == of_student, self.recipe[len(self.asked) :]))
-        held = isinstance(records[0], HeldRecords)  # else every round shows its own progress
-        for later in track(left, total=len(left), label="rounds", show=held and voters.verbose):
-            voters.step = f"round {len(self.asked) + 1} of {len(self.recipe)}"
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", CuratorWarning)  # as the first round told
-                cast = _cast(voters, records, head, later)
-            self.asked.append(self.session.ask(cast))
-            head = head.updated(self.asked[-1], phi)
-        return head
 
 
 def _cast(voters: RecordVoters, records: tuple[Any, Any, Any], head: Head, asked: Round) -> BallotSum:

@@ -13,7 +13,7 @@ from pate.core.types import FloatArray, IntArray
 from pate.data import check_public_rows
 from pate.data._door import flat_rows
 from pate.estimator._by_dpsgd import ByRecords
-from pate.estimator._public_model import digest_of, hashes_of
+from pate.estimator._public_model import digest_of
 from pate.estimator._roads import any_rows
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Draw
@@ -28,7 +28,7 @@ from pate.representations import Representation
 from pate.statement.model import Assumption, PrivacyStatement, made_statement
 from pate.students import make_student, mapped_student, try_student
 from pate.teachers import ShardEnsemble
-from pate.teachers._usable import units_of
+from pate.teachers._usable import hash_rows, units_of
 
 _NOISE = "the operating system's cryptographic generator, for the noise and whatever else is drawn"
 #: Fewer public rows make no map.
@@ -150,7 +150,7 @@ class Rival(ByRecords):
         classes = tuple(self.classes_.tolist())
         self.release_: Any = ReleasedLabels(drawn.labels, drawn.status, classes, promised, statement)
         self.statement_, self.queries_ = statement, queries
-        self._asked = digest_of(hashes_of(rows.iloc[queries] if hasattr(rows, "iloc") else rows[queries]))
+        self._asked = digest_of(hash_rows(rows.iloc[queries] if hasattr(rows, "iloc") else rows[queries]))
         self.__dict__.pop("student_", None)
         self._learn(student, z, self._map)
         return self
