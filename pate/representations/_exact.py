@@ -191,12 +191,6 @@ class ExactDistances:
         beside = [-2.0 * whole.T, np.ones((1, len(whole))), np.square(whole).sum(axis=1)[None]]
         return cls(low, high, step, np.concatenate(beside))
 
-    def __call__(self, rows: FloatArray) -> FloatArray:
-        """Return float64 distances of shape (n, n_landmarks)."""
-        made = self.in_steps(rows)
-        made *= self.step
-        return made
-
     def in_steps(self, rows: FloatArray) -> FloatArray:
         """Return the distances over ``step``."""
         whole = np.empty((len(rows), rows.shape[1] + 2))

@@ -18,7 +18,7 @@ from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.networks._contract import one_device
 from pate.representations._base import Representation
-from pate.representations.own import as_vectors, check_provenance, check_rows_apart
+from pate.representations.own import Brought, as_vectors, check_provenance
 
 _SEED = 0x9B0E
 #: Made-up rows by whose vectors a file tells an architecture from another with the same weights.
@@ -26,7 +26,7 @@ _PROBES = 4
 
 
 @dataclass(repr=False, eq=False)
-class FromModule(Representation):
+class FromModule(Brought):
     """A torch module of the user's: in evaluation mode, without gradients, in batches of one size.
 
     Parameters
@@ -75,15 +75,6 @@ class FromModule(Representation):
     device: str = "cpu"
     one_by_one: bool = False
 
-    @property
-    def exact_(self) -> bool:  # type: ignore[override]
-        """Whether a row's place shows in no bit of its vector."""
-        return bool(self.one_by_one)
-
-    @property
-    def _block_rows(self) -> int:  # type: ignore[override]
-        return 1 if self.one_by_one else int(self.batch_size)
-
     def _check(self) -> None:
         if not isinstance(self.module, nn.Module):
             raise InvalidInputError(
@@ -107,8 +98,7 @@ class FromModule(Representation):
                 f"input_shape={tuple(self.input_shape)} has {int(np.prod(self.input_shape))} cells, and a row has {n}."
             )
         self._take(self.module)
-        self.n_features_out_ = 0
-        self.n_features_out_ = check_rows_apart("module", self._map, self.cells_, rows, self._block_rows)
+        self._try("module", rows)
         self.probe_ = self._probed()
 
     def _take(self, module: nn.Module) -> None:

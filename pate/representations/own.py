@@ -145,8 +145,29 @@ class AnyCells:
         return _KINDS[kind].restore(arrays, words)
 
 
+class Brought(Representation):
+    """A map that somebody brings, tried before any private row for whether it maps each row by itself; abstract."""
+
+    one_by_one: bool
+    batch_size: int = BLOCK
+
+    @property
+    def exact_(self) -> bool:  # type: ignore[override]
+        """Whether a row's place shows in no bit of its vector."""
+        return bool(self.one_by_one)
+
+    @property
+    def _block_rows(self) -> int:  # type: ignore[override]
+        return 1 if self.one_by_one else int(self.batch_size)
+
+    def _try(self, name: str, rows: Any) -> None:
+        """See that no row's vector hangs on another row, and how long vectors are."""
+        self.n_features_out_ = 0
+        self.n_features_out_ = check_rows_apart(name, self._map, self.cells_, rows, self._block_rows)
+
+
 @dataclass(repr=False, eq=False)
-class FromTransformer(Representation):
+class FromTransformer(Brought):
     """A scikit-learn transformer of the user's, fitted beforehand or to be fitted on the public rows.
 
     Parameters
@@ -193,15 +214,6 @@ class FromTransformer(Representation):
         # What is fitted stays so: it is given, and not learnt here.
         return FromTransformer(copy.deepcopy(self.transformer), provenance=self.provenance, one_by_one=self.one_by_one)
 
-    @property
-    def exact_(self) -> bool:  # type: ignore[override]
-        """Whether a row's place shows in no bit of its vector."""
-        return bool(self.one_by_one)
-
-    @property
-    def _block_rows(self) -> int:  # type: ignore[override]
-        return 1 if self.one_by_one else BLOCK
-
     def _check(self) -> None:
         if isinstance(self.transformer, type) or not (
             hasattr(self.transformer, "fit") and hasattr(self.transformer, "transform")
@@ -232,8 +244,7 @@ class FromTransformer(Representation):
             n = int(rows.shape[0])
             self.transformer_.fit(self._shown(self.cells_.block(rows, 0, n)))
         self.hash_ = _hash(_settled(self.transformer_))
-        self.n_features_out_ = 0
-        self.n_features_out_ = check_rows_apart("transformer", self._map, self.cells_, rows, self._block_rows)
+        self._try("transformer", rows)
 
     def _shown(self, block: Any) -> Any:
         names = getattr(self.cells_, "names", None)

@@ -21,7 +21,7 @@ def test_they_are_the_distances_of_the_definition(width, offset):
     scale = np.sqrt(2 * width)
     made = ExactDistances.of(landmarks, scale=scale, reach=22 * scale)
     assert made.step <= scale * 2**-14
-    assert np.abs(made(rows) - cdist(rows, landmarks)).max() <= made.step * np.sqrt(width)
+    assert np.abs(made.in_steps(rows) * made.step - cdist(rows, landmarks)).max() <= made.step * np.sqrt(width)
 
 
 def test_every_partial_sum_is_a_whole_number_below_2_to_the_53():
@@ -33,7 +33,7 @@ def test_every_partial_sum_is_a_whole_number_below_2_to_the_53():
     places = made.landmarks[:-2] / -2.0
     assert (np.abs(places) <= np.abs(whole).max()).all()
     assert 4 * 300 * int(np.abs(whole).max()) ** 2 < 2**53
-    for row, found in zip(whole, made(corner), strict=True):
+    for row, found in zip(whole, made.in_steps(corner) * made.step, strict=True):
         for landmark, distance in zip(places.T, found, strict=True):
             square = sum((int(a) - int(b)) ** 2 for a, b in zip(row, landmark, strict=True))
             assert Fraction(float(distance)) == Fraction(np.sqrt(float(square))) * Fraction(made.step)
@@ -41,7 +41,8 @@ def test_every_partial_sum_is_a_whole_number_below_2_to_the_53():
 
 def test_a_far_row_is_still_out_of_reach():
     made = ExactDistances.of(RNG.normal(size=(20, 4)), scale=1.0, reach=22.0)
-    assert made(np.array([[1e9, 0, 0, 0], [0, -1e300, 0, 0]])).min() >= 22.0 - 2 * made.step
+    far = made.in_steps(np.array([[1e9, 0, 0, 0], [0, -1e300, 0, 0]])) * made.step
+    assert far.min() >= 22.0 - 2 * made.step
 
 
 @pytest.mark.parametrize("landmarks", [[[0.0], [1e9]], [[-1e308], [1e308]], [[0.0], [1e-300]]])

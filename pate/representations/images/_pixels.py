@@ -42,17 +42,6 @@ class ImageCells(NumberCells):
         everywhere = np.ones(plain.n_features)
         return cls(plain.fill, low * everywhere, high * everywhere, plain.names, seen)
 
-    def state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        """Return what :meth:`restore` takes: arrays, and what goes into JSON."""
-        arrays, words = super().state()
-        return arrays, words | {"seen": list(self.seen)}
-
-    @classmethod
-    def restore(cls, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> ImageCells:
-        """Return the reader that :meth:`state` described."""
-        plain = NumberCells.restore(arrays, words)
-        return cls(plain.fill, plain.low, plain.high, plain.names, tuple(int(n) for n in words["seen"]))
-
 
 def check_image_shape(value: Any) -> tuple[int, int, int] | None:
     """Return (channels, height, width), or None where it is left to the rows."""
