@@ -28,7 +28,7 @@ from pate.privacy.budget import Budget
 from pate.report.result import FitCost
 from pate.studies.config import public_rows
 from pate.studies.folders import plain_values
-from pate.teachers._isolated import interruptible, side_by_side
+from pate.teachers._shards import interruptible, side_by_side
 
 
 def compare(

@@ -27,14 +27,13 @@ from pate.exceptions import CuratorWarning, InvalidInputError, PateError, Privac
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.recipes import MappedLinear, PublicFacts, Recipe, RecordsPlan, choose
-from pate.recipes._answers import balancing, check_decide, decided, temperature_as_measured, tempered
+from pate.recipes._model import balancing, check_decide, decided, temperature_as_measured, tempered
 from pate.records._maps import rows_of
 from pate.release import Evidence, ModelLabels, ReleaseTerms, check_ballots_stated, doubted, tell_doubts
 from pate.statement.fields import NAMED, MeasuredAccuracy, check_stated
 from pate.statement.model import PrivacyStatement
 from pate.statement.plain import as_plain_text
 from pate.students import try_student
-from pate.teachers import ShardEnsemble
 from pate.teachers._usable import about_labels, hash_rows, units_of
 
 if TYPE_CHECKING:
@@ -281,11 +280,7 @@ class ByRecords(PublicModel):
         self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms, *, same: bool, why: str = ""
     ) -> RecordsPlan:
         check_ballots_stated(terms.stated, residual=True)
-        door = any_rows(self.classes)
-        rows = self._check_public(X_public, door, reset=True)
-        records, y = self._check_records(X, y, rows, door)
-        if not self.overlap_is_public:
-            check_public_rows(records, records if same else rows, groups)
+        rows, records, y = self._read(X, y, X_public, groups, same=same)
         told = about_labels(y, groups, self.classes_.tolist())
         tell([*told, *about_shift(records, rows, image_shape=self._image_shape())], stacklevel=5)
         with timed("startup"):
@@ -342,12 +337,16 @@ class ByRecords(PublicModel):
         check_is_fitted(self, "student_")
         return self.statement_.measured if self.__dict__.get("_measured_of") is self.student_ else None
 
-    def _check_records(self, X: Any, y: Any, public: Any, teachers: ShardEnsemble) -> tuple[Any, Any]:
-        """Return private records for public maps, each read by itself, and labels; set ``classes_``.
+    def _read(
+        self, X: Any, y: Any, X_public: Any, groups: Any, *, same: bool, apart: bool = True
+    ) -> tuple[Any, Any, Any]:
+        """Return public rows, private records for public maps, each read by itself, and labels; set ``classes_``.
 
-        ``public`` are the checked public rows. They alone say what a row is: of private ones, not even a column's kind
-        hangs on another record.
+        Public rows alone say what a row is: of private ones, not even a column's kind hangs on another record. Where
+        they are real ones (``apart``), no private record may stand among them; ``same``: all are the private ones.
         """
+        door = any_rows(self.classes)
+        public = self._check_public(X_public, door, reset=True)
         check_has_target(y)
         width = None if is_texts(public) else int(np.prod(public.shape[1:]))
         whole = isinstance(X, np.ndarray) and X.dtype.kind not in "OSU"  # its type and shape say what it is
@@ -356,7 +355,10 @@ class ByRecords(PublicModel):
         rows = flat_rows(read_rows(X) if whole else rows_of(X, width=width)[0])
         check_several(rows)
         self._check_names(rows, reset=False, kinds=False)
-        return rows, self._check_target(y, rows.shape[0], teachers)
+        y = self._check_target(y, rows.shape[0], door)
+        if apart and not self.overlap_is_public:
+            check_public_rows(rows, rows if same else public, groups)
+        return public, rows, y
 
 
 class ByDPSGD(ByRecords):
@@ -369,10 +371,9 @@ class ByDPSGD(ByRecords):
     def _fit_by_dpsgd(
         self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms, *, same: bool, why: str
     ) -> TrainingPlan:
-        door = any_rows(self.classes)
-        like = self._check_public(stand_ins(X, self.ranges) if X_public is None else X_public, door, reset=True)
+        shown = stand_ins(X, self.ranges) if X_public is None else X_public
+        like, records, y = self._read(X, y, shown, groups, same=same, apart=X_public is not None)
         rows = None if X_public is None else like
-        records, y = self._check_records(X, y, like, door)
         told = about_labels(y, groups, self.classes_.tolist(), counted=False)  # those that count for nothing: fit says
         if rows is None:
             student = self._named_student()
@@ -382,8 +383,6 @@ class ByDPSGD(ByRecords):
                     "Leave it out, or pass X_public."
                 )
         else:
-            if not self.overlap_is_public:
-                check_public_rows(records, records if same else rows, groups)
             told = [*told, *about_shift(records, rows, image_shape=self._image_shape())]
             student = self._tried_student(rows)
         tell(told, stacklevel=5)

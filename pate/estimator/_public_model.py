@@ -33,7 +33,7 @@ from pate.statement._fits import CountedFits
 from pate.statement.files import bind_statement
 from pate.students import check_is_student, default_student, fit_student, make_student, mapped_student
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble
-from pate.teachers._base import ReadRows, TableTeachers
+from pate.teachers._base import ReadRows
 from pate.teachers._usable import (
     check_rows,
     check_same_kind,
@@ -51,6 +51,7 @@ from pate.teachers._usable import (
     remember_columns,
     units_of,
 )
+from pate.teachers.ensemble import TableTeachers
 from pate.votes import ABSTAIN
 
 # Thresholds on one class's probability, for a wanted precision or recall: from public rows and calibrated odds.

@@ -26,7 +26,7 @@ from pate.recipes import (
     kind_of,
     some_rows,
 )
-from pate.recipes._answers import check_decide
+from pate.recipes._model import check_decide
 from pate.recipes._run import Ask
 from pate.release import ReleaseTerms, check_measure
 from pate.teachers import TeacherEnsemble

@@ -1,4 +1,4 @@
-"""The contract of heads, and the linear ones: logits that are linear in the ballot space."""
+"""The contract of heads, what they are fitted on, and those whose logits are linear in the ballot space."""
 
 from __future__ import annotations
 
@@ -6,19 +6,151 @@ import hashlib
 import json
 import os
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
+from scipy.optimize import brentq
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from pate.core.checks import check_classes, check_int, check_real, shown
 from pate.core.tensors import load_tensors, save_tensors
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
-from pate.heads._moments import ReleasedBallots, public_rows, softmax
 from pate.representations._exact import OwnProduct, own_product
+
+
+class ReleasedBallots(Protocol):
+    """The public numbers of a ballot release that a head reads, and nothing else of it.
+
+    Attributes
+    ----------
+    statistics : float64 array of shape (n_components, n_classes)
+        The noisy sum of the ballots phi (x) (e_y - 1/m), its mean over the classes projected off.
+    sigma : float
+        Standard deviation of the noise in every cell, before that projection.
+    n_units : int
+        How many records or persons cast a ballot, a public number.
+    classes : sequence
+        Class values, in the order of the columns.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> release: ReleasedBallots = SimpleNamespace(statistics=[[1.0, -1.0]], sigma=1.0, n_units=2, classes=(0, 1))
+    >>> read_moments(release, [[1.0]]).n_classes
+    2
+    """
+
+    @property
+    def statistics(self) -> FloatArray: ...
+    @property
+    def sigma(self) -> float: ...
+    @property
+    def n_units(self) -> int: ...
+    @property
+    def classes(self) -> Sequence[Any]: ...
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Checked numbers of a release, per ballot: ``mean`` is M + noise of ``noise`` a cell, with M = E[phi (e_y - 1/m)].
+
+    ``mean`` (n_components, n_classes) has rows that sum to 0, ``noise`` is before that projection; ``phi`` (n_public,
+    n_components); ``kind`` is "soft", "hard", "signed" or "residual", "" where it is not told.
+    """
+
+    mean: FloatArray
+    noise: float
+    n_units: int
+    classes: tuple[Any, ...]
+    phi: FloatArray
+    kind: str
+
+    @property
+    def n_classes(self) -> int:
+        """Columns of ``mean``."""
+        return len(self.classes)
+
+
+def public_rows(phi: Any, n_components: int, *, name: str = "phi_public", least: int = 1) -> FloatArray:
+    """Return public rows as a float64 array of shape (n_rows, n_components)."""
+    rows = np.asarray(phi)
+    if rows.dtype.kind not in "biuf":
+        raise InvalidInputError(
+            f"{name} must hold numbers, got {shown(phi)} of {rows.dtype}. Transform the rows first."
+        )
+    if rows.ndim != 2 or rows.shape[1] != n_components or rows.shape[0] < least:
+        raise InvalidInputError(
+            f"{name} must have shape (n_rows, {n_components}), as the ballots have, got {rows.shape}. "
+            "Transform the public rows by the space that the ballots were cast in."
+        )
+    rows = rows.astype(np.float64, copy=False)
+    if not np.isfinite(rows).all():
+        raise InvalidInputError(f"{name} holds NaN or infinity. A ballot space gives finite rows: transform by it.")
+    return rows
+
+
+def read_moments(release: ReleasedBallots, phi_public: Any) -> Moments:
+    """Check what was released against the public rows.
+
+    Shapes: ``phi_public`` (n_public, n_components).
+    """
+    missing = [name for name in ("statistics", "sigma", "n_units", "classes") if not hasattr(release, name)]
+    if missing:
+        raise InvalidInputError(
+            f"release must be a BallotRelease, got {shown(release)} without {', '.join(missing)}. "
+            "Pass what release_ballots returned: a head is fitted on public numbers only."
+        )
+    classes = check_classes(release.classes)
+    sums = np.asarray(release.statistics, dtype=np.float64)
+    if sums.ndim != 2 or sums.shape[1] != len(classes) or not len(sums) or not np.isfinite(sums).all():
+        raise InvalidInputError(
+            f"release.statistics must be finite, of shape (n_components, {len(classes)}), got {sums.shape}."
+        )
+    n_units = check_int("release.n_units", release.n_units, low=1)
+    sigma = check_real("release.sigma", release.sigma, low=0)
+    phi = public_rows(phi_public, len(sums))
+    mean = (sums - sums.mean(axis=1, keepdims=True)) / n_units
+    return Moments(mean, sigma / n_units, n_units, classes, phi, str(getattr(release, "kind", "")))
+
+
+def clip_of(release: ReleasedBallots) -> float:
+    """Return to which norm the residual ballots of a release were clipped; refuse class ballots."""
+    clip = getattr(release, "clip", None)
+    if clip is None:
+        raise InvalidInputError("release must be of residual ballots (voters.cast_residuals), got class ballots.")
+    return float(clip)
+
+
+def softmax(logits: FloatArray) -> FloatArray:
+    """Return the probabilities of every row."""
+    # Row after row in memory: then a row's sum is added in one order, whatever layout it came in.
+    odds = np.exp(np.ascontiguousarray(logits - logits.max(axis=1, keepdims=True)))
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+
+def as_sure(scores: FloatArray, wanted: float, said: IntArray | None = None) -> float:
+    """Return t such that softmax(t scores) has its largest entry at ``wanted`` on average, as near as can be.
+
+    Shapes: ``scores`` (n_rows, n_classes), ``said`` (n_rows,).
+    """
+    at = scores.argmax(axis=1) if said is None else said
+    rows = np.arange(len(scores))
+
+    def gap(log_t: float) -> float:
+        return float(softmax(float(np.exp(log_t)) * scores)[rows, at].mean()) - wanted
+
+    low, high = -7.0, 7.0
+    if gap(low) >= 0:
+        return float(np.exp(low))
+    if gap(high) <= 0:
+        return float(np.exp(high))
+    return float(np.exp(brentq(gap, low, high, xtol=1e-6)))
+
 
 _FORM = "head 1"
 #: Heads of earlier versions, of whose answers the coefficients are all.

@@ -11,8 +11,7 @@ import numpy as np
 from pate.core.checks import check_int, check_real
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
-from pate.heads._linear import LinearHead
-from pate.heads._moments import ReleasedBallots, clip_of
+from pate.heads._linear import LinearHead, ReleasedBallots, clip_of
 
 #: Components are shrunk in groups: so many of the largest first, then twice as many each time.
 _FIRST_GROUP = 4

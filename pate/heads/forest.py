@@ -11,8 +11,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from pate.core.checks import check_int, check_real
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
-from pate.heads._linear import Head
-from pate.heads._moments import as_sure, public_rows
+from pate.heads._linear import Head, as_sure, public_rows
 from pate.heads.likelihood import LikelihoodHead
 from pate.representations._exact import own_product
 

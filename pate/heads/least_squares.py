@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,20 +13,95 @@ from scipy.sparse.linalg import cg
 from sklearn.neighbors import NearestNeighbors
 
 from pate.core.checks import check_int, check_real
-from pate.core.types import FloatArray
+from pate.core.types import FloatArray, IndexArray
 from pate.exceptions import InvalidInputError
-from pate.heads._linear import Head, LinearHead
-from pate.heads._moments import (
-    Fold,
+from pate.heads._linear import (
+    Head,
+    LinearHead,
     Moments,
     ReleasedBallots,
-    eigen,
-    folds,
-    log_sum_exp,
     public_rows,
     read_moments,
     softmax,
 )
+
+# The public covariance, cut into folds, and Stein's risk of a shrunk least-squares head.
+
+#: Eigenvalues under this share of the largest are directions that public rows do not have.
+_RELATIVE_ZERO = 1e-10
+
+
+def eigen(phi: FloatArray, weights: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+    """Return eigenvalues (largest first, positive ones only) and eigenvectors of the rows' second moment.
+
+    Shapes: ``phi`` (n_rows, n_components), ``weights`` (n_rows,), ``values`` (rank,), ``vectors`` (n_components,
+    rank).
+    """
+    weighted = phi if weights is None else phi * weights[:, None]
+    values, vectors = np.linalg.eigh(weighted.T @ phi / len(phi))
+    values, vectors = values[::-1], vectors[:, ::-1]
+    kept = values > max(_RELATIVE_ZERO * values[0], np.finfo(np.float64).tiny)
+    return values[kept], vectors[:, kept]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One fold: directions from some public rows, the risk's quadratic part from the others.
+
+    ``projected`` (rank, n_classes) are the released moments in those directions, ``noise`` (rank,) what noise and the
+    draw of the records add to the expected square of its rows; E |W^T phi|^2 over the rows held out is f^T quadratic f.
+    """
+
+    values: FloatArray
+    vectors: FloatArray
+    projected: FloatArray
+    noise: FloatArray
+    quadratic: FloatArray
+    held: IndexArray
+
+    @property
+    def gain(self) -> FloatArray:
+        """An unbiased estimate of |u^T M|^2 for every direction u."""
+        return np.asarray((self.projected**2).sum(axis=1) - self.noise)
+
+    def risk(self, factors: FloatArray) -> float:
+        """Stein's estimate of E |W^T phi - c_y|^2 - E |c_y|^2 for W = U factors U^T mean."""
+        return float(factors @ self.quadratic @ factors - 2 * factors @ self.gain)
+
+    def doubt(self, factors: FloatArray) -> float:
+        """Return the variance, by noise, of the estimate f^T gain of <W, M>: it misses by sum f (<b, noise> - v)."""
+        m = self.projected.shape[1]
+        return float(factors**2 @ (self.noise * (self.projected**2).sum(axis=1))) / (m - 1)
+
+
+def folds(
+    moments: Moments, n_folds: int, *, spread: FloatArray | None = None, weights: FloatArray | None = None
+) -> list[Fold]:
+    """Cut the public rows and prepare Stein's risk on each part.
+
+    Shapes: ``spread`` (n_public,), ``weights`` (n_public,).
+    """
+    phi, m = moments.phi, moments.n_classes
+    spread = np.full(len(phi), 1 - 1 / m) if spread is None else spread
+    weights = np.ones(len(phi)) if weights is None else weights
+    everyone: IndexArray = np.arange(len(phi))
+    cut = [(everyone, everyone)]
+    if n_folds > 1:
+        pieces = np.array_split(np.random.default_rng(0).permutation(len(phi)), n_folds)  # they may come sorted
+        cut = [(np.concatenate([p for j, p in enumerate(pieces) if j != i]), held) for i, held in enumerate(pieces)]
+    found = []
+    for kept, held in cut:
+        values, vectors = eigen(phi[kept], weights[kept])
+        projected = vectors.T @ moments.mean
+        seen = phi[held] @ vectors
+        # The records are a sample: a row of the mean varies by E[(u^T phi)^2 |r|^2] / n about that of everybody.
+        draw = (spread[held, None] * seen**2).mean(axis=0) / moments.n_units
+        quadratic = (projected @ projected.T) * ((weights[held, None] * seen).T @ seen / len(held))
+        # Noise leaves m - 1 of the m dimensions of a row of the mean.
+        noise = (m - 1) * moments.noise**2 + draw
+        found.append(Fold(values, vectors, projected, noise, quadratic, held))
+    return found
+
 
 #: Shapes of shrinkage that Stein's risk may choose among.
 POWERS = (1.0, 1.5, 2.0, 3.0, 5.0)
@@ -203,6 +279,12 @@ class LeastSquaresHead(LinearHead):
 
 #: A step is at most so many times the Newton step.
 _LONGEST = 1.5
+
+
+def log_sum_exp(logits: FloatArray) -> FloatArray:
+    """Return log sum exp of every row."""
+    top = logits.max(axis=1)
+    return np.asarray(top + np.log(np.exp(logits - top[:, None]).sum(axis=1)))
 
 
 def residual_step(

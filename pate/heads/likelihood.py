@@ -13,8 +13,7 @@ from scipy.optimize import minimize
 from pate.core.checks import check_classes, check_int, check_real
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
-from pate.heads._linear import Head
-from pate.heads._moments import Moments, ReleasedBallots, clip_of, public_rows, read_moments, softmax
+from pate.heads._linear import Head, Moments, ReleasedBallots, clip_of, public_rows, read_moments, softmax
 from pate.records._maps import fingerprint_of, is_own
 from pate.records.spaces import BallotSpace
 from pate.representations._exact import own_product

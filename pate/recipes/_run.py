@@ -27,17 +27,19 @@ from pate.heads import CorrectedHead, DescentHead, ForestHead, Head, LikelihoodH
 from pate.mechanisms import GaussianSum
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.recipes._answers import (
+from pate.recipes._build import columns_before, make_head, make_space, narrowed
+from pate.recipes._model import (
+    RecordModel,
+    asked_with,
     balancing,
     check_decide,
     decided,
     noise_temperature,
+    some_rows,
     temperature_as_measured,
     tempered,
     unmeasured_temperature,
 )
-from pate.recipes._build import columns_before, make_head, make_space, narrowed
-from pate.recipes._model import RecordModel, asked_with, some_rows
 from pate.recipes._rule import PublicFacts, Recipe, Round, check_recipe, choose
 from pate.records import BallotSum, RecordVoters, count_right
 from pate.records._maps import MOST_HELD_BYTES, HeldRecords

@@ -10,7 +10,6 @@ from typing import Any
 from pate.core.checks import check_int
 from pate.core.frames import plain_column, plain_rows
 from pate.core.types import FloatArray, IntArray
-from pate.data import check_public_rows
 from pate.data._door import flat_rows
 from pate.estimator._by_dpsgd import ByRecords
 from pate.estimator._public_model import digest_of
@@ -118,11 +117,7 @@ class Rival(ByRecords):
             )
         same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
         y, groups = plain_column(y), plain_column(groups, name="groups")
-        door = any_rows(self.classes)
-        rows = self._check_public(X_public, door, reset=True)
-        records, y = self._check_records(X, y, rows, door)
-        if not self.overlap_is_public:
-            check_public_rows(records, records if same else rows, groups)
+        rows, records, y = self._read(X, y, X_public, groups, same=same)
         n_units, unit = units_of(groups, records.shape[0])
         n_public = int(rows.shape[0])
         if n_public < FEWEST_PUBLIC:
@@ -137,7 +132,7 @@ class Rival(ByRecords):
         queries = select_queries(
             z, priced.n_queries, strategy="auto", random_state=self._query_seed(rows), one_scale=True
         )
-        student, _ = self._student(door, rows, False)
+        student, _ = self._student(any_rows(self.classes), rows, False)
         try_student(student, z, n_classes=task.n_classes, queries=queries, n_answers=len(queries))
         warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from pate.teachers._base import ShardEnsemble
-from pate.teachers._imports import import_teacher, is_import_path
-from pate.teachers._registry import ensemble_curve, make_ensemble, make_teacher, named_teachers
+from pate.teachers._registry import (
+    ensemble_curve,
+    import_teacher,
+    is_import_path,
+    make_ensemble,
+    make_teacher,
+    named_teachers,
+)
 from pate.teachers._usable import class_indices
 from pate.teachers.callables import CallableTeachers
 from pate.teachers.ensemble import TeacherEnsemble

@@ -2,54 +2,56 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Generator
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from pate.core.checks import check_int, quietly
 from pate.core.frames import plain_column, plain_rows
-from pate.core.secret import derive, fresh_secret, kept_secret, system_bytes
+from pate.core.progress import track
+from pate.core.secret import derive, fresh_secret, kept_secret, system_bytes, training_seed
 from pate.core.tape import note, playing
-from pate.core.types import Mask
-from pate.data._cells import private_cells
-from pate.data._door import check_same_shape, image_shape, read_rows
+from pate.core.types import IntArray, Mask
 from pate.data._overlap import records_fingerprint
 from pate.data.partition import Partition, partition
-from pate.exceptions import InvalidInputError
-from pate.teachers._shards import Asked, Failure, fixed_vote, tell_of_failures
-from pate.teachers._training import NO_RECORD, Trains, kept_seed, secret_of_store, watched
+from pate.exceptions import CheckpointWarning, InvalidInputError
+from pate.teachers._shards import Asked, Failure, Trained, fixed_vote, tell_of_failures
 from pate.teachers._usable import (
-    as_floats,
-    check_rows,
-    column_kinds,
-    complete_rows,
-    copy_input_tags,
     hash_rows,
+    is_frame,
+    is_sparse,
     is_texts,
-    match_columns,
     owned,
     read_labels,
     slices,
-    takes,
-    takes_missing,
+    take_rows,
     usable,
     warn_of_duplicates,
 )
-from pate.teachers.checkpoints import CheckpointStore
+from pate.teachers.checkpoints import CheckpointStore, DamagedCheckpointError
 from pate.votes import Votes
 
 #: Rows that all teachers look at before the next ones are taken up: bounds memory, whatever the number of rows.
 _BLOCK_ROWS = 65_536
+
+
+#: Rows of one shard, ascending.
+Shard = IntArray
+#: Why a teacher of an empty shard failed.
+NO_RECORD = "its shard holds no record that can be used"
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,7 +63,7 @@ class ReadRows:
     given: Any
 
 
-class ShardEnsemble(Trains, BaseEstimator):
+class ShardEnsemble(BaseEstimator, ABC):
     """The part of an ensemble that does not depend on what a teacher is; abstract.
 
     A subclass says how rows are checked, how a teacher is recognised again, how teachers are trained and asked.
@@ -147,7 +149,8 @@ class ShardEnsemble(Trains, BaseEstimator):
         if self.checkpoint_dir is not None and playing() is None:  # a replay keeps no teachers
             store = self._open_store()
             if self.random_state is None:
-                seed = kept_seed(store, seed)
+                told = "the seed kept in checkpoint_dir could not be read; all teachers are trained again."
+                seed = _read_or_anew(partial(store.seed, seed), told, stacklevel=3)
         fingerprint = records_fingerprint(labels, groups)
         note("rows", who=type(self).__name__, rows=rows, labels=labels, groups=groups)
         keyed = self._key_of_cut(store, groups, fingerprint)
@@ -248,7 +251,12 @@ class ShardEnsemble(Trains, BaseEstimator):
             votes = Votes.from_labels(kept, **facts)
         else:
             votes = Votes.from_counts(counts, n_teachers=n_teachers, **facts)
-        return replace(votes, **self._facts_of_fit())
+        return replace(
+            votes,
+            classes_inferred=self._classes_inferred,
+            fingerprint=self._fingerprint,
+            partition_seeded=self._partition_seeded,
+        )
 
     def keep_secret_in(self, path: Any) -> Self:
         """Take the secret by which shards are cut from this file, made at the first ``fit``; not kept by a clone.
@@ -320,6 +328,65 @@ class ShardEnsemble(Trains, BaseEstimator):
                     moved.failed_[trained.index] = trained.failure.why
         return moved
 
+    def _work(self, n_records: int) -> tuple[float, str] | None:
+        """Return how much one teacher has to do and in what unit, for the progress bar."""
+        return None
+
+    def _train_all(
+        self, X: Any, labels: npt.NDArray[np.int64], shards: list[Shard], store: CheckpointStore | None, shown: Any
+    ) -> list[Any]:
+        """Train whoever is not in ``store`` and return all teachers in order, None for those that failed."""
+        n_shards = len(shards)
+        teachers: list[Any] = [None] * n_shards
+        keys: list[bytes | None] = [None] * n_shards
+        failed = {i: NO_RECORD for i, shard in enumerate(shards) if not len(shard)}
+        if store is not None:
+            for i in track(range(n_shards), total=n_shards, label="checkpoints", show=self.verbose):
+                if i in failed:
+                    continue
+                try:
+                    keys[i] = key = self._key(X, labels, i, shards[i])
+                except InvalidInputError as error:  # values of a kind that could not be recognised again
+                    failed[i] = str(error)
+                    continue
+                if (why := store.failure(i, key)) is not None:
+                    failed[i] = why
+                    continue
+                try:
+                    teachers[i] = store.load(i, key)
+                except DamagedCheckpointError as error:
+                    warnings.warn(
+                        f"teacher {i}'s checkpoint could not be read ({error}); it is trained again.",
+                        CheckpointWarning,
+                        stacklevel=3,
+                    )
+        waiting = [i for i, teacher in enumerate(teachers) if teacher is None and i not in failed]
+        self.n_resumed_ = n_shards - len(waiting)
+        if waiting:
+            n_rows = -(-self.partition_.n_units // n_shards)
+            self._rehearse(X if shown is None else shown, n_rows, public=shown is not None)
+        results = self._train(waiting, keys, X, labels, shards)
+        work = self._work(X.shape[0])
+        with closing(watched(results, len(waiting), "teachers", self.verbose, work)) as finished:
+            for trained in finished:
+                if trained.failure is not None:
+                    failed[trained.index] = trained.failure.why
+                    if store is not None:
+                        store.save_failure(trained.index, keys[trained.index], trained.failure.why)
+                    continue
+                if store is not None:
+                    store.save(trained.index, keys[trained.index], trained.packed)
+                teachers[trained.index] = trained.model
+        self.failed_, self.failed_in_vote_ = dict(sorted(failed.items())), {}
+        tell_of_failures(
+            self.failed_,
+            n_shards,
+            what="be trained",
+            remedy="Their own words are withheld, as they may quote private values: fit the estimator on the records "
+            "partition_.shard(number) yourself to see them. ",
+        )
+        return teachers
+
     def _key_of_cut(self, store: CheckpointStore | None, groups: Any, fingerprint: str) -> dict[str, Any]:
         """Return by what :func:`pate.partition` cuts this fit's data."""
         if self.partition_seed is not None:
@@ -330,16 +397,13 @@ class ShardEnsemble(Trains, BaseEstimator):
             return {"secret": tape.fixed("cut")}
         file = getattr(self, "_secret_file", None)
         kept = None if file is None else kept_secret(file)
-        secret = kept or (fresh_secret() if store is None else secret_of_store(store))
+        if kept is None and store is not None:
+            told = "the secret of the shards kept in checkpoint_dir could not be read; new shards are cut and all "
+            told += "teachers trained again."
+            kept = _read_or_anew(store.secret, told, stacklevel=4)
+        secret = kept or fresh_secret()
         # Places mean something in one order of the file only. Ids mean the same person in every one.
         return {"secret": derive(secret, f"records {fingerprint}") if groups is None else secret}
-
-    def _facts_of_fit(self) -> dict[str, Any]:
-        return {
-            "classes_inferred": self._classes_inferred,
-            "fingerprint": self._fingerprint,
-            "partition_seeded": self._partition_seeded,
-        }
 
     def read_private(self, X: Any, like: Any = None) -> ReadRows:
         """Read private rows, checked by what is public, odd cells missing: once, for :meth:`fit` too.
@@ -395,6 +459,20 @@ class ShardEnsemble(Trains, BaseEstimator):
         """Return the folder of finished teachers, refusing teachers that it could not keep."""
 
     @abstractmethod
+    def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int, shard: Shard) -> bytes:
+        """Return the digest of everything that decides how teacher ``index`` comes out."""
+
+    @abstractmethod
+    def _rehearse(self, X: Any, n_rows: int, *, public: bool) -> None:
+        """Refuse what could not be trained on anybody's rows, on made-up ones like ``X`` (or on ``X``, if public)."""
+
+    @abstractmethod
+    def _train(
+        self, waiting: list[int], keys: list[bytes | None], X: Any, labels: npt.NDArray[np.int64], shards: list[Shard]
+    ) -> Generator[Trained, None, None]:
+        """Yield the teachers ``waiting`` as they are finished; ``shards`` are their rows in ``X``."""
+
+    @abstractmethod
     def _ask(self, X: Any, chunk_size: int | None) -> Generator[Asked, None, None]:
         """Yield every teacher's votes on a block of rows, but for those that are None."""
 
@@ -410,6 +488,23 @@ class ShardEnsemble(Trains, BaseEstimator):
         return check_int("n_teachers", self.n_teachers, low=1), seed
 
 
+def watched(
+    results: Generator[Any, None, None], total: int, label: str, show: bool, work: tuple[float, str] | None = None
+) -> Generator[Any, None, None]:
+    """Yield results behind a progress bar; closing this ends the workers and the bar (Ctrl-C, a failed teacher)."""
+    with closing(results):
+        yield from track(results, total=total, label=label, show=show, work=work)
+
+
+def _read_or_anew(read: Callable[[], Any], told: str, *, stacklevel: int) -> Any:
+    """Return what a store keeps; where that is damaged, what it keeps from now on, and the curator is told."""
+    try:
+        return read()
+    except DamagedCheckpointError:
+        warnings.warn(told, CheckpointWarning, stacklevel=stacklevel)
+        return read()
+
+
 def _coupled(cut: Partition, keyed: dict[str, Any]) -> Partition:
     """Return the cut: in a replay of the same records in another order, every record in the shard that it was in."""
     tape = playing()
@@ -418,46 +513,84 @@ def _coupled(cut: Partition, keyed: dict[str, Any]) -> Partition:
     return Partition(cut.assignment[tape.places], cut.n_shards)
 
 
-# Ensembles whose teachers take rows as a scikit-learn estimator does: tables, sparse rows, texts.
+# A teacher trained on rows that are nobody's: what cannot work for anybody is refused before private data is touched.
+
+_SEED_PATH = 0x7E57
+#: Rows that are tried first: quick, and enough for most.
+_FEW = 100
+_WORDS = ("day", "night", "well", "ill", "rest", "more", "less", "none")
 
 
-class TableTeachers(ShardEnsemble):
-    """The rows of an ensemble that are those of some estimator; abstract."""
+def rehearse(
+    work: Callable[[Any, npt.NDArray[np.int64]], Any],
+    like: Any,
+    *,
+    n_rows: int,
+    n_classes: int,
+    quoted: bool = False,
+    public: bool = False,
+) -> None:
+    """Run ``work(rows, labels)`` on made-up records until it goes through once; refuse what never does.
 
-    feature_names_in_: npt.NDArray[np.object_]
+    They are like ``like`` in their number and kinds of columns; no value of theirs is looked at unless ``public``: then
+    its own rows are tried first. ``quoted``: the words of an exception may be shown, as the code holds no data.
+    """
+    if n_rows < 2:
+        return  # every shard holds a single class: such a teacher says it always
+    reason = ""
+    for n in sorted({min(_FEW, n_rows), n_rows}):
+        for rows in _made_up(like, n, public=public):
+            for k in dict.fromkeys([min(n_classes, n), 2]):
+                try:
+                    work(rows, np.arange(n, dtype=np.int64) % k)
+                    return
+                except Exception as error:
+                    name = type(error).__name__
+                    wrong_setting = name == "InvalidParameterError"  # whose words are about public parameters
+                    said = quoted or wrong_setting or isinstance(error, InvalidInputError)
+                    reason = f"{name}: {error}" if said else f"{name} (in words that are withheld)"
+                    if wrong_setting:
+                        raise InvalidInputError(f"the estimator cannot be trained: {reason}") from None
+    if is_frame(like) and not public and any(kind != np.float64 for kind in like.dtypes):
+        return  # what its columns of text must look like, nobody can guess
+    rows = "public rows with made-up classes" if public else "made-up rows of the shape that a shard has"
+    raise InvalidInputError(
+        f"the estimator cannot be trained on {n_rows} {rows}: {reason}. No private record was looked at: it would fail "
+        "for every shard. Mend its settings, or take fewer teachers (larger shards)."
+    )
 
-    @property
-    @abstractmethod
-    def _reader(self) -> Any:
-        """The estimator (a classifier, a transformer) whose rows these are."""
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        copy_input_tags(self._reader, tags)
-        return tags
+def _made_up(like: Any, n: int, *, public: bool) -> Iterator[Any]:
+    """Yield tables of ``n`` rows: public ones, then numbers between 0 and 1, then small whole numbers."""
+    if public:
+        yield take_rows(like, np.arange(n, dtype=np.int64) % like.shape[0])
+    rng = np.random.default_rng(training_seed(0, _SEED_PATH))
+    if is_texts(like):
+        texts = np.empty(n, dtype=object)
+        texts[:] = [" ".join(rng.choice(_WORDS, 6)) for _ in range(n)]
+        yield texts
+        return
+    shape = (n, *like.shape[1:])
+    for numbers in (rng.random(shape), rng.integers(0, 10, shape).astype(np.float64)):
+        if is_frame(like):
+            yield _frame(like, numbers)
+        elif is_sparse(like):
+            yield sparse.csr_array(numbers.astype(like.dtype))
+        else:
+            yield numbers.astype(like.dtype if like.dtype.kind in "fO" else np.float64)
 
-    def _private_rows(self, X: Any, like: Any) -> tuple[Any, Mask]:
-        X, readable = private_cells(X, texts=takes("string", self._reader), like=like)
-        rows = check_rows(X, estimator=self._reader, whole=False)
-        if takes_missing(self._reader) or is_texts(rows):
-            return as_floats(rows), readable
-        return as_floats(rows), readable & complete_rows(rows)
 
-    def _public_rows(self, X: Any) -> tuple[Any, Any]:
-        X, n_features = read_rows(X), getattr(self, "n_features_in_", None)
-        check_same_shape(image_shape(X), self._row_shape)
-        if is_texts(X):  # texts for teachers of tables: that is what is wrong with them
-            X = match_columns(X, self._columns, n_features)
-        X = check_rows(X, estimator=self._reader)
-        matched = match_columns(X, self._columns, n_features)
-        return matched, X
+def _frame(like: Any, numbers: npt.NDArray[np.float64]) -> Any:
+    import pandas as pd
 
-    def _set_columns(self, X: Any, given: Any) -> None:
-        self.__dict__.pop("n_features_in_", None)
-        self._row_shape = image_shape(given)
-        if not is_texts(X):
-            self.n_features_in_ = int(X.shape[1])
-        self._columns = column_kinds(X)
-        self.__dict__.pop("feature_names_in_", None)
-        if self._columns is not None and all(isinstance(c, str) for c in self._columns):
-            self.feature_names_in_ = np.asarray(list(self._columns), dtype=object)
+    columns: dict[int, Any] = {}
+    for j, kind in enumerate(like.dtypes):
+        words = np.array(_WORDS, dtype=object)[(numbers[:, j] * len(_WORDS)).astype(int) % len(_WORDS)]
+        if isinstance(kind, pd.CategoricalDtype):
+            columns[j] = pd.Categorical(words)
+        else:
+            values = numbers[:, j] if kind == np.float64 else words
+            columns[j] = pd.Series(values, dtype=kind if kind != object else None)  # noqa: E721
+    frame = pd.DataFrame(columns)
+    frame.columns = like.columns
+    return frame

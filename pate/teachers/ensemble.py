@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Generator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -12,24 +13,84 @@ from sklearn.base import is_classifier, is_outlier_detector, is_regressor
 from sklearn.utils import get_tags
 
 from pate.core.secret import global_generators
+from pate.core.types import Mask
+from pate.data._cells import private_cells
+from pate.data._door import check_same_shape, image_shape, read_rows
 from pate.exceptions import InvalidInputError
-from pate.teachers._base import TableTeachers
-from pate.teachers._isolated import batches, contained, side_by_side
+from pate.teachers._base import Shard, ShardEnsemble, rehearse
 from pate.teachers._shards import (
     Asked,
     Failure,
     ShardTask,
     Trained,
+    batches,
+    contained,
     current_config,
     global_seed,
     is_plain,
     seeded_clone,
+    side_by_side,
     train_batch,
     vote_batch,
 )
-from pate.teachers._training import Shard, rehearse
-from pate.teachers._usable import take_rows
+from pate.teachers._usable import (
+    as_floats,
+    check_rows,
+    column_kinds,
+    complete_rows,
+    copy_input_tags,
+    is_texts,
+    match_columns,
+    take_rows,
+    takes,
+    takes_missing,
+)
 from pate.teachers.checkpoints import CheckpointStore, pack, recipe_key
+
+# Ensembles whose teachers take rows as a scikit-learn estimator does: tables, sparse rows, texts.
+
+
+class TableTeachers(ShardEnsemble):
+    """The rows of an ensemble that are those of some estimator; abstract."""
+
+    feature_names_in_: npt.NDArray[np.object_]
+
+    @property
+    @abstractmethod
+    def _reader(self) -> Any:
+        """The estimator (a classifier, a transformer) whose rows these are."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        copy_input_tags(self._reader, tags)
+        return tags
+
+    def _private_rows(self, X: Any, like: Any) -> tuple[Any, Mask]:
+        X, readable = private_cells(X, texts=takes("string", self._reader), like=like)
+        rows = check_rows(X, estimator=self._reader, whole=False)
+        if takes_missing(self._reader) or is_texts(rows):
+            return as_floats(rows), readable
+        return as_floats(rows), readable & complete_rows(rows)
+
+    def _public_rows(self, X: Any) -> tuple[Any, Any]:
+        X, n_features = read_rows(X), getattr(self, "n_features_in_", None)
+        check_same_shape(image_shape(X), self._row_shape)
+        if is_texts(X):  # texts for teachers of tables: that is what is wrong with them
+            X = match_columns(X, self._columns, n_features)
+        X = check_rows(X, estimator=self._reader)
+        matched = match_columns(X, self._columns, n_features)
+        return matched, X
+
+    def _set_columns(self, X: Any, given: Any) -> None:
+        self.__dict__.pop("n_features_in_", None)
+        self._row_shape = image_shape(given)
+        if not is_texts(X):
+            self.n_features_in_ = int(X.shape[1])
+        self._columns = column_kinds(X)
+        self.__dict__.pop("feature_names_in_", None)
+        if self._columns is not None and all(isinstance(c, str) for c in self._columns):
+            self.feature_names_in_ = np.asarray(list(self._columns), dtype=object)
+
 
 #: Rows that a teacher looks at together where nothing else is said.
 _CHUNK_ROWS = 4096

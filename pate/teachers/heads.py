@@ -17,12 +17,11 @@ from pate.core.checks import check_choice, check_int, check_real
 from pate.core.secret import global_generators, training_seed
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
-from pate.teachers._base import TableTeachers
-from pate.teachers._isolated import batches, contained, side_by_side
-from pate.teachers._shards import Asked, Failure, Trained, current_config, global_seed
-from pate.teachers._training import Shard, rehearse
+from pate.teachers._base import Shard, rehearse
+from pate.teachers._shards import Asked, Failure, Trained, batches, contained, current_config, global_seed, side_by_side
 from pate.teachers._usable import slices, take_rows
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, describe, pack_weights, recipe_key
+from pate.teachers.ensemble import TableTeachers
 
 # Small heads on a public representation, many at a time: one stack of arrays, each place of it a teacher's own.
 #
@@ -170,13 +169,10 @@ def _mlp(s: Stack, recipe: HeadRecipe, seeds: list[int]) -> Weights:
     rows = rows / length
     n_places, _, n_axes = rows.shape
     draws = [np.random.default_rng(seed) for seed in seeds]
-    drawn = [
-        (d.normal(size=(n_axes, recipe.n_hidden)), d.normal(size=(recipe.n_hidden, recipe.n_classes))) for d in draws
-    ]
     moved = [
-        np.sqrt(2.0) * np.stack([first for first, _ in drawn]),
+        np.sqrt(2.0) * np.stack([d.normal(size=(n_axes, recipe.n_hidden)) for d in draws]),
         np.zeros((n_places, 1, recipe.n_hidden)),
-        np.stack([second for _, second in drawn]) / np.sqrt(recipe.n_hidden),
+        np.stack([d.normal(size=(recipe.n_hidden, recipe.n_classes)) for d in draws]) / np.sqrt(recipe.n_hidden),
         np.zeros((n_places, 1, recipe.n_classes)),
     ]
     absent = np.where(s.prior > 0, 0.0, _NEVER)
@@ -308,14 +304,11 @@ def train_heads(
     ready: dict[int, tuple[FloatArray, npt.NDArray[np.int64]]] = {}
     with contained(), sklearn.config_context(**config):
         for task in tasks:
-            if task.failure is not None:
-                done.append(Trained(task.index, failure=task.failure))
-            elif task.y is not None:
-                shown = _shown(task, representation, n_outputs)
-                if isinstance(shown, Failure):
-                    done.append(Trained(task.index, failure=shown))
-                else:
-                    ready[task.index] = shown
+            shown = task.failure if task.y is None else _shown(task, representation, n_outputs)
+            if isinstance(shown, Failure):
+                done.append(Trained(task.index, failure=shown))
+            elif shown is not None:
+                ready[task.index] = shown
         if n_rows is not None:
             return done + _stacked(tasks, ready, recipe, n_rows, n_outputs)
         for task in tasks:
@@ -358,13 +351,13 @@ def _stacked(
     except Exception as error:  # of memory: every place is tried alone, in the same stack
         why = Failure.of(error, "its head").why
         return [Trained(t.index, failure=Failure(why, again=True)) for t in tasks if t.index in ready]
-    return [_finished(t, weights) for t, weights in zip(tasks, results, strict=True) if t.index in ready]
-
-
-def _finished(task: HeadTask, weights: Weights | None) -> Trained:
-    if weights is None:
-        return Trained(task.index, failure=Failure("its weights are not finite: its rows hold numbers too large"))
-    return Trained(task.index, weights, None if task.key is None else pack_weights(weights, task.key))
+    lost = Failure("its weights are not finite: its rows hold numbers too large")
+    found = []
+    for task, weights in zip(tasks, results, strict=True):
+        if task.index in ready:
+            packed = None if weights is None or task.key is None else pack_weights(weights, task.key)
+            found.append(Trained(task.index, weights, packed, lost if weights is None else None))
+    return found
 
 
 def ask_heads(
@@ -516,15 +509,10 @@ class HeadTeacherEnsemble(TableTeachers):
             return
 
     def _recipe(self) -> HeadRecipe:
-        head = str(self.head)
-        return HeadRecipe(
-            head,
-            len(self.classes_),
-            float(_PENALTY[head] if self.penalty is None else self.penalty),
-            int(_STEPS[head] if self.n_steps is None or head == "ridge" else self.n_steps),
-            int(self.n_hidden) if head == "mlp" else 0,
-            _LEARNING_RATE if head == "mlp" else 0.0,
-        )
+        head, layers = str(self.head), (int(self.n_hidden), _LEARNING_RATE) if self.head == "mlp" else (0, 0.0)
+        penalty = float(_PENALTY[head] if self.penalty is None else self.penalty)
+        n_steps = int(_STEPS[head] if self.n_steps is None or head == "ridge" else self.n_steps)
+        return HeadRecipe(head, len(self.classes_), penalty, n_steps, *layers)
 
     def _set_columns(self, X: Any, given: Any) -> None:
         super()._set_columns(X, given)
@@ -543,7 +531,6 @@ class HeadTeacherEnsemble(TableTeachers):
             labels[shard],
             partition=f"{self.partition_.fingerprint()} {self._n_places(labels)}",
             index=index,
-            versions=f"sklearn={sklearn.__version__} numpy={np.__version__}",
         )
 
     def _rehearse(self, X: Any, n_rows: int, *, public: bool) -> None:

@@ -20,9 +20,8 @@ from pate.exceptions import RunFolderError
 from pate.heads import ForestHead, SelfTrainedHead
 from pate.model import read_model
 from pate.recipes import Recipe, RecordModel, Round
-from pate.recipes._answers import noise_temperature, temperature_as_measured
 from pate.recipes._build import make_head
-from pate.recipes._model import asked_with
+from pate.recipes._model import asked_with, noise_temperature, temperature_as_measured
 from pate.representations import FromTransformer, TableMap, chain
 
 N, N_PUBLIC = 500, 60

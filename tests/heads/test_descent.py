@@ -10,7 +10,7 @@ import pytest
 from pate import Budget, RecordVoters, open_ballot_session
 from pate.exceptions import InvalidInputError
 from pate.heads import DescentHead, LikelihoodHead, LinearHead, load_head
-from pate.heads._moments import softmax
+from pate.heads._linear import softmax
 from pate.heads.descent import _groups
 from pate.records import SignedSpace
 

@@ -8,7 +8,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 from pate.exceptions import InvalidInputError
 from pate.heads import ForestHead, LikelihoodHead, LinearHead, load_head
-from pate.heads._moments import softmax
+from pate.heads._linear import softmax
 from pate.records import SoftSpace
 
 

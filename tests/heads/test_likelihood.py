@@ -8,7 +8,7 @@ import scipy.optimize
 
 from pate.exceptions import InvalidInputError
 from pate.heads import LikelihoodHead, SelfTrainedHead, likelihood, load_head
-from pate.heads._moments import softmax
+from pate.heads._linear import softmax
 
 
 def released(sums, *, n, sigma, m, clip=None):

@@ -5,8 +5,8 @@ import pytest
 
 from pate import InvalidInputError
 from pate.heads import DescentHead
-from pate.heads._moments import as_sure, softmax
-from pate.recipes._answers import (
+from pate.heads._linear import as_sure, softmax
+from pate.recipes._model import (
     balancing,
     decided,
     noise_temperature,

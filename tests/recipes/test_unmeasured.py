@@ -8,7 +8,7 @@ import pytest
 from pate import Budget, PATEClassifier
 from pate.heads import DescentHead, LikelihoodHead, LinearHead
 from pate.recipes import _run
-from pate.recipes._answers import noise_temperature, unmeasured_temperature
+from pate.recipes._model import noise_temperature, unmeasured_temperature
 
 RNG = np.random.default_rng(0)
 PHI = RNG.normal(size=(4_000, 3))

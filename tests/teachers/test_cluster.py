@@ -26,7 +26,7 @@ from pate.exceptions import CuratorWarning
 from pate.networks import MLP
 from pate.records import SignedSpace
 from pate.representations import FromTransformer
-from pate.teachers._isolated import side_by_side
+from pate.teachers._shards import side_by_side
 from pate.teachers.torch.ensemble import TorchTeacherEnsemble
 
 distributed = pytest.importorskip("distributed", reason="pip install pate[dask]")

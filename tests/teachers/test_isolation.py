@@ -26,8 +26,7 @@ from pate import Budget, GNMax, PATEClassifier, TeacherEnsemble, TorchTeacherEns
 from pate.exceptions import CuratorWarning, PateWarning, PerformanceWarning
 from pate.networks import MLP
 from pate.teachers import CallableTeachers
-from pate.teachers._isolated import out_of_memory, side_by_side
-from pate.teachers._shards import Failure, Trained
+from pate.teachers._shards import Failure, Trained, out_of_memory, side_by_side
 from pate.teachers.torch import _grouped, _tasks
 
 K, N, D = 5, 60, 8
@@ -414,7 +413,7 @@ def test_a_process_that_cannot_be_started_stops_nobody(tmp_path, monkeypatch, re
         return real(**options)
 
     monkeypatch.setattr(loky, "ProcessPoolExecutor", pool)
-    monkeypatch.setattr("pate.teachers._isolated._PAUSES", (0.0,) * 4)
+    monkeypatch.setattr("pate.teachers._shards._PAUSES", (0.0,) * 4)
     calls = (([(i, str(tmp_path))],) for i in range(3))
     results = list(side_by_side(hungry_beside_others, calls, n_jobs=1, failed=as_failed))
     assert {t.index: t.model for t in results} == dict.fromkeys(range(3), "alone" if refusals == 3 else None) | {

@@ -23,8 +23,7 @@ import torch
 from pate.core.checks import check_int
 from pate.exceptions import InvalidInputError
 from pate.networks._contract import held_threads, own_generator, visible_devices
-from pate.teachers._isolated import interruptible, out_of_memory
-from pate.teachers._shards import Asked, Failure, Trained
+from pate.teachers._shards import Asked, Failure, Trained, interruptible, out_of_memory
 from pate.teachers._usable import slices
 from pate.teachers.checkpoints import pack_weights
 from pate.teachers.torch._grouped import (

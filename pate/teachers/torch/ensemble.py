@@ -24,11 +24,9 @@ from pate.data._cells import private_cells
 from pate.data._door import read_numbers
 from pate.exceptions import CuratorWarning, InvalidInputError, PerformanceWarning
 from pate.networks._contract import module_arguments, named_device, visible_devices
-from pate.teachers._base import ShardEnsemble
-from pate.teachers._isolated import batches, side_by_side
-from pate.teachers._shards import Asked, Failure, Trained
-from pate.teachers._training import Shard as ShardRows
-from pate.teachers._training import rehearse
+from pate.teachers._base import Shard as ShardRows
+from pate.teachers._base import ShardEnsemble, rehearse
+from pate.teachers._shards import Asked, Failure, Trained, batches, side_by_side
 from pate.teachers._usable import column_kinds, complete_rows, is_frame, match_columns
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, recipe_key
 from pate.teachers.torch._grouped import stacked_forward
