@@ -280,7 +280,9 @@ class ByRecords(PublicModel):
         self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms, *, same: bool, why: str = ""
     ) -> RecordsPlan:
         check_ballots_stated(terms.stated, residual=True)
-        rows, records, y = self._read(X, y, X_public, groups, same=same)
+        rows, records, y = self._read(X, y, X_public)
+        if not self.overlap_is_public:
+            check_public_rows(records, records if same else rows, groups)
         told = about_labels(y, groups, self.classes_.tolist())
         tell([*told, *about_shift(records, rows, image_shape=self._image_shape())], stacklevel=5)
         with timed("startup"):
@@ -337,13 +339,10 @@ class ByRecords(PublicModel):
         check_is_fitted(self, "student_")
         return self.statement_.measured if self.__dict__.get("_measured_of") is self.student_ else None
 
-    def _read(
-        self, X: Any, y: Any, X_public: Any, groups: Any, *, same: bool, apart: bool = True
-    ) -> tuple[Any, Any, Any]:
+    def _read(self, X: Any, y: Any, X_public: Any) -> tuple[Any, Any, Any]:
         """Return public rows, private records for public maps, each read by itself, and labels; set ``classes_``.
 
-        Public rows alone say what a row is: of private ones, not even a column's kind hangs on another record. Where
-        they are real ones (``apart``), no private record may stand among them; ``same``: all are the private ones.
+        Public rows alone say what a row is: of private ones, not even a column's kind hangs on another record.
         """
         door = any_rows(self.classes)
         public = self._check_public(X_public, door, reset=True)
@@ -355,10 +354,7 @@ class ByRecords(PublicModel):
         rows = flat_rows(read_rows(X) if whole else rows_of(X, width=width)[0])
         check_several(rows)
         self._check_names(rows, reset=False, kinds=False)
-        y = self._check_target(y, rows.shape[0], door)
-        if apart and not self.overlap_is_public:
-            check_public_rows(rows, rows if same else public, groups)
-        return public, rows, y
+        return public, rows, self._check_target(y, rows.shape[0], door)
 
 
 class ByDPSGD(ByRecords):
@@ -371,8 +367,7 @@ class ByDPSGD(ByRecords):
     def _fit_by_dpsgd(
         self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms, *, same: bool, why: str
     ) -> TrainingPlan:
-        shown = stand_ins(X, self.ranges) if X_public is None else X_public
-        like, records, y = self._read(X, y, shown, groups, same=same, apart=X_public is not None)
+        like, records, y = self._read(X, y, stand_ins(X, self.ranges) if X_public is None else X_public)
         rows = None if X_public is None else like
         told = about_labels(y, groups, self.classes_.tolist(), counted=False)  # those that count for nothing: fit says
         if rows is None:
@@ -383,6 +378,8 @@ class ByDPSGD(ByRecords):
                     "Leave it out, or pass X_public."
                 )
         else:
+            if not self.overlap_is_public:
+                check_public_rows(records, records if same else rows, groups)
             told = [*told, *about_shift(records, rows, image_shape=self._image_shape())]
             student = self._tried_student(rows)
         tell(told, stacklevel=5)

@@ -460,12 +460,12 @@ def _block(rows: npt.NDArray[Any], start: int, end: int) -> FloatArray:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Work:
-    """What a worker does with one piece: public maps and constants go there, a sum comes back."""
+    """What a worker does with one piece: public maps and constants go there, directions or their sum come back."""
 
     look: Directions
-    sums: Sums
+    sums: Sums | None = None
 
-    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> tuple[IntArray, Mask]:
-        """Return the sum of these records' ballots, and which of them cast one."""
+    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> tuple[Piece | IntArray, Mask]:
+        """Return these records' directions, or the sum of their ballots, and which of them cast one."""
         piece = self.look(rows, labels, owners)
-        return self.sums(piece), piece.casts
+        return (piece if self.sums is None else self.sums(piece)), piece.casts

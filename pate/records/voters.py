@@ -19,7 +19,6 @@ from pate.records._maps import (
     BLOCK_ROWS,
     Directions,
     HeldRecords,
-    Piece,
     PublicMap,
     Sums,
     Work,
@@ -86,8 +85,21 @@ def near_labels(maps: PublicMap, rows: Any, labels: IntArray, public: FloatArray
 _SLAB = 8192
 
 
-#: The order in which records stand in pieces, their labels, which could be read, and which have an owner.
-_Read = tuple[IntArray, IntArray, Mask, Mask]
+@dataclass(frozen=True, eq=False, repr=False)
+class _Read:
+    """Records in pieces (rows, class indices, owners), whose they are, and what could be read: **sensitive**.
+
+    ``order`` is that in which they stand in the pieces; ``cast`` grows: which of each piece cast a ballot, not zero.
+    """
+
+    pieces: Iterator[tuple[Any, ...]]
+    n_pieces: int
+    whose: Whose
+    order: IntArray
+    labels: IntArray
+    readable: Mask
+    has_owner: Mask
+    cast: list[Mask] = field(default_factory=list)
 
 
 class RecordVoters:
@@ -227,18 +239,11 @@ class RecordVoters:
         >>> bool((voters.cast(held).sums == voters.cast(X, np.arange(50) % 2).sums).all())
         True
         """
-        tasks, n_tasks, whose, read = self._read(X, y, groups)
-        made = self._each(Directions(self._map), tasks)
-        cast: list[Mask] = []
-
-        def noted() -> Iterator[Piece]:
-            for piece in track(made, total=n_tasks, label="directions", show=self._shown(whose)):
-                cast.append(piece.casts)
-                yield piece
-
-        pieces = tuple(put_down(noted()) if on_disk else noted())
-        self._tell(read, cast)
-        return HeldRecords(tuple(piece.sealed() for piece in pieces), whose, self._public_facts(), self._map)
+        read = self._read(X, y, groups)
+        made = self._each(Work(Directions(self._map)), read, "directions")
+        pieces = tuple(put_down(made) if on_disk else made)
+        self._tell(read)
+        return HeldRecords(tuple(piece.sealed() for piece in pieces), read.whose, self._public_facts(), self._map)
 
     def cast(self, X: Any, y: Any = None, *, groups: Any = None) -> BallotSum:
         """Return the exact sum of all records' ballots.
@@ -361,18 +366,10 @@ class RecordVoters:
         return total
 
     def _part(self, X: Any, y: Any, groups: Any, sums: Sums) -> BallotSum:
-        tasks, n_tasks, whose, read = self._read(X, y, groups)
+        read = self._read(X, y, groups)
         look = Directions(self._map, keep=getattr(sums.model, "takes", "phi") != "phi")
-        made = track(self._each(Work(look, sums), tasks), total=n_tasks, label=self.step, show=self._shown(whose))
-        cast: list[Mask] = []
-
-        def parts() -> Iterator[IntArray]:
-            for part, voted in made:
-                cast.append(voted)
-                yield part
-
-        total = self._added(parts(), whose, sums)
-        self._tell(read, cast)
+        total = self._added(self._each(Work(look, sums), read, self.step), read.whose, sums)
+        self._tell(read)
         return total
 
     def _held(self, held: HeldRecords, y: Any, groups: Any, sums: Sums) -> BallotSum:
@@ -412,11 +409,7 @@ class RecordVoters:
         """Whether progress may be shown: under add-or-remove it would tell how many records there are."""
         return self.verbose and self.nominal_n is None and not whose.grouped
 
-    def _read(self, X: Any, y: Any, groups: Any) -> tuple[Iterator[tuple[Any, ...]], int, Whose, _Read]:
-        """Return pieces of records (rows, class indices, owners), how many, whose they are, and what could be read.
-
-        The last is the order in which records stand in the pieces, and what :meth:`_tell` goes on from.
-        """
+    def _read(self, X: Any, y: Any, groups: Any) -> _Read:
         rows, readable = rows_of(X, width=self._map.width)
         n = n_rows(rows)
         labels = self._labels(y, n)
@@ -433,26 +426,26 @@ class RecordVoters:
             for a, b in pieces
         )
         whose = Whose.of(labels, owners.groups, owners.ids)
-        return tasks, len(pieces), whose, (order, labels, readable, owners.known)
+        return _Read(tasks, len(pieces), whose, order, labels, readable, owners.known)
 
-    def _tell(self, read: _Read, cast: list[Mask]) -> None:
+    def _tell(self, read: _Read) -> None:
         """Warn the curator of records that cast the zero ballot."""
-        order, labels, readable, has_owner = read
-        odd = readable & has_owner & (labels >= 0)
-        odd[order] &= ~np.concatenate([*cast, np.zeros(0, dtype=bool)])  # their direction is zero
-        usable(self.classes, labels, readable & ~odd, has_owner)
+        odd = read.readable & read.has_owner & (read.labels >= 0)
+        odd[read.order] &= ~np.concatenate([*read.cast, np.zeros(0, dtype=bool)])  # their direction is zero
+        usable(self.classes, read.labels, read.readable & ~odd, read.has_owner)
 
-    def _each(self, work: Any, tasks: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        """Yield what ``work`` makes of each piece, in order."""
+    def _each(self, work: Work, read: _Read, label: str) -> Iterator[Any]:
+        """Yield what ``work`` makes of each piece, in order, and note which records cast a ballot."""
+        made: Iterable[Any] = (work(*task) for task in read.pieces)
         if on_cluster():
-            yield from in_order(work, tasks, n_jobs=self.n_jobs)
-            return
-        if self.n_jobs in (None, 1):
-            yield from (work(*task) for task in tasks)
-            return
-        from joblib import Parallel, delayed
+            made = in_order(work, read.pieces, n_jobs=self.n_jobs)
+        elif self.n_jobs not in (None, 1):
+            from joblib import Parallel, delayed
 
-        yield from Parallel(n_jobs=self.n_jobs, return_as="generator")(delayed(work)(*t) for t in tasks)
+            made = Parallel(n_jobs=self.n_jobs, return_as="generator")(delayed(work)(*t) for t in read.pieces)
+        for found, voted in track(made, total=read.n_pieces, label=label, show=self._shown(read.whose)):
+            read.cast.append(voted)
+            yield found
 
     def _labels(self, y: Any, n: int) -> IntArray:
         return class_indices(label_column(y, n), self.classes)

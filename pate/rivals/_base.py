@@ -10,6 +10,7 @@ from typing import Any
 from pate.core.checks import check_int
 from pate.core.frames import plain_column, plain_rows
 from pate.core.types import FloatArray, IntArray
+from pate.data import check_public_rows
 from pate.data._door import flat_rows
 from pate.estimator._by_dpsgd import ByRecords
 from pate.estimator._public_model import digest_of
@@ -117,7 +118,9 @@ class Rival(ByRecords):
             )
         same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
         y, groups = plain_column(y), plain_column(groups, name="groups")
-        rows, records, y = self._read(X, y, X_public, groups, same=same)
+        rows, records, y = self._read(X, y, X_public)
+        if not self.overlap_is_public:
+            check_public_rows(records, records if same else rows, groups)
         n_units, unit = units_of(groups, records.shape[0])
         n_public = int(rows.shape[0])
         if n_public < FEWEST_PUBLIC:
