@@ -18,8 +18,7 @@ from pate.core.secret import beside_ledger
 from pate.data import check_public_rows
 from pate.data._door import flat_rows, image_shape, is_frame, read_rows
 from pate.data._shift import about_shift
-from pate.estimator._public_model import digest_of
-from pate.estimator._roads import (
+from pate.estimator._by_dpsgd import (
     OF_SHARDS,
     check_likeliest,
     check_ranges,
@@ -27,6 +26,7 @@ from pate.estimator._roads import (
     len_of,
     road_of,
 )
+from pate.estimator._public_model import digest_of
 from pate.estimator._saved import SavedModel
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from pate.estimator._by_dpsgd import ByDPSGD
-from pate.estimator._roads import VOTERS
+from pate.estimator._by_dpsgd import VOTERS, ByDPSGD
 from pate.model import Door, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
 from pate.recipes import MappedLinear, RecordModel
 from pate.recipes._model import keep_linear, keep_record_model, made_of_linear, read_linear, read_record_model

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pate.core.checks import check_choice, check_int
-from pate.estimator._roads import chosen_voters
+from pate.estimator._by_dpsgd import chosen_voters
 from pate.exceptions import InvalidInputError
 from pate.jobs._choice import make_choice
 from pate.ledger import Ledger, Registration

@@ -13,8 +13,7 @@ from sklearn.pipeline import make_pipeline
 from pate.core.checks import check_int
 from pate.core.secret import training_seed
 from pate.data import TableEncoder, make_shard_encoder
-from pate.estimator._by_dpsgd import TrainingPlan, plan_training, stand_ins
-from pate.estimator._roads import Ask, measured_with, plan_records
+from pate.estimator._by_dpsgd import Ask, TrainingPlan, measured_with, plan_records, plan_training, stand_ins
 from pate.exceptions import InvalidInputError
 from pate.jobs._asked import LabelSettings
 from pate.jobs._choice import QueryChoice, Uncertain, take

@@ -16,7 +16,7 @@ from pate.core.secret import beside_ledger
 from pate.data import check_other_file, check_public_rows, recognised_by
 from pate.data._shift import about_shift
 from pate.data.files._arrow import file_of
-from pate.estimator._roads import check_likeliest, check_ranges, road_of
+from pate.estimator._by_dpsgd import check_likeliest, check_ranges, road_of
 from pate.exceptions import InvalidInputError, StudentError
 from pate.jobs._asked import LabelSettings, check_absent, check_only_ledger
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from pate.exceptions import InvalidInputError
 from pate.heads import CorrectedHead, DescentHead, ForestHead, LikelihoodHead, load_head
 from pate.heads._linear import as_sure, read_moments, softmax
 from pate.records import RecordVoters
-from pate.records._maps import HeldRecords, in_blocks, is_own, own_throughout, rows_of, take
+from pate.records._maps import HeldRecords, in_blocks, is_own, own_throughout, rows_of, slabs, take
 from pate.records.ballot_sum import GRID
 from pate.records.spaces import load_space
 from pate.representations import Representation, load
@@ -206,6 +206,7 @@ _MOST_ROWS = 20_000
 _SLAB = 8192
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class Answers(ClassifierMixin, BaseEstimator):
     """What a public model answers, by its own probabilities; a mixin.
 
@@ -213,10 +214,10 @@ class Answers(ClassifierMixin, BaseEstimator):
     probabilities are divided by ``weights``, if there are any, before the largest one is taken.
     """
 
-    temperature: float
-    weights: tuple[float, ...]
+    temperature: float = 1.0
+    weights: tuple[float, ...] = ()
 
-    n_classes: int
+    n_classes: ClassVar[int]
 
     @property
     def classes_(self) -> IntArray:
@@ -229,7 +230,7 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     def untempered(self, X: Any) -> FloatArray:
         """Return its own probabilities of shape (n_rows, n_classes)."""
-        parts = [self._asked(take(X, slab)) for slab in slabs(int(np.shape(X)[0]))]
+        parts = [self._asked(take(X, np.arange(a, b))) for a, b in slabs(int(np.shape(X)[0]), _SLAB)]
         return np.concatenate(parts) if parts else np.zeros((0, self.n_classes))
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -282,9 +283,6 @@ class RecordModel(Answers):
     voters: RecordVoters
     head: Any
     columns: Representation | None = None
-    _: KW_ONLY
-    temperature: float = 1.0
-    weights: tuple[float, ...] = ()
 
     @property
     def n_classes(self) -> int:  # type: ignore[override]
@@ -316,8 +314,9 @@ class RecordModel(Answers):
             return np.where(np.concatenate(casts), np.concatenate(parts), -1)
         rows, readable = rows_of(X, width=self.voters._map.width)
         n = n_rows(rows)
-        made = track(slabs(n), total=-(-n // _SLAB), label="answers", show=verbose)
-        parts = [in_blocks(lambda part: self._said(self.asked(part)), take(rows, slab), len(slab)) for slab in made]
+        made = track(slabs(n, _SLAB), total=-(-n // _SLAB), label="answers", show=verbose)
+        asked = (take(rows, np.arange(a, b)) for a, b in made)
+        parts = [in_blocks(lambda part: self._said(self.asked(part)), slab, n_rows(slab)) for slab in asked]
         return np.where(readable, np.concatenate([np.zeros(0, dtype=np.int64), *parts]), -1)
 
     def takes_held(self, held: Any, voters: RecordVoters) -> bool:
@@ -367,12 +366,6 @@ def some_rows(X_public: Any, random_state: int = 0) -> Any:
     return take(X_public, np.sort(chosen))
 
 
-def slabs(n: int) -> Iterator[IntArray]:
-    """Yield the positions of rows that are asked about at once."""
-    for start in range(0, n, _SLAB):
-        yield np.arange(start, min(start + _SLAB, n))
-
-
 # What DP-SGD of a planned recipe ends in: a linear model of public maps, as arrays alone.
 
 _LINEAR_FORM, _WEIGHTS = "linear model 1", "weights.safetensors"
@@ -393,9 +386,6 @@ class MappedLinear(Answers):
 
     maps: tuple[Representation, ...]
     coef: npt.NDArray[np.float32]
-    _: KW_ONLY
-    temperature: float = 1.0
-    weights: tuple[float, ...] = ()
 
     @property
     def n_classes(self) -> int:  # type: ignore[override]
@@ -406,9 +396,7 @@ class MappedLinear(Answers):
         for each in self.maps:
             rows = each.vectors(rows)
         seen = np.asarray(rows, dtype=np.float32).astype(np.float64)
-        logits = seen @ self.coef.astype(np.float64).T
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+        return softmax(seen @ self.coef.astype(np.float64).T)
 
 
 def keep_linear(model: MappedLinear, folder: Path) -> dict[str, Any]:

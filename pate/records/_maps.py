@@ -417,19 +417,14 @@ class Sums:
                 return class_sums(p, labels, self.n_classes)
             return person_sums(p.astype(np.int64), labels, owners, n_classes=self.n_classes, kind=self.kind)
         if owners is None:
-            return self._residual_sum(piece)
-        said = [self._said(piece, a, b)[0] for a, b in slabs(len(p), BLOCK_ROWS)]
-        r = quantised_residuals(np.concatenate([np.zeros((0, self.n_classes)), *said]), labels, self.clip)
+            total = np.zeros((p.shape[1], self.n_classes), dtype=np.int64)
+            for a, b in slabs(len(p), BLOCK_ROWS):  # each block is asked and added while the cache has it
+                said, part = self._said(piece, a, b)
+                total += exact_product(part, quantised_residuals(said, labels[a:b], self.clip))
+            return total
+        asked = [self._said(piece, a, b)[0] for a, b in slabs(len(p), BLOCK_ROWS)]
+        r = quantised_residuals(np.concatenate([np.zeros((0, self.n_classes)), *asked]), labels, self.clip)
         return person_residual_sums(p.astype(np.int64), r, owners, clip=self.clip)
-
-    def _residual_sum(self, piece: Piece) -> IntArray:
-        """Return the sum of residual ballots: each block is asked and added while the cache has it."""
-        assert self.clip is not None
-        total = np.zeros((piece.p.shape[1], self.n_classes), dtype=np.int64)
-        for a, b in slabs(len(piece.p), BLOCK_ROWS):
-            said, p = self._said(piece, a, b)
-            total += exact_product(p, quantised_residuals(said, piece.labels[a:b], self.clip))
-        return total
 
     def _said(self, piece: Piece, start: int, end: int) -> tuple[FloatArray, FloatArray]:
         """Return what the public model says of these rows, and their directions in whole numbers.

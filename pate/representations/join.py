@@ -84,9 +84,13 @@ class RandomFourier(Representation):
         check_int("random_state", self.random_state, low=0, remedy="It is public: a fixed one lets others repeat it.")
 
     def _learn(self, rows: Any) -> None:
+        from scipy.spatial.distance import pdist
+
         rng = np.random.default_rng(training_seed(self.random_state, *_SEED_PATH))
         chosen = rng.permutation(len(rows))[:_PAIRED_ROWS]
-        median = _median_distance(self.cells_.clean(np.array(rows[chosen], dtype=np.float64)))
+        distances = pdist(self.cells_.clean(np.array(rows[chosen], dtype=np.float64)))
+        apart = distances[distances > 0]
+        median = float(np.median(apart)) if len(apart) else 1.0
         self.bandwidth_ = median * (1.0 if self.bandwidth == "median" else float(self.bandwidth))
         directions = _orthogonal(self.cells_.n_features, self.n_features // 2, rng)
         self.map_ = ExactMap.of(
@@ -108,14 +112,6 @@ class RandomFourier(Representation):
 
     def _fits(self) -> bool:
         return bool(self.map_.weights.shape == (self.cells_.n_features, self.n_features_out_ // 2))
-
-
-def _median_distance(rows: FloatArray) -> float:
-    from scipy.spatial.distance import pdist
-
-    distances = pdist(rows) if len(rows) > 1 else np.zeros(1)
-    apart = distances[distances > 0]
-    return float(np.median(apart)) if len(apart) else 1.0
 
 
 def _orthogonal(n_in: int, n_out: int, rng: np.random.Generator) -> FloatArray:

@@ -13,8 +13,7 @@ from pate.core.types import FloatArray, IntArray
 from pate.data import check_public_rows
 from pate.data._door import flat_rows
 from pate.estimator._by_dpsgd import ByRecords
-from pate.estimator._public_model import digest_of
-from pate.estimator._roads import any_rows
+from pate.estimator._public_model import any_rows, digest_of
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Draw
 from pate.noise.source import NoiseSource

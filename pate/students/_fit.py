@@ -20,6 +20,7 @@ from pate.core.checks import check_choice, check_int
 from pate.core.tape import note
 from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError, StudentWarning
+from pate.records._maps import take
 from pate.students._image import ImageStudent
 from pate.students._spreading import LabelSpreads, VoteSpreading
 from pate.teachers import make_teacher, named_teachers
@@ -216,7 +217,7 @@ def fit_student(
         constant = int(seen[0]) if len(seen) else 0
         return DummyClassifier(strategy="constant", constant=constant).fit(np.zeros((1, 1)), [constant])
     if not uses_unlabelled(model):
-        rows, labels = _take(rows, answered), labels[answered]
+        rows, labels = take(rows, answered), labels[answered]
     options = {"noisy_counts": noisy_counts} if isinstance(model, VoteSpreading) else {}
     with warnings.catch_warnings():
         # A few noisy labels rarely bring a network to rest; nobody can act on being told.
@@ -287,7 +288,7 @@ def _problem(
 ) -> Exception | None:
     n_public = X_public.shape[0]
     others = np.setdiff1d(np.arange(n_public), labelled)[:_TRIED_ROWS]
-    rows = _take(X_public, np.concatenate([labelled, others]))
+    rows = take(X_public, np.concatenate([labelled, others]))
     made_up = np.full(len(labelled) + len(others), ABSTAIN, dtype=np.int64)
     made_up[: len(labelled)] = np.arange(len(labelled)) % n_classes
     counts = None
@@ -299,7 +300,7 @@ def _problem(
             warnings.simplefilter("ignore")
             fitted = fit_student(_quick(student), rows, made_up, noisy_counts=counts, random_state=0)
             n_rows = min(20, rows.shape[0])
-            said = np.asarray(fitted.predict(_take(rows, np.arange(n_rows))))
+            said = np.asarray(fitted.predict(take(rows, np.arange(n_rows))))
         if said.shape not in ((n_rows,), (n_rows, 1)) or not np.isin(said, np.arange(n_classes)).all():
             raise ValueError("predict did not return one of the classes it was trained on per row")
     except StudentError as error:
@@ -314,7 +315,3 @@ def _quick(student: Any) -> Any:
     if not isinstance(student, ImageStudent):
         return student
     return clone(student).set_params(epochs=1, seconds=None, checkpoint_dir=None, verbose=False)
-
-
-def _take(rows: Any, positions: npt.NDArray[np.int64]) -> Any:
-    return rows.iloc[positions] if hasattr(rows, "iloc") else rows[positions]

@@ -8,7 +8,7 @@ from typing import Any
 from pate.core.checks import check_choice, check_int
 from pate.core.provenance import package_versions
 from pate.data import Dataset
-from pate.estimator._roads import OF_SHARDS, chosen_voters
+from pate.estimator._by_dpsgd import OF_SHARDS, chosen_voters
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from pate.core.checks import check_int, check_real
 from pate.core.pages import cell, lined_up
-from pate.estimator._roads import FEWEST_PUBLIC, Ask, plan_records
+from pate.estimator._by_dpsgd import FEWEST_PUBLIC, Ask, plan_records
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
 from pate.mechanisms import ConfidentGNMax, GaussianSum, GNMax, Mechanism, NoisyHistogram

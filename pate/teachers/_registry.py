@@ -267,16 +267,14 @@ def make_teacher(name: Any) -> BaseEstimator:
         return name
     remedy = "For anything else use TeacherEnsemble(estimator, ...) or TorchTeacherEnsemble(module, ...)."
     known = check_choice("teacher", name, named_teachers(), remedy=remedy)
-    return _TEACHERS[known]() if known in _TEACHERS else _torch_teacher(known.removeprefix(_PREFIX))
-
-
-def _torch_teacher(module: str) -> BaseEstimator:
+    if known in _TEACHERS:
+        return _TEACHERS[known]()
     # Imported here: most names do not need torch.
     from pate.networks import make_module
     from pate.teachers.torch import TorchTeacherEnsemble
 
-    options = _TORCH_MODULES[module]
-    return TorchTeacherEnsemble(make_module(module), DEFAULT_N_TEACHERS, module_kwargs=options or None)
+    module = known.removeprefix(_PREFIX)
+    return TorchTeacherEnsemble(make_module(module), DEFAULT_N_TEACHERS, module_kwargs=_TORCH_MODULES[module] or None)
 
 
 def make_ensemble(

@@ -110,7 +110,8 @@ def side_by_side(
         return delayed(answer)(HERE, number, function, *args, **options)
 
     def suspect(index: int, args: tuple[Any, ...]) -> None:
-        suspects.append((index, only(args, index) if alone is None else (None, *args[1:])))
+        kept = [item for item in args[0] if index_of(item) == index] if alone is None else None
+        suspects.append((index, (kept, *args[1:])))
 
     # Held here as well: with threads, tasks overlap, and the last one to leave would restore another one's state.
     with contained(), global_generators(), quiet_callbacks():
@@ -149,7 +150,7 @@ def _one_by_one(
     with closing(_Alone()) as alone:
         for index, args in calls:
             while True:
-                fresh = alone.is_fresh()
+                fresh = alone.pool is None
                 try:
                     items = alone.run(function, args, options)
                 except Exception as error:
@@ -174,11 +175,8 @@ class _Alone:
     """One worker process that has one task at a time; on a cluster, the cluster with one task at a time."""
 
     def __init__(self) -> None:
-        self._pool: Any = None
+        self.pool: Any = None
         self._cluster = on_cluster()
-
-    def is_fresh(self) -> bool:
-        return self._pool is None
 
     def run(self, function: Callable[..., list[Any]], args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
         if self._cluster:
@@ -186,9 +184,9 @@ class _Alone:
             with closing(answers(jobs, None)) as found:
                 ((_, items),) = found
             return items
-        if self._pool is None:
+        if self.pool is None:
             self._start()
-        _, items = self._pool.submit(answer, HERE, 0, function, *args, **options).result()
+        _, items = self.pool.submit(answer, HERE, 0, function, *args, **options).result()
         return list(items)
 
     def _start(self) -> None:
@@ -199,8 +197,8 @@ class _Alone:
             time.sleep(pause)
             gc.collect()
             try:
-                self._pool = ProcessPoolExecutor(max_workers=1)
-                self._pool.submit(int).result()  # a task that needs nothing
+                self.pool = ProcessPoolExecutor(max_workers=1)
+                self.pool.submit(int).result()  # a task that needs nothing
                 return
             except (OSError, RuntimeError, MemoryError):  # no thread, no process, or one that did not live
                 self.close()
@@ -208,15 +206,10 @@ class _Alone:
 
     def close(self) -> None:
         """End the process; the next task gets another one."""
-        if self._pool is not None:
+        if self.pool is not None:
             with suppress(OSError, RuntimeError):  # of threads that could not even be started
-                self._pool.shutdown(wait=True, kill_workers=True)
-            self._pool = None
-
-
-def only(args: tuple[Any, ...], index: int) -> tuple[Any, ...]:
-    """Return a call's arguments with one thing in its list."""
-    return [item for item in args[0] if index_of(item) == index], *args[1:]
+                self.pool.shutdown(wait=True, kill_workers=True)
+            self.pool = None
 
 
 def index_of(item: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -192,7 +193,10 @@ class TeacherEnsemble(TableTeachers):
             )
         if not is_classifier(model) and (is_regressor(model) or is_outlier_detector(model)):
             raise InvalidInputError(f"estimator must be a classifier, got {model!r}. Teachers vote for classes.")
-        if _pairwise(model):
+        pairwise = False
+        with suppress(Exception):  # an estimator without tags
+            pairwise = bool(get_tags(model).input_tags.pairwise)
+        if pairwise:
             raise InvalidInputError(
                 "estimator must take rows of features, got one for precomputed kernels or distances. "
                 "Such columns compare a record with every other one, so no shard would be separate."
@@ -260,10 +264,3 @@ class TeacherEnsemble(TableTeachers):
             chunk_size=chunk_size or _CHUNK_ROWS,
             config=current_config(),
         )
-
-
-def _pairwise(model: Any) -> bool:
-    try:
-        return bool(get_tags(model).input_tags.pairwise)
-    except Exception:  # an estimator without tags
-        return False

@@ -11,8 +11,7 @@ import pytest
 
 from pate import Budget, BudgetExceededError, DPSGDClassifier, InvalidInputError, Ledger, PATEClassifier
 from pate.dpsgd._statement import priced
-from pate.estimator._by_dpsgd import plan_training
-from pate.estimator._roads import Ask, road_of
+from pate.estimator._by_dpsgd import Ask, plan_training, road_of
 from pate.exceptions import CuratorWarning, RepeatedFitWarning
 from pate.recipes import FEWEST_PUBLIC, PublicFacts, chosen_road
 from pate.release import ModelLabels, ReleaseTerms

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import check_estimator
 
-import pate.estimator._roads
+import pate.estimator._by_dpsgd
 from pate import Budget, BudgetExceededError, Charge, InvalidInputError, Ledger, PATEClassifier, PrivacyLeakWarning
 from pate.recipes import RecordModel
 from pate.records import RecordVoters
@@ -156,7 +156,7 @@ class PublicIsPrivate(PATEClassifier):
 
 @pytest.mark.long
 def test_scikit_learn_checks(monkeypatch):
-    monkeypatch.setattr(pate.estimator._roads, "FEWEST_PUBLIC", 1)  # the checks have a handful of rows
+    monkeypatch.setattr(pate.estimator._by_dpsgd, "FEWEST_PUBLIC", 1)  # the checks have a handful of rows
     estimator = PublicIsPrivate(overlap_is_public=True, budget=Budget(100.0, 1e-5), noise_seed=0, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

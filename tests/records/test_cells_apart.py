@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from pate import RecordVoters
-from pate.estimator._roads import any_rows
+from pate.estimator._public_model import any_rows
 from pate.exceptions import InvalidInputError
 from pate.records import SignedSpace
 from pate.representations import TableMap

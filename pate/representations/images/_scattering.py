@@ -41,7 +41,10 @@ def morlet(height: int, width: int, scale: int, angle: float, n_angles: int) -> 
     Bruna and Mallat, *Invariant Scattering Convolution Networks*, TPAMI 2013, section 2.1.
     """
     sigma, frequency = 0.8 * 2**scale, 3 * math.pi / 4 / 2**scale
-    along, across = _turned(height, width, angle)
+    # Over nine tori each way: what lies further is nothing.
+    rows, columns = (np.arange(-4 * side, 5 * side, dtype=float) for side in (height, width))
+    along = columns * math.cos(angle) + rows[:, None] * math.sin(angle)
+    across = rows[:, None] * math.cos(angle) - columns * math.sin(angle)
     slant = _SLANT / n_angles
     envelope = np.exp(-(along**2 + (slant * across) ** 2) / (2 * sigma**2))
     wave = _wrapped(envelope * np.exp(1j * frequency * along), height, width)
@@ -68,16 +71,6 @@ def gaussian_rows(
     apart = points[None, :, None] - centres[:, None, None] + around * np.arange(-2, 3)
     weights = np.exp(-(apart**2) / (2 * (0.8 * 2 ** (n_scales - 1)) ** 2)).sum(axis=2)
     return weights / weights.sum(axis=1, keepdims=True)
-
-
-def _turned(height: int, width: int, angle: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Coordinates along and across the direction, over nine tori each way: what lies further is nothing."""
-    rows = np.arange(-4 * height, 5 * height, dtype=float)[:, None]
-    columns = np.arange(-4 * width, 5 * width, dtype=float)[None, :]
-    return (
-        columns * math.cos(angle) + rows * math.sin(angle),
-        rows * math.cos(angle) - columns * math.sin(angle),
-    )
 
 
 def _wrapped(values: npt.NDArray, height: int, width: int) -> npt.NDArray:
