@@ -405,13 +405,11 @@ class ByRecords(PublicModel):
 
     statement_: PrivacyStatement
 
-    if TYPE_CHECKING:  # what is said when the classifier is made
-        representation: Any
-        n_jobs: int | None
-        verbose: bool
-        anyway: bool
-        measure: bool | str | None
-        decide: str
+    # What is said when a classifier is made.
+    n_jobs: int | None
+    anyway: bool
+    measure: bool | str | None
+    decide: str
 
     @staticmethod
     def _rule(facts: PublicFacts) -> Recipe:
@@ -502,9 +500,8 @@ class ByRecords(PublicModel):
 class ByDPSGD(ByRecords):
     """What :class:`pate.PATEClassifier` does where DP-SGD learns from the private rows; a mixin."""
 
-    if TYPE_CHECKING:  # what is said when the classifier is made
-        ranges: Any
-        checkpoint_dir: Any
+    ranges: Any
+    checkpoint_dir: Any
 
     def _fit_by_dpsgd(
         self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms, *, same: bool, why: str

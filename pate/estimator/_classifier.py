@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
@@ -30,7 +29,7 @@ from pate.estimator._public_model import digest_of
 from pate.estimator._saved import SavedModel
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
-from pate.privacy.budget import Budget, check_budget
+from pate.privacy.budget import check_budget
 from pate.queries import select_queries
 from pate.recipes import fitted_representation, kind_of
 from pate.release import (
@@ -236,32 +235,20 @@ class PATEClassifier(SavedModel):
     estimator: Any = None
     _: KW_ONLY
     n_teachers: int | None = None
-    budget: Budget | None = None
-    classes: Any = None
     mechanism: Mechanism | None = None
-    student: Any = None
-    n_queries: int | None = None
     select: str = "auto"
     gap: float | None = None
     max_answers: int | None = None
     on_exhausted: str = "raise"
     n_jobs: int | None = None
-    random_state: int | None = None
     partition_seed: int | None = None
-    noise_seed: int | None = None
     ledger: Any = None
     checkpoint_dir: Any = None
-    tuning: str = ""
-    overlap_is_public: bool = False
-    stated: Mapping[str, str] | None = None
     voters: str | None = None
-    representation: Any = None
-    image_shape: Any = None
     ranges: Any = None
     anyway: bool = False
     measure: bool | str | None = None
     decide: str = "likeliest"
-    verbose: bool = False
 
     def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Self:
         """Train teachers on private data, release labels of public rows, train the student.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -25,6 +26,7 @@ from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, r
 from pate.data.files.tables import quoted
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.ledger import Registration
+from pate.privacy.budget import Budget
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.recipes import MappedLinear, RecordModel
@@ -139,7 +141,25 @@ def _teachers_rows(X: Any, name: str, teachers: ShardEnsemble) -> Any:
     return X if is_frame(X) else rows
 
 
-class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
+@dataclass(eq=False, repr=False, kw_only=True)
+class Said:
+    """What is said to any classifier that learns from public rows, or of them; each tells what its own are."""
+
+    budget: Budget | None = None
+    classes: Any = None
+    student: Any = None
+    n_queries: int | None = None
+    random_state: int | None = None
+    noise_seed: int | None = None
+    tuning: str = ""
+    overlap_is_public: bool = False
+    stated: Mapping[str, str] | None = None
+    representation: Any = None
+    image_shape: Any = None
+    verbose: bool = False
+
+
+class PublicModel(Said, CountedFits, ClassifierMixin, BaseEstimator):
     """The public half of :class:`pate.PATEClassifier`: nothing in here sees a private row or spends."""
 
     release_: LabelRelease | ModelLabels
@@ -153,14 +173,8 @@ class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
     #: Shape of one public row where rows are images: public.
     _row_shape: tuple[int, ...] | None = None
 
-    if TYPE_CHECKING:  # what is said when the classifier is made
-        student: Any
-        classes: Any
+    if TYPE_CHECKING:
         ledger: Any
-        random_state: int | None
-        noise_seed: int | None
-        overlap_is_public: bool
-        image_shape: Any
 
         def who_votes(self) -> str: ...
         def _ensemble(self, X_public: Any = None) -> ShardEnsemble: ...

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -38,11 +38,6 @@ class SavedModel(ByDPSGD):
     voters_: str
     _door: Door
     _measured_of: Any = None
-
-    if TYPE_CHECKING:  # what is said when the classifier is made
-
-        def __init__(self, estimator: Any = None, *, classes: Any = None, voters: Any = None, image_shape: Any = None
-        ) -> None: ...  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model and its statement to one file (docs/models.md); it may be passed on as the release may.
@@ -123,7 +118,7 @@ class SavedModel(ByDPSGD):
     def _of_student(cls, student: Any, said: Manifest, statement: PrivacyStatement) -> Self:
         """Return a classifier around a student that was taught elsewhere."""
         door, voters = said.door, said.settings["voters"]
-        clf = cls(classes=said.classes, voters=voters, image_shape=door.image_shape)
+        clf = cls(classes=said.classes, image_shape=door.image_shape).set_params(voters=voters)
         clf.classes_, clf.student_, clf.statement_, clf._door = said.class_array(), student, statement, door
         clf._measured_of, clf.voters_ = student, voters
         clf._texts, clf._objects = door.kind == "texts", door.mixed

@@ -96,8 +96,6 @@ class Rival(ByRecords):
 
     #: None of them is charged to a ledger: see docs/rivals.md.
     ledger: Any = None
-    budget: Any
-    n_queries: Any
     _map: Representation
 
     @abstractmethod

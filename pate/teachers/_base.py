@@ -63,7 +63,19 @@ class ReadRows:
     given: Any
 
 
-class ShardEnsemble(BaseEstimator, ABC):
+@dataclass(repr=False, eq=False, kw_only=True)
+class _Said:
+    """What is said to every ensemble; each tells what its own are."""
+
+    classes: Any = None
+    n_jobs: int | None = None
+    random_state: int | None = None
+    partition_seed: int | None = None
+    checkpoint_dir: Any = None
+    verbose: bool = False
+
+
+class ShardEnsemble(_Said, BaseEstimator, ABC):
     """The part of an ensemble that does not depend on what a teacher is; abstract.
 
     A subclass says how rows are checked, how a teacher is recognised again, how teachers are trained and asked.
@@ -76,13 +88,6 @@ class ShardEnsemble(BaseEstimator, ABC):
     """
 
     n_teachers: int
-    classes: Any
-    n_jobs: int | None
-    random_state: int | None
-    partition_seed: int | None
-    checkpoint_dir: Any
-    verbose: bool
-
     partition_: Partition
     teachers_: list[Any]
     failed_: dict[int, str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Generator
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -172,13 +172,6 @@ class TeacherEnsemble(TableTeachers):
 
     estimator: Any
     n_teachers: int
-    _: KW_ONLY
-    classes: Any = None
-    n_jobs: int | None = None
-    random_state: int | None = None
-    partition_seed: int | None = None
-    checkpoint_dir: Any = None
-    verbose: bool = False
 
     @property
     def _reader(self) -> Any:

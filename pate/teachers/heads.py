@@ -470,12 +470,6 @@ class HeadTeacherEnsemble(TableTeachers):
     penalty: float | None = None
     n_hidden: int = 32
     n_steps: int | None = None
-    classes: Any = None
-    n_jobs: int | None = None
-    random_state: int | None = None
-    partition_seed: int | None = None
-    checkpoint_dir: Any = None
-    verbose: bool = False
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy around the same representation, which must stay fitted."""
