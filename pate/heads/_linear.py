@@ -95,10 +95,7 @@ def public_rows(phi: Any, n_components: int, *, name: str = "phi_public", least:
 
 
 def read_moments(release: ReleasedBallots, phi_public: Any) -> Moments:
-    """Check what was released against the public rows.
-
-    Shapes: ``phi_public`` (n_public, n_components).
-    """
+    """Check what was released against public rows ``phi_public`` of shape (n_public, n_components)."""
     missing = [name for name in ("statistics", "sigma", "n_units", "classes") if not hasattr(release, name)]
     if missing:
         raise InvalidInputError(

@@ -427,10 +427,7 @@ class Sums:
         return person_residual_sums(p.astype(np.int64), r, owners, clip=self.clip)
 
     def _said(self, piece: Piece, start: int, end: int) -> tuple[FloatArray, FloatArray]:
-        """Return what the public model says of these rows, and their directions in whole numbers.
-
-        It is asked in blocks of one shape.
-        """
+        """Return what the public model, asked in blocks of one shape, says of these rows, and p in whole numbers."""
         p = _block(piece.p, start, end)
         if piece.z is not None:
             said = quietly("model", self.model.predict_proba, _block(piece.z, start, end))

@@ -122,10 +122,7 @@ def own_product(rows: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 class OwnProduct:
-    """The product by the same weights again and again, see :func:`own_product`.
-
-    Weights, (n_in, n_out), are finite.
-    """
+    """The product by the same finite weights (n_in, n_out) again and again, see :func:`own_product`."""
 
     def __init__(self, weights: FloatArray) -> None:
         largest = np.abs(weights).max(axis=1, initial=0.0)

@@ -19,7 +19,6 @@ import pickle
 import types
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -348,25 +347,15 @@ that teacher tried again, with more memory for example.
 """
 
 
-@dataclass(frozen=True)
-class Codec:
-    """How teachers of one kind become sealed bytes, and come back; ``unpack`` raises DamagedCheckpointError alone."""
-
-    suffix: str
-    pack: Callable[[Any, bytes], bytes]
-    unpack: Callable[[bytes, bytes], Any]
-
-
-#: Fitted scikit-learn classifiers.
-SKOPS = Codec(".skops", pack, unpack)
-#: Weights of networks: dicts of arrays by name.
-WEIGHTS = Codec(".safetensors", pack_weights, unpack_weights)
+#: What a store keeps, by the end of its files' names: fitted scikit-learn classifiers; weights, arrays by name.
+SKOPS, WEIGHTS = ".skops", ".safetensors"
+_UNPACK: dict[str, Callable[[bytes, bytes], Any]] = {SKOPS: unpack, WEIGHTS: unpack_weights}
 
 
 class CheckpointStore:
     """The folder that keeps finished teachers: made for its owner only (mode 0700), every file 0600."""
 
-    def __init__(self, folder: str | os.PathLike[str], *, codec: Codec = SKOPS) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, codec: str = SKOPS) -> None:
         self.folder = own_folder("checkpoint_dir", folder, _README, otherwise=", or None to keep no teachers")
         self.codec = codec
 
@@ -406,7 +395,7 @@ class CheckpointStore:
         """Return where the teacher made by the recipe ``key`` is kept."""
         # Not the key itself: the name must not give away what the seal is made with.
         name = hashlib.sha256(b"pate checkpoint name\0" + key).hexdigest()[:32]
-        return self.folder / f"teacher-{index:05d}-{name}{self.codec.suffix}"
+        return self.folder / f"teacher-{index:05d}-{name}{self.codec}"
 
     def save(self, index: int, key: bytes, packed: bytes) -> None:
         """Write a teacher packed by the codec, atomically."""
@@ -433,7 +422,7 @@ class CheckpointStore:
             return None
         except OSError as error:
             raise DamagedCheckpointError("the file cannot be read") from error
-        return self.codec.unpack(packed, key)
+        return _UNPACK[self.codec](packed, key)
 
 
 def _failure_seal(key: bytes, why: str) -> str:

@@ -131,7 +131,7 @@ def test_nothing_is_parsed_before_the_seal_fits(monkeypatch):
 
 def test_the_store_keeps_weights_beside_models(tmp_path):
     store = CheckpointStore(tmp_path, codec=WEIGHTS)
-    store.save(3, KEY, WEIGHTS.pack(ARRAYS, KEY))
+    store.save(3, KEY, pack_weights(ARRAYS, KEY))
     assert store.path(3, KEY).suffix == ".safetensors"
     assert [f.suffix for f in tmp_path.glob("teacher-*")] == [".safetensors"]
     assert same(store.load(3, KEY), ARRAYS)

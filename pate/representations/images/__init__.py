@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pate.representations.images._augment import Augmentation, looks_of
-from pate.representations.images._pixels import Pixels
-from pate.representations.images._scattering import Scattering
+from pate.representations.images._pixels import Pixels, Scattering
 from pate.representations.images._self_supervised import SelfSupervised
 
 __all__ = ["Augmentation", "Pixels", "Scattering", "SelfSupervised", "looks_of"]

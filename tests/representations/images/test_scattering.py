@@ -7,7 +7,7 @@ import pytest
 
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.representations.images import Pixels, Scattering
-from pate.representations.images._scattering import morlet
+from pate.representations.images._pixels import morlet
 
 
 def images(*shape, seed=0):
