@@ -29,6 +29,7 @@ from pate.report.result import (
     SideVerdict,
     Stated,
     Verdict,
+    gathered,
 )
 from pate.statement.model import PrivacyStatement
 from pate.studies.folders import refuse_other_results
@@ -228,12 +229,9 @@ class ComparisonReport:
         >>> found["mean"], found["std"], found["n"], found["low"]
         (0.9, nan, 1, None)
         """
-        groups: dict[tuple[str, float | None], list[Cell]] = {}
-        for cell in self.cells:
-            groups.setdefault((cell.contestant, cell.epsilon), []).append(cell)
         bands = {(band.contestant, band.epsilon): band for band in self._found.bands}
         found = []
-        for (contestant, epsilon), cells in groups.items():
+        for (contestant, epsilon), cells in gathered(self.cells, lambda cell: (cell.contestant, cell.epsilon)).items():
             accuracy = [cell.accuracy for cell in cells if cell.accuracy is not None]
             band = bands.get((contestant, epsilon))
             found.append(

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from pate.core.pages import render
 from pate.report import plots
 from pate.report._answer import answer, listed, looks, rule_text, verdict_sheet
-from pate.report._measures import against_epsilon, by_class, by_group, costs, fits, measures, span, starved
+from pate.report._measures import against_epsilon, by_class, by_group, costs, fits, measures, plain_bands, span, starved
 from pate.report._parts import Sheet, facts, percent, picture, plain, promised
 from pate.report.result import Band, ComparisonResult
 from pate.statement.catalogue import english
@@ -140,13 +140,7 @@ def sides(result: ComparisonResult) -> dict[str, str]:
 
 def bands(result: ComparisonResult) -> list[Band]:
     """Return the bands, or plain means where none were made."""
-    if result.bands:
-        return list(result.bands)
-    return [
-        Band(contestant=name, epsilon=epsilon, mean=sum(values) / len(values), n_repeats=len(values))
-        for (name, epsilon), rows in fits(result.rows).items()
-        if (values := [row.accuracy for row in rows if row.accuracy is not None])
-    ]
+    return list(result.bands) or plain_bands(result.rows)
 
 
 def comparison_picture(

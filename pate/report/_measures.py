@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from pate.report._parts import Sheet, number, percent, promised
-from pate.report.result import Example, FitCost, Result, Row
+from pate.report.result import Band, Example, FitCost, Result, Row, gathered
 
 # Who was ahead in this project's own measurements, PATE or DP-SGD, at the same epsilon, delta and split.
 
@@ -94,11 +94,20 @@ _SECONDS = ("startup_seconds", "training_seconds", "labelling_seconds", "predict
 
 def fits(rows: Iterable[Row]) -> dict[tuple[str, float | None], list[Row]]:
     """Gather measured rows by contestant and epsilon, in order of appearance."""
-    found: dict[tuple[str, float | None], list[Row]] = {}
-    for row in rows:
-        if row.refused is None:
-            found.setdefault((row.contestant, row.epsilon), []).append(row)
-    return found
+    return gathered((row for row in rows if row.refused is None), lambda row: (row.contestant, row.epsilon))
+
+
+def plain_bands(rows: Iterable[Row]) -> list[Band]:
+    """Return means by contestant and epsilon, without intervals."""
+    known = {
+        key: [row.accuracy for row in members if row.accuracy is not None]
+        for key, members in gathered(rows, lambda row: (row.contestant, row.epsilon)).items()
+    }
+    return [
+        Band(contestant=name, epsilon=epsilon, mean=statistics.fmean(values), n_repeats=len(values))
+        for (name, epsilon), values in known.items()
+        if values
+    ]
 
 
 def measures(result: Result) -> Sheet:
@@ -244,9 +253,7 @@ def _starved(result: Result) -> dict[tuple[str, str], list[tuple[float, int, flo
 
 def costs(fits_cost: Sequence[FitCost], *, by_epsilon: bool = True, private: bool = False) -> Sheet:
     """Return time and memory by contestant and epsilon: medians over the repeats."""
-    groups: dict[tuple[str, float | None], list[FitCost]] = {}
-    for cost in fits_cost:
-        groups.setdefault((cost.contestant, cost.epsilon if by_epsilon else None), []).append(cost)
+    groups = gathered(fits_cost, lambda cost: (cost.contestant, cost.epsilon if by_epsilon else None))
     memory = {"peak_mib": "Memory, MiB", "gpu_peak_mib": "GPU, MiB"}
     memory = {key: head for key, head in memory.items() if any(getattr(cost, key) is not None for cost in fits_cost)}
     heads = ["Contestant", *(["ε"] * by_epsilon), "Start-up, s", "Training, s", "Labelling, s", "Predicting, s"]

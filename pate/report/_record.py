@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from types import UnionType
 from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
+from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.statement.fields import CitedAudit
@@ -35,10 +36,17 @@ class Record:
         for f, kind in _fields(type(self)):
             value = _read(f"{self._name}[{f.name!r}]", kind, getattr(self, f.name), f.metadata.get("remedy", ""))
             object.__setattr__(self, f.name, value)
+            if "among" in f.metadata:
+                check_choice(f"{self._name}[{f.name!r}]", value, f.metadata["among"])
         self._check()
 
     def _check(self) -> None:
         """Refuse fields that do not go together."""
+
+    @classmethod
+    def of(cls, values: Self | Mapping[str, Any]) -> Self:
+        """Return a record as it is, or read from its JSON values."""
+        return values if isinstance(values, cls) else cls.from_dict(values)  # type: ignore[arg-type]
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, where: str = "") -> Self:
@@ -58,6 +66,11 @@ class Record:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
         return {f.name: _plain(getattr(self, f.name)) for f, _ in _fields(type(self))}
+
+
+def one_of(allowed: tuple[str, ...], **default: str) -> Any:
+    """Return a field whose text is one of a few."""
+    return field(metadata={"among": allowed}, **default)  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True, repr=False)
