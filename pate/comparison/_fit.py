@@ -16,7 +16,7 @@ from joblib import parallel_config
 
 from pate.comparison.cells import Cell, Key, packed
 from pate.comparison.contract import Contestant, Setting
-from pate.core.progress import Stopwatch, listening, timed
+from pate.core.progress import listening, timed
 from pate.core.types import FloatArray
 from pate.data import Dataset
 from pate.estimator import PATEClassifier
@@ -277,12 +277,8 @@ class Task:
         return f"contestant {self.contestant.name!r} failed at {at}repeat {self.repeat + 1} of {self.n_repeats}"
 
 
-@dataclass(frozen=True, repr=False)
-class Done:
-    """What came of a fit: a cell, and what it cost (**sensitive**)."""
-
-    cell: Cell
-    cost: FitCost
+#: What came of a fit: a cell, and what it cost (**sensitive**).
+Done = tuple[Cell, FitCost]
 
 
 class _Refused(Exception):
@@ -322,7 +318,11 @@ def _done(task: Task, data: Dataset) -> Done:
             cell, epsilon = _measured(task, data)
         except _Refused as why:
             cell, epsilon = Cell(**_identity(task), accuracy=None, refused=str(why)), None
-    return Done(cell, _cost(task, watch, epsilon, known))
+    peak, gpu = peak_mib(known)
+    name, at, repeat = task.key
+    seconds = {f"{part}_seconds": seconds for part, seconds in watch.seconds.items()}
+    held = {"data_dependent_epsilon": epsilon, "peak_mib": peak, "gpu_peak_mib": gpu}
+    return cell, FitCost(contestant=name, epsilon=at, repeat=repeat, **held, **seconds)
 
 
 def _identity(task: Task) -> dict[str, Any]:
@@ -335,19 +335,6 @@ def _identity(task: Task) -> dict[str, Any]:
         "repeat": task.repeat,
         "seed": task.seed,
     }
-
-
-def _cost(task: Task, watch: Stopwatch, data_dependent: float | None, known: bool) -> FitCost:
-    peak, gpu = peak_mib(known)
-    return FitCost(
-        contestant=task.contestant.name,
-        epsilon=task.key[1],
-        repeat=task.repeat,
-        data_dependent_epsilon=data_dependent,
-        **{f"{part}_seconds": seconds for part, seconds in watch.seconds.items()},
-        peak_mib=peak,
-        gpu_peak_mib=gpu,
-    )
 
 
 def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:

@@ -93,10 +93,8 @@ def look_behind(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: PATEClass
         _, model = quiet.run(private.X, private.y, groups=private.groups)
     test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
     name, accuracy = _ordinary_model(coded, seed)
-    found = {
-        f"non-private {name}, all private data": accuracy,
-        "the same ballots without noise": float((model.predict(test) == truth).mean()),
-    }
+    quiet_right = (model.predict(test) == truth).mean()
+    found = {f"non-private {name}, all private data": accuracy, "the same ballots without noise": quiet_right}
     return SensitiveResult(
         references=_rows(found, seed),
         label_accuracy=_right(data, clf, seed),
@@ -152,14 +150,13 @@ def look_inside(
     inside = SensitiveResult(references=_rows(found, seed), label_accuracy=_right(data, clf, seed))
     if not first:
         return inside
-    top = np.sort(votes.counts, axis=1)
     report = account(votes, release.mechanism, delta=delta, max_answers=release.quote.max_answers)
     curve = ensemble_curve(
         on_test.labels, truth, n_classes=len(data.classes), margin_noise=margin_noise(release.mechanism)
     )
     return replace(
         inside,
-        margins=tuple((top[:, -1] - top[:, -2]).tolist()),
+        margins=tuple(margins(votes.counts).tolist()),
         n_teachers=votes.n_teachers,
         teacher_accuracy=tuple(alone.tolist()),
         ensemble_curve=EnsembleCurve.from_dict(curve),
@@ -191,10 +188,7 @@ def _open_model(teachers: ShardEnsemble, data: Dataset, coded: Dataset, seed: in
         # A kernel machine on 50,000 rows takes longer than the whole run.
         large = len(y) > LARGE
         model = MLPClassifier((128,), max_iter=15, random_state=seed) if large else clone(teachers.estimator)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(X, y)
-        return type(model).__name__, model.score(test, truth)
+        return _scored(model, data)
     if isinstance(teachers, HeadTeacherEnsemble):
         return _ordinary_model(coded, seed)
     # One torch teacher of everything; on many rows in fewer passes, as each has many steps.
@@ -213,12 +207,15 @@ def _open_model(teachers: ShardEnsemble, data: Dataset, coded: Dataset, seed: in
 
 def _ordinary_model(coded: Dataset, seed: int) -> tuple[str, float]:
     """Return the name and accuracy of a good model of all private rows, of a kind that is usual for such data."""
-    y = coded.private.y
-    model = ordinary_model(coded.kind, len(y), seed=seed)
+    return _scored(ordinary_model(coded.kind, len(coded.private.y), seed=seed), coded)
+
+
+def _scored(model: Any, data: Dataset) -> tuple[str, float]:
+    """Fit a model to all private rows, and return its name and accuracy; a fit that was stopped early says nothing."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(coded.private.X, y)
-    return type(model).__name__, model.score(coded.test.X[:_REFERENCE_ROWS], coded.test.y[:_REFERENCE_ROWS])
+        model.fit(data.private.X, data.private.y)
+    return type(model).__name__, model.score(data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS])
 
 
 # A few public images of a run, with what was released of them: chosen by the release alone.
@@ -235,7 +232,8 @@ def examples_of(release: ReleasedLabels, data: Dataset, queries: npt.NDArray[np.
     """
     if data.image_shape is None or max(data.image_shape[-2:]) > _LARGEST:
         return ()
-    confidence, lead = _confidence(release), _lead(release)
+    confidence = release.probability.max(axis=1) if isinstance(release, ModelLabels) else None
+    lead = margins(counts) if (counts := getattr(release, "noisy_counts", None)) is not None else None
     order = list(range(min(FIRST, release.n_queries)))
     sure = confidence if confidence is not None else lead
     if sure is not None:
@@ -258,16 +256,10 @@ def examples_of(release: ReleasedLabels, data: Dataset, queries: npt.NDArray[np.
     )
 
 
-def _confidence(release: ReleasedLabels) -> npt.NDArray[np.float64] | None:
-    return release.probability.max(axis=1) if isinstance(release, ModelLabels) else None
-
-
-def _lead(release: ReleasedLabels) -> npt.NDArray[np.float64] | None:
-    counts = getattr(release, "noisy_counts", None)
-    if counts is None:
-        return None
+def margins(counts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return by how many votes the first class of each row leads the second."""
     top = np.sort(counts, axis=1)
-    return np.asarray(top[:, -1] - top[:, -2], dtype=np.float64)
+    return np.asarray(top[:, -1] - top[:, -2])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
