@@ -145,13 +145,11 @@ def _mean(rows: Sequence[Row], key: str) -> str:
     return percent(statistics.fmean(values)) if values else "–"
 
 
-def span(values: Iterable[int | None]) -> str:
-    """Return whole numbers from the least to the largest."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return "–"
-    low, high = min(known), max(known)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+def span(values: Iterable[float | None], told: Callable[[Any], str] = "{:,}".format) -> str:
+    """Return numbers from the least to the largest."""
+    known = sorted(value for value in values if value is not None)
+    ends = dict.fromkeys(told(value) for value in (*known[:1], *known[-1:]))
+    return " to ".join(ends) or "–"
 
 
 def by_class(result: Result) -> list[tuple[str, list[Sheet]]]:
@@ -264,7 +262,7 @@ def costs(fits_cost: Sequence[FitCost], *, by_epsilon: bool = True, private: boo
             name,
             *(["–" if epsilon is None else promised(epsilon)] * by_epsilon),
             *(_median(members, key) for key in keys),
-            *([_span_of([m.data_dependent_epsilon for m in members])] if private else []),
+            *([span((m.data_dependent_epsilon for m in members), promised)] if private else []),
         )
         for (name, epsilon), members in groups.items()
     ]
@@ -281,11 +279,3 @@ def _seconds(value: float) -> str:
     if 0 < value < 0.01:
         return "< 0.01"
     return f"{value:,.0f}" if value >= 100 else number(float(f"{value:.2g}"))
-
-
-def _span_of(values: Sequence[Any]) -> str:
-    known = sorted(value for value in values if value is not None)
-    if not known:
-        return "–"
-    low, high = promised(known[0]), promised(known[-1])
-    return low if low == high else f"{low} to {high}"

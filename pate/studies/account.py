@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -222,18 +223,7 @@ def _exact(votes: Votes, mechanism: Mechanism, delta: float, pld: bool | str) ->
     else:
         curves = np.moveaxis(per_teacher_rdp(by_teacher, DEFAULT_ORDERS, **law), 2, 0).reshape(-1, len(DEFAULT_ORDERS))
     epsilon, order = _worst_curve(upper_bound(curves), delta)
-
-    def bound(epsilon: float, method: str, order: float | None = None) -> Guarantee:
-        return Guarantee(
-            epsilon=epsilon,
-            delta=delta,
-            kind="data-dependent",
-            method=f"{method} of the exact law {scope}",
-            order=order,
-            adaptivity="fixed queries",
-        )
-
-    found = {"rdp": bound(epsilon, "rdp", order)}
+    found = {"rdp": _at_these_votes(epsilon, delta, f"rdp of the exact law {scope}", order=order)}
     n_teachers = None if by_teacher is None else votes.n_teachers
     if pld == "auto":
         pld = pld_seconds(votes.counts, noise=law["noise"], n_teachers=n_teachers) <= PLD_SECONDS
@@ -242,8 +232,13 @@ def _exact(votes: Votes, mechanism: Mechanism, delta: float, pld: bool | str) ->
             composed = pld_epsilon(votes.counts, delta, **law)
         else:
             composed = per_teacher_pld_epsilon(by_teacher, delta, **law)
-        found["pld"] = bound(composed.epsilon, "pld")
+        found["pld"] = _at_these_votes(composed.epsilon, delta, f"pld of the exact law {scope}")
     return found
+
+
+def _at_these_votes(epsilon: float, delta: float, method: str, **more: Any) -> Guarantee:
+    said = {"epsilon": epsilon, "delta": delta, "method": method, "adaptivity": "fixed queries", **more}
+    return Guarantee(kind="data-dependent", **said)
 
 
 def _worst_curve(curves: npt.NDArray[np.float64], delta: float) -> tuple[float, float]:
@@ -273,16 +268,8 @@ def _published(votes: Votes, mechanism: Mechanism, delta: float) -> Sensitive[Gu
     else:
         return None
     epsilon, order = rdp_to_epsilon(curve.sum(axis=0), delta, orders=orders, conversion="mironov")
-    found = Guarantee(
-        epsilon=epsilon,
-        delta=delta,
-        kind="data-dependent",
-        method=f"{method}, mironov conversion",
-        order=order,
-        directions="forward",
-        adaptivity="fixed queries",
-    )
-    return Sensitive(found, "published analysis")
+    said = f"{method}, mironov conversion"
+    return Sensitive(_at_these_votes(epsilon, delta, said, order=order, directions="forward"), "published analysis")
 
 
 def cost_by_queries(
@@ -341,7 +328,5 @@ def cost_by_queries(
                 epsilons[f"as published in {name}, one direction"] = published.reveal().epsilon
         for name, epsilon in epsilons.items():
             curves.setdefault(name, []).append(epsilon)
-    drawn: list[dict[str, object]] = [
-        {"label": name, "queries": places, "epsilon": epsilons} for name, epsilons in curves.items()
-    ]
+    drawn: Any = [{"label": name, "queries": places, "epsilon": epsilons} for name, epsilons in curves.items()]
     return Sensitive(drawn, "cost by number of queries")
