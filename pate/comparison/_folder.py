@@ -177,10 +177,9 @@ class CellFolder(ExitStack):
             # Last: whoever is killed before this line leaves a folder that counts as empty.
             write_json(self.path / _CONFIG, {**config, "seeds": seeds, "stamp": stamp, "also": []})
         before = read_json(self.path / _CONFIG)
-        differs = [name for name in config if before.get(name) != config[name]]
         kept = read_json(self.path / _PRIVATE).get("sha256")
-        kept = kept if isinstance(kept, dict) else {}
-        differs = list(dict.fromkeys([*differs, *(name for name in digests if kept.get(name) != digests[name])]))
+        pairs = ((config, before), (digests, kept if isinstance(kept, dict) else {}))
+        differs = dict.fromkeys(name for now, then in pairs for name in now if then.get(name) != now[name])
         if differs:
             raise RunFolderError(
                 f"{self.path} holds another comparison (other {', '.join(differs)}). {_REMEDY} "

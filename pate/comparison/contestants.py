@@ -22,7 +22,7 @@ One's own beside them is a function of a public :class:`~pate.comparison.contrac
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -224,9 +224,14 @@ def _as_columns(facts: PublicFacts) -> PublicFacts:
     return replace(facts, kind="table") if facts.kind in ("image", "glyph") else facts
 
 
-def default(setting: Setting) -> PATEClassifier:
-    """Return pate's default: nothing said, records vote on their own road, image student and all."""
-    return PATEClassifier(**_records(setting), representation=own_representation(setting))
+def default(
+    setting: Setting,
+    *,
+    kind: type[PATEClassifier] = PATEClassifier,
+    seen: Callable[[Setting], Any] = own_representation,
+) -> PATEClassifier:
+    """Return record voters on their own road, nothing else said: image student and all where ``kind`` is pate's own."""
+    return kind(**_records(setting), representation=seen(setting))
 
 
 def auto(setting: Setting) -> PATEClassifier:
@@ -234,14 +239,9 @@ def auto(setting: Setting) -> PATEClassifier:
     return PATEClassifier(**_records(setting) | {"voters": "auto"})
 
 
-def fast(setting: Setting) -> PATEClassifier:
-    """Return record voters without networks: of images scattering, of all else the default."""
-    return Fast(**_records(setting), representation=quick_representation(setting))
-
-
-def linear(setting: Setting) -> PATEClassifier:
-    """Return record voters with a linear head and no student, on the default's own representation."""
-    return HeadAlone(**_records(setting), representation=own_representation(setting))
+#: Without networks: of images scattering, of all else the default.
+fast = partial(default, kind=Fast, seen=quick_representation)
+linear = partial(default, kind=HeadAlone)
 
 
 def same(setting: Setting) -> PATEClassifier:
@@ -252,8 +252,7 @@ def same(setting: Setting) -> PATEClassifier:
 
 def noiseless(setting: Setting) -> PATEClassifier:
     """Return the default's votes without noise."""
-    said = _records(setting) | {"budget": Budget(_NO_NOISE, setting.budget.delta)}
-    return Noiseless(**said, representation=own_representation(setting))
+    return default(replace(setting, budget=Budget(_NO_NOISE, setting.budget.delta)), kind=Noiseless)
 
 
 def _records(setting: Setting) -> dict[str, Any]:

@@ -54,9 +54,7 @@ def _left_out(result: ComparisonResult) -> list[str]:
     """Return who takes no part in verdicts, for a fit of theirs was refused."""
     if result.rule is None:
         return []
-    refused = Counter(
-        (row.contestant, row.epsilon) for row in result.rows if row.refused is not None and row.epsilon is not None
-    )
+    refused = Counter((row.contestant, row.epsilon) for row in result.rows if row.refused is not None)
     n = result.rule.n_repeats
     told = [f"{name} at ε = {promised(epsilon)} (refused in {times} of {n} repeats)"
             for (name, epsilon), times in refused.items() if epsilon is not None]  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from types import UnionType
 from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
@@ -103,20 +103,13 @@ def _read(where: str, kind: Any, value: Any, remedy: str = "") -> Any:
         return tuple(_read(f"{where}[{i}]", inner[0], entry) for i, entry in enumerate(value))
     if outer is dict:
         return {key: _read(f"{where}[{key!r}]", inner[1], entry) for key, entry in _mapping(where, value).items()}
-    if kind is str and not isinstance(value, str):
-        raise InvalidInputError(f"{where} must be text. Convert it with str().")
-    if kind is int:
-        if not isinstance(value, numbers.Integral) or not is_number(value):
-            raise InvalidInputError(f"{where} must be a whole number. {remedy}".rstrip())
-        return int(value)
-    if kind is float:
-        if not is_number(value):
-            raise InvalidInputError(f"{where} must be a finite number. {remedy}".rstrip())
-        return value if isinstance(value, int | float) else float(value)
+    if kind in _PLAIN:
+        must, fits = _PLAIN[kind]
+        if not fits(value):
+            raise InvalidInputError(f"{where} must be {must} {remedy}".rstrip())
+        return value if isinstance(value, str | bool | int | float) else kind(value)
     if isinstance(value, kind):
         return value
-    if kind is bool:
-        raise InvalidInputError(f"{where} must be True or False.")
     if kind is PrivacyStatement:
         return _statement(where, value)
     if kind is Budget:
@@ -136,6 +129,15 @@ def is_number(value: Any) -> bool:
         return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # a whole number beyond all floats
         return False
+
+
+#: What a field of a plain type must be, and what is that.
+_PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    str: ("text. Convert it with str().", lambda value: isinstance(value, str)),
+    bool: ("True or False.", lambda value: isinstance(value, bool)),
+    int: ("a whole number.", lambda value: isinstance(value, numbers.Integral) and is_number(value)),
+    float: ("a finite number.", is_number),
+}
 
 
 def _statement(where: str, value: Any) -> PrivacyStatement:

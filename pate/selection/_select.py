@@ -16,7 +16,7 @@ from pate.core.provenance import now
 from pate.core.types import IntArray
 from pate.data import recognised_by
 from pate.data._cells import private_cells
-from pate.data._door import is_frame, read_rows
+from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError, NothingSelectedError, PateError
 from pate.ledger import Ledger, Registration
 from pate.noise.integers import uniform_below
@@ -26,6 +26,7 @@ from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.repetitions import Repetitions
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
+from pate.records._maps import take
 from pate.release import warn_if_weak
 from pate.selection._contestant import Candidate, Contestant, Facts, PATEContestant, PrivateRows, StatedContestant
 from pate.selection._statement import Price, find_price, mechanism_of, selection_statement
@@ -91,7 +92,7 @@ def _answers(contestant: Contestant, model: Any, held: PrivateRows) -> Any:
     said = np.full(len(held.y), np.nan, dtype=object)
     for i in range(len(said)):  # one by one: whatever it raises of a record is that record's own matter
         with suppress(Exception):
-            said[i] = contestant.predicted(model, held.X.iloc[[i]] if is_frame(held.X) else held.X[[i]])[0]
+            said[i] = contestant.predicted(model, take(held.X, np.array([i])))[0]
     return said
 
 
