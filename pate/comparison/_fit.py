@@ -321,7 +321,7 @@ def _done(task: Task, data: Dataset) -> Done:
     peak, gpu = peak_mib(known)
     name, at, repeat = task.key
     seconds = {f"{part}_seconds": seconds for part, seconds in watch.seconds.items()}
-    held = {"data_dependent_epsilon": epsilon, "peak_mib": peak, "gpu_peak_mib": gpu}
+    held: dict[str, Any] = {"data_dependent_epsilon": epsilon, "peak_mib": peak, "gpu_peak_mib": gpu}
     return cell, FitCost(contestant=name, epsilon=at, repeat=repeat, **held, **seconds)
 
 

@@ -46,6 +46,7 @@ from pate.dpsgd import DPSGDClassifier
 from pate.dpsgd._fit import fit_privately
 from pate.dpsgd.recipes import RecipePlan, choose_recipe, facts_of
 from pate.estimator import PATEClassifier
+from pate.estimator._roads import len_of
 from pate.exceptions import InvalidInputError, PrivacyParameterWarning
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget
@@ -118,7 +119,7 @@ def plan_shards(setting: Setting, name: str) -> PlanRow:
     n_public = len(setting.X_public)
 
     def row(n: int) -> PlanRow:
-        more = {"n_records": setting.n_units, "n_teachers": n_teachers}
+        more: dict[str, Any] = {"n_records": setting.n_units, "n_teachers": n_teachers}
         return next(r for r in shard_rows(setting.budget, n, len(setting.classes), **more) if r.name == name)
 
     low = min(n_public, max(_FEWEST, len(setting.classes)))
@@ -301,7 +302,7 @@ class NoisyMajority(_Likeliest):
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the noisy shares for every row, shape (n, n_classes)."""
-        return np.tile(self.shares_, (_length(X), 1))
+        return np.tile(self.shares_, (len_of(X), 1))
 
 
 _TWO = np.array([[0.0], [1.0]])
@@ -334,7 +335,7 @@ class PublicLabels(_Likeliest):
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return probabilities of shape (n, n_classes); a class without a label has none."""
-        made = np.zeros((_length(X), len(self.classes)))
+        made = np.zeros((len_of(X), len(self.classes)))
         made[:, self.model_.classes_] = self.model_.predict_proba(self._seen(X))
         return made
 
@@ -376,10 +377,6 @@ def no_privacy(setting: Setting) -> Ordinary:
     elif setting.kind == "table":
         steps = [FrozenEstimator(setting.fitted(TableMap()))]
     return Ordinary(make_pipeline(*steps, model).steps)
-
-
-def _length(X: Any) -> int:
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 # Who can take part, by name.

@@ -199,4 +199,4 @@ def rule_text(result: ComparisonResult) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Return names as one says them."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

@@ -52,16 +52,13 @@ class Anchor:
         return "; ".join(told)
 
 
+@lru_cache(maxsize=8)
 def anchors(dataset: str | None) -> tuple[Anchor, ...]:
     """Return the published figures of one data set, by epsilon."""
-    return tuple(sorted((a for a in _all() if a.dataset == dataset), key=lambda a: a.epsilon))
-
-
-@lru_cache(maxsize=1)
-def _all() -> tuple[Anchor, ...]:
     file = resources.files("pate") / "_templates" / "anchors.toml"
     told = tomllib.loads(file.read_text(encoding="utf-8"))
-    return tuple(Anchor(**{**entry, "source": told["source"][entry["source"]]}) for entry in told["anchor"])
+    found = (Anchor(**{**entry, "source": told["source"][entry["source"]]}) for entry in told["anchor"])
+    return tuple(sorted((a for a in found if a.dataset == dataset), key=lambda a: a.epsilon))
 
 
 #: Of a line of settings: the seed of a repeat, by which lines that say the same would differ.
@@ -261,21 +258,14 @@ def _references(result: ComparisonResult) -> str:
     return " ".join(told)
 
 
-def _delta(result: ComparisonResult) -> float | None:
-    return next((row.delta for row in result.rows if row.delta is not None), None)
-
-
-def _adjacency(result: ComparisonResult) -> str | None:
-    found = {stated.statement.guarantee.adjacency for stated in result.statements}
-    return found.pop() if len(found) == 1 else None
-
-
 def _marked(result: ComparisonResult) -> list[tuple[str, Anchor]]:
     return [(chr(ord("A") + i), anchor) for i, anchor in enumerate(anchors(result.dataset))]
 
 
 def _published(result: ComparisonResult) -> Sheet:
-    delta, adjacency = _delta(result) or 0.0, _adjacency(result)
+    delta = next((row.delta for row in result.rows if row.delta is not None), 0.0)
+    promises = {stated.statement.guarantee.adjacency for stated in result.statements}
+    adjacency = promises.pop() if len(promises) == 1 else None
     rows = []
     for mark, a in _marked(result):
         differs = a.differs(delta, adjacency) or "nothing"

@@ -66,7 +66,8 @@ def render_sensitive_report(result: Result | Mapping[str, Any], sensitive: Sensi
     >>> MARK in page
     True
     """
-    result, inside = typed(result), SensitiveResult.of(sensitive)
+    result = typed(result)
+    inside = sensitive if isinstance(sensitive, SensitiveResult) else SensitiveResult.from_dict(sensitive)
     return render(
         "sensitive.html",
         title=f"SENSITIVE: {result.title}",

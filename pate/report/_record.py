@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from types import UnionType
 from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
@@ -44,13 +44,14 @@ class Record:
         """Refuse fields that do not go together."""
 
     @classmethod
-    def of(cls, values: Self | Mapping[str, Any]) -> Self:
-        """Return a record as it is, or read from its JSON values."""
-        return values if isinstance(values, cls) else cls.from_dict(values)  # type: ignore[arg-type]
-
-    @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, where: str = "") -> Self:
-        """Return the record behind JSON values; a field with a default may be absent or None."""
+        """Return the record behind JSON values; a field with a default may be absent or None.
+
+        Raises
+        ------
+        InvalidInputError
+            A name that is not known, or a value of another type.
+        """
         where = where or cls._name
         own = _fields(cls)
         needed = [f.name for f, _ in own if f.default is MISSING and f.default_factory is MISSING]
@@ -68,7 +69,7 @@ class Record:
         return {f.name: _plain(getattr(self, f.name)) for f, _ in _fields(type(self))}
 
 
-def one_of(allowed: tuple[str, ...], **default: str) -> Any:
+def one_of(allowed: Iterable[str], **default: str) -> Any:
     """Return a field whose text is one of a few."""
     return field(metadata={"among": allowed}, **default)  # type: ignore[call-overload]
 

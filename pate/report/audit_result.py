@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.report._record import PrivateRecord, Record, Setting, one_of
@@ -197,17 +196,6 @@ class AuditResult(PrivateRecord):
         """
         self._ask(include_sensitive)
         return super().to_dict()
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any], *, where: str = "") -> Self:
-        """Return the result behind JSON values.
-
-        Raises
-        ------
-        InvalidInputError
-            A name that is not known, or a value of another type.
-        """
-        return super().from_dict(values, where=where)
 
     def plot(self, ax: Any = None, *, include_sensitive: bool = False) -> Any:
         """Draw the picture on ``ax`` (a new figure if None) and return a display with ``ax_`` and ``figure_``.

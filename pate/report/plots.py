@@ -178,7 +178,7 @@ def _legend(ax: Axes) -> None:
     if names:
         columns = 1 if is_narrow(ax) else next(n for n in (3, 2, 1) if n == 1 or _across(names, n) <= _WIDTH - 0.9)
         place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
-        style = {"fontsize": SIZE, "labelcolor": COLOURS["ink"], "handlelength": 2.2}
+        style: dict[str, Any] = {"fontsize": SIZE, "labelcolor": COLOURS["ink"], "handlelength": 2.2}
         for text in ax.legend(frameon=False, ncols=columns, **place, **style).get_texts():
             text.set_parse_math(False)  # a dollar sign in a name is a dollar sign
             if is_narrow(ax):

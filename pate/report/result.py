@@ -19,7 +19,8 @@ ROLES = ("private", "floor", "ceiling")
 SIDES = ("PATE", "DP-SGD", "other")
 
 
-_Item, _Key = TypeVar("_Item"), TypeVar("_Key")
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key")
 
 
 def gathered(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
@@ -600,7 +601,8 @@ class ComparisonResult(Result):
         check_choice("result['kind']", self.kind, ("comparison",))
         # A ceiling of private data is not among the rows; nor may its name come in by another door.
         named = {band.contestant for band in self.bands}
-        named |= {n for v in (*self.verdicts, *self.side_pairs, *self.crossings) for n in (v.first, v.second)}
+        pairs: tuple[Any, ...] = (*self.verdicts, *self.side_pairs, *self.crossings)
+        named |= {n for v in pairs for n in (v.first, v.second)}
         named |= {n for v in self.side_verdicts for n in (v.best, v.best_other, v.by, v.against)}
         if not named <= {row.contestant for row in self.rows}:
             raise InvalidInputError(
@@ -613,4 +615,4 @@ def typed(result: Result | Mapping[str, Any]) -> Result:
     """Return a result of the class that its JSON belongs to."""
     if isinstance(result, Result):
         return result
-    return (ComparisonResult if "schema" in result else Result).of(result)
+    return (ComparisonResult if "schema" in result else Result).from_dict(result)

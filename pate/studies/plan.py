@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from pate.core.checks import check_int, check_real
 from pate.core.pages import cell, lined_up
-from pate.estimator._roads import FEWEST_PUBLIC, Ask, plan_records
+from pate.estimator._roads import FEWEST_PUBLIC, Ask, len_of, plan_records
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
 from pate.mechanisms import ConfidentGNMax, GaussianSum, GNMax, Mechanism, NoisyHistogram
@@ -648,7 +648,7 @@ def plan(
         if n_records is None:
             raise InvalidInputError("n_records must be given beside the public rows, got None.")
         if X_public is not None:
-            n_public = int(X_public.shape[0]) if hasattr(X_public, "shape") else len(X_public)
+            n_public = len_of(X_public)
         n_public = check_int("n_public", n_public, low=1)
         n_records = check_int("n_records", n_records, low=1)
         if n_public >= FEWEST_PUBLIC:
