@@ -80,13 +80,8 @@ def quick_representation(setting: Setting) -> Any:
 
 def planned(setting: Setting, *, name: str | None = None, representation: Representation | None = None) -> RecipePlan:
     """Return DP-SGD's plan for a setting: its representation is found where it was fitted for another contestant."""
-    more: dict[str, Any] = {
-        "name": name,
-        "representation": representation,
-        "random_state": setting.seed,
-        "fit": setting.fitted,
-    }
-    return RecipePlan.of(**_public_facts(setting), **more)
+    how: dict[str, Any] = {"random_state": setting.seed, "fit": setting.fitted}
+    return RecipePlan.of(**_public_facts(setting), name=name, representation=representation, **how)
 
 
 def _public_facts(setting: Setting) -> dict[str, Any]:

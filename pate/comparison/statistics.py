@@ -24,6 +24,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -456,17 +457,14 @@ def paired_bands(
     ('ahead', True)
     """
     halves: dict[str, list[float | None]] = {name: [] for name in means}
-    names, of = list(means), None
-    for i, a in enumerate(names):
-        for b in names[i + 1 :]:
-            of = differences.get((a, b)) or differences.get((b, a))
-            if of is None:
-                raise InvalidInputError(
-                    f"differences must hold every pair of contestants, and ({a!r}, {b!r}) is missing."
-                )
-            half = None if of.low is None or of.high is None else max(of.high - of.mean, of.mean - of.low) / 2
-            halves[a].append(half)
-            halves[b].append(half)
+    of = None
+    for a, b in combinations(means, 2):
+        of = differences.get((a, b)) or differences.get((b, a))
+        if of is None:
+            raise InvalidInputError(f"differences must hold every pair of contestants, and ({a!r}, {b!r}) is missing.")
+        half = None if of.low is None or of.high is None else max(of.high - of.mean, of.mean - of.low) / 2
+        halves[a].append(half)
+        halves[b].append(half)
     found = {}
     level, looks = (of.level, of.looks) if of is not None else (0.95, 1)
     for name, mean in means.items():

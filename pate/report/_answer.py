@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from pate.report._parts import Sheet, percent, promised
-from pate.report.result import ComparisonResult, SideVerdict, Verdict
+from pate.report.result import ComparisonResult, SideVerdict, Verdict, gathered
 
 _TONES = {"PATE": "cool", "DP-SGD": "warm"}
 
@@ -84,9 +84,8 @@ def _below_floors(result: ComparisonResult) -> list[str]:
 
 def _of_sides(verdicts: Sequence[SideVerdict]) -> list[str]:
     side, other = verdicts[0].side, verdicts[0].other
-    places: dict[str, list[str]] = {}
-    for verdict in sorted(verdicts, key=lambda v: v.epsilon):
-        places.setdefault(verdict.verdict, []).append(promised(verdict.epsilon))
+    found = gathered(sorted(verdicts, key=lambda v: v.epsilon), lambda v: v.verdict)
+    places = {word: [promised(v.epsilon) for v in members] for word, members in found.items()}
     if list(places) == ["undecided"]:
         return [f"Undecided between {side} and {other} at every ε looked at ({listed(places['undecided'])})."]
     names = {"ahead": f"{side} is ahead of {other}", "behind": f"{other} is ahead of {side}", "undecided": "undecided"}
@@ -95,8 +94,7 @@ def _of_sides(verdicts: Sequence[SideVerdict]) -> list[str]:
 
 def _of_leaders(verdicts: Sequence[Verdict]) -> list[str]:
     told = []
-    for epsilon in sorted({v.epsilon for v in verdicts}):
-        here = [v for v in verdicts if v.epsilon == epsilon]
+    for epsilon, here in sorted(gathered(verdicts, lambda v: v.epsilon).items()):
         behind = [v.second for v in here if v.verdict == "ahead"]
         open_ = [v.second for v in here if v.verdict == "undecided"]
         leader = here[0].first

@@ -129,11 +129,11 @@ def measures(result: Result) -> Sheet:
 
 def against_epsilon(result: Result, key: str, caption: str) -> Sheet:
     """Return one measure, contestants against epsilons: means over the repeats."""
-    gathered = fits(result.rows)
-    epsilons = sorted({epsilon for _, epsilon in gathered if epsilon is not None})
+    known = fits(result.rows)
+    epsilons = sorted({epsilon for _, epsilon in known if epsilon is not None})
     lines = [
-        (name, *(_mean(gathered.get((name, epsilon), ()), key) for epsilon in epsilons))
-        for name in dict.fromkeys(name for name, epsilon in gathered if epsilon is not None)
+        (name, *(_mean(known.get((name, epsilon), ()), key) for epsilon in epsilons))
+        for name in dict.fromkeys(name for name, epsilon in known if epsilon is not None)
     ]
     lines = [line for line in lines if set(line[1:]) != {"–"}]
     heads = ["At ε =", *map(promised, epsilons)]
@@ -182,15 +182,15 @@ def _tables(
     values: Callable[[Row, str], dict[str, float | None]],
 ) -> list[tuple[str, list[Sheet]]]:
     found = []
-    gathered = fits(result.rows)
-    for contestant in dict.fromkeys(name for name, _ in gathered):
-        epsilons = [epsilon for name, epsilon in gathered if name == contestant]
+    measured = fits(result.rows)
+    for contestant in dict.fromkeys(name for name, _ in measured):
+        epsilons = [epsilon for name, epsilon in measured if name == contestant]
         told = [promised(epsilon) if epsilon is not None else "no ε" for epsilon in epsilons]
         heads = [f"{head}, at ε =", *told] if told != ["no ε"] else [head, ""]
         tables = []
         for key, caption in keys:
             # A mean over the repeats that know the value, or None: of each name (a row), at each epsilon.
-            by_fit = [[values(row, key) for row in gathered[contestant, epsilon]] for epsilon in epsilons]
+            by_fit = [[values(row, key) for row in measured[contestant, epsilon]] for epsilon in epsilons]
             known = [[[v for fit in of if (v := fit.get(name)) is not None] for of in by_fit] for name in names]
             shares = [[statistics.fmean(some) if some else None for some in line] for line in known]
             if all(share is None for line in shares for share in line):

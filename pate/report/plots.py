@@ -26,6 +26,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 
 from pate.exceptions import InvalidInputError
+from pate.report.result import gathered
 
 if TYPE_CHECKING:
     from pate.report.audit_result import Picture
@@ -441,12 +442,12 @@ def group_rows(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, float | Non
     ...                  {"contestant": "PATE", "epsilon": 1.0, "accuracy": 0.8}]))
     [('PATE', 1.0)]
     """
-    groups: dict[tuple[str, float | None], list[Mapping[str, Any]]] = {}
-    for row in rows:
+
+    def key(row: Mapping[str, Any]) -> tuple[str, float | None]:
         epsilon = row.get("epsilon")
-        key = (str(row["contestant"]), None if epsilon is None else float(f"{epsilon:.4g}"))
-        groups.setdefault(key, []).append(row)
-    return groups
+        return str(row["contestant"]), None if epsilon is None else float(f"{epsilon:.4g}")
+
+    return gathered(rows, key)
 
 
 def accuracy_bars(rows: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Axes:

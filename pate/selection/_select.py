@@ -77,12 +77,8 @@ def best_of(n_runs: int, run: Callable[[], tuple[float, T] | None]) -> tuple[flo
 
     Of equal scores the first is kept: runs are independent and alike, so that is as good as drawing lots.
     """
-    best: tuple[float, T] | None = None
-    for _ in range(n_runs):
-        found = run()
-        if found is not None and (best is None or found[0] > best[0]):
-            best = found
-    return best
+    found = (one for _ in range(n_runs) if (one := run()) is not None)
+    return max(found, key=lambda one: one[0], default=None)
 
 
 def _answers(contestant: Contestant, model: Any, held: PrivateRows) -> Any:

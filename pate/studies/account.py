@@ -84,12 +84,9 @@ class PrivacyReport:
         return f"PrivacyReport(public={self.public}, data_dependent=<sensitive>)"
 
     def _repr_html_(self) -> str:
-        rows = [("public", str(self.public), USES["public"])]
-        if self.sanitised is not None:
-            rows.append(("sanitised", str(self.sanitised), USES["sanitised"]))
-        for name in ("data_dependent", "papernot2018", "papernot2017"):
-            if getattr(self, name) is not None:
-                rows.append((name, "hidden", USES[name]))
+        known = [name for name in USES if getattr(self, name) is not None]
+        shown = {"public": str(self.public), "sanitised": str(self.sanitised)}
+        rows = [(name, shown.get(name, "hidden"), USES[name]) for name in known]
         heads = ("number", "guarantee", "what it may be used for")
         return cell("PrivacyReport", str(self.public), heads=heads, rows=rows)
 
