@@ -264,17 +264,15 @@ class Task:
     @property
     def key(self) -> Key:
         """Which fit this is."""
-        return self.contestant.name, self._epsilon, self.repeat
-
-    @property
-    def _epsilon(self) -> float | None:
-        return self.budget.epsilon if self.contestant.role == "private" else None
+        epsilon = self.budget.epsilon if self.contestant.role == "private" else None
+        return self.contestant.name, epsilon, self.repeat
 
     @property
     def where(self) -> str:
         """Which fit this is, in words."""
-        at = "" if self._epsilon is None else f"epsilon={self._epsilon:g}, "
-        return f"contestant {self.contestant.name!r} failed at {at}repeat {self.repeat + 1} of {self.n_repeats}"
+        name, epsilon, repeat = self.key
+        at = "" if epsilon is None else f"epsilon={epsilon:g}, "
+        return f"contestant {name!r} failed at {at}repeat {repeat + 1} of {self.n_repeats}"
 
 
 #: What came of a fit: a cell, and what it cost (**sensitive**).
@@ -326,15 +324,9 @@ def _done(task: Task, data: Dataset) -> Done:
 
 
 def _identity(task: Task) -> dict[str, Any]:
-    private = task.contestant.role == "private"
-    return {
-        "contestant": task.contestant.name,
-        "role": task.contestant.role,
-        "epsilon": task.budget.epsilon if private else None,
-        "delta": task.budget.delta if private else None,
-        "repeat": task.repeat,
-        "seed": task.seed,
-    }
+    name, epsilon, repeat = task.key
+    promise = {"epsilon": epsilon, "delta": None if epsilon is None else task.budget.delta}
+    return {"contestant": name, "role": task.contestant.role, "repeat": repeat, "seed": task.seed, **promise}
 
 
 def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:

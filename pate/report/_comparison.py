@@ -176,30 +176,27 @@ def _floor(result: ComparisonResult) -> float | None:
 
 
 def _picture(result: ComparisonResult) -> Markup | None:
-    found = bands(result)
-    if not any(band.epsilon is not None for band in found):
+    found, floor, n = bands(result), _floor(result), _n_repeats(result)
+    curves = [band for band in found if band.epsilon is not None]
+    if not curves:
         return None
-    floor = _floor(result)
-    told = ["Accuracy on the test rows, mean over the repeats."]
-    if floor is not None:
-        told = ["Accuracy on the test rows of one repeat: a second one may turn every difference round."]
-    if any(band.paired_low is not None for band in found):
-        told.append("Bands are paired: where two of them are apart at one ε, so are the contestants.")
-        told.append("Who is far below the best has none.")
-    elif result.rule is not None:
-        told.append("No bands: there are too few repeats, or nobody to be paired with.")
-    if any(band.epsilon is None for band in found):
-        told.append("Dashed lines: what can be had without private rows, or without privacy.")
-    if any(band.epsilon is not None and band.n_repeats < _n_repeats(result) for band in found):
-        told.append("Hollow marks: means of some repeats alone, as others were refused.")
-    if _marked(result):
-        told.append("Diamonds: published figures, named below.")
-    means = [band.mean for band in found if band.epsilon is not None] + [a.accuracy for _, a in _marked(result)]
-    if floor is None and plots.stretched(min(means), max(means)):
-        told.append("The upright axis is stretched towards 100%.")
-    if any(s.low is not None or s.high is not None for c in result.crossings[:1] for s in c.stretches):
-        told.append(f"Shaded: where {result.crossings[0].first} and {result.crossings[0].second} may be equal.")
-    return picture(" ".join(told), "Accuracy against epsilon", comparison_picture, result)
+    means = [band.mean for band in curves] + [a.accuracy for _, a in _marked(result)]
+    paired, partly = any(b.paired_low is not None for b in found), any(band.n_repeats < n for band in curves)
+    shaded = [c for c in result.crossings[:1] if any(s.low is not None or s.high is not None for s in c.stretches)]
+    told = {
+        "Accuracy on the test rows, mean over the repeats.": floor is None,
+        "Accuracy on the test rows of one repeat: a second one may turn every difference round.": floor is not None,
+        "Bands are paired: where two of them are apart at one ε, so are the contestants.": paired,
+        "Who is far below the best has none.": paired,
+        "No bands: there are too few repeats, or nobody to be paired with.": not paired and result.rule is not None,
+        "Dashed lines: what can be had without private rows, or without privacy.": len(curves) < len(found),
+        "Hollow marks: means of some repeats alone, as others were refused.": partly,
+        "Diamonds: published figures, named below.": bool(_marked(result)),
+        "The upright axis is stretched towards 100%.": floor is None and plots.stretched(min(means), max(means)),
+        **{f"Shaded: where {c.first} and {c.second} may be equal.": True for c in shaded},
+    }
+    caption = " ".join(text for text, holds in told.items() if holds)
+    return picture(caption, "Accuracy against epsilon", comparison_picture, result)
 
 
 def _accuracy(result: ComparisonResult) -> Sheet:

@@ -155,42 +155,36 @@ def span(values: Iterable[float | None], told: Callable[[Any], str] = "{:,}".for
 def by_class(result: Result) -> list[tuple[str, list[Sheet]]]:
     """Return two tables a contestant, classes against epsilons: accuracy, and the share that was answered."""
     names = [str(name) for name in result.classes]
-    keys = (("class_accuracy", "Accuracy by class"), ("class_answer_rate", "Share of the queries answered, by class"))
 
-    def values(row: Row, key: str) -> dict[str, float | None]:
-        return dict(zip(names, getattr(row, key), strict=False))
+    def parts(row: Row) -> list[dict[str, float | None]]:
+        return [dict(zip(names, shares, strict=False)) for shares in (row.class_accuracy, row.class_answer_rate)]
 
-    return _tables(result, names, "Class", keys, values)
+    return _tables(result, names, "class", parts)
 
 
 def by_group(result: Result) -> list[tuple[str, list[Sheet]]]:
     """Return two tables a contestant, named groups against epsilons: accuracy, and the share that was answered."""
     names = list(dict.fromkeys(group.value for row in result.rows for group in row.groups))
-    keys = (("accuracy", "Accuracy by group"), ("answer_rate", "Share of the queries answered, by group"))
 
-    def values(row: Row, key: str) -> dict[str, float | None]:
-        return {group.value: getattr(group, key) for group in row.groups}
+    def parts(row: Row) -> list[dict[str, float | None]]:
+        return [{group.value: getattr(group, key) for group in row.groups} for key in ("accuracy", "answer_rate")]
 
-    return _tables(result, names, "Group", keys, values)
+    return _tables(result, names, "group", parts)
 
 
 def _tables(
-    result: Result,
-    names: Sequence[str],
-    head: str,
-    keys: Sequence[tuple[str, str]],
-    values: Callable[[Row, str], dict[str, float | None]],
+    result: Result, names: Sequence[str], what: str, parts: Callable[[Row], list[dict[str, float | None]]]
 ) -> list[tuple[str, list[Sheet]]]:
     found = []
     measured = fits(result.rows)
     for contestant in dict.fromkeys(name for name, _ in measured):
         epsilons = [epsilon for name, epsilon in measured if name == contestant]
         told = [promised(epsilon) if epsilon is not None else "no ε" for epsilon in epsilons]
-        heads = [f"{head}, at ε =", *told] if told != ["no ε"] else [head, ""]
+        heads = [f"{what.title()}, at ε =", *told] if told != ["no ε"] else [what.title(), ""]
         tables = []
-        for key, caption in keys:
+        for place, caption in enumerate((f"Accuracy by {what}", f"Share of the queries answered, by {what}")):
             # A mean over the repeats that know the value, or None: of each name (a row), at each epsilon.
-            by_fit = [[values(row, key) for row in measured[contestant, epsilon]] for epsilon in epsilons]
+            by_fit = [[parts(row)[place] for row in measured[contestant, epsilon]] for epsilon in epsilons]
             known = [[[v for fit in of if (v := fit.get(name)) is not None] for of in by_fit] for name in names]
             shares = [[statistics.fmean(some) if some else None for some in line] for line in known]
             if all(share is None for line in shares for share in line):

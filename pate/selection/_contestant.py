@@ -271,10 +271,7 @@ class StatedContestant(Contestant):
     """A :class:`Candidate`: its price is what somebody says it is."""
 
     stated: Charge | Callable[[int], Charge]
-
-    @property
-    def fixed(self) -> bool:
-        return True
+    fixed = True
 
     def charge(self, noise: float) -> Charge:
         said = self.stated(self.facts.n_trained) if callable(self.stated) else self.stated

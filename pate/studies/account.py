@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -202,34 +203,23 @@ def _exact(votes: Votes, mechanism: Mechanism, delta: float, pld: bool | str) ->
     if (votes.counts.sum(axis=1) != votes.n_teachers).any():
         # The exact analysis is of one vote replaced; where teachers may abstain there are other neighbours.
         return {}
-    from pate.privacy.exact import (
-        exact_divergences,
-        per_teacher_pld_epsilon,
-        per_teacher_rdp,
-        pld_epsilon,
-        pld_seconds,
-        upper_bound,
-        vote_groups,
-    )
+    from pate.privacy import exact
 
     law = mechanism.exact_parameters()
-    by_teacher = vote_groups(votes.labels, counts=votes.counts) if votes.labels is not None else None
-    scope = "per query" if by_teacher is None else "per teacher"
-    if by_teacher is None:
-        curves = exact_divergences(votes.counts, DEFAULT_ORDERS, **law).totals()
+    compose: Any
+    if votes.labels is None:
+        scope, n_teachers, compose = "per query", None, partial(exact.pld_epsilon, votes.counts)
+        curves = exact.exact_divergences(votes.counts, DEFAULT_ORDERS, **law).totals()
     else:
-        curves = np.moveaxis(per_teacher_rdp(by_teacher, DEFAULT_ORDERS, **law), 2, 0).reshape(-1, len(DEFAULT_ORDERS))
-    epsilon, order = _worst_curve(upper_bound(curves), delta)
+        groups = exact.vote_groups(votes.labels, counts=votes.counts)
+        scope, n_teachers, compose = "per teacher", votes.n_teachers, partial(exact.per_teacher_pld_epsilon, groups)
+        curves = np.moveaxis(exact.per_teacher_rdp(groups, DEFAULT_ORDERS, **law), 2, 0)
+    epsilon, order = _worst_curve(exact.upper_bound(curves.reshape(-1, len(DEFAULT_ORDERS))), delta)
     found = {"rdp": _at_these_votes(epsilon, delta, f"rdp of the exact law {scope}", order=order)}
-    n_teachers = None if by_teacher is None else votes.n_teachers
     if pld == "auto":
-        pld = pld_seconds(votes.counts, noise=law["noise"], n_teachers=n_teachers) <= PLD_SECONDS
+        pld = exact.pld_seconds(votes.counts, noise=law["noise"], n_teachers=n_teachers) <= PLD_SECONDS
     if pld:
-        if by_teacher is None:
-            composed = pld_epsilon(votes.counts, delta, **law)
-        else:
-            composed = per_teacher_pld_epsilon(by_teacher, delta, **law)
-        found["pld"] = _at_these_votes(composed.epsilon, delta, f"pld of the exact law {scope}")
+        found["pld"] = _at_these_votes(compose(delta, **law).epsilon, delta, f"pld of the exact law {scope}")
     return found
 
 
