@@ -76,7 +76,7 @@ _REFERENCE_ROWS = 2000
 _NEXT_TO_NO_NOISE = 1e4
 
 
-def look_behind(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: PATEClassifier) -> SensitiveResult:
+def look_behind(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: Any) -> SensitiveResult:
     """Return the numbers without privacy of one repeat in which records voted; for the sensitive report only.
 
     There are no teachers, no margins, and no data-dependent cost: a Gaussian sum has none that is lower. ``data`` is as
@@ -102,7 +102,7 @@ def look_behind(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: PATEClass
     return replace(_without_privacy(found, data, clf), notes=(told,))
 
 
-def _without_privacy(found: dict[str, Any], data: Dataset, clf: PATEClassifier) -> SensitiveResult:
+def _without_privacy(found: dict[str, Any], data: Dataset, clf: Any) -> SensitiveResult:
     """Return these accuracies, and how many of the released labels are right."""
     release, seed = clf.release_, clf.random_state
     right = (release.labels == data.public.y_for_evaluation[clf.queries_])[release.answered]
@@ -113,7 +113,7 @@ def _without_privacy(found: dict[str, Any], data: Dataset, clf: PATEClassifier) 
 
 
 def look_inside(
-    data: Dataset, coded: Dataset, teachers: ShardEnsemble, votes: Votes, clf: PATEClassifier, *, first: bool
+    data: Dataset, coded: Dataset, teachers: ShardEnsemble, votes: Votes, clf: Any, *, first: bool
 ) -> SensitiveResult:
     """Return the numbers without privacy of one repeat; they go to the sensitive report only.
 
