@@ -16,7 +16,7 @@ from joblib import parallel_config
 
 from pate.comparison.cells import Cell, Key, packed
 from pate.comparison.contract import Contestant, Setting
-from pate.core.progress import Stopwatch, listening, timed
+from pate.core.progress import listening, timed
 from pate.core.types import FloatArray
 from pate.data import Dataset
 from pate.estimator import PATEClassifier
@@ -264,25 +264,19 @@ class Task:
     @property
     def key(self) -> Key:
         """Which fit this is."""
-        return self.contestant.name, self._epsilon, self.repeat
-
-    @property
-    def _epsilon(self) -> float | None:
-        return self.budget.epsilon if self.contestant.role == "private" else None
+        epsilon = self.budget.epsilon if self.contestant.role == "private" else None
+        return self.contestant.name, epsilon, self.repeat
 
     @property
     def where(self) -> str:
         """Which fit this is, in words."""
-        at = "" if self._epsilon is None else f"epsilon={self._epsilon:g}, "
-        return f"contestant {self.contestant.name!r} failed at {at}repeat {self.repeat + 1} of {self.n_repeats}"
+        name, epsilon, repeat = self.key
+        at = "" if epsilon is None else f"epsilon={epsilon:g}, "
+        return f"contestant {name!r} failed at {at}repeat {repeat + 1} of {self.n_repeats}"
 
 
-@dataclass(frozen=True, repr=False)
-class Done:
-    """What came of a fit: a cell, and what it cost (**sensitive**)."""
-
-    cell: Cell
-    cost: FitCost
+#: What came of a fit: a cell, and what it cost (**sensitive**).
+Done = tuple[Cell, FitCost]
 
 
 class _Refused(Exception):
@@ -322,32 +316,17 @@ def _done(task: Task, data: Dataset) -> Done:
             cell, epsilon = _measured(task, data)
         except _Refused as why:
             cell, epsilon = Cell(**_identity(task), accuracy=None, refused=str(why)), None
-    return Done(cell, _cost(task, watch, epsilon, known))
+    peak, gpu = peak_mib(known)
+    name, at, repeat = task.key
+    seconds = {f"{part}_seconds": seconds for part, seconds in watch.seconds.items()}
+    held: dict[str, Any] = {"data_dependent_epsilon": epsilon, "peak_mib": peak, "gpu_peak_mib": gpu}
+    return cell, FitCost(contestant=name, epsilon=at, repeat=repeat, **held, **seconds)
 
 
 def _identity(task: Task) -> dict[str, Any]:
-    private = task.contestant.role == "private"
-    return {
-        "contestant": task.contestant.name,
-        "role": task.contestant.role,
-        "epsilon": task.budget.epsilon if private else None,
-        "delta": task.budget.delta if private else None,
-        "repeat": task.repeat,
-        "seed": task.seed,
-    }
-
-
-def _cost(task: Task, watch: Stopwatch, data_dependent: float | None, known: bool) -> FitCost:
-    peak, gpu = peak_mib(known)
-    return FitCost(
-        contestant=task.contestant.name,
-        epsilon=task.key[1],
-        repeat=task.repeat,
-        data_dependent_epsilon=data_dependent,
-        **{f"{part}_seconds": seconds for part, seconds in watch.seconds.items()},
-        peak_mib=peak,
-        gpu_peak_mib=gpu,
-    )
+    name, epsilon, repeat = task.key
+    promise = {"epsilon": epsilon, "delta": None if epsilon is None else task.budget.delta}
+    return {"contestant": name, "role": task.contestant.role, "repeat": repeat, "seed": task.seed, **promise}
 
 
 def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 from sklearn.base import clone
 
@@ -141,20 +140,15 @@ _WITHOUT_EFFECT = frozenset(
 _REMEDY = "Choose another folder for out=, or delete this one if it is not needed."
 
 
-class CellFolder:
-    """Finished fits of one comparison, one JSON line each, flushed to the disk before the next fit starts."""
+class CellFolder(ExitStack):
+    """Finished fits of one comparison, one JSON line each, flushed to the disk before the next fit starts.
+
+    ``cells`` are the finished fits, ``costs`` what is kept apart of them, which is **sensitive**.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__()
         self.path = Path(path)
-        self._files = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._files.close()
 
     def open(
         self,
@@ -171,9 +165,9 @@ class CellFolder:
         with making("out", self.path):
             begun_in(self.path, _CONFIG, "comparison", is_leftover=_is_leftover)
             self.path.mkdir(parents=True, exist_ok=True)
-            self._cells = self._open(self.path / _CELLS)
+            self.cells = self._open(self.path / _CELLS)
         check_can_write("out", self.path / "results.json")
-        self._lock(self._cells.file)
+        self._lock(self.cells.file)
         config = _configuration(contestants, data, settings)
         digests = _digests(contestants, data, settings)
         private = {"warning": "made from private rows and seeds: do not publish", "sha256": digests}
@@ -183,10 +177,9 @@ class CellFolder:
             # Last: whoever is killed before this line leaves a folder that counts as empty.
             write_json(self.path / _CONFIG, {**config, "seeds": seeds, "stamp": stamp, "also": []})
         before = read_json(self.path / _CONFIG)
-        differs = [name for name in config if before.get(name) != config[name]]
         kept = read_json(self.path / _PRIVATE).get("sha256")
-        kept = kept if isinstance(kept, dict) else {}
-        differs = list(dict.fromkeys([*differs, *(name for name in digests if kept.get(name) != digests[name])]))
+        pairs = ((config, before), (digests, kept if isinstance(kept, dict) else {}))
+        differs = dict.fromkeys(name for now, then in pairs for name in now if then.get(name) != now[name])
         if differs:
             raise RunFolderError(
                 f"{self.path} holds another comparison (other {', '.join(differs)}). {_REMEDY} "
@@ -201,7 +194,7 @@ class CellFolder:
         self._config = {"stamp": stamp, "also": [], **before, "seeds": [*known, *seeds[len(known) :]]}
         if self._config != before:
             write_json(self.path / _CONFIG, self._config)
-        self._private = self._open(self.path / _COSTS, mode=0o600)
+        self.costs = self._open(self.path / _COSTS, mode=0o600)
         return self._config["seeds"], self._config["stamp"]
 
     def also(self, stamp: Mapping[str, Any], *, left: bool) -> list[str]:
@@ -216,22 +209,14 @@ class CellFolder:
             write_json(self.path / _CONFIG, self._config)
         return told
 
-    def lines(self, *, private: bool = False) -> list[dict[str, Any]]:
-        """Return what is kept, the finished fits or what is kept apart; a last line torn by a kill is cut off."""
-        return self._private.read() if private else self._cells.read()
-
-    def append(self, line: Mapping[str, Any], *, private: bool = False) -> None:
-        """Keep one finished fit, or what is **sensitive** of it; it is on the disk when this returns."""
-        (self._private if private else self._cells).append(line)
-
     def finish(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Put the finished fits in their order: the one in which workers ended would tell which took longer."""
-        if [dict(line) for line in lines] != self.lines():
+        if [dict(line) for line in lines] != self.cells.read():
             write_bytes(self.path / _CELLS, b"".join(map(_as_line, lines)))
 
     def _open(self, path: Path, mode: int = 0o666) -> _Lines:
         made = open(path, "a+b", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
-        return _Lines(path, self._files.enter_context(made))
+        return _Lines(path, self.enter_context(made))
 
     def _lock(self, file: BinaryIO) -> None:
         if fcntl is None:
@@ -253,6 +238,7 @@ class _Lines:
     file: BinaryIO
 
     def read(self) -> list[dict[str, Any]]:
+        """Return what is kept; a last line torn by a kill is cut off."""
         self.file.seek(0)
         content = self.file.read()
         found, good = [], 0
@@ -274,6 +260,7 @@ class _Lines:
         return found
 
     def append(self, line: Mapping[str, Any]) -> None:
+        """Keep one line; it is on the disk when this returns."""
         self._write(_as_line(line))
 
     def _write(self, content: bytes) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 from pate.comparison import statistics, verdicts
 from pate.comparison.cells import Cell
 from pate.comparison.statistics import PairedDifference
-from pate.report.result import Band, Crossing, Rule, SideVerdict, Stretch, Verdict
+from pate.report._measures import plain_bands
+from pate.report.result import Band, Crossing, Rule, SideVerdict, Stretch, Verdict, gathered
 
 #: Whose curves are held against each other, the first one's lead being positive.
 OURS, THEIRS = "PATE", "DP-SGD"
@@ -38,16 +39,15 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
     A contestant takes part at an epsilon where every one of its repeats was measured; without knowing which test rows
     were right, or how test rows were drawn, nothing is said but means.
     """
-    fits: dict[tuple[str, float | None], list[Cell]] = {}
-    for cell in sorted(cells, key=lambda cell: cell.repeat):
-        fits.setdefault((cell.contestant, cell.epsilon), []).append(cell)
+    cells = sorted(cells, key=lambda cell: cell.repeat)
+    fits = gathered(cells, lambda cell: (cell.contestant, cell.epsilon))
     n_repeats = len({cell.repeat for cell in cells})
     rights = {key: [cell.rights() for cell in members] for key, members in fits.items()}
     whole = {key: of for key, of in rights.items() if len(of) == n_repeats and all(r is not None for r in of)}
-    rows = _rows(cells, redraws, n_pool)
-    whose = {"groups": _owners(cells, redraws)}
+    rows, bands = _rows(cells, redraws, n_pool), plain_bands(cells)
     if rows is None or not whole:
-        return Found(bands=tuple(_plain(fits)))
+        return Found(bands=tuple(bands))
+    how: dict[str, Any] = {**rows, "groups": _owners(cells, redraws), "level": LEVEL}
     by_name: dict[str, dict[float, Any]] = {}
     for (name, epsilon), of in whole.items():
         if epsilon is not None:
@@ -57,7 +57,6 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
     n_between, n_all = _numbers(by_name, ours, theirs)
     # All that is said holds together (Bonferroni): 4/5 of what may be wrong is for the sides, 1/5 for all other pairs.
     looks = (ceil(5 * n_between / 4), max(5 * (n_all - n_between), n_all)) if 0 < n_between < n_all else (n_all, n_all)
-    how: dict[str, Any] = {**rows, **whose, "level": LEVEL}
     between: tuple[verdicts.SideVerdict, ...] = ()
     if n_between:
         between = verdicts.side_verdicts(by_name, epsilons, ours=ours, theirs=theirs, **how, looks=looks[0])
@@ -66,18 +65,13 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
     apart = {v.epsilon: v.pairs for v in between}
     pairs = {v.epsilon: {pair: _of(apart.get(v.epsilon, {}), *pair) or d for pair, d in v.pairs.items()} for v in among}
     paired = {(name, v.epsilon): band for v in among for name, band in _beside(v, pairs[v.epsilon]).items()}
-    bands = []
-    for band in _plain(fits):
+    for place, band in enumerate(bands):
         key: Any = band.contestant, band.epsilon
-        alone = statistics.band(whole[key], **how) if key in whole else band
-        beside = paired.get(key, Band(contestant="", mean=0.0, n_repeats=0))
-        ends: dict[str, Any] = {
-            "low": alone.low,
-            "high": alone.high,
-            "paired_low": beside.low,
-            "paired_high": beside.high,
-        }
-        bands.append(replace(band, **ends))
+        if key in whole:
+            alone = statistics.band(whole[key], **how)
+            bands[place] = band = replace(band, low=alone.low, high=alone.high)
+        if key in paired:
+            bands[place] = replace(band, paired_low=paired[key].low, paired_high=paired[key].high)
     return Found(
         bands=tuple(bands),
         verdicts=tuple(
@@ -138,16 +132,6 @@ def _owners(cells: Sequence[Cell], redraws: str) -> Any:
     return arrays if redraws == "all rows" else arrays[0]
 
 
-def _plain(fits: Mapping[tuple[str, float | None], Sequence[Cell]]) -> list[Band]:
-    """Return means without intervals."""
-    known = {key: [cell.accuracy for cell in members if cell.accuracy is not None] for key, members in fits.items()}
-    return [
-        Band(contestant=name, epsilon=epsilon, mean=fmean(values), n_repeats=len(values))
-        for (name, epsilon), values in known.items()
-        if values
-    ]
-
-
 def _told(found: PairedDifference) -> dict[str, Any]:
     names = ("low", "high", "verdict", "repeats_needed")
     return {"difference": found.mean, **{name: getattr(found, name) for name in names}}
@@ -158,14 +142,9 @@ def _verdict(epsilon: float, first: str, second: str, difference: PairedDifferen
 
 
 def _side_verdict(found: verdicts.SideVerdict) -> SideVerdict:
-    best: dict[str, Any] = {
-        "best": found.ours,
-        "best_other": found.theirs,
-        "by": found.deciding[0],
-        "against": found.deciding[1],
-    }
-    told = _told(found.difference) | {"verdict": found.verdict}
-    return SideVerdict(epsilon=found.epsilon, side=OURS, other=THEIRS, **best, **told)
+    by, against = found.deciding
+    told = _told(found.difference) | {"best": found.ours, "best_other": found.theirs, "verdict": found.verdict}
+    return SideVerdict(epsilon=found.epsilon, side=OURS, other=THEIRS, by=by, against=against, **told)
 
 
 def _crossings(between: Sequence[verdicts.SideVerdict]) -> tuple[Crossing, ...]:

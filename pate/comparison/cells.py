@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pate.data import Dataset
 from pate.exceptions import InvalidInputError
 from pate.release._statement import KNOWN_SHARDS
-from pate.report.result import Row
+from pate.report.result import Row, gathered
 from pate.statement.model import PrivacyStatement
 from pate.teachers._usable import units_of
 
@@ -115,9 +115,7 @@ def spent(cells: Sequence[Cell], redraws: str) -> str:
     """
     many = f"{len(cells)} fits on the private data were made, each a spend of its own"
     end = "These numbers evaluate methods; they are not one release, and choosing a method by them on data that matters"
-    repeats: dict[int, list[Cell]] = {}
-    for cell in cells:
-        repeats.setdefault(cell.repeat, []).append(cell)
+    repeats = gathered(cells, lambda cell: cell.repeat)
     anew = redraws != "nothing" and len(repeats) > 1
     if anew:
         many += (

@@ -22,32 +22,33 @@ One's own beside them is a function of a public :class:`~pate.comparison.contrac
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.utils.metaestimators import available_if
 
 from pate.comparison.contract import Contestant, Setting, Tuning
 from pate.core.checks import check_choice
-from pate.core.types import FloatArray, IntArray
+from pate.core.types import FloatArray
 from pate.dpsgd import DPSGDClassifier
 from pate.dpsgd._fit import fit_privately
-from pate.dpsgd.recipes import RecipePlan, TrainingFacts, choose_recipe, facts_of
+from pate.dpsgd.recipes import RecipePlan, choose_recipe, facts_of
 from pate.estimator import PATEClassifier
+from pate.estimator._by_dpsgd import len_of
 from pate.exceptions import InvalidInputError, PrivacyParameterWarning
-from pate.mechanisms import GaussianSum, Mechanism
+from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget
 from pate.recipes import PublicFacts, Recipe, choose, default_representation, kind_of, without_student
 from pate.recipes._build import scattered
@@ -56,7 +57,7 @@ from pate.release import release_ballots
 from pate.representations import PublicPCA, Representation, TableMap, UnitRows, chain
 from pate.rivals import PrivateKNN, SparseVectorPATE
 from pate.students import make_student
-from pate.studies.plan import shard_rows
+from pate.studies.plan import PlanRow, shard_rows
 from pate.studies.run import ordinary_model
 
 __all__ = ["NAMES", "default_contestants", "named"]
@@ -79,18 +80,8 @@ def quick_representation(setting: Setting) -> Any:
 
 def planned(setting: Setting, *, name: str | None = None, representation: Representation | None = None) -> RecipePlan:
     """Return DP-SGD's plan for a setting: its representation is found where it was fitted for another contestant."""
-    more: dict[str, Any] = {
-        "name": name,
-        "representation": representation,
-        "random_state": setting.seed,
-        "fit": setting.fitted,
-    }
-    return RecipePlan.of(**_public_facts(setting), **more)
-
-
-def facts_of_setting(setting: Setting) -> TrainingFacts:
-    """Return the public facts that DP-SGD's planner chooses from."""
-    return facts_of(**_public_facts(setting))
+    how: dict[str, Any] = {"random_state": setting.seed, "fit": setting.fitted}
+    return RecipePlan.of(**_public_facts(setting), name=name, representation=representation, **how)
 
 
 def _public_facts(setting: Setting) -> dict[str, Any]:
@@ -109,55 +100,33 @@ def _said(setting: Setting, **more: Any) -> dict[str, Any]:
 #: Teachers of the paper, and how many records each has at least where there are fewer than that many for all.
 _TEACHERS, _RECORDS_EACH, _FEWEST = 250, 20, 10
 #: Noise on a count, in votes per teacher: the paper's 40 of 250.
-_NOISE = {"gnmax": 0.16, "confident": 0.16}
+_NOISE = 0.16
 _TREES = 100
 
 
-@dataclass(frozen=True)
-class ShardPlan:
-    """What is asked of how many teachers, with which noise."""
-
-    n_teachers: int
-    n_queries: int
-    n_answers: int
-    mechanism: Mechanism
-
-
-def plan_shards(
-    setting: Setting, name: str, *, noise: float | None = None, records_each: int = _RECORDS_EACH
-) -> ShardPlan:
-    """Return the rows of ``pate plan`` at as many queries as keep the noise at the paper's share of the votes.
+def plan_shards(setting: Setting, name: str) -> PlanRow:
+    """Return the row of ``pate plan`` at as many queries as keep the noise at the paper's share of the votes.
 
     250 teachers, or one for every 20 records (persons) where that is fewer; ten queries, and one for each class, at
     least; at most all public rows. All of it is public, and nothing carries over from one budget to another.
     """
-    n_teachers = min(_TEACHERS, max(_FEWEST, setting.n_units // records_each), setting.n_units)
+    n_teachers = min(_TEACHERS, max(_FEWEST, setting.n_units // _RECORDS_EACH), setting.n_units)
     n_public = len(setting.X_public)
-    most = n_teachers * (_NOISE[name] if noise is None else noise)
 
-    def row(n: int) -> Any:
-        rows = shard_rows(
-            setting.budget,
-            n,
-            len(setting.classes),
-            n_records=setting.n_units,
-            n_teachers=n_teachers,
-            max_answers=None,
-            right=0.99,
-            ledger=None,
-        )
-        return next(r for r in rows if r.name == name)
+    def row(n: int) -> PlanRow:
+        more: dict[str, Any] = {"n_records": setting.n_units, "n_teachers": n_teachers}
+        return next(r for r in shard_rows(setting.budget, n, len(setting.classes), **more) if r.name == name)
 
     low = min(n_public, max(_FEWEST, len(setting.classes)))
     found, high = row(low), n_public + 1
     while high - low > max(1, low // 50):  # to 2%
         middle = (low + high) // 2
         there = row(middle)
-        if there.sigma <= most:
+        if there.sigma <= _NOISE * n_teachers:
             low, found = middle, there
         else:
             high = middle
-    return ShardPlan(n_teachers, found.n_queries, found.n_answers, found.mechanism)
+    return found
 
 
 def by_2018(setting: Setting, *, name: str) -> PATEClassifier:
@@ -251,9 +220,14 @@ def _as_columns(facts: PublicFacts) -> PublicFacts:
     return replace(facts, kind="table") if facts.kind in ("image", "glyph") else facts
 
 
-def default(setting: Setting) -> PATEClassifier:
-    """Return pate's default: nothing said, records vote on their own road, image student and all."""
-    return PATEClassifier(**_records(setting), representation=own_representation(setting))
+def default(
+    setting: Setting,
+    *,
+    kind: type[PATEClassifier] = PATEClassifier,
+    seen: Callable[[Setting], Any] = own_representation,
+) -> PATEClassifier:
+    """Return record voters on their own road, nothing else said: image student and all where ``kind`` is pate's own."""
+    return kind(**_records(setting), representation=seen(setting))
 
 
 def auto(setting: Setting) -> PATEClassifier:
@@ -261,14 +235,9 @@ def auto(setting: Setting) -> PATEClassifier:
     return PATEClassifier(**_records(setting) | {"voters": "auto"})
 
 
-def fast(setting: Setting) -> PATEClassifier:
-    """Return record voters without networks: of images scattering, of all else the default."""
-    return Fast(**_records(setting), representation=quick_representation(setting))
-
-
-def linear(setting: Setting) -> PATEClassifier:
-    """Return record voters with a linear head and no student, on the default's own representation."""
-    return HeadAlone(**_records(setting), representation=own_representation(setting))
+#: Without networks: of images scattering, of all else the default.
+fast = partial(default, kind=Fast, seen=quick_representation)
+linear = partial(default, kind=HeadAlone)
 
 
 def same(setting: Setting) -> PATEClassifier:
@@ -279,8 +248,7 @@ def same(setting: Setting) -> PATEClassifier:
 
 def noiseless(setting: Setting) -> PATEClassifier:
     """Return the default's votes without noise."""
-    said = _records(setting) | {"budget": Budget(_NO_NOISE, setting.budget.delta)}
-    return Noiseless(**said, representation=own_representation(setting))
+    return default(replace(setting, budget=Budget(_NO_NOISE, setting.budget.delta)), kind=Noiseless)
 
 
 def _records(setting: Setting) -> dict[str, Any]:
@@ -291,7 +259,15 @@ def _records(setting: Setting) -> dict[str, Any]:
 # Floors and ceilings: what a method must beat, and what it cannot.
 
 
-class NoisyMajority(ClassifierMixin, BaseEstimator):
+class _Likeliest(ClassifierMixin, BaseEstimator):
+    """Says the likeliest class of every row by its ``predict_proba``."""
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the likeliest class of every row."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+
+class NoisyMajority(_Likeliest):
     """Says the commonest class of every row, by a noisy count of the classes that its budget pays for.
 
     The commonest class is no public fact: whoever knows all labels but one could learn that one from it. Every record
@@ -321,17 +297,13 @@ class NoisyMajority(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the noisy shares for every row, shape (n, n_classes)."""
-        return np.tile(self.shares_, (_length(X), 1))
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the class with the largest noisy share for every row."""
-        return np.full(_length(X), self.classes_[self.shares_.argmax()])
+        return np.tile(self.shares_, (len_of(X), 1))
 
 
 _TWO = np.array([[0.0], [1.0]])
 
 
-class PublicLabels(ClassifierMixin, BaseEstimator):
+class PublicLabels(_Likeliest):
     """Learns from public rows of which a few were labelled by hand, and looks at no private row: a floor.
 
     What labelling so many rows oneself would give, for nothing in privacy: whoever can do that needs no private labels
@@ -352,50 +324,28 @@ class PublicLabels(ClassifierMixin, BaseEstimator):
         self.classes_ = np.asarray(self.classes)
         self.n_labels_ = int((told >= 0).sum())
         labels = told[told >= 0]
-        one = len(np.unique(labels)) == 1
-        self.model_ = None if one else make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)).fit(z, labels)
-        self._only = int(labels[0])
+        several = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
+        self.model_ = (several if len(np.unique(labels)) > 1 else DummyClassifier()).fit(z, labels)
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return probabilities of shape (n, n_classes); a class without a label has none."""
-        made = np.zeros((_length(X), len(self.classes)))
-        if self.model_ is None:
-            made[:, self._only] = 1.0
-        else:
-            made[:, self.model_.classes_] = self.model_.predict_proba(self._seen(X))
+        made = np.zeros((len_of(X), len(self.classes)))
+        made[:, self.model_.classes_] = self.model_.predict_proba(self._seen(X))
         return made
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the likeliest class of every row."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
     def _seen(self, X: Any) -> FloatArray:
         return np.asarray(self.representation.transform(X), dtype=np.float64)
 
 
-class Ordinary(ClassifierMixin, BaseEstimator):
+class Ordinary(Pipeline):
     """A good ordinary model of all private rows, without any privacy: a ceiling."""
 
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
     def fit(self, X: Any, y: Any) -> Ordinary:
-        """Fit the model; an optimiser that was stopped early says nothing."""
+        """Fit all steps; an optimiser that was stopped early says nothing."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            self.model_ = self.model.fit(X, y)
-        self.classes_: IntArray = self.model_.classes_
-        return self
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the model's classes."""
-        return np.asarray(self.model_.predict(X))
-
-    @available_if(lambda self: hasattr(self.model, "predict_proba"))
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return the model's probabilities."""
-        return np.asarray(self.model_.predict_proba(X))
+            return super().fit(X, y)
 
 
 def majority(setting: Setting) -> NoisyMajority:
@@ -416,15 +366,12 @@ def public_labels(setting: Setting) -> PublicLabels:
 def no_privacy(setting: Setting) -> Ordinary:
     """Return a good ordinary model for this kind of data: on images of 16 pixels and more, of what scattering sees."""
     model = ordinary_model(setting.kind, setting.n_records, seed=setting.seed)
+    steps: list[Any] = []
     if kind_of(setting.X_public, setting.image_shape) == "image":
-        return Ordinary(make_pipeline(FrozenEstimator(quick_representation(setting)), StandardScaler(), model))
-    if setting.kind == "table":
-        return Ordinary(make_pipeline(FrozenEstimator(setting.fitted(TableMap())), model))
-    return Ordinary(model)
-
-
-def _length(X: Any) -> int:
-    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+        steps = [FrozenEstimator(quick_representation(setting)), StandardScaler()]
+    elif setting.kind == "table":
+        steps = [FrozenEstimator(setting.fitted(TableMap()))]
+    return Ordinary(make_pipeline(*steps, model).steps)
 
 
 # Who can take part, by name.
@@ -544,7 +491,7 @@ def on_public(setting: Setting) -> DPSGDClassifier:
     rep = own_representation(setting)
     plan = planned(setting, representation=rep)
     # As the planner does on a representation of its own: as many components as the evidence bears, partly whitened.
-    n = choose_recipe(facts_of_setting(setting)).n_components
+    n = choose_recipe(facts_of(**_public_facts(setting))).n_components
     pca = PublicPCA(None if n is None else min(n, rep.n_features_out_), alpha=_ALPHA)
     last = chain(pca, UnitRows(constant=plan.recipe.constant)).fit(rep.vectors(setting.X_public))
     return _planned_classifier(setting, replace(plan, maps=(rep, last)))

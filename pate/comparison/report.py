@@ -29,6 +29,7 @@ from pate.report.result import (
     SideVerdict,
     Stated,
     Verdict,
+    gathered,
 )
 from pate.statement.model import PrivacyStatement
 from pate.studies.folders import refuse_other_results
@@ -38,13 +39,6 @@ if TYPE_CHECKING:
 
 
 # What a comparison says of itself as text: on a terminal, and in a notebook's cell.
-
-
-def titled(names: Sequence[str], dataset: str) -> str:
-    """Return who is compared on what, in a few words."""
-    names = list(dict.fromkeys(names))
-    told = [*names[:2], f"{len(names) - 2} others"] if len(names) > 4 else names
-    return f"{listed(told)} on {dataset}" if told else f"on {dataset}"
 
 
 def accuracy_table(summary: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -76,29 +70,16 @@ _CELLS = "cells.jsonl"
 
 def write(folder: Path, result: ComparisonResult) -> None:
     """Write all that may be published into a folder that is known to be this comparison's."""
-    from pate.report import render_markdown, write_report
+    from pate.report import comparison_picture, render_markdown, write_report
     from pate.report.plots import figure_to_png, figure_to_svg
 
     write_json(folder / "results.json", result.to_dict())
     write_report(folder / "report.html", result)
-    picture = drawn(result)
-    if picture is not None:
+    if result.epsilons:
+        picture = comparison_picture(result)
         write_text(folder / "accuracy.svg", figure_to_svg(picture))
         write_bytes(folder / "accuracy.png", figure_to_png(picture))
     write_text(folder / "report.md", render_markdown(result))
-
-
-def drawn(result: ComparisonResult, ax: Any = None) -> Any:
-    """Return the axes of a comparison's picture; None where no fit has an epsilon."""
-    from pate.report import comparison_picture
-
-    return comparison_picture(result, ax) if result.epsilons else None
-
-
-def write_cells(folder: Path, cells: Sequence[Cell]) -> None:
-    r"""Write the fits, unless a run has left them there."""
-    if not (folder / _CELLS).exists():
-        write_text(folder / _CELLS, "".join(json.dumps(cell.to_dict(), allow_nan=False) + "\n" for cell in cells))
 
 
 def read(folder: Path) -> tuple[ComparisonResult, tuple[Cell, ...]]:
@@ -228,12 +209,9 @@ class ComparisonReport:
         >>> found["mean"], found["std"], found["n"], found["low"]
         (0.9, nan, 1, None)
         """
-        groups: dict[tuple[str, float | None], list[Cell]] = {}
-        for cell in self.cells:
-            groups.setdefault((cell.contestant, cell.epsilon), []).append(cell)
         bands = {(band.contestant, band.epsilon): band for band in self._found.bands}
         found = []
-        for (contestant, epsilon), cells in groups.items():
+        for (contestant, epsilon), cells in gathered(self.cells, lambda cell: (cell.contestant, cell.epsilon)).items():
             accuracy = [cell.accuracy for cell in cells if cell.accuracy is not None]
             band = bands.get((contestant, epsilon))
             found.append(
@@ -317,11 +295,12 @@ class ComparisonReport:
             The command that made it, to be shown in the report.
         """
         told = {name: getattr(self, name) for name in _SHARED} | vars(self._found)
-        names = [cell.contestant for cell in self.cells if cell.role == "private"]
+        names = list(dict.fromkeys(cell.contestant for cell in self.cells if cell.role == "private"))
+        whom = listed([*names[:2], f"{len(names) - 2} others"] if len(names) > 4 else names)
         stated = self.statements.items()
         return ComparisonResult(
             kind="comparison",
-            title=titled(names, self.dataset),
+            title=f"{whom} on {self.dataset}".lstrip(),
             command=command,
             rows=tuple(cell.row() for cell in self.cells),
             statements=tuple(Stated(contestant=name, epsilon=epsilon, statement=s) for (name, epsilon), s in stated),
@@ -362,12 +341,13 @@ class ComparisonReport:
         >>> ComparisonReport(cells=(cell,), dataset="digits").plot().ax_.get_ylabel()
         'accuracy on the test rows, one repeat'
         """
+        from pate.report import comparison_picture
         from pate.report.plots import Display
 
-        picture = drawn(self.result(), ax)
-        if picture is None:
+        result = self.result()
+        if not result.epsilons:
             raise InvalidInputError("cells must hold a fit with an epsilon, got none: there is no curve to draw.")
-        return Display(picture)
+        return Display(comparison_picture(result, ax))
 
     def save(self, folder: str | os.PathLike[str], *, command: str | None = None) -> Path:
         """Write everything that may be published into a folder, and return the folder.
@@ -400,7 +380,9 @@ class ComparisonReport:
         result = self.result(command=command)
         refuse_other_results(goal, result.to_dict())
         write(goal, result)
-        write_cells(goal, self.cells)
+        if not (goal / _CELLS).exists():  # unless a run has left them there
+            lines = (json.dumps(cell.to_dict(), allow_nan=False) + "\n" for cell in self.cells)
+            write_text(goal / _CELLS, "".join(lines))
         return goal
 
     def save_sensitive(self, path: str | os.PathLike[str]) -> None:

@@ -174,7 +174,7 @@ def compare(
         with closing(fits), closing(bar):
             try:
                 for done in bar:
-                    kept.take(done)
+                    kept.take(*done)
             except Exception as error:
                 if folder is not None:
                     note = f"The {len(kept.cells)} finished fits are kept in {os.fspath(out)!r}."  # type: ignore[arg-type]
@@ -229,20 +229,19 @@ class _Kept:
         self.costs: dict[Key, FitCost] = {}
         if folder is None:
             return
-        private = list(folder.lines(private=True))
+        private = folder.costs.read()
         kept = [_stored(FitCost, line.get("cost"), plan, folder.path) for line in private]
         ceilings = [line["cell"] for line in private if "cell" in line]
-        cells = [_stored(Cell, line, plan, folder.path) for line in (*ceilings, *folder.lines())]
+        cells = [_stored(Cell, line, plan, folder.path) for line in (*ceilings, *folder.cells.read())]
         self.costs, self.cells = ({one.key: one for one in some} for some in (kept, cells))
 
-    def take(self, done: Done) -> None:
+    def take(self, cell: Cell, cost: FitCost) -> None:
         """Keep a finished fit: what is the curator's first, so that no cell is without its cost."""
-        cell, cost = done.cell, done.cost
         hidden = self.hides(cell)
         if self.folder is not None:
-            self.folder.append({"cost": cost.to_dict(), **({"cell": cell.to_dict()} if hidden else {})}, private=True)
+            self.folder.costs.append({"cost": cost.to_dict(), **({"cell": cell.to_dict()} if hidden else {})})
             if not hidden:
-                self.folder.append(cell.to_dict())
+                self.folder.cells.append(cell.to_dict())
         self.cells[cell.key], self.costs[cell.key] = cell, cost
 
     def hides(self, cell: Cell) -> bool:

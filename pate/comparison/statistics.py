@@ -24,6 +24,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
@@ -113,7 +114,7 @@ class Spread:
         n = self.n_repeats if repeats is None else repeats
         tail = (1 - design.level) / design.looks / 2  # Bonferroni: holds whatever the looks have to do with one another
         of_repeats, of_rows = self.errors(design, n)
-        both = _quantiles(tail, self.n_repeats)[n - 1] * of_repeats, _quantile(tail, self.df_rows) * of_rows
+        both = _quantiles(tail, self.n_repeats)[n - 1] * of_repeats, float(stats.t.isf(tail, self.df_rows)) * of_rows
         return np.hypot(*both) if design.same_rows else np.maximum(*both)
 
     def repeats_needed(self, design: Design) -> int | None:
@@ -123,11 +124,6 @@ class Spread:
         repeats = np.arange(LEAST_REPEATS, _MOST_REPEATS + 1)
         enough = repeats[self.half_width(design, repeats) < abs(self.mean)]
         return int(enough[0]) if len(enough) else None
-
-
-@lru_cache(maxsize=256)
-def _quantile(tail: float, df: int) -> float:
-    return float(stats.t.isf(tail, df))
 
 
 @lru_cache(maxsize=256)
@@ -461,17 +457,14 @@ def paired_bands(
     ('ahead', True)
     """
     halves: dict[str, list[float | None]] = {name: [] for name in means}
-    names, of = list(means), None
-    for i, a in enumerate(names):
-        for b in names[i + 1 :]:
-            of = differences.get((a, b)) or differences.get((b, a))
-            if of is None:
-                raise InvalidInputError(
-                    f"differences must hold every pair of contestants, and ({a!r}, {b!r}) is missing."
-                )
-            half = None if of.low is None or of.high is None else max(of.high - of.mean, of.mean - of.low) / 2
-            halves[a].append(half)
-            halves[b].append(half)
+    of = None
+    for a, b in combinations(means, 2):
+        of = differences.get((a, b)) or differences.get((b, a))
+        if of is None:
+            raise InvalidInputError(f"differences must hold every pair of contestants, and ({a!r}, {b!r}) is missing.")
+        half = None if of.low is None or of.high is None else max(of.high - of.mean, of.mean - of.low) / 2
+        halves[a].append(half)
+        halves[b].append(half)
     found = {}
     level, looks = (of.level, of.looks) if of is not None else (0.95, 1)
     for name, mean in means.items():
@@ -488,6 +481,6 @@ def _interval(found: Spread, design: Design, least: float) -> tuple[float | None
     return max(found.mean - half, least), min(found.mean + half, 1.0)
 
 
-def accuracies(rights: Sequence[Any]) -> FloatArray:
-    """Return the accuracy in each repeat."""
-    return np.array([float(np.mean(right)) for right in rights])
+def accuracy(rights: Sequence[Any]) -> float:
+    """Return the mean accuracy over repeats."""
+    return float(np.mean([np.mean(right) for right in rights]))

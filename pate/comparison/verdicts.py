@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pate.comparison.statistics import Design, PairedDifference, Word, accuracies, difference_of
+from pate.comparison.statistics import Design, PairedDifference, Word, accuracy, difference_of
 from pate.core.checks import check_int, check_real, did_you_mean, shown
 from pate.exceptions import InvalidInputError
 
@@ -124,7 +124,7 @@ def verdicts(
     design = Design(same_rows, test_share, groups, level, _looks(looks, needed))
     found = []
     for epsilon, names in at.items():
-        means = {name: float(accuracies(rights[name][epsilon]).mean()) for name in names}
+        means = {name: accuracy(rights[name][epsilon]) for name in names}
         means = dict(sorted(means.items(), key=lambda item: -item[1]))
         pairs = {(a, b): _pair(rights, a, b, epsilon, design) for a, b in combinations(means, 2)}
         leader = next(iter(means))
@@ -194,21 +194,11 @@ def side_verdicts(
     found = []
     for epsilon, (here, there) in at.items():
         pairs = {(a, b): _pair(rights, a, b, epsilon, design) for a, b in product(here, there)}
-        means = {name: float(accuracies(rights[name][epsilon]).mean()) for name in [*here, *there]}
+        means = {name: accuracy(rights[name][epsilon]) for name in [*here, *there]}
         best_a, best_b = (max(side, key=means.__getitem__) for side in (here, there))
         verdict, deciding = _decided(pairs, means)
-        found.append(
-            SideVerdict(
-                epsilon=epsilon,
-                ours=best_a,
-                theirs=best_b,
-                deciding=deciding,
-                difference=pairs[deciding],
-                verdict=verdict,
-                pairs=pairs,
-                looks=design.looks,
-            )
-        )
+        said: dict[str, Any] = {"deciding": deciding, "difference": pairs[deciding], "verdict": verdict, "pairs": pairs}
+        found.append(SideVerdict(epsilon=epsilon, ours=best_a, theirs=best_b, looks=design.looks, **said))
     return tuple(found)
 
 
@@ -386,18 +376,17 @@ def crossing(epsilons: Sequence[float], differences: Sequence[PairedDifference])
     # An edge that is zero at a knot belongs to the stretch; rounding must not open it.
     sides = np.where(lows > 1e-12, 1, np.where(highs < -1e-12, -1, 0))
     crossings, zeros = [], _zeros(x, mean)
-    for stretch in _stretches(sides == 0):
-        first, last = points[stretch[0]], points[stretch[1]]
-        before = None if stretch[0] == 0 else _word(sides[stretch[0] - 1])
-        after = None if stretch[1] == len(points) - 1 else _word(sides[stretch[1] + 1])
+    words: dict[int, Word] = {1: "ahead", -1: "behind"}
+    for a, b in _stretches(sides == 0):
+        first, last = points[a], points[b]
+        before, after = (
+            words.get(int(sides[a - 1]) if a else 0),
+            words.get(int(sides[b + 1]) if b + 1 < len(sides) else 0),
+        )
         inside = tuple(float(np.exp(z)) for z in zeros if first - 1e-9 <= z <= last + 1e-9)
         ends = (None if before is None else float(np.exp(first)), None if after is None else float(np.exp(last)))
         crossings.append(Crossing(*ends, inside, before, after))
     return Crossings(tuple(at), tuple(crossings), start, level)
-
-
-def _word(side: int) -> Word:
-    return "ahead" if side > 0 else "behind"
 
 
 def _zeros(x: Any, y: Any) -> list[float]:

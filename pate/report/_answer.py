@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from pate.report._parts import Sheet, percent, promised
-from pate.report.result import ComparisonResult, SideVerdict, Verdict
+from pate.report.result import ComparisonResult, SideVerdict, Verdict, gathered
 
 _TONES = {"PATE": "cool", "DP-SGD": "warm"}
 
@@ -54,9 +54,7 @@ def _left_out(result: ComparisonResult) -> list[str]:
     """Return who takes no part in verdicts, for a fit of theirs was refused."""
     if result.rule is None:
         return []
-    refused = Counter(
-        (row.contestant, row.epsilon) for row in result.rows if row.refused is not None and row.epsilon is not None
-    )
+    refused = Counter((row.contestant, row.epsilon) for row in result.rows if row.refused is not None)
     n = result.rule.n_repeats
     told = [f"{name} at ε = {promised(epsilon)} (refused in {times} of {n} repeats)"
             for (name, epsilon), times in refused.items() if epsilon is not None]  # fmt: skip
@@ -86,9 +84,8 @@ def _below_floors(result: ComparisonResult) -> list[str]:
 
 def _of_sides(verdicts: Sequence[SideVerdict]) -> list[str]:
     side, other = verdicts[0].side, verdicts[0].other
-    places: dict[str, list[str]] = {}
-    for verdict in sorted(verdicts, key=lambda v: v.epsilon):
-        places.setdefault(verdict.verdict, []).append(promised(verdict.epsilon))
+    found = gathered(sorted(verdicts, key=lambda v: v.epsilon), lambda v: v.verdict)
+    places = {word: [promised(v.epsilon) for v in members] for word, members in found.items()}
     if list(places) == ["undecided"]:
         return [f"Undecided between {side} and {other} at every ε looked at ({listed(places['undecided'])})."]
     names = {"ahead": f"{side} is ahead of {other}", "behind": f"{other} is ahead of {side}", "undecided": "undecided"}
@@ -97,8 +94,7 @@ def _of_sides(verdicts: Sequence[SideVerdict]) -> list[str]:
 
 def _of_leaders(verdicts: Sequence[Verdict]) -> list[str]:
     told = []
-    for epsilon in sorted({v.epsilon for v in verdicts}):
-        here = [v for v in verdicts if v.epsilon == epsilon]
+    for epsilon, here in sorted(gathered(verdicts, lambda v: v.epsilon).items()):
         behind = [v.second for v in here if v.verdict == "ahead"]
         open_ = [v.second for v in here if v.verdict == "undecided"]
         leader = here[0].first
@@ -201,4 +197,4 @@ def rule_text(result: ComparisonResult) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Return names as one says them."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from pate.core.pages import render
 from pate.report import plots
 from pate.report._answer import answer, listed, looks, rule_text, verdict_sheet
-from pate.report._measures import against_epsilon, by_class, by_group, costs, fits, measures, span, starved
+from pate.report._measures import against_epsilon, by_class, by_group, costs, fits, measures, plain_bands, span, starved
 from pate.report._parts import Sheet, facts, percent, picture, plain, promised
 from pate.report.result import Band, ComparisonResult
 from pate.statement.catalogue import english
@@ -52,16 +52,13 @@ class Anchor:
         return "; ".join(told)
 
 
+@lru_cache(maxsize=8)
 def anchors(dataset: str | None) -> tuple[Anchor, ...]:
     """Return the published figures of one data set, by epsilon."""
-    return tuple(sorted((a for a in _all() if a.dataset == dataset), key=lambda a: a.epsilon))
-
-
-@lru_cache(maxsize=1)
-def _all() -> tuple[Anchor, ...]:
     file = resources.files("pate") / "_templates" / "anchors.toml"
     told = tomllib.loads(file.read_text(encoding="utf-8"))
-    return tuple(Anchor(**{**entry, "source": told["source"][entry["source"]]}) for entry in told["anchor"])
+    found = (Anchor(**{**entry, "source": told["source"][entry["source"]]}) for entry in told["anchor"])
+    return tuple(sorted((a for a in found if a.dataset == dataset), key=lambda a: a.epsilon))
 
 
 #: Of a line of settings: the seed of a repeat, by which lines that say the same would differ.
@@ -140,13 +137,7 @@ def sides(result: ComparisonResult) -> dict[str, str]:
 
 def bands(result: ComparisonResult) -> list[Band]:
     """Return the bands, or plain means where none were made."""
-    if result.bands:
-        return list(result.bands)
-    return [
-        Band(contestant=name, epsilon=epsilon, mean=sum(values) / len(values), n_repeats=len(values))
-        for (name, epsilon), rows in fits(result.rows).items()
-        if (values := [row.accuracy for row in rows if row.accuracy is not None])
-    ]
+    return list(result.bands) or plain_bands(result.rows)
 
 
 def comparison_picture(
@@ -185,30 +176,27 @@ def _floor(result: ComparisonResult) -> float | None:
 
 
 def _picture(result: ComparisonResult) -> Markup | None:
-    found = bands(result)
-    if not any(band.epsilon is not None for band in found):
+    found, floor, n = bands(result), _floor(result), _n_repeats(result)
+    curves = [band for band in found if band.epsilon is not None]
+    if not curves:
         return None
-    floor = _floor(result)
-    told = ["Accuracy on the test rows, mean over the repeats."]
-    if floor is not None:
-        told = ["Accuracy on the test rows of one repeat: a second one may turn every difference round."]
-    if any(band.paired_low is not None for band in found):
-        told.append("Bands are paired: where two of them are apart at one ε, so are the contestants.")
-        told.append("Who is far below the best has none.")
-    elif result.rule is not None:
-        told.append("No bands: there are too few repeats, or nobody to be paired with.")
-    if any(band.epsilon is None for band in found):
-        told.append("Dashed lines: what can be had without private rows, or without privacy.")
-    if any(band.epsilon is not None and band.n_repeats < _n_repeats(result) for band in found):
-        told.append("Hollow marks: means of some repeats alone, as others were refused.")
-    if _marked(result):
-        told.append("Diamonds: published figures, named below.")
-    means = [band.mean for band in found if band.epsilon is not None] + [a.accuracy for _, a in _marked(result)]
-    if floor is None and plots.stretched(min(means), max(means)):
-        told.append("The upright axis is stretched towards 100%.")
-    if any(s.low is not None or s.high is not None for c in result.crossings[:1] for s in c.stretches):
-        told.append(f"Shaded: where {result.crossings[0].first} and {result.crossings[0].second} may be equal.")
-    return picture(" ".join(told), "Accuracy against epsilon", comparison_picture, result)
+    means = [band.mean for band in curves] + [a.accuracy for _, a in _marked(result)]
+    paired, partly = any(b.paired_low is not None for b in found), any(band.n_repeats < n for band in curves)
+    shaded = [c for c in result.crossings[:1] if any(s.low is not None or s.high is not None for s in c.stretches)]
+    told = {
+        "Accuracy on the test rows, mean over the repeats.": floor is None,
+        "Accuracy on the test rows of one repeat: a second one may turn every difference round.": floor is not None,
+        "Bands are paired: where two of them are apart at one ε, so are the contestants.": paired,
+        "Who is far below the best has none.": paired,
+        "No bands: there are too few repeats, or nobody to be paired with.": not paired and result.rule is not None,
+        "Dashed lines: what can be had without private rows, or without privacy.": len(curves) < len(found),
+        "Hollow marks: means of some repeats alone, as others were refused.": partly,
+        "Diamonds: published figures, named below.": bool(_marked(result)),
+        "The upright axis is stretched towards 100%.": floor is None and plots.stretched(min(means), max(means)),
+        **{f"Shaded: where {c.first} and {c.second} may be equal.": True for c in shaded},
+    }
+    caption = " ".join(text for text, holds in told.items() if holds)
+    return picture(caption, "Accuracy against epsilon", comparison_picture, result)
 
 
 def _accuracy(result: ComparisonResult) -> Sheet:
@@ -267,21 +255,14 @@ def _references(result: ComparisonResult) -> str:
     return " ".join(told)
 
 
-def _delta(result: ComparisonResult) -> float | None:
-    return next((row.delta for row in result.rows if row.delta is not None), None)
-
-
-def _adjacency(result: ComparisonResult) -> str | None:
-    found = {stated.statement.guarantee.adjacency for stated in result.statements}
-    return found.pop() if len(found) == 1 else None
-
-
 def _marked(result: ComparisonResult) -> list[tuple[str, Anchor]]:
     return [(chr(ord("A") + i), anchor) for i, anchor in enumerate(anchors(result.dataset))]
 
 
 def _published(result: ComparisonResult) -> Sheet:
-    delta, adjacency = _delta(result) or 0.0, _adjacency(result)
+    delta = next((row.delta for row in result.rows if row.delta is not None), 0.0)
+    promises = {stated.statement.guarantee.adjacency for stated in result.statements}
+    adjacency = promises.pop() if len(promises) == 1 else None
     rows = []
     for mark, a in _marked(result):
         differs = a.differs(delta, adjacency) or "nothing"

@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from pate.report._parts import Sheet, number, percent, promised
-from pate.report.result import Example, FitCost, Result, Row
+from pate.report.result import Band, Example, FitCost, Result, Row, gathered
 
 # Who was ahead in this project's own measurements, PATE or DP-SGD, at the same epsilon, delta and split.
 
@@ -94,11 +94,20 @@ _SECONDS = ("startup_seconds", "training_seconds", "labelling_seconds", "predict
 
 def fits(rows: Iterable[Row]) -> dict[tuple[str, float | None], list[Row]]:
     """Gather measured rows by contestant and epsilon, in order of appearance."""
-    found: dict[tuple[str, float | None], list[Row]] = {}
-    for row in rows:
-        if row.refused is None:
-            found.setdefault((row.contestant, row.epsilon), []).append(row)
-    return found
+    return gathered((row for row in rows if row.refused is None), lambda row: (row.contestant, row.epsilon))
+
+
+def plain_bands(rows: Iterable[Row]) -> list[Band]:
+    """Return means by contestant and epsilon, without intervals."""
+    known = {
+        key: [row.accuracy for row in members if row.accuracy is not None]
+        for key, members in gathered(rows, lambda row: (row.contestant, row.epsilon)).items()
+    }
+    return [
+        Band(contestant=name, epsilon=epsilon, mean=statistics.fmean(values), n_repeats=len(values))
+        for (name, epsilon), values in known.items()
+        if values
+    ]
 
 
 def measures(result: Result) -> Sheet:
@@ -120,11 +129,11 @@ def measures(result: Result) -> Sheet:
 
 def against_epsilon(result: Result, key: str, caption: str) -> Sheet:
     """Return one measure, contestants against epsilons: means over the repeats."""
-    gathered = fits(result.rows)
-    epsilons = sorted({epsilon for _, epsilon in gathered if epsilon is not None})
+    known = fits(result.rows)
+    epsilons = sorted({epsilon for _, epsilon in known if epsilon is not None})
     lines = [
-        (name, *(_mean(gathered.get((name, epsilon), ()), key) for epsilon in epsilons))
-        for name in dict.fromkeys(name for name, epsilon in gathered if epsilon is not None)
+        (name, *(_mean(known.get((name, epsilon), ()), key) for epsilon in epsilons))
+        for name in dict.fromkeys(name for name, epsilon in known if epsilon is not None)
     ]
     lines = [line for line in lines if set(line[1:]) != {"–"}]
     heads = ["At ε =", *map(promised, epsilons)]
@@ -136,54 +145,46 @@ def _mean(rows: Sequence[Row], key: str) -> str:
     return percent(statistics.fmean(values)) if values else "–"
 
 
-def span(values: Iterable[int | None]) -> str:
-    """Return whole numbers from the least to the largest."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return "–"
-    low, high = min(known), max(known)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+def span(values: Iterable[float | None], told: Callable[[Any], str] = "{:,}".format) -> str:
+    """Return numbers from the least to the largest."""
+    known = sorted(value for value in values if value is not None)
+    ends = dict.fromkeys(told(value) for value in (*known[:1], *known[-1:]))
+    return " to ".join(ends) or "–"
 
 
 def by_class(result: Result) -> list[tuple[str, list[Sheet]]]:
     """Return two tables a contestant, classes against epsilons: accuracy, and the share that was answered."""
     names = [str(name) for name in result.classes]
-    keys = (("class_accuracy", "Accuracy by class"), ("class_answer_rate", "Share of the queries answered, by class"))
 
-    def values(row: Row, key: str) -> dict[str, float | None]:
-        return dict(zip(names, getattr(row, key), strict=False))
+    def parts(row: Row) -> list[dict[str, float | None]]:
+        return [dict(zip(names, shares, strict=False)) for shares in (row.class_accuracy, row.class_answer_rate)]
 
-    return _tables(result, names, "Class", keys, values)
+    return _tables(result, names, "class", parts)
 
 
 def by_group(result: Result) -> list[tuple[str, list[Sheet]]]:
     """Return two tables a contestant, named groups against epsilons: accuracy, and the share that was answered."""
     names = list(dict.fromkeys(group.value for row in result.rows for group in row.groups))
-    keys = (("accuracy", "Accuracy by group"), ("answer_rate", "Share of the queries answered, by group"))
 
-    def values(row: Row, key: str) -> dict[str, float | None]:
-        return {group.value: getattr(group, key) for group in row.groups}
+    def parts(row: Row) -> list[dict[str, float | None]]:
+        return [{group.value: getattr(group, key) for group in row.groups} for key in ("accuracy", "answer_rate")]
 
-    return _tables(result, names, "Group", keys, values)
+    return _tables(result, names, "group", parts)
 
 
 def _tables(
-    result: Result,
-    names: Sequence[str],
-    head: str,
-    keys: Sequence[tuple[str, str]],
-    values: Callable[[Row, str], dict[str, float | None]],
+    result: Result, names: Sequence[str], what: str, parts: Callable[[Row], list[dict[str, float | None]]]
 ) -> list[tuple[str, list[Sheet]]]:
     found = []
-    gathered = fits(result.rows)
-    for contestant in dict.fromkeys(name for name, _ in gathered):
-        epsilons = [epsilon for name, epsilon in gathered if name == contestant]
+    measured = fits(result.rows)
+    for contestant in dict.fromkeys(name for name, _ in measured):
+        epsilons = [epsilon for name, epsilon in measured if name == contestant]
         told = [promised(epsilon) if epsilon is not None else "no ε" for epsilon in epsilons]
-        heads = [f"{head}, at ε =", *told] if told != ["no ε"] else [head, ""]
+        heads = [f"{what.title()}, at ε =", *told] if told != ["no ε"] else [what.title(), ""]
         tables = []
-        for key, caption in keys:
+        for place, caption in enumerate((f"Accuracy by {what}", f"Share of the queries answered, by {what}")):
             # A mean over the repeats that know the value, or None: of each name (a row), at each epsilon.
-            by_fit = [[values(row, key) for row in gathered[contestant, epsilon]] for epsilon in epsilons]
+            by_fit = [[parts(row)[place] for row in measured[contestant, epsilon]] for epsilon in epsilons]
             known = [[[v for fit in of if (v := fit.get(name)) is not None] for of in by_fit] for name in names]
             shares = [[statistics.fmean(some) if some else None for some in line] for line in known]
             if all(share is None for line in shares for share in line):
@@ -244,9 +245,7 @@ def _starved(result: Result) -> dict[tuple[str, str], list[tuple[float, int, flo
 
 def costs(fits_cost: Sequence[FitCost], *, by_epsilon: bool = True, private: bool = False) -> Sheet:
     """Return time and memory by contestant and epsilon: medians over the repeats."""
-    groups: dict[tuple[str, float | None], list[FitCost]] = {}
-    for cost in fits_cost:
-        groups.setdefault((cost.contestant, cost.epsilon if by_epsilon else None), []).append(cost)
+    groups = gathered(fits_cost, lambda cost: (cost.contestant, cost.epsilon if by_epsilon else None))
     memory = {"peak_mib": "Memory, MiB", "gpu_peak_mib": "GPU, MiB"}
     memory = {key: head for key, head in memory.items() if any(getattr(cost, key) is not None for cost in fits_cost)}
     heads = ["Contestant", *(["ε"] * by_epsilon), "Start-up, s", "Training, s", "Labelling, s", "Predicting, s"]
@@ -257,7 +256,7 @@ def costs(fits_cost: Sequence[FitCost], *, by_epsilon: bool = True, private: boo
             name,
             *(["–" if epsilon is None else promised(epsilon)] * by_epsilon),
             *(_median(members, key) for key in keys),
-            *([_span_of([m.data_dependent_epsilon for m in members])] if private else []),
+            *([span((m.data_dependent_epsilon for m in members), promised)] if private else []),
         )
         for (name, epsilon), members in groups.items()
     ]
@@ -274,11 +273,3 @@ def _seconds(value: float) -> str:
     if 0 < value < 0.01:
         return "< 0.01"
     return f"{value:,.0f}" if value >= 100 else number(float(f"{value:.2g}"))
-
-
-def _span_of(values: Sequence[Any]) -> str:
-    known = sorted(value for value in values if value is not None)
-    if not known:
-        return "–"
-    low, high = promised(known[0]), promised(known[-1])
-    return low if low == high else f"{low} to {high}"

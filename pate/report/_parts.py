@@ -6,6 +6,7 @@ import re
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from markupsafe import Markup
@@ -59,14 +60,10 @@ class Sheet:
     @property
     def spans(self) -> list[int]:
         """How many rows the first cell of each row stands for: 0 where the row above has the same one."""
-        found: list[int] = []
-        for place, row in enumerate(self.rows):
-            same = place > 0 and self.rows[place - 1][0] == row[0] and self.kind != "stack"
-            found.append(0 if same else 1)
-            if same:
-                first = max(i for i, n in enumerate(found) if n)
-                found[first] += 1
-        return found
+        if self.kind == "stack":
+            return [1] * len(self.rows)
+        sizes = (len(list(rows)) for _, rows in groupby(self.rows, key=lambda row: row[0]))
+        return [span for n in sizes for span in (n, *[0] * (n - 1))]
 
     def markdown(self) -> str:
         """Return the table in Markdown, the caption above it."""

@@ -15,7 +15,7 @@ from pate.privacy.words import TIERS
 from pate.report import plots
 from pate.report._answer import listed
 from pate.report._comparison import comparison_picture, render_comparison
-from pate.report._measures import costs, fits, span, thumbnails, who_wins
+from pate.report._measures import costs, plain_bands, span, thumbnails, who_wins
 from pate.report._parts import Sheet, accuracy_text, facts, largest_epsilon, number, percent, picture, promised
 from pate.report.result import ComparisonResult, EnsembleCurve, Result, Row, SensitiveResult, typed
 from pate.statement.catalogue import Catalogue, english
@@ -66,7 +66,8 @@ def render_sensitive_report(result: Result | Mapping[str, Any], sensitive: Sensi
     >>> MARK in page
     True
     """
-    result, inside = typed(result), SensitiveResult.of(sensitive)
+    result = typed(result)
+    inside = sensitive if isinstance(sensitive, SensitiveResult) else SensitiveResult.from_dict(sensitive)
     return render(
         "sensitive.html",
         title=f"SENSITIVE: {result.title}",
@@ -108,11 +109,7 @@ def _references(result: Result, inside: SensitiveResult) -> dict[str, Any]:
 
 
 def _ceilings(result: Result, inside: SensitiveResult) -> dict[str, Any]:
-    levels = {
-        name: statistics.fmean(values)
-        for (name, _), rows in fits(inside.ceilings).items()
-        if (values := [row.accuracy for row in rows if row.accuracy is not None])
-    }
+    levels = {band.contestant: band.mean for band in plain_bands(inside.ceilings)}
     drawn = None
     if isinstance(result, ComparisonResult) and levels and result.epsilons:
         caption = "Accuracy on the test rows, mean over the repeats; dashed: without private rows, or without privacy."

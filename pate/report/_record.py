@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
 from types import UnionType
 from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
+from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.statement.fields import CitedAudit
@@ -35,6 +36,8 @@ class Record:
         for f, kind in _fields(type(self)):
             value = _read(f"{self._name}[{f.name!r}]", kind, getattr(self, f.name), f.metadata.get("remedy", ""))
             object.__setattr__(self, f.name, value)
+            if "among" in f.metadata:
+                check_choice(f"{self._name}[{f.name!r}]", value, f.metadata["among"])
         self._check()
 
     def _check(self) -> None:
@@ -42,7 +45,13 @@ class Record:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, where: str = "") -> Self:
-        """Return the record behind JSON values; a field with a default may be absent or None."""
+        """Return the record behind JSON values; a field with a default may be absent or None.
+
+        Raises
+        ------
+        InvalidInputError
+            A name that is not known, or a value of another type.
+        """
         where = where or cls._name
         own = _fields(cls)
         needed = [f.name for f, _ in own if f.default is MISSING and f.default_factory is MISSING]
@@ -58,6 +67,11 @@ class Record:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
         return {f.name: _plain(getattr(self, f.name)) for f, _ in _fields(type(self))}
+
+
+def one_of(allowed: Iterable[str], **default: str) -> Any:
+    """Return a field whose text is one of a few."""
+    return field(metadata={"among": allowed}, **default)  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,20 +104,13 @@ def _read(where: str, kind: Any, value: Any, remedy: str = "") -> Any:
         return tuple(_read(f"{where}[{i}]", inner[0], entry) for i, entry in enumerate(value))
     if outer is dict:
         return {key: _read(f"{where}[{key!r}]", inner[1], entry) for key, entry in _mapping(where, value).items()}
-    if kind is str and not isinstance(value, str):
-        raise InvalidInputError(f"{where} must be text. Convert it with str().")
-    if kind is int:
-        if not isinstance(value, numbers.Integral) or not is_number(value):
-            raise InvalidInputError(f"{where} must be a whole number. {remedy}".rstrip())
-        return int(value)
-    if kind is float:
-        if not is_number(value):
-            raise InvalidInputError(f"{where} must be a finite number. {remedy}".rstrip())
-        return value if isinstance(value, int | float) else float(value)
+    if kind in _PLAIN:
+        must, fits = _PLAIN[kind]
+        if not fits(value):
+            raise InvalidInputError(f"{where} must be {must} {remedy}".rstrip())
+        return value if isinstance(value, str | bool | int | float) else kind(value)
     if isinstance(value, kind):
         return value
-    if kind is bool:
-        raise InvalidInputError(f"{where} must be True or False.")
     if kind is PrivacyStatement:
         return _statement(where, value)
     if kind is Budget:
@@ -123,6 +130,15 @@ def is_number(value: Any) -> bool:
         return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # a whole number beyond all floats
         return False
+
+
+#: What a field of a plain type must be, and what is that.
+_PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    str: ("text. Convert it with str().", lambda value: isinstance(value, str)),
+    bool: ("True or False.", lambda value: isinstance(value, bool)),
+    int: ("a whole number.", lambda value: isinstance(value, numbers.Integral) and is_number(value)),
+    float: ("a finite number.", is_number),
+}
 
 
 def _statement(where: str, value: Any) -> PrivacyStatement:

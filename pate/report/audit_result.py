@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
-from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError, SensitiveValueError
-from pate.report._record import PrivateRecord, Record, Setting
+from pate.report._record import PrivateRecord, Record, Setting, one_of
 from pate.statement.fields import LAYERS as LAYERS
 from pate.statement.fields import CitedAudit
 from pate.statement.plain import as_plain_text
@@ -66,10 +64,9 @@ class Curve(Record):
     y: tuple[float, ...]
     low: tuple[float, ...] = ()  # the band around it, of the length of ``x``; empty for none
     high: tuple[float, ...] = ()
-    role: str = "measured"  # {"measured", "claim", "reference"}
+    role: str = one_of(ROLES, default="measured")
 
     def _check(self) -> None:
-        check_choice(f"{self._name}['role']", self.role, ROLES)
         if len(self.y) != len(self.x) or any(len(band) not in (0, len(self.x)) for band in (self.low, self.high)):
             raise InvalidInputError(
                 f"{self._name} must have one y (and low and high, where there is a band) for each x."
@@ -83,11 +80,8 @@ class Picture(Record):
     _name = "picture"
     x_label: str
     y_label: str
-    scale: str = "linear"
+    scale: str = one_of(SCALES, default="linear")
     curves: tuple[Curve, ...] = ()
-
-    def _check(self) -> None:
-        check_choice(f"{self._name}['scale']", self.scale, SCALES)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -134,7 +128,7 @@ class AuditResult(PrivateRecord):
     """
 
     _name = "audit result"
-    layer: str
+    layer: str = one_of(LAYERS)
     target: str
     claim: str
     tried: str
@@ -148,9 +142,6 @@ class AuditResult(PrivateRecord):
     picture: Picture | None = None
     settings: dict[str, Setting] = field(default_factory=dict)
     sensitive: bool = False
-
-    def _check(self) -> None:
-        check_choice(f"{self._name}['layer']", self.layer, LAYERS)
 
     def __repr__(self) -> str:
         said = f"{self.layer}: {'REFUTED' if self.refuted else 'the claim stands'}"
@@ -205,17 +196,6 @@ class AuditResult(PrivateRecord):
         """
         self._ask(include_sensitive)
         return super().to_dict()
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any], *, where: str = "") -> Self:
-        """Return the result behind JSON values.
-
-        Raises
-        ------
-        InvalidInputError
-            A name that is not known, or a value of another type.
-        """
-        return super().from_dict(values, where=where)
 
     def plot(self, ax: Any = None, *, include_sensitive: bool = False) -> Any:
         """Draw the picture on ``ax`` (a new figure if None) and return a display with ``ax_`` and ``figure_``.

@@ -26,6 +26,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 
 from pate.exceptions import InvalidInputError
+from pate.report.result import gathered
 
 if TYPE_CHECKING:
     from pate.report.audit_result import Picture
@@ -144,8 +145,8 @@ def some(name: str, values: Any) -> Any:
     return values
 
 
-def finish(ax: Axes, *, x: str, y: str = "", grid: str, whole: str = "", shares: str = "", ticks: int = 5) -> None:
-    """Name and style the axes; ``grid`` is the direction along which values are read.
+def finish(ax: Axes, *, x: str, y: str = "", grid: str, whole: str = "", shares: str = "", ticks: int = 5) -> Axes:
+    """Name and style the axes, with a legend of what has a name; ``grid`` is the direction along which values are read.
 
     ``whole``, ``shares``: the axis ("x", "y") of whole numbers (about so many ticks), and that of shares, in percent.
     """
@@ -161,21 +162,25 @@ def finish(ax: Axes, *, x: str, y: str = "", grid: str, whole: str = "", shares:
     for side, spine in ax.spines.items():
         spine.set_visible(side in ("bottom", "left") and side != {"x": "bottom", "y": "left"}[grid])
         spine.set_color(COLOURS["reference"])
+    _legend(ax)
+    return ax
 
 
-def _plain(value: float, place: Any) -> str:
-    return f"{value:g}"
+def _numbered(ax: Axes, places: Sequence[float]) -> None:
+    """Have ticks at these places of the x axis alone, each with its plain number."""
+    ax.set_xticks(places)
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter("{x:g}")
 
 
-def legend(ax: Axes) -> None:
+def _legend(ax: Axes) -> None:
     """Name the lines above the axes, where nothing is drawn over."""
     names = ax.get_legend_handles_labels()[1]
     if names:
-        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
-        place["handlelength"] = 2.2
         columns = 1 if is_narrow(ax) else next(n for n in (3, 2, 1) if n == 1 or _across(names, n) <= _WIDTH - 0.9)
-        legend = ax.legend(frameon=False, fontsize=SIZE, labelcolor=COLOURS["ink"], ncols=columns, **place)
-        for text in legend.get_texts():
+        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
+        style: dict[str, Any] = {"fontsize": SIZE, "labelcolor": COLOURS["ink"], "handlelength": 2.2}
+        for text in ax.legend(frameon=False, ncols=columns, **place, **style).get_texts():
             text.set_parse_math(False)  # a dollar sign in a name is a dollar sign
             if is_narrow(ax):
                 text.set_text(textwrap.fill(text.get_text(), 36))
@@ -275,11 +280,9 @@ def cost_curves(
     ax.set_xlim(left=0)
     ax.set_ylim(bottom=0)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    finish(ax, x="queries", y=ylabel, grid="y")
-    legend(ax)
     if title is not None:
         figure_of(ax).suptitle(title, fontsize=SIZE, color=COLOURS["ink"])
-    return ax
+    return finish(ax, x="queries", y=ylabel, grid="y")
 
 
 def answers_per_class(counts: Sequence[int], classes: Sequence[Any], *, ax: Axes | None = None) -> Axes:
@@ -317,11 +320,9 @@ def answers_per_class(counts: Sequence[int], classes: Sequence[Any], *, ax: Axes
     ax.margins(*((None, 0.14) if short else (0.14, None)))
     ax.tick_params(axis="x" if short else "y", length=0)
     if short:
-        finish(ax, x="class", y="released labels", grid="y", whole="y", ticks=4)
-    else:
-        ax.invert_yaxis()
-        finish(ax, x="released labels", grid="x", whole="x")
-    return ax
+        return finish(ax, x="class", y="released labels", grid="y", whole="y", ticks=4)
+    ax.invert_yaxis()
+    return finish(ax, x="released labels", grid="x", whole="x")
 
 
 # Pictures made from private votes, without noise: SENSITIVE, for the curator's report alone.
@@ -356,9 +357,7 @@ def margin_histogram(
         ax.axvline(position, color=COLOURS["ink"], linestyle=line, linewidth=1.3, label=f"{label}: {position:.4g}")
     ax.set_xlim(-0.5 - 0.01 * n_teachers, n_teachers + 0.5 + 0.01 * n_teachers)
     x = f"margin: votes of the first class minus the second, of {n_teachers} teachers"
-    finish(ax, x=x, y="queries", grid="y", whole="y")
-    legend(ax)
-    return ax
+    return finish(ax, x=x, y="queries", grid="y", whole="y")
 
 
 def teacher_accuracies(values: Sequence[float], *, ax: Axes | None = None) -> Axes:
@@ -381,9 +380,7 @@ def teacher_accuracies(values: Sequence[float], *, ax: Axes | None = None) -> Ax
     ax.hist(numbers, bins=n_bins, color=COLOURS["series-2"], rwidth=0.92, zorder=2)
     mean = statistics.fmean(numbers)
     ax.axvline(mean, color=COLOURS["ink"], linestyle="--", linewidth=1.3, label=f"mean: {100 * mean:.1f}%")
-    finish(ax, x="accuracy of one teacher on the test rows", y="teachers", grid="y", whole="y", shares="x")
-    legend(ax)
-    return ax
+    return finish(ax, x="accuracy of one teacher on the test rows", y="teachers", grid="y", whole="y", shares="x")
 
 
 def ensemble_curve(curve: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
@@ -418,14 +415,9 @@ def ensemble_curve(curve: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
     if sizes[-1] > 5 * sizes[0]:
         ax.set_xscale("log")
     # Neighbouring numbers of a logarithmic axis would run into one another.
-    shown = sizes if len(sizes) <= 8 else [*sizes[:-1:2], sizes[-1]]
-    ax.set_xticks(shown)
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(_plain))
+    _numbered(ax, sizes if len(sizes) <= 8 else [*sizes[:-1:2], sizes[-1]])
     ax.set_ylim(0, 1.02)
-    finish(ax, x="teachers asked", y="share of the test rows", grid="y", shares="y")
-    legend(ax)
-    return ax
+    return finish(ax, x="teachers asked", y="share of the test rows", grid="y", shares="y")
 
 
 _MARKERS = "osD^vP"
@@ -450,12 +442,12 @@ def group_rows(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, float | Non
     ...                  {"contestant": "PATE", "epsilon": 1.0, "accuracy": 0.8}]))
     [('PATE', 1.0)]
     """
-    groups: dict[tuple[str, float | None], list[Mapping[str, Any]]] = {}
-    for row in rows:
+
+    def key(row: Mapping[str, Any]) -> tuple[str, float | None]:
         epsilon = row.get("epsilon")
-        key = (str(row["contestant"]), None if epsilon is None else float(f"{epsilon:.4g}"))
-        groups.setdefault(key, []).append(row)
-    return groups
+        return str(row["contestant"]), None if epsilon is None else float(f"{epsilon:.4g}")
+
+    return gathered(rows, key)
 
 
 def accuracy_bars(rows: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Axes:
@@ -497,8 +489,7 @@ def accuracy_bars(rows: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) 
     ax.set_xlim(0, 1.01)  # a bar starts at zero
     ax.set_xticks([0, 0.5, 1.0] if is_narrow(ax) else [0, 0.2, 0.4, 0.6, 0.8, 1.0])
     ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    finish(ax, x="accuracy on the test rows", grid="x")
-    ax.spines["left"].set_visible(False)
+    finish(ax, x="accuracy on the test rows", grid="x").spines["left"].set_visible(False)
     return ax
 
 
@@ -536,13 +527,10 @@ def accuracy_against_epsilon(rows: Sequence[Mapping[str, Any]], *, ax: Axes | No
     if epsilons and epsilons[0] > 0 and epsilons[-1] > 5 * epsilons[0]:
         ax.set_xscale("log")
     if 0 < len(epsilons) <= 8:
-        ax.set_xticks(epsilons)
-        ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(_plain))
+        _numbered(ax, epsilons)
+    ax.xaxis.set_major_formatter("{x:g}")
     ax.margins(x=0.06, y=0.12)
-    finish(ax, x="ε (smaller is more private)", y="accuracy on the test rows", grid="y", shares="y")
-    legend(ax)
-    return ax
+    return finish(ax, x="ε (smaller is more private)", y="accuracy on the test rows", grid="y", shares="y")
 
 
 def _mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
@@ -599,9 +587,7 @@ def audit_picture(picture: Picture, *, ax: Axes | None = None) -> Display:
             floor = min(y, default=0.0) if picture.scale == "log" else -float("inf")
             low, high = [max(curve.low[i], floor) for i in shown], [max(curve.high[i], floor) for i in shown]
             ax.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0, zorder=2)
-    finish(ax, x=_short(picture.x_label, _LONG), y=_short(picture.y_label, 40), grid="y")
-    legend(ax)
-    return Display(ax)
+    return Display(finish(ax, x=_short(picture.x_label, _LONG), y=_short(picture.y_label, 40), grid="y"))
 
 
 def bounds_picture(bounds: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Display:
@@ -743,13 +729,8 @@ def comparison_curves(
     epsilons = sorted({float(p["epsilon"]) for p in bands})
     shown = [a for a in anchors if epsilons[0] / 3 <= a["epsilon"] <= 3 * epsilons[-1]]
     _log_axis(ax, epsilons, [float(a["epsilon"]) for a in shown])
-    if floor is None:
-        _limits(ax, bands, shown, lines or {})
-    else:
-        means = [float(p["mean"]) for p in bands] + [float(a["accuracy"]) for a in shown]
-        ax.set_ylim(max(min([floor, *means, *(lines or {}).values()]) - 0.02, 0.0), 1.005)
-        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        _name_lines(ax, bands, lines or {}, lines or {})
+    near = _limits(ax, bands, shown, lines or {}, floor)
+    _name_lines(ax, bands, lines or {}, near)
     for anchor in shown:
         ax.plot(anchor["epsilon"], anchor["accuracy"], "D", markersize=5, markerfacecolor=COLOURS["paper"],
                 markeredgecolor=COLOURS["soft"], markeredgewidth=1.2, zorder=5)  # fmt: skip
@@ -763,9 +744,7 @@ def comparison_curves(
         for epsilon in stretch["at"]:
             ax.axvline(epsilon, color=COLOURS["soft"], linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
     y = "accuracy on the test rows" + ("" if floor is None else ", one repeat")
-    finish(ax, x="ε, logarithmic (smaller is more private)", y=y, grid="y")
-    legend(ax)
-    return ax
+    return finish(ax, x="ε, logarithmic (smaller is more private)", y=y, grid="y")
 
 
 def _log_axis(ax: Axes, epsilons: Sequence[float], more: Sequence[float]) -> None:
@@ -778,16 +757,22 @@ def _log_axis(ax: Axes, epsilons: Sequence[float], more: Sequence[float]) -> Non
     for epsilon in epsilons if len(epsilons) > 1 else ends:  # neighbours would run into one another
         if not ticks or epsilon >= least * ticks[-1]:
             ticks.append(epsilon)
-    ax.xaxis.set_major_locator(FixedLocator(ticks))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(_plain))
+    _numbered(ax, ticks)
 
 
 def _limits(
-    ax: Axes, bands: Sequence[Mapping[str, Any]], anchors: Sequence[Mapping[str, Any]], lines: Mapping[str, float]
-) -> None:
-    """Show all curves and marks; a line that is far below is told at the edge instead of flattening them."""
+    ax: Axes,
+    bands: Sequence[Mapping[str, Any]],
+    anchors: Sequence[Mapping[str, Any]],
+    lines: Mapping[str, float],
+    floor: float | None,
+) -> Mapping[str, float]:
+    """Show all curves and marks, and return the lines on the axes: one far below would flatten them."""
     means = [float(p["mean"]) for p in bands] + [float(a["accuracy"]) for a in anchors]
+    if floor is not None:
+        ax.set_ylim(max(min([floor, *means, *lines.values()]) - 0.02, 0.0), 1.005)
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        return lines
     low, high = min(means), max(means)
     # Bands may be cut where they are wide: they must not press the curves together.
     ends = [float(p[end]) for p in bands for end in ("paired_low", "paired_high") if p[end] is not None]
@@ -799,19 +784,16 @@ def _limits(
     if stretched(min(means), max(means)):
         ax.set_yscale("logit", nonpositive="clip")
         low, high = max(low, 0.004), min(high, 0.9995)  # ends of bands: 0 and 1 are infinitely far
-        _ends(ax, low, high, [1 - (1 - high) / 1.6, low / (low + 1.3 * (1 - low))])
-        ax.yaxis.set_major_locator(FixedLocator([t for t in _TICKS if ax.get_ylim()[0] <= t <= ax.get_ylim()[1]]))
+        low, high = min(low, low / (low + 1.3 * (1 - low))), max(high, 1 - (1 - high) / 1.6)
+        ax.yaxis.set_major_locator(FixedLocator([t for t in _TICKS if low <= t <= high]))
         ax.yaxis.set_minor_locator(NullLocator())
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
     else:
         room = max(high - low, 0.02)
-        _ends(ax, low, high, [min(high + 0.08 * room, 1.005), max(low - 0.1 * room, -0.02)])
+        low, high = min(low, max(low - 0.1 * room, -0.02)), max(high, min(high + 0.08 * room, 1.005))
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if room > 0.1 else 1))
-    _name_lines(ax, bands, lines, near)
-
-
-def _ends(ax: Axes, low: float, high: float, room: Sequence[float]) -> None:
-    ax.set_ylim(min(low, room[1]), max(high, room[0]))
+    ax.set_ylim(low, high)
+    return near
 
 
 def _name_lines(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Self
+from typing import Any, TypeVar
 
 from pate.core.checks import check_choice
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
-from pate.report._record import Example, PrivateRecord, Record, Scalar, Setting, is_number
+from pate.report._record import Example, PrivateRecord, Record, Scalar, Setting, is_number, one_of
 from pate.statement.model import PrivacyStatement
 
 _PROMISED = "A contestant without a guarantee is private: put it into the sensitive report's references."
@@ -17,6 +17,18 @@ _PROMISED = "A contestant without a guarantee is private: put it into the sensit
 ROLES = ("private", "floor", "ceiling")
 #: Whose curves are held against each other.
 SIDES = ("PATE", "DP-SGD", "other")
+
+
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key")
+
+
+def gathered(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
+    """Gather what has the same key, in order of appearance."""
+    found: dict[_Key, list[_Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
 
 
 def _promised() -> Any:
@@ -93,7 +105,7 @@ class Row(Record):
 
     _name = "row"
     contestant: str
-    role: str = "private"
+    role: str = one_of(ROLES, default="private")
     epsilon: float | None = _promised()
     delta: float | None = _promised()
     repeat: int = 0
@@ -114,7 +126,6 @@ class Row(Record):
     refused: str | None = None
 
     def _check(self) -> None:
-        check_choice(f"{self._name}['role']", self.role, ROLES)
         for name in ("epsilon", "delta"):
             if is_number(getattr(self, name)) != (self.role == "private"):
                 must = "a finite number" if self.role == "private" else f"None of a {self.role}"
@@ -130,17 +141,13 @@ class Entrant(Record):
 
     _name = "entrant"
     name: str  # as role, side and sees: of :class:`pate.comparison.contract.Contestant`
-    role: str = "private"
-    side: str = "other"
+    role: str = one_of(ROLES, default="private")
+    side: str = one_of(SIDES, default="other")
     sees: str = ""
     rule: str = ""  # by what its settings are set, and the data that they were tried on
     n_tried: int | None = None  # how many settings were tried; None: nobody says
     tried_on: str = ""
     made_of: str | None = None  # the classifier with its parameters, where it was given
-
-    def _check(self) -> None:
-        check_choice(f"{self._name}['role']", self.role, ROLES)
-        check_choice(f"{self._name}['side']", self.side, SIDES)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -285,7 +292,7 @@ class Result(Record):
     """
 
     _name = "result"
-    kind: str
+    kind: str = one_of(("run", "comparison"))
     title: str
     dataset: str | None = None
     protocol: str | None = None
@@ -308,13 +315,7 @@ class Result(Record):
     statements: tuple[Stated, ...] = ()
     notes: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, result: Self | Mapping[str, Any]) -> Self:
-        """Return a result as it is, or read from its JSON values."""
-        return result if isinstance(result, cls) else cls.from_dict(result)  # type: ignore[arg-type]
-
     def _check(self) -> None:
-        check_choice("result['kind']", self.kind, ("run", "comparison"))
         for group in ("versions", "settings"):
             for name in getattr(self, group):
                 if name in _PRIVATE_NAMES:
@@ -432,11 +433,6 @@ class SensitiveResult(PrivateRecord):
     costs: tuple[FitCost, ...] = ()  # of a comparison's fits
     notes: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, sensitive: Self | Mapping[str, Any]) -> Self:
-        """Return the curator's numbers as they are, or read from a dictionary."""
-        return sensitive if isinstance(sensitive, cls) else cls.from_dict(sensitive)  # type: ignore[arg-type]
-
     def _check(self) -> None:
         if not self.margins:
             return
@@ -490,12 +486,9 @@ class Verdict(Record):
     difference: float  # a share of 1
     low: float | None = None  # None where there are too few repeats for an interval
     high: float | None = None
-    verdict: str  # {"ahead", "behind", "undecided"}: Of the first
+    verdict: str = one_of(VERDICTS)  # of the first
     #: About how many repeats would tell such a difference from none; None where more repeats alone would not.
     repeats_needed: int | None = None
-
-    def _check(self) -> None:
-        check_choice(f"{self._name}['verdict']", self.verdict, VERDICTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -516,13 +509,9 @@ class SideVerdict(Record):
     difference: float  # of ``by`` minus ``against``
     low: float | None = None  # its interval
     high: float | None = None
-    #: {"ahead", "behind", "undecided"}: Ahead: some contestant of the side is ahead of every one of the other
-    #: side.
-    verdict: str
+    #: Ahead: some contestant of the side is ahead of every one of the other side.
+    verdict: str = one_of(VERDICTS)
     repeats_needed: int | None = None  # as of :class:`Verdict`
-
-    def _check(self) -> None:
-        check_choice(f"{self._name}['verdict']", self.verdict, VERDICTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -595,7 +584,7 @@ class ComparisonResult(Result):
     side_pairs: tuple[Verdict, ...] = ()
     crossings: tuple[Crossing, ...] = ()
     rule: Rule | None = None
-    redraws: str = "nothing"
+    redraws: str = one_of(("all rows", "training rows", "nothing"), default="nothing")
     n_pool: int | None = None
 
     @property
@@ -610,15 +599,12 @@ class ComparisonResult(Result):
                 f"result['schema'] must be {SCHEMA!r}. Another version of pate wrote this; read it with that one."
             )
         check_choice("result['kind']", self.kind, ("comparison",))
-        check_choice("result['redraws']", self.redraws, ("all rows", "training rows", "nothing"))
         # A ceiling of private data is not among the rows; nor may its name come in by another door.
-        rows = {row.contestant for row in self.rows}
-        named = [band.contestant for band in self.bands] + [
-            n for v in (*self.verdicts, *self.side_pairs) for n in (v.first, v.second)
-        ]
-        named += [n for v in self.side_verdicts for n in (v.best, v.best_other, v.by, v.against)]
-        named += [n for found in self.crossings for n in (found.first, found.second)]
-        if not rows.issuperset(named):
+        named = {band.contestant for band in self.bands}
+        pairs: tuple[Any, ...] = (*self.verdicts, *self.side_pairs, *self.crossings)
+        named |= {n for v in pairs for n in (v.first, v.second)}
+        named |= {n for v in self.side_verdicts for n in (v.best, v.best_other, v.by, v.against)}
+        if not named <= {row.contestant for row in self.rows}:
             raise InvalidInputError(
                 "result['bands'], ['verdicts'], ['side_verdicts'], ['side_pairs'] and ['crossings'] must name "
                 "contestants of result['rows'] alone. Leave what is private to the sensitive report."
@@ -629,4 +615,4 @@ def typed(result: Result | Mapping[str, Any]) -> Result:
     """Return a result of the class that its JSON belongs to."""
     if isinstance(result, Result):
         return result
-    return (ComparisonResult if "schema" in result else Result).of(result)
+    return (ComparisonResult if "schema" in result else Result).from_dict(result)

@@ -28,6 +28,7 @@ from pate.privacy.compose.repetitions import Repetitions, deltas_of
 from pate.privacy.convert import DEFAULT_ORDERS, gdp_to_epsilon
 from pate.privacy.cost import Charge, check_charge
 from pate.privacy.words import Guarantee
+from pate.records._maps import take
 from pate.release import RecordLabels, quote
 from pate.statement.model import Assumption, PrivacyStatement
 
@@ -81,9 +82,8 @@ class PrivateRows:
     def of_units(self, units: IntArray) -> PrivateRows:
         """Return the records of these units, in the file's order."""
         places = np.flatnonzero(np.isin(self.unit_of, units))
-        X = self.X.iloc[places] if hasattr(self.X, "iloc") else self.X[places]
         owners = None if self.groups is None else self.groups[places]
-        return PrivateRows(X, self.y[places], owners, self.unit_of[places])
+        return PrivateRows(take(self.X, places), self.y[places], owners, self.unit_of[places])
 
     def copied(self) -> PrivateRows:
         """Return the same records in arrays of their own, for whoever may write into them."""
@@ -271,10 +271,7 @@ class StatedContestant(Contestant):
     """A :class:`Candidate`: its price is what somebody says it is."""
 
     stated: Charge | Callable[[int], Charge]
-
-    @property
-    def fixed(self) -> bool:
-        return True
+    fixed = True
 
     def charge(self, noise: float) -> Charge:
         said = self.stated(self.facts.n_trained) if callable(self.stated) else self.stated
@@ -289,8 +286,7 @@ class StatedContestant(Contestant):
     def fit(self, model: Any, X: Any, y: Any, groups: Any) -> None:
         # Whoever made it may know no rule for records without a class.
         known = np.array([value is not None for value in y.tolist()], dtype=bool)
-        rows = X.iloc[known] if is_frame(X) else X[known]
-        super().fit(model, rows, np.asarray(y[known].tolist()), None if groups is None else groups[known])
+        super().fit(model, take(X, known), np.asarray(y[known].tolist()), None if groups is None else groups[known])
 
     def words(self, noise: float) -> str:
         return f"{type(self.estimator).__name__}, at a price that the curator states"
@@ -334,9 +330,7 @@ def public_in_turn(n: int, facts: Facts) -> tuple[Any, Any, Any]:
     public = facts.X_public
     _, y, groups = made_up(np.zeros((1, 1)), n, facts)
     places = np.arange(n) % int(np.shape(public)[0])
-    if hasattr(public, "iloc"):
-        return public.iloc[places], y, groups
-    return (public[places] if hasattr(public, "shape") else [public[i] for i in places]), y, groups
+    return (take(public, places) if hasattr(public, "shape") else [public[i] for i in places]), y, groups
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from pate.core.provenance import now
 from pate.core.types import IntArray
 from pate.data import recognised_by
 from pate.data._cells import private_cells
-from pate.data._door import is_frame, read_rows
+from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError, NothingSelectedError, PateError
 from pate.ledger import Ledger, Registration
 from pate.noise.integers import uniform_below
@@ -26,6 +26,7 @@ from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.repetitions import Repetitions
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
+from pate.records._maps import take
 from pate.release import warn_if_weak
 from pate.selection._contestant import Candidate, Contestant, Facts, PATEContestant, PrivateRows, StatedContestant
 from pate.selection._statement import Price, find_price, mechanism_of, selection_statement
@@ -76,12 +77,8 @@ def best_of(n_runs: int, run: Callable[[], tuple[float, T] | None]) -> tuple[flo
 
     Of equal scores the first is kept: runs are independent and alike, so that is as good as drawing lots.
     """
-    best: tuple[float, T] | None = None
-    for _ in range(n_runs):
-        found = run()
-        if found is not None and (best is None or found[0] > best[0]):
-            best = found
-    return best
+    found = (one for _ in range(n_runs) if (one := run()) is not None)
+    return max(found, key=lambda one: one[0], default=None)
 
 
 def _answers(contestant: Contestant, model: Any, held: PrivateRows) -> Any:
@@ -91,7 +88,7 @@ def _answers(contestant: Contestant, model: Any, held: PrivateRows) -> Any:
     said = np.full(len(held.y), np.nan, dtype=object)
     for i in range(len(said)):  # one by one: whatever it raises of a record is that record's own matter
         with suppress(Exception):
-            said[i] = contestant.predicted(model, held.X.iloc[[i]] if is_frame(held.X) else held.X[[i]])[0]
+            said[i] = contestant.predicted(model, take(held.X, np.array([i])))[0]
     return said
 
 
@@ -101,7 +98,6 @@ def one_run(
     price: Price,
     trained: PrivateRows,
     held: PrivateRows,
-    n_held: int,
     source: NoiseSource,
 ) -> tuple[float, tuple[int, Any]] | None:
     """Draw a candidate, fit it, score it: (noisy score, (which, model)); None where it failed, which is the lowest.
@@ -122,7 +118,7 @@ def one_run(
         except Exception:
             return None
     contestant.check_spent(model, noise)
-    return noisy_share(right, n_held, price.score_noise, source), (which, model)
+    return noisy_share(right, contestant.facts.n_held, price.score_noise, source), (which, model)
 
 
 # What a private selection gives: the winner, and nothing of the others.
@@ -321,14 +317,14 @@ def private_select(
     for contestant, noise in zip(contestants, price.noises, strict=True):
         _rehearse(contestant, noise, rows.X)
 
-    releases = _pay(ledger, price, contestants, drawn, facts, budget, data, seeded=source.seeded)
+    releases = _pay(ledger, price, contestants, drawn, facts, data, seeded=source.seeded)
     promised = replace(guarantee, kind="seeded") if source.seeded else guarantee
     count_selection((c.estimator for c in contestants), promised, facts.unit, price.whole, ledger=ledger)
     created = now()
     n_runs = law.draw(source)
     units, held_units = split_units(n_units, facts.n_held, source)
     trained, held = rows.of_units(units), rows.of_units(held_units)
-    best = best_of(n_runs, lambda: one_run(contestants, drawn, price, trained, held, facts.n_held, source))
+    best = best_of(n_runs, lambda: one_run(contestants, drawn, price, trained, held, source))
     if best is None:
         raise NothingSelectedError(
             "nothing was selected: there was no run, or none that succeeded on the private rows; which of the two is "
@@ -337,7 +333,7 @@ def private_select(
         )
     score, (which, model) = best
     if hasattr(model, "set_params"):
-        model.set_params(**_own_settings(contestants[which], price.noises[which], facts, budget, ledger))
+        model.set_params(**_own_settings(contestants[which], price.noises[which], ledger))
     told = statement(created=created, inner=contestants[which].rests_on(model), ledger=ledger, releases=releases)
     told = told.with_stated(stated)
     bind_statement(told, ledger)
@@ -446,7 +442,6 @@ def _pay(
     contestants: Sequence[Contestant],
     weights: Sequence[int],
     facts: Facts,
-    budget: Budget,
     data: Registration,
     *,
     seeded: bool,
@@ -454,7 +449,7 @@ def _pay(
     """Charge the whole selection, durably and before the first run: a constant that no run changes."""
     if ledger is None:
         return ()
-    ledger.open_total(ledger.total or budget)
+    ledger.open_total(ledger.total or facts.budget)
     release = ledger.record(
         price.whole,
         mechanism=mechanism_of(contestants, weights, price, facts),
@@ -474,15 +469,13 @@ def _pay(
     return (release,)
 
 
-def _own_settings(
-    contestant: Contestant, noise: float, facts: Facts, budget: Budget, ledger: Ledger | None
-) -> dict[str, Any]:
+def _own_settings(contestant: Contestant, noise: float, ledger: Ledger | None) -> dict[str, Any]:
     """Return the winner's parameters that the selection said, as they were given, but for those it goes on saying.
 
     Fitted again it spends the whole budget, and charges it. What it did not say is left: it may be fitted (a pipeline's
     steps).
     """
-    own = contestant.estimator.get_params()
-    said = {"budget": budget, "classes": facts.classes, "ledger": ledger, "noise_seed": None}
+    own, facts = contestant.estimator.get_params(), contestant.facts
+    said = {"budget": facts.budget, "classes": facts.classes, "ledger": ledger, "noise_seed": None}
     given = {key: own[key] for key in contestant.said(noise, None)}
     return given | {key: value for key, value in said.items() if key in own}

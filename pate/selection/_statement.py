@@ -109,7 +109,14 @@ def find_price(
     def of_score(noise: float) -> tuple[Charge, Callable[[], FloatArray]]:
         return score_charge(noise), lambda: deltas_of(score_charge(noise))
 
-    def least(run: Callable[[float], tuple[Charge, Callable[[], FloatArray]]], low: float, name: str) -> float:
+    def alone(
+        run: Callable[[float], tuple[Charge, Callable[[], FloatArray]]], low: float, given: float | None, name: str
+    ) -> float:
+        """Return the noise of a selection among one run alone: what is given, or the least that fits."""
+        if given is not None:
+            if not affords(whole := priced([run(given)])):
+                raise refuse(name, whole)
+            return given
         found = _least(lambda noise: affords(law.charge(run(noise)[0])), low)
         if found is None:
             raise refuse(name, priced([run(_MOST_NOISE)]))
@@ -132,20 +139,12 @@ def find_price(
             + (gdp if currency == "gdp" else "")
         )
 
-    noises = []
-    for one in contestants:
-        if one.fixed:
-            if not affords(whole := priced([of(one, 1.0)])):
-                raise refuse(repr(one.name), whole)
-            noises.append(1.0)
-        else:
-            noises.append(least(partial(of, one), one.least, repr(one.name)))
+    noises = [alone(partial(of, one), one.least, 1.0 if one.fixed else None, repr(one.name)) for one in contestants]
+    name = "any score"
     if score_noise is not None:
-        own = check_real("score_noise", score_noise, low=_LEAST_SCORE_NOISE, high=_MOST_NOISE)
-        if not affords(whole := priced([of_score(own)])):
-            raise refuse(f"score_noise={own:g}", whole)
-    else:
-        own = least(of_score, _LEAST_SCORE_NOISE, "any score")
+        score_noise = check_real("score_noise", score_noise, low=_LEAST_SCORE_NOISE, high=_MOST_NOISE)
+        name = f"score_noise={score_noise:g}"
+    own = alone(of_score, _LEAST_SCORE_NOISE, score_noise, name)
 
     def at(factor: float) -> tuple[tuple[float, ...], float, list[tuple[Charge, Callable[[], FloatArray]]]]:
         grown = tuple(n if c.fixed else n * factor for c, n in zip(contestants, noises, strict=True))

@@ -8,7 +8,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -83,12 +85,9 @@ class PrivacyReport:
         return f"PrivacyReport(public={self.public}, data_dependent=<sensitive>)"
 
     def _repr_html_(self) -> str:
-        rows = [("public", str(self.public), USES["public"])]
-        if self.sanitised is not None:
-            rows.append(("sanitised", str(self.sanitised), USES["sanitised"]))
-        for name in ("data_dependent", "papernot2018", "papernot2017"):
-            if getattr(self, name) is not None:
-                rows.append((name, "hidden", USES[name]))
+        known = [name for name in USES if getattr(self, name) is not None]
+        shown = {"public": str(self.public), "sanitised": str(self.sanitised)}
+        rows = [(name, shown.get(name, "hidden"), USES[name]) for name in known]
         heads = ("number", "guarantee", "what it may be used for")
         return cell("PrivacyReport", str(self.public), heads=heads, rows=rows)
 
@@ -204,46 +203,29 @@ def _exact(votes: Votes, mechanism: Mechanism, delta: float, pld: bool | str) ->
     if (votes.counts.sum(axis=1) != votes.n_teachers).any():
         # The exact analysis is of one vote replaced; where teachers may abstain there are other neighbours.
         return {}
-    from pate.privacy.exact import (
-        exact_divergences,
-        per_teacher_pld_epsilon,
-        per_teacher_rdp,
-        pld_epsilon,
-        pld_seconds,
-        upper_bound,
-        vote_groups,
-    )
+    from pate.privacy import exact
 
     law = mechanism.exact_parameters()
-    by_teacher = vote_groups(votes.labels, counts=votes.counts) if votes.labels is not None else None
-    scope = "per query" if by_teacher is None else "per teacher"
-    if by_teacher is None:
-        curves = exact_divergences(votes.counts, DEFAULT_ORDERS, **law).totals()
+    compose: Any
+    if votes.labels is None:
+        scope, n_teachers, compose = "per query", None, partial(exact.pld_epsilon, votes.counts)
+        curves = exact.exact_divergences(votes.counts, DEFAULT_ORDERS, **law).totals()
     else:
-        curves = np.moveaxis(per_teacher_rdp(by_teacher, DEFAULT_ORDERS, **law), 2, 0).reshape(-1, len(DEFAULT_ORDERS))
-    epsilon, order = _worst_curve(upper_bound(curves), delta)
-
-    def bound(epsilon: float, method: str, order: float | None = None) -> Guarantee:
-        return Guarantee(
-            epsilon=epsilon,
-            delta=delta,
-            kind="data-dependent",
-            method=f"{method} of the exact law {scope}",
-            order=order,
-            adaptivity="fixed queries",
-        )
-
-    found = {"rdp": bound(epsilon, "rdp", order)}
-    n_teachers = None if by_teacher is None else votes.n_teachers
+        groups = exact.vote_groups(votes.labels, counts=votes.counts)
+        scope, n_teachers, compose = "per teacher", votes.n_teachers, partial(exact.per_teacher_pld_epsilon, groups)
+        curves = np.moveaxis(exact.per_teacher_rdp(groups, DEFAULT_ORDERS, **law), 2, 0)
+    epsilon, order = _worst_curve(exact.upper_bound(curves.reshape(-1, len(DEFAULT_ORDERS))), delta)
+    found = {"rdp": _at_these_votes(epsilon, delta, f"rdp of the exact law {scope}", order=order)}
     if pld == "auto":
-        pld = pld_seconds(votes.counts, noise=law["noise"], n_teachers=n_teachers) <= PLD_SECONDS
+        pld = exact.pld_seconds(votes.counts, noise=law["noise"], n_teachers=n_teachers) <= PLD_SECONDS
     if pld:
-        if by_teacher is None:
-            composed = pld_epsilon(votes.counts, delta, **law)
-        else:
-            composed = per_teacher_pld_epsilon(by_teacher, delta, **law)
-        found["pld"] = bound(composed.epsilon, "pld")
+        found["pld"] = _at_these_votes(compose(delta, **law).epsilon, delta, f"pld of the exact law {scope}")
     return found
+
+
+def _at_these_votes(epsilon: float, delta: float, method: str, **more: Any) -> Guarantee:
+    said = {"epsilon": epsilon, "delta": delta, "method": method, "adaptivity": "fixed queries", **more}
+    return Guarantee(kind="data-dependent", **said)
 
 
 def _worst_curve(curves: npt.NDArray[np.float64], delta: float) -> tuple[float, float]:
@@ -273,16 +255,8 @@ def _published(votes: Votes, mechanism: Mechanism, delta: float) -> Sensitive[Gu
     else:
         return None
     epsilon, order = rdp_to_epsilon(curve.sum(axis=0), delta, orders=orders, conversion="mironov")
-    found = Guarantee(
-        epsilon=epsilon,
-        delta=delta,
-        kind="data-dependent",
-        method=f"{method}, mironov conversion",
-        order=order,
-        directions="forward",
-        adaptivity="fixed queries",
-    )
-    return Sensitive(found, "published analysis")
+    said = f"{method}, mironov conversion"
+    return Sensitive(_at_these_votes(epsilon, delta, said, order=order, directions="forward"), "published analysis")
 
 
 def cost_by_queries(
@@ -341,7 +315,5 @@ def cost_by_queries(
                 epsilons[f"as published in {name}, one direction"] = published.reveal().epsilon
         for name, epsilon in epsilons.items():
             curves.setdefault(name, []).append(epsilon)
-    drawn: list[dict[str, object]] = [
-        {"label": name, "queries": places, "epsilon": epsilons} for name, epsilons in curves.items()
-    ]
+    drawn: Any = [{"label": name, "queries": places, "epsilon": epsilons} for name, epsilons in curves.items()]
     return Sensitive(drawn, "cost by number of queries")

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from pate.core.checks import check_int, check_real
 from pate.core.pages import cell, lined_up
-from pate.estimator._by_dpsgd import FEWEST_PUBLIC, Ask, plan_records
+from pate.estimator._by_dpsgd import FEWEST_PUBLIC, Ask, len_of, plan_records
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
 from pate.mechanisms import ConfidentGNMax, GaussianSum, GNMax, Mechanism, NoisyHistogram
@@ -154,18 +154,12 @@ def shard_rows(
 ) -> tuple[PlanRow, ...]:
     """Return every mechanism, calibrated to the budget, for every number of teachers; see :func:`pate.plan`."""
     n_queries = check_int("n_queries", n_queries, low=1)
-    n_classes = check_int("n_classes", n_classes, low=2)
-    if n_records is not None:
-        n_records = check_int("n_records", n_records, low=1)
-    cap = (
-        max(1, n_queries // 2) if max_answers is None else check_int("max_answers", max_answers, low=1, high=n_queries)
-    )
-    chosen: tuple[int, ...] | None = None
-    if n_teachers is not None:
-        several = (n_teachers,) if isinstance(n_teachers, int) else tuple(n_teachers)
-        chosen = tuple(check_int("n_teachers", k, low=1) for k in several)
-        if n_records is not None and any(k > n_records for k in chosen):
-            raise InvalidInputError(f"n_teachers must be at most the {n_records} records. Every teacher needs some.")
+    half = max(1, n_queries // 2)
+    cap = check_int("max_answers", half if max_answers is None else max_answers, low=1, high=n_queries)
+    several = () if n_teachers is None else (n_teachers,) if isinstance(n_teachers, int) else n_teachers
+    chosen = [check_int("n_teachers", k, low=1) for k in several]
+    if n_records is not None and any(k > n_records for k in chosen):
+        raise InvalidInputError(f"n_teachers must be at most the {n_records} records. Every teacher needs some.")
     shapes: dict[str, tuple[Mechanism, int]] = {
         "histogram": (NoisyHistogram(sigma=1.0), n_queries),
         "gnmax": (GNMax(sigma=1.0), n_queries),
@@ -177,8 +171,7 @@ def shard_rows(
         noisy = calibrate(shape, budget, n_queries=n_queries, max_answers=answers, left=left)
         guarantee = noisy.charge(n_queries, answers).guarantee(budget.delta)
         sigma = float(noisy.sigma)  # type: ignore[attr-defined]
-        gap = needed_gap(sigma, n_classes=n_classes, right=right)
-        two = needed_gap(sigma, right=right)
+        gap, two = (needed_gap(sigma, n_classes=n, right=right) for n in (n_classes, 2))
         for k in chosen or dict.fromkeys(math.ceil(gap / lead) for lead in LEADS):
             mechanism: Mechanism = noisy
             if isinstance(noisy, ConfidentGNMax):
@@ -242,7 +235,7 @@ _ARITHMETIC = (
 _ATTACKER = "the best guess of one who knows everything but whether a record is this or another"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recommendation:
     """How to spend a budget, from public numbers alone.
 
@@ -264,13 +257,13 @@ class Recommendation:
     guarantee: Guarantee
     attacker: int
     share: float
-    plus_minus: float
-    within: bool
+    plus_minus: float = 0.0
+    within: bool = True
     stands_on: str
-    right: tuple[float, float] | None
+    right: tuple[float, float] | None = None
     worth: bool
     better: str
-    others: tuple[tuple[float, float], ...]
+    others: tuple[tuple[float, float], ...] = ()
     command: str
     instead: str = ""
     doubt: str = ""
@@ -278,11 +271,7 @@ class Recommendation:
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return {
-            "voters": self.voters,
-            "why": self.why,
-            "n_teachers": self.n_teachers,
-            "n_queries": self.n_queries,
-            "noise": self.noise,
+            **{name: getattr(self, name) for name in ("voters", "why", "n_teachers", "n_queries", "noise")},
             "guarantee": self.guarantee.to_dict(),
             "attacker": self.attacker,
             "expects": {
@@ -326,10 +315,7 @@ class Recommendation:
         if self.n_teachers is not None:
             return f"labels right with probability {self.share:.2f} or more where three in four teachers agree"
         told = str(Expectation(self.share, self.plus_minus, self.within, doubt=self.doubt))
-        if self.right is None:
-            return told
-        low, high = self.right
-        return f"{low:.0%} to {high:.0%} of the labels right: {told}"
+        return told if self.right is None else "{:.0%} to {:.0%} of the labels right: ".format(*self.right) + told
 
 
 def forecast(X_public: Any, terms: ReleaseTerms, facts: PublicFacts, image_shape: Any) -> RecordsForecast:
@@ -343,11 +329,8 @@ def forecast(X_public: Any, terms: ReleaseTerms, facts: PublicFacts, image_shape
         facts = replace(facts, mu=1 / mechanism.noise_multiplier)
         recipe, guarantee = choose(facts), mechanism.charge().guarantee(terms.budget.delta)
     else:
-        classes = tuple(range(facts.n_classes))
-        ask = Ask(
-            classes=classes, n_units=facts.n_units, unit="record", image_shape=image_shape, random_state=0, anyway=True
-        )
-        found = plan_records(X_public, terms, ask)
+        public = {"classes": tuple(range(facts.n_classes)), "n_units": facts.n_units, "image_shape": image_shape}
+        found = plan_records(X_public, terms, Ask(**public, unit="record", random_state=0, anyway=True))
         facts, recipe, guarantee = replace(found.facts, mu=found.mu), found.recipe, found.guarantee
     return RecordsForecast(facts, recipe, expected(facts, recipe), guarantee)
 
@@ -394,8 +377,7 @@ def recommend_records(
 
 def recommend_shards(
     budget: Budget,
-    *,
-    n_queries: int | None,
+    rows: int,
     n_classes: int,
     n_records: int | None,
     n_public: int | None,
@@ -403,7 +385,6 @@ def recommend_shards(
     words: Mapping[str, Any],
 ) -> Recommendation:
     """Return the recommendation for teachers on shards: as many as keep the noise at 0.3 votes for each."""
-    rows = n_queries or n_public or 1
     if n_teachers is None:
         all_rows = plan_release(budget, rows, n_teachers=1, n_classes=n_classes, n_queries=rows, anyway=True)
         noise = float(all_rows.mechanism.sigma)  # type: ignore[attr-defined]
@@ -425,13 +406,9 @@ def recommend_shards(
         guarantee=spent,
         attacker=_guesses(spent, math.sqrt(charge.mu_squared)),
         share=share_right(sigma, n_teachers, n_classes),
-        plus_minus=0.0,
-        within=True,
         stands_on=_ARITHMETIC,
-        right=None,
         worth=worth,
         better="" if worth else f"Take {math.ceil(sigma / NOISE_PER_TEACHER)} teachers, or a larger epsilon",
-        others=(),
         command=label_command(
             budget, words, "--voters", "shards", "--teachers", n_teachers, "--queries", asking.n_queries
         ),
@@ -515,33 +492,21 @@ class Plan:
 
     def columns(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Return the heading and the rows of the table as text."""
-        records = self.n_records is not None
-        heading = (
-            "mechanism",
-            "teachers",
-            *(("records each",) if records else ()),
-            "sigma",
-            f"gap for {self.right:.0%}",
-            "(of 2 classes)",
-            "lead",
-            "answers",
-            "epsilon",
-        )
+        each = ("records each",) if self.n_records is not None else ()
+        heading = ("mechanism", "teachers", *each, "sigma", f"gap for {self.right:.0%}", "(of 2 classes)", "lead")
         body = [
             (
                 row.name,
                 str(row.n_teachers),
-                *((str(row.records_per_teacher),) if records else ()),
-                format_up(row.sigma),
-                format_up(row.gap),
-                format_up(row.gap_two_classes),
+                *(str(row.records_per_teacher) for _ in each),
+                *map(format_up, (row.sigma, row.gap, row.gap_two_classes)),
                 f"{row.lead:.0%}",
                 str(row.n_answers) if row.n_answers == row.n_queries else f"<= {row.n_answers}",
                 format_up(row.guarantee.epsilon),
             )
             for row in self.rows
         ]
-        return heading, body
+        return (*heading, "answers", "epsilon"), body
 
     def advice(self) -> list[str]:
         """Return what speaks for each mechanism, and what the figures say, as sentences."""
@@ -549,15 +514,12 @@ class Plan:
         if not self.rows:
             return lines
         lines += [f"{name}: {ADVICE[name]}" for name in dict.fromkeys(row.name for row in self.rows)]
-        sure = [row for row in self.rows if isinstance(row.mechanism, ConfidentGNMax)]
-        if sure:
-            m = sure[0].mechanism
-            assert isinstance(m, ConfidentGNMax)
-            lines.append(
-                f"confident above: threshold at {CONFIDENT_SHARE:.0%} of the votes (a public choice that moves no "
-                f"cost), noise {format_up(m.sigma_threshold)} on the test, at most {sure[0].n_answers} of "
-                f"{sure[0].n_queries} answers; with another cap the noise is another."
-            )
+        sure = next(row for row in self.rows if row.name == "confident")
+        lines.append(
+            f"confident above: threshold at {CONFIDENT_SHARE:.0%} of the votes (a public choice that moves no cost), "
+            f"noise {format_up(sure.mechanism.sigma_threshold)} on the test, at most "  # type: ignore[attr-defined]
+            f"{sure.n_answers} of {sure.n_queries} answers; with another cap the noise is another."
+        )
         lines.append(
             "Noise depends on queries and budget, not on teachers: more teachers make the same gap a smaller share of "
             "the votes, fewer queries make the gap smaller, and each teacher must still have enough records to learn."
@@ -570,10 +532,7 @@ class Plan:
         )
         if any(row.lead > 1 for row in self.rows):
             lines.append("A lead above 100% cannot be had: take more teachers or ask fewer queries.")
-        poor = [
-            row for row in self.rows if row.records_per_teacher is not None and row.records_per_teacher < FEW_RECORDS
-        ]
-        if poor:
+        if any(each is not None and each < FEW_RECORDS for each in (row.records_per_teacher for row in self.rows)):
             lines.append(
                 f"Some rows leave a teacher fewer than {FEW_RECORDS} records, with which few learn anything: ask "
                 "fewer queries or spend more."
@@ -689,10 +648,10 @@ def plan(
         if n_records is None:
             raise InvalidInputError("n_records must be given beside the public rows, got None.")
         if X_public is not None:
-            n_public = int(X_public.shape[0]) if hasattr(X_public, "shape") else len(X_public)
+            n_public = len_of(X_public)
         n_public = check_int("n_public", n_public, low=1)
+        n_records = check_int("n_records", n_records, low=1)
         if n_public >= FEWEST_PUBLIC:
-            n_records = check_int("n_records", n_records, low=1)
             facts = PublicFacts(n_units=n_records, n_classes=n_classes, mu=1.0, n_public=n_public, kind=kind)
             by_records = forecast(X_public, ReleaseTerms(budget=budget, ledger=ledger), facts, image_shape)
             advice = recommend_records(budget, by_records, commonest=commonest, best=best, words=words)
@@ -700,29 +659,15 @@ def plan(
         raise InvalidInputError(
             "n_public must be given for record voters, or n_queries for teachers on shards; got neither."
         )
-    if n_records is not None:
+    elif n_records is not None:
         n_records = check_int("n_records", n_records, low=1)
     warn_if_weak(budget.delta, n_records, epsilon=budget.epsilon)
     rows: tuple[PlanRow, ...] = ()
     if n_queries is not None:
-        rows = shard_rows(
-            budget,
-            n_queries,
-            n_classes,
-            n_records=n_records,
-            n_teachers=n_teachers,
-            max_answers=max_answers,
-            right=right,
-            ledger=ledger,
-        )
+        asked: dict[str, Any] = {"n_teachers": n_teachers, "max_answers": max_answers, "right": right, "ledger": ledger}
+        rows = shard_rows(budget, n_queries, n_classes, n_records=n_records, **asked)
     if advice is None:
-        advice = recommend_shards(
-            budget,
-            n_queries=n_queries,
-            n_classes=n_classes,
-            n_records=n_records,
-            n_public=n_public,
-            n_teachers=rows[0].n_teachers if n_teachers is not None else None,
-            words=words,
-        )
+        n_each = None if n_teachers is None else rows[0].n_teachers
+        rows_asked = n_queries or n_public or 1
+        advice = recommend_shards(budget, rows_asked, n_classes, n_records, n_public, n_each, words)
     return Plan(budget, n_queries, n_classes, n_records, right, rows, by_records, advice)

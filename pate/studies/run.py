@@ -76,7 +76,7 @@ _REFERENCE_ROWS = 2000
 _NEXT_TO_NO_NOISE = 1e4
 
 
-def look_behind(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: PATEClassifier, seed: int) -> SensitiveResult:
+def look_behind(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: Any) -> SensitiveResult:
     """Return the numbers without privacy of one repeat in which records voted; for the sensitive report only.
 
     There are no teachers, no margins, and no data-dependent cost: a Gaussian sum has none that is lower. ``data`` is as
@@ -92,44 +92,33 @@ def look_behind(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: PATEClass
         warnings.simplefilter("ignore", PateWarning)
         _, model = quiet.run(private.X, private.y, groups=private.groups)
     test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
-    name, accuracy = _ordinary_model(coded, seed)
-    found = {
-        f"non-private {name}, all private data": accuracy,
-        "the same ballots without noise": float((model.predict(test) == truth).mean()),
-    }
-    return SensitiveResult(
-        references=_rows(found, seed),
-        label_accuracy=_right(data, clf, seed),
-        notes=("Records voted, so there are no teachers' margins, and no cost that depends on the data: a Gaussian sum "
-               "has no lower one.",),
-    )  # fmt: skip
+    name, accuracy = _ordinary_model(coded, clf.random_state)
+    quiet_right = (model.predict(test) == truth).mean()
+    found = {f"non-private {name}, all private data": accuracy, "the same ballots without noise": quiet_right}
+    told = (
+        "Records voted, so there are no teachers' margins, and no cost that depends on the data: a Gaussian sum has no "
+        "lower one."
+    )
+    return replace(_without_privacy(found, data, clf), notes=(told,))
 
 
-def _rows(found: dict[str, Any], seed: int) -> tuple[Reference, ...]:
-    return tuple(Reference(name=n, accuracy=float(a), seed=seed) for n, a in found.items())
-
-
-def _right(data: Dataset, clf: PATEClassifier, seed: int) -> tuple[LabelAccuracy, ...]:
-    release = clf.release_
+def _without_privacy(found: dict[str, Any], data: Dataset, clf: Any) -> SensitiveResult:
+    """Return these accuracies, and how many of the released labels are right."""
+    release, seed = clf.release_, clf.random_state
     right = (release.labels == data.public.y_for_evaluation[clf.queries_])[release.answered]
-    return (LabelAccuracy(accuracy=float(right.mean()), seed=seed),) if len(right) else ()
+    return SensitiveResult(
+        references=tuple(Reference(name=n, accuracy=float(a), seed=seed) for n, a in found.items()),
+        label_accuracy=(LabelAccuracy(accuracy=float(right.mean()), seed=seed),) if len(right) else (),
+    )
 
 
 def look_inside(
-    data: Dataset,
-    coded: Dataset,
-    teachers: ShardEnsemble,
-    votes: Votes,
-    clf: PATEClassifier,
-    seed: int,
-    *,
-    delta: float,
-    first: bool,
+    data: Dataset, coded: Dataset, teachers: ShardEnsemble, votes: Votes, clf: Any, *, first: bool
 ) -> SensitiveResult:
     """Return the numbers without privacy of one repeat; they go to the sensitive report only.
 
-    ``teachers`` and ``votes`` are what ``clf.fit_keeping`` gave, **sensitive**; ``delta`` is for the data-dependent
-    costs. The ``first`` repeat alone is shown in detail.
+    ``teachers`` and ``votes`` are what ``clf.fit_keeping`` gave, **sensitive**. The ``first`` repeat alone is shown in
+    detail.
     """
     test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
     on_test = teachers.vote(test)
@@ -139,8 +128,8 @@ def look_inside(
     labels = np.full(len(data.public.X), -1, dtype=np.int64)
     labels[clf.queries_] = plurality
     student = clone(clf.student_) if clf.student is None else clf.student
-    noiseless = fit_student(student, data.public.X, labels, random_state=seed)
-    name, accuracy = _open_model(teachers, data, coded, seed)
+    noiseless = fit_student(student, data.public.X, labels, random_state=clf.random_state)
+    name, accuracy = _open_model(teachers, data, coded, clf.random_state)
     found = {
         f"non-private {name}, all private data": accuracy,
         "noiseless ensemble": (on_test.counts.argmax(axis=1) == truth).mean(),
@@ -149,17 +138,16 @@ def look_inside(
     }
     release = clf.release_
     assert isinstance(release, LabelRelease)
-    inside = SensitiveResult(references=_rows(found, seed), label_accuracy=_right(data, clf, seed))
+    inside = _without_privacy(found, data, clf)
     if not first:
         return inside
-    top = np.sort(votes.counts, axis=1)
-    report = account(votes, release.mechanism, delta=delta, max_answers=release.quote.max_answers)
+    report = account(votes, release.mechanism, delta=clf.budget.delta, max_answers=release.quote.max_answers)
     curve = ensemble_curve(
         on_test.labels, truth, n_classes=len(data.classes), margin_noise=margin_noise(release.mechanism)
     )
     return replace(
         inside,
-        margins=tuple((top[:, -1] - top[:, -2]).tolist()),
+        margins=tuple(margins(votes.counts).tolist()),
         n_teachers=votes.n_teachers,
         teacher_accuracy=tuple(alone.tolist()),
         ensemble_curve=EnsembleCurve.from_dict(curve),
@@ -191,10 +179,7 @@ def _open_model(teachers: ShardEnsemble, data: Dataset, coded: Dataset, seed: in
         # A kernel machine on 50,000 rows takes longer than the whole run.
         large = len(y) > LARGE
         model = MLPClassifier((128,), max_iter=15, random_state=seed) if large else clone(teachers.estimator)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(X, y)
-        return type(model).__name__, model.score(test, truth)
+        return _scored(model, data)
     if isinstance(teachers, HeadTeacherEnsemble):
         return _ordinary_model(coded, seed)
     # One torch teacher of everything; on many rows in fewer passes, as each has many steps.
@@ -213,12 +198,15 @@ def _open_model(teachers: ShardEnsemble, data: Dataset, coded: Dataset, seed: in
 
 def _ordinary_model(coded: Dataset, seed: int) -> tuple[str, float]:
     """Return the name and accuracy of a good model of all private rows, of a kind that is usual for such data."""
-    y = coded.private.y
-    model = ordinary_model(coded.kind, len(y), seed=seed)
+    return _scored(ordinary_model(coded.kind, len(coded.private.y), seed=seed), coded)
+
+
+def _scored(model: Any, data: Dataset) -> tuple[str, float]:
+    """Fit a model to all private rows, and return its name and accuracy; a fit that was stopped early says nothing."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(coded.private.X, y)
-    return type(model).__name__, model.score(coded.test.X[:_REFERENCE_ROWS], coded.test.y[:_REFERENCE_ROWS])
+        model.fit(data.private.X, data.private.y)
+    return type(model).__name__, model.score(data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS])
 
 
 # A few public images of a run, with what was released of them: chosen by the release alone.
@@ -235,7 +223,8 @@ def examples_of(release: ReleasedLabels, data: Dataset, queries: npt.NDArray[np.
     """
     if data.image_shape is None or max(data.image_shape[-2:]) > _LARGEST:
         return ()
-    confidence, lead = _confidence(release), _lead(release)
+    confidence = release.probability.max(axis=1) if isinstance(release, ModelLabels) else None
+    lead = margins(counts) if (counts := getattr(release, "noisy_counts", None)) is not None else None
     order = list(range(min(FIRST, release.n_queries)))
     sure = confidence if confidence is not None else lead
     if sure is not None:
@@ -258,16 +247,10 @@ def examples_of(release: ReleasedLabels, data: Dataset, queries: npt.NDArray[np.
     )
 
 
-def _confidence(release: ReleasedLabels) -> npt.NDArray[np.float64] | None:
-    return release.probability.max(axis=1) if isinstance(release, ModelLabels) else None
-
-
-def _lead(release: ReleasedLabels) -> npt.NDArray[np.float64] | None:
-    counts = getattr(release, "noisy_counts", None)
-    if counts is None:
-        return None
+def margins(counts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return by how many votes the first class of each row leads the second."""
     top = np.sort(counts, axis=1)
-    return np.asarray(top[:, -1] - top[:, -2], dtype=np.float64)
+    return np.asarray(top[:, -1] - top[:, -2])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -343,14 +326,8 @@ def run_experiment(
     first: _First | None = None
     for repeat in range(config.n_repeats):
         seed = config.random_state + repeat
-        data = load_dataset(
-            config.dataset,
-            protocol=config.protocol,
-            data_home=data_home,
-            random_state=seed,
-            n_public=config.n_public,
-            n_private=config.n_private,
-        )
+        cut = {name: getattr(config, name) for name in ("protocol", "n_public", "n_private")}
+        data = load_dataset(config.dataset, data_home=data_home, random_state=seed, **cut)
         coded = encode_dataset(data)
         # Representations read tables cell by cell; teachers and DP-SGD need numbers, learnt from public rows.
         rows_of = coded if config.who_votes() == "shards" else data
@@ -368,10 +345,9 @@ def run_experiment(
             seconds.append(Seconds(name="DP-SGD", seconds=perf_counter() - started, seed=seed))
         if sensitive_report:
             if votes is None:
-                inside.append(look_behind(rows_of, coded, teachers, clf, seed))
+                inside.append(look_behind(rows_of, coded, teachers, clf))
             else:
-                delta, whole = config.budget.delta, first is None
-                inside.append(look_inside(rows_of, coded, teachers, votes, clf, seed, delta=delta, first=whole))
+                inside.append(look_inside(rows_of, coded, teachers, votes, clf, first=first is None))
         if first is None:
             first = _First(release, data, clf.queries_, teachers.recipe if votes is None else None)
     assert first is not None

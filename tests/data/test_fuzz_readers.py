@@ -228,8 +228,8 @@ def go_on(path: Path) -> Any:
 def read_cells(path: Path) -> Any:
     path.replace(path.with_name("cells.jsonl"))
     with CellFolder(path.parent) as folder:
-        folder._cells = folder._open(path.parent / "cells.jsonl")
-        return folder.lines()
+        folder.cells = folder._open(path.parent / "cells.jsonl")
+        return folder.cells.read()
 
 
 def open_with_key(path: Path) -> Any:
