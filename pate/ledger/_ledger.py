@@ -244,14 +244,9 @@ class Ledger:
             kind = "labels" if n_queries else "other"
         check_choice("kind", kind, KINDS)
         try:
+            known = None if callable(facts) else facts
             body = _entries.release_body(
-                whole,
-                mechanism,
-                n_queries,
-                None if callable(facts) else facts,
-                seeded=seeded,
-                open_ended=open_ended,
-                kind=kind,
+                whole, mechanism, n_queries, known, seeded=seeded, open_ended=open_ended, kind=kind
             )
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"facts must be plain JSON values, got something else ({error}).") from error
