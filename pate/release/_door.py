@@ -152,14 +152,10 @@ class Door:
         return PaidQueries(mechanism, Left(release, price), self._noise, terms)
 
     def session_again(self, mechanism: Mechanism, left: Left) -> PaidQueries:
-        """Go on with a session that was charged before."""
-        self._register()
-        return PaidQueries(mechanism, left, self._noise, self.terms)
-
-    def _register(self) -> None:
-        """Register the data, as whenever they are charged for."""
+        """Go on with a session that was charged before; the data are registered, as whenever they are charged for."""
         assert self.terms.ledger is not None
         self.terms.ledger.register(self.data)
+        return PaidQueries(mechanism, left, self._noise, self.terms)
 
     def capped_votes(self, mechanism: VoteCap, *, n_teachers: int, n_classes: int) -> PaidVotes:
         """Charge for all votes of a run, then make it: the number of queries is open."""
@@ -216,7 +212,8 @@ class Door:
         ``n_stored`` must have been read before ``n_used`` where another process may store one between: that is then
         found out.
         """
-        self._register()
+        assert self.terms.ledger is not None
+        self.terms.ledger.register(self.data)
         return PaidBallots(rounds, self._noise, self.terms.ledger, release, n_used, n_stored)
 
     def sanitised(
@@ -303,22 +300,12 @@ class Paid:
     ----------
     release : int or None
         Its number in the ledger.
-    in_doubt : bool
-        What was drawn last may not have been stored.
+    stored : StoredSoFar
     """
 
     def __init__(self, noise: NoiseSource, ledger: Ledger | None, release: int | None, n_stored: int = 0) -> None:
-        self.release, self.in_doubt, self._noise = release, False, noise
-        self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, n_stored)
-
-    def _store(self, rows: Iterable[NewAnswer], n: int, facts: dict[str, Any] | None = None) -> str | None:
-        """Store what was drawn; return the digest of the ledger's entry, if any."""
-        if self._stored is None:
-            return None
-        before, self.in_doubt = self.in_doubt, True
-        head = self._stored.add(rows, n, facts)
-        self.in_doubt = before
-        return head
+        self.release, self._noise = release, noise
+        self.stored = StoredSoFar(ledger, release, n_stored)
 
 
 class PaidQueries(Paid):
@@ -340,7 +327,7 @@ class PaidQueries(Paid):
         self.counts: PaidBallots | None = None
         if terms.counts:
             self.counts = PaidBallots(terms.counts, noise, None, left.release, left.counts_used)
-            self.counts._stored = self._stored  # one release, one number of answers
+            self.counts.stored = self.stored  # one release, one number of answers
 
     @property
     def n_left(self) -> int:
@@ -370,7 +357,7 @@ class PaidQueries(Paid):
         self._n_answered += int((drawn.status == ANSWERED).sum())
         if not len(counts):
             return drawn, None
-        return drawn, self._store(answers(drawn), int((drawn.status != NOT_ASKED).sum()), facts)
+        return drawn, self.stored.add(answers(drawn), int((drawn.status != NOT_ASKED).sum()), facts)
 
 
 class PaidVotes(Paid):
@@ -387,7 +374,7 @@ class PaidVotes(Paid):
         if not len(keys):
             return drawn, None
         rows = [(key, VoteCap.family, label, None) for key, label in zip(keys, drawn.labels.tolist(), strict=True)]
-        return drawn, self._store(rows, len(rows))
+        return drawn, self.stored.add(rows, len(rows))
 
 
 class PaidBallots(Paid):
@@ -425,4 +412,4 @@ class PaidBallots(Paid):
         # Used up before anything is drawn: whatever fails from here on, no round is drawn twice for one price.
         self.n_used += 1
         drawn = mechanism.sample(ballots.sums, ballots.delta_squared, self._noise)
-        return drawn, self._store([statistics_to_store(request, drawn)], 1, facts)
+        return drawn, self.stored.add([statistics_to_store(request, drawn)], 1, facts)

@@ -226,21 +226,22 @@ def check_name(name: object, ledger: Ledger | None, told: str) -> None:
 class StoredSoFar:
     """How many answers of a release its one holder has stored: the ledger refuses more once somebody else added any."""
 
-    def __init__(self, ledger: Ledger, release: int, n: int) -> None:
+    def __init__(self, ledger: Ledger | None, release: int | None, n: int) -> None:
         self._ledger, self._release, self._n = ledger, release, n
         self._in_doubt = 0
+        #: Whether any write failed: what was drawn then may not have been stored.
+        self.failed = False
 
-    def add(self, answers: Iterable[NewAnswer], n: int, facts: dict[str, Any] | None = None) -> str:
-        """Store ``n`` answers and return the digest of their entry; they may be shown only after that."""
-        if self._in_doubt:
-            # The last write failed, or was broken off, perhaps just after it was committed.
-            if self._ledger.n_answers(self._release) == self._n + self._in_doubt:
-                self._n += self._in_doubt
-            self._in_doubt = 0
-        self._in_doubt = n
+    def add(self, answers: Iterable[NewAnswer], n: int, facts: dict[str, Any] | None = None) -> str | None:
+        """Store ``n`` answers, if there is a ledger, and return their entry's digest; only then may they be shown."""
+        if self._ledger is None or self._release is None:
+            return None
+        # The last write failed, or was broken off, perhaps just after it was committed.
+        if self._in_doubt and self._ledger.n_answers(self._release) == self._n + self._in_doubt:
+            self._n += self._in_doubt
+        self._in_doubt, failed, self.failed = n, self.failed, True
         digest = self._ledger.add_answers(self._release, answers, self._n, facts)
-        self._n += n
-        self._in_doubt = 0
+        self._n, self._in_doubt, self.failed = self._n + n, 0, failed
         return digest
 
 

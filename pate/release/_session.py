@@ -94,7 +94,7 @@ class LabelSession(OneHolder):
         )
 
     def _used_up(self) -> bool:
-        return not self.n_left and not self._paid.in_doubt
+        return not self.n_left and not self._paid.stored.failed
 
     @property
     def n_left(self) -> int:
