@@ -34,6 +34,7 @@ from pate.core.files import parse_json, write_bytes, write_text, writing
 from pate.core.pages import render
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.statement import people
+from pate.statement.files import new_page
 from pate.statement.model import PrivacyStatement
 
 __all__ = ["Door", "Manifest", "ModelFile", "check_model_path", "read_model", "write_model", "write_page"]
@@ -404,11 +405,7 @@ def write_model(
 
 def write_page(file: ModelFile, out: str | os.PathLike[str]) -> None:
     """Write what a model is, and its statement, as one page: a new ``.html`` or ``.txt``."""
-    goal = Path(out)
-    if goal.suffix not in (".html", ".txt"):
-        raise InvalidInputError(f"out must end in .html or .txt, got {goal.name!r}. Rename it.")
-    if os.path.lexists(goal):
-        raise InvalidInputError(f"{goal} exists. Pages are never overwritten: name another file.")
+    goal = new_page(out)
     with writing("out", out):
         write_text(goal, file.html() if goal.suffix == ".html" else file.text())
 

@@ -22,7 +22,6 @@ from pate.release._kept import (
     check_alike,
     check_name,
     claimed,
-    next_round,
     round_key,
     rounds_in,
     stored_rounds_of,
@@ -482,8 +481,8 @@ def open_ballot_session(
     def take() -> PaidBallots:
         row = None if mark is None or ledger is None else ledger.find(mark)
         if row is not None and ledger is not None:
-            n_stored, drawn, row = stored_rounds_of(ledger, row.id)
-            return door.ballots_again(_rounds_of(row), row.id, next_round(drawn), n_stored)
+            row, n_used, n_stored = stored_rounds_of(ledger, row.id)
+            return door.ballots_again(_rounds_of(row), row.id, n_used, n_stored)
         rounds = buy_rounds(budget, shares, ledger, n_units=n, anyway=anyway, n_measured=n_measured)
         facts = {"noise_multipliers": [m.noise_multiplier for m in rounds]}
         return door.ballot_session(rounds, facts, request=mark or "")

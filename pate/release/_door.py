@@ -85,26 +85,9 @@ class Door:
     ) -> tuple[Draw, int | None, PaidBallots | None]:
         """Charge for these queries, at most ``price.max_answers`` answers and the terms' counts; then draw the answers.
 
-        Parameters
-        ----------
-        mechanism : Mechanism
-        counts : int array of shape (n_queries, n_classes)
-            Of the queries that are asked, and of no others.
-        price : Quote
-        answers : callable
-            What of a draw the ledger is to hold.
-        facts : dict or None
-            What it is to hold of the votes, see :func:`weaknesses`.
-        request : str
-            What identifies the request in the ledger.
-
-        Returns
-        -------
-        draw : Draw
-        release : int or None
-            Its number in the ledger; None without one, or where nothing is charged.
-        counts : PaidBallots or None
-            The counts of right answers that were charged too, to be drawn later.
+        ``counts`` (n_queries, n_classes) are of the queries that are asked, and of no others. ``answers`` says what of
+        a draw the ledger is to hold, ``facts`` what of the votes (:func:`weaknesses`). Returns the draw, its number in
+        the ledger (None without one, or where nothing is charged), and the counts of right answers to be drawn later.
         """
 
         def draw() -> Draw:
@@ -175,11 +158,7 @@ class Door:
     ) -> tuple[FloatArray, int | None]:
         """Charge for one sum of ballots, then draw its noise; the statistics are stored with the charge.
 
-        Returns
-        -------
-        statistics : float64 array of shape (d, m)
-            In whole numbers' units, see :meth:`GaussianSum.sample`.
-        release : int or None
+        Returns them in whole numbers' units (:meth:`GaussianSum.sample`), and their release in the ledger.
         """
         return self._pay(
             mechanism.charge(1),

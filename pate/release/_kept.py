@@ -35,11 +35,6 @@ def counts_to_store(counts: Sequence[GaussianSum]) -> dict[str, Any]:
     return {"right_counts": [mechanism.noise_multiplier for mechanism in counts]} if counts else {}
 
 
-def counts_stored(facts: Mapping[str, Any]) -> tuple[GaussianSum, ...]:
-    """Return the counts that such facts speak of."""
-    return tuple(GaussianSum(value) for value in facts.get("right_counts", ()))
-
-
 def with_counts(mechanism: Mechanism, counts: Sequence[GaussianSum]) -> str:
     """Return a mechanism in words, and what is counted after it."""
     if not counts:
@@ -131,25 +126,22 @@ def left_over(ledger: Ledger, mark: str, budget: Budget) -> Left | None:
     row = ledger.find(mark)
     if row is None:
         return None
-    n_stored, drawn, row = stored_rounds_of(ledger, row.id)
-    guarantee, counts = row.charge.guarantee(budget.delta), counts_stored(row.facts)
+    row, counts_used, n_stored = stored_rounds_of(ledger, row.id)
+    guarantee, n_counts = row.charge.guarantee(budget.delta), len(rounds_in(row.facts))
+    counts = tuple(GaussianSum(value) for value in row.facts.get("right_counts", ()))
     price = Quote(row.n_queries, int(row.facts["max_answers"]), row.charge, guarantee, counts)
-    return Left(row.id, price, n_stored - len(drawn), next_round(drawn), len(drawn))
+    return Left(row.id, price, n_stored - n_counts, counts_used, n_counts)
 
 
-def stored_rounds_of(ledger: Ledger, release: int) -> tuple[int, list[int], LedgerRow]:
-    """Return how many answers a release holds, which rounds are among them, and its row.
+def stored_rounds_of(ledger: Ledger, release: int) -> tuple[LedgerRow, int, int]:
+    """Return a release's row, how many of its rounds are used up, and how many answers it holds.
 
-    In this order: what somebody stores between is then found out (:class:`StoredSoFar`).
+    Answers are counted before rounds are read: what somebody stores between is then found out (:class:`StoredSoFar`).
+    A round before the last stored one that failed to be stored was used up all the same.
     """
     n_stored = ledger.n_answers(release)
     row = ledger.releases([release])[0]
-    return n_stored, rounds_in(row.facts), row
-
-
-def next_round(drawn: Sequence[int]) -> int:
-    """Return the round after the last one that is stored: one before it that failed to be was used up all the same."""
-    return max(drawn, default=-1) + 1
+    return row, max(rounds_in(row.facts), default=-1) + 1, n_stored
 
 
 def claimed(ledger: Ledger | None, mark: str | None, take: Callable[[], Paid]) -> tuple[Paid, Claim | None]:

@@ -16,7 +16,7 @@ from pate.core.pages import cell
 from pate.core.tensors import load_tensors, save_tensors
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
-from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, GaussianSum, Mechanism, NoisyHistogram
+from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.records import BallotFacts
@@ -341,20 +341,6 @@ class LabelRelease(ReleasedLabels):
     quote: Quote
     noisy_counts: npt.NDArray[np.float64] | None = None
     counts: tuple[GaussianSum, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        found: Draw,
-        classes: tuple[Any, ...],
-        mechanism: Mechanism,
-        price: Quote,
-        statement: PrivacyStatement,
-        counts: tuple[GaussianSum, ...] = (),
-    ) -> LabelRelease:
-        """Return the release of a draw, paid for and stored, with its statement's guarantee."""
-        labels, status, noisy = found.labels, found.status, found.noisy_counts
-        return cls(labels, status, classes, statement.guarantee, statement, mechanism, price, noisy, counts)
 
     def decide(self, *, gap: float = 0.0, offsets: Sequence[float] | None = None) -> LabelRelease:
         """Decide anew from the released noisy counts: free, since it is post-processing.

@@ -14,18 +14,19 @@ from pate.core.types import IntArray
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.ledger import Answer, Ledger, Registration
 from pate.ledger._chain import NewAnswer
-from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, ConfidentGNMax, Draw, GNMax, Mechanism
+from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, ConfidentGNMax, Draw, GaussianSum, GNMax, Mechanism
 from pate.privacy.budget import Budget
 from pate.privacy.convert import check_delta
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
 from pate.privacy.words import Guarantee
 from pate.release._ballot_session import PaidCounts
-from pate.release._door import Door, PaidBallots
-from pate.release._kept import answers_to_store, next_round, stored_rounds_of, weaknesses
+from pate.release._door import Door
+from pate.release._kept import answers_to_store, stored_rounds_of, weaknesses
 from pate.release._labels import LabelRelease
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, request_digest, warn_if_weak
 from pate.release._statement import check_release_stated, make_statement
 from pate.statement.files import bind_statement
+from pate.statement.model import PrivacyStatement
 from pate.votes import ABSTAIN, Votes
 
 
@@ -127,7 +128,10 @@ def released(
             # The same call again: what it did not ask then (a cap was reached) it does not ask now.
             fresh = fresh[:0]
             if terms.counts:
-                counts = _counts_again(door, ledger, request)
+                paid = ledger.find(request)
+                assert paid is not None
+                _, n_used, n_stored = stored_rounds_of(ledger, paid.id)
+                counts = door.ballots_again(terms.counts, paid.id, n_used, n_stored)
                 terms = replace(terms, counts=())
                 door = Door(terms, data)
     price = price_as_planned(len(fresh), mechanism, terms, planned)
@@ -144,15 +148,8 @@ def released(
     if counts is not None and counts.release is not None:
         release = counts.release  # what a count of these labels costs is told with them
     statement = make_statement(votes, mechanism, price, terms, questions.sources(release), stated=stated)
-    made = LabelRelease.of(questions.answered(draw, asked), votes.classes, mechanism, price, statement, asked_for)
+    made = questions.answered(draw, asked, price, statement, asked_for)
     return made, None if counts is None else PaidCounts(counts, terms, data)
-
-
-def _counts_again(door: Door, ledger: Ledger, request: str) -> PaidBallots:
-    paid = ledger.find(request)
-    assert paid is not None
-    n_stored, drawn, _ = stored_rounds_of(ledger, paid.id)
-    return door.ballots_again(door.terms.counts, paid.id, next_round(drawn), n_stored)
 
 
 def check_votes(votes: object) -> None:
@@ -207,8 +204,15 @@ class Questions:
         found = {answer.release for answer in self.known.values() if answer.release}
         return found if release is None else found | {release}
 
-    def answered(self, draw: Draw, asked: IntArray) -> Draw:
-        """Return labels, status and noisy counts of all rows: drawn now, stored before, or not asked."""
+    def answered(
+        self,
+        draw: Draw,
+        asked: IntArray,
+        price: Quote,
+        statement: PrivacyStatement,
+        counts: tuple[GaussianSum, ...] = (),
+    ) -> LabelRelease:
+        """Return the release of all rows, whether drawn now, stored before or not asked: paid for and stored."""
         n = self.votes.n_queries
         labels = np.full(n, ABSTAIN, dtype=np.int64)
         status = np.full(n, NOT_ASKED, dtype="<U9")
@@ -221,8 +225,9 @@ class Questions:
             status[i] = REFUSED if answer.label == ABSTAIN else ANSWERED
             if noisy is not None and answer.noisy_counts is not None:
                 noisy[i] = answer.noisy_counts
-        same_as = self.same_as
-        return Draw(labels[same_as], status[same_as], None if noisy is None else noisy[same_as])
+        noisy = None if noisy is None else noisy[self.same_as]
+        told = (self.votes.classes, statement.guarantee, statement, self.mechanism, price)
+        return LabelRelease(labels[self.same_as], status[self.same_as], *told, noisy, counts)
 
 
 # A publishable upper bound on the data-dependent epsilon of given votes: drawn once, paid for, kept in a ledger.

@@ -219,9 +219,7 @@ class LabelSession(OneHolder):
             for key, _, label, counts in questions.to_store(asked)(draw):
                 self._known[key] = Answer(label, None if counts is None else tuple(map(float, counts)), 0)
         statement = self._statement(votes, questions.sources(self.release), head)
-        return LabelRelease.of(
-            questions.answered(draw, asked), votes.classes, mechanism, self.quote, statement, self.quote.counts
-        )
+        return questions.answered(draw, asked, self.quote, statement, self.quote.counts)
 
     def _statement(self, votes: Votes, sources: set[int], head: str | None) -> PrivacyStatement:
         statement = make_statement(
