@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 import os
 import re
 import tempfile
@@ -22,6 +21,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +182,7 @@ class Manifest:
 
     def __post_init__(self) -> None:
         check_classes(self.classes)
-        odd = [c for c in self.classes if not _is_plain(c)]
+        odd = [c for c in self.classes if not isinstance(c, str | int) and not (isinstance(c, float) and isfinite(c))]
         if odd:
             raise InvalidInputError(
                 "classes must be texts, truth values or finite numbers to be kept in a file, got "
@@ -260,10 +260,6 @@ def _exactly(values: Any, names: list[str]) -> Mapping[str, Any]:
 def _is_column(column: Any) -> bool:
     fine = isinstance(column, tuple) and len(column) == 2 and all(isinstance(text, str) for text in column)
     return fine and (column[1] in ("numeric", "text") or column[1].startswith("date:"))
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 # The archive.

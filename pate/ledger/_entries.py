@@ -127,15 +127,6 @@ def is_sealed(connection: sqlite3.Connection, path: Path) -> bool:
     return make_seal(connection, path) == (None if row is None else row[0])
 
 
-def check_seal(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse to go on with an end, or a sum, that is not the sealed one."""
-    if not is_sealed(connection, path):
-        raise LedgerError(
-            f"the ledger {str(path)!r} does not end as it was sealed: entries were changed, taken away or added "
-            "outside pate. Nothing was charged. `pate ledger verify` tells more; restore it from a backup."
-        )
-
-
 def append(
     connection: sqlite3.Connection,
     path: Path,

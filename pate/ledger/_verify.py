@@ -155,11 +155,9 @@ def verify_ledger(
             check.run(connection)
     except DamagedLedgerError as error:
         check.problems.append(str(error))
-    try:
+    with suppress(OSError):
         if path.stat().st_mode & 0o077:
             check.notes.append("others than its owner may read or write the file (chmod 600)")
-    except OSError:
-        pass
     looked_at = tuple(check.look_at(file) for file in files)
     of = sorted({one.release for one in looked_at if one.ok and one.release is not None})
     if len(of) > 1:
@@ -319,15 +317,11 @@ class _Check:
         held = self._opening
         if held is None:
             return
-        terms = terms_of(body, held.total)
+        self._opening = replace(held, terms=terms_of(body, held.total))
         if held.terms is not None or self._prices:
             self.problems.append(f"{name} fixes the currency again, or after the first charge")
-        asked = held.asked in (None, terms.currency.name) or (
-            held.asked == "renyi" and terms.currency.method[:5] == "renyi"
-        )
-        if not asked or held.failure_delta not in (None, terms.failure_delta):
+        if self._opening.conflict(held.asked, held.failure_delta):
             self.problems.append(f"{name} fixes another currency, or share of delta, than the ledger was opened with")
-        self._opening = replace(held, terms=terms)
 
     def _look_at_answers(self, connection: sqlite3.Connection, entry: Entry, name: str) -> int:
         hasher = AnswerHasher()
@@ -358,10 +352,9 @@ class _Check:
         if extra:
             self.problems.append(f"table meta has {extra} rows that pate did not write")
         self._look_at_key(connection)
-        try:
+        sealed = False
+        with suppress(LedgerError):
             sealed = is_sealed(connection, self._path)
-        except LedgerError:
-            sealed = False
         if not sealed:
             self.problems.append("the end is not the sealed one: entries were changed, taken away or added")
         if not seen:

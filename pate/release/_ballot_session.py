@@ -105,7 +105,7 @@ def release_ballots(
         raise InvalidInputError(f"mechanism must be GaussianSum(noise_multiplier), got {shown(mechanism)}.")
     terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
     facts = ballots.facts
-    said = check_ballots_stated(stated, residual=facts.clip is not None)
+    check_ballots_stated(stated, residual=facts.clip is not None)
     warn_if_weak(budget.delta, facts.n, epsilon=budget.epsilon)
     door = Door(terms, ballots.registration())
     request = request_of(facts, mechanism, name, seeded=terms.seeded)
@@ -121,7 +121,7 @@ def release_ballots(
         assert isinstance(known, BallotFacts)
         facts = known
     statement = ballot_statement(
-        [facts], [mechanism], charge, terms, stated=said, release=release, seeded=seeded, earlier=row is not None
+        [facts], [mechanism], charge, terms, release=release, seeded=seeded, earlier=row is not None
     )
     bind_statement(statement, ledger)
     return BallotRelease.of(drawn, facts, mechanism, statement)
@@ -253,12 +253,11 @@ class BallotSession(_Rounds):
         data: Registration,
         n: int | None,
         *,
-        stated: Mapping[str, str],
         claim: Claim | None,
     ) -> None:
         super().__init__(paid, terms, data, claim)
         self.release, self.charge = paid.release, sum_of_rounds(paid.rounds)
-        self._n, self._stated = n, stated
+        self._n = n
         #: Whether each round's statement is one that is let out: not where more is said in the end.
         self.binds = True
 
@@ -360,7 +359,6 @@ class BallotSession(_Rounds):
                 self.mechanisms,
                 self.charge,
                 self._terms,
-                stated=self._stated,
                 release=self.release,
                 head=head,
                 earlier=not self._drawn.keys() >= cast.keys(),
@@ -463,7 +461,7 @@ def open_ballot_session(
     (1.0, 2)
     """
     terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
-    said = check_ballots_stated(stated, residual=True)
+    check_ballots_stated(stated, residual=True)
     check_name(name, ledger, shown(name))
     if n_units is not None and nominal_n is not None:
         raise InvalidInputError("n_units and nominal_n must not both be given: the number is public or it is not.")
@@ -488,7 +486,7 @@ def open_ballot_session(
         return door.ballot_session(rounds, facts, request=mark or "")
 
     paid, claim = claimed(ledger, mark, take)
-    return BallotSession(paid, terms, data, n, stated=said, claim=claim)
+    return BallotSession(paid, terms, data, n, claim=claim)
 
 
 # Counts of right answers that were paid for with labels: drawn once, of one model of theirs, and told.

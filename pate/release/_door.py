@@ -54,16 +54,7 @@ def _check_tape(noise: NoiseSource) -> None:
 class Door:
     """The way out for one private data set on one set of terms.
 
-    Parameters
-    ----------
-    terms : ReleaseTerms
-    data : Registration
-        Compared with the ledger's, here already: a mistake is refused before anything is priced.
-
-    Raises
-    ------
-    LedgerError
-        The ledger is for another private data set.
+    ``data`` are compared with the ledger's, here already: another data set is refused before anything is priced.
     """
 
     def __init__(self, terms: ReleaseTerms, data: Registration) -> None:
@@ -273,14 +264,7 @@ class Door:
 
 
 class Paid:
-    """What is paid for and not drawn yet: no more than that is drawn, and it is stored before it is shown.
-
-    Attributes
-    ----------
-    release : int or None
-        Its number in the ledger.
-    stored : StoredSoFar
-    """
+    """What is paid for and not drawn yet: no more than that is drawn, and it is stored before it is shown."""
 
     def __init__(self, noise: NoiseSource, ledger: Ledger | None, release: int | None, n_stored: int = 0) -> None:
         self.release, self._noise = release, noise
@@ -288,15 +272,7 @@ class Paid:
 
 
 class PaidQueries(Paid):
-    """Queries that are paid for and not yet asked.
-
-    Attributes
-    ----------
-    quote : Quote
-        What was charged.
-    counts : PaidBallots or None
-        Counts of right answers that were charged with them.
-    """
+    """Queries that are paid for (``quote``) and not yet asked, and the counts of right answers charged with them."""
 
     def __init__(self, mechanism: Mechanism, left: Left, noise: NoiseSource, terms: ReleaseTerms) -> None:
         super().__init__(noise, terms.ledger, left.release, left.n_used + left.n_counts)
@@ -357,14 +333,7 @@ class PaidVotes(Paid):
 
 
 class PaidBallots(Paid):
-    """Rounds of ballots that are paid for and not yet cast: each is drawn once.
-
-    Attributes
-    ----------
-    rounds : tuple of GaussianSum
-    n_used : int
-        How many were drawn.
-    """
+    """Rounds of ballots that are paid for and not yet cast: each is drawn once, and ``n_used`` were."""
 
     def __init__(
         self,

@@ -116,7 +116,7 @@ def released(
     check_votes(votes)
     check_mechanism(mechanism)
     ledger = terms.ledger
-    stated = check_release_stated(terms.stated, unit=votes.unit, classes_inferred=votes.classes_inferred)
+    check_release_stated(terms.stated, unit=votes.unit, classes_inferred=votes.classes_inferred)
     data = Registration.of_votes(votes)
     door = Door(terms, data)
     questions = Questions.of(votes, mechanism, ledger)
@@ -147,7 +147,7 @@ def released(
     counts = counts or bought
     if counts is not None and counts.release is not None:
         release = counts.release  # what a count of these labels costs is told with them
-    statement = make_statement(votes, mechanism, price, terms, questions.sources(release), stated=stated)
+    statement = make_statement(votes, mechanism, price, terms, questions.sources(release))
     made = questions.answered(draw, asked, price, statement, asked_for)
     return made, None if counts is None else PaidCounts(counts, terms, data)
 

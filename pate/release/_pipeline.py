@@ -311,9 +311,11 @@ class BatchPlan:
 
         def priced(terms: ReleaseTerms) -> Priced:
             mechanism = asking.mechanism
-            n_fresh = len(queries) if hashes is None else count_fresh(hashes, mechanism, terms)
-            due = replace(terms, counts=()) if hashes is not None and is_paid(hashes, mechanism, terms) else terms
-            return terms, n_fresh, price_of(n_fresh, mechanism, due)
+            if hashes is None:
+                return terms, len(queries), price_of(len(queries), mechanism, terms)
+            paid = is_paid(hashes, mechanism, terms)
+            n_fresh = 0 if paid else count_fresh(hashes, mechanism, terms)
+            return terms, n_fresh, price_of(n_fresh, mechanism, replace(terms, counts=()) if paid else terms)
 
         terms, n_fresh, price = with_affordable_counts(priced, terms, asking)
         return cls(terms, asking, queries, hashes, n_fresh, price)

@@ -33,10 +33,10 @@ from pate.release._labels import LabelRelease
 from pate.release._lock import Questions, check_mechanism, check_votes
 from pate.release._pipeline import lean
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, warn_if_weak
-from pate.release._statement import _ACCOUNTING, _NOISE, _others, check_release_stated, make_assumptions, make_statement
+from pate.release._statement import _ACCOUNTING, _others, check_release_stated, make_assumptions, make_statement, told
 from pate.statement.fields import Assumption
 from pate.statement.files import bind_statement
-from pate.statement.model import PrivacyStatement, made_statement
+from pate.statement.model import PrivacyStatement
 from pate.votes import Voter, Votes
 
 
@@ -76,13 +76,12 @@ class LabelSession(OneHolder):
         data: Registration,
         classes: tuple[Any, ...],
         *,
-        stated: Mapping[str, str],
         classes_inferred: bool = False,
         claim: Claim | None = None,
     ) -> None:
         self.mechanism, self.quote, self.release = paid.mechanism, paid.quote, paid.release
         self._paid, self._terms, self._data, self._classes = paid, terms, data, classes
-        self._stated, self._classes_inferred = stated, classes_inferred
+        self._classes_inferred = classes_inferred
         self._known: dict[str, Answer] = {}
         self._counts: PaidCounts | None = None
         super().__init__(claim)
@@ -228,7 +227,6 @@ class LabelSession(OneHolder):
             self.quote,
             self._terms,
             sources,
-            stated=self._stated,
             classes_named=True,
             head=head,
         )
@@ -365,7 +363,7 @@ def opened(
     if n_teachers is None:
         raise InvalidInputError("data must say the number of teachers, n_shards, got None.")
     check_name(name, ledger, f"{name!r} and ledger={ledger!r}")
-    stated = check_release_stated(terms.stated, unit=data.unit, classes_inferred=classes_inferred)
+    check_release_stated(terms.stated, unit=data.unit, classes_inferred=classes_inferred)
     door = Door(terms, data)
     mark = mark_of(name, mechanism, terms, n_queries, n_teachers)
 
@@ -376,7 +374,7 @@ def opened(
         return door.session(mechanism, price_as_planned(n_queries, mechanism, terms, planned), request=mark or "")
 
     paid, claim = claimed(ledger, mark, take)
-    return LabelSession(paid, terms, data, classes, stated=stated, classes_inferred=classes_inferred, claim=claim)
+    return LabelSession(paid, terms, data, classes, classes_inferred=classes_inferred, claim=claim)
 
 
 # Capped votes: a run is paid for whole before its first answer.
@@ -523,14 +521,15 @@ def open_vote_cap(
         raise InvalidInputError(f"mechanism must be VoteCap(max_votes, sigma), got {shown(mechanism)}.")
     terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
     values = check_classes(range(classes) if isinstance(classes, int) else classes)
-    stated = check_release_stated(stated, unit=unit, also=("abstaining",))
+    check_release_stated(stated, unit=unit, also=("abstaining",))
     n_teachers = check_int("n_teachers", n_teachers, low=1)
     data = Registration(unit, values, n_units=n_units, n_shards=n_teachers, fingerprint=fingerprint)
     warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
     paid = Door(terms, data).capped_votes(mechanism, n_teachers=n_teachers, n_classes=len(values))
     charge = mechanism.charge()
     guarantee = charge.guarantee(budget.delta)
-    statement = made_statement(
+    statement = told(
+        terms,
         released="noisy labels of any number of public rows, chosen adaptively",
         unit=unit,
         n_units=n_units,
@@ -540,7 +539,6 @@ def open_vote_cap(
             f"{_ACCOUNTING[guarantee.method]}; a constant for the whole run, fully adaptive (filter on the changed "
             "teacher's votes: Smith and Thakurta 2022; Feldman and Zrnic 2021, Theorem 3.1)"
         ),
-        noise_source=_NOISE,
         seeded=terms.seeded,
         covered=("the released labels and everything computed from them and from public data",),
         not_covered=(
@@ -555,10 +553,7 @@ def open_vote_cap(
         ),
         verify=f"from pate.mechanisms import VoteCap; {mechanism}.charge().guarantee({budget.delta!r})",
         charge=charge,
-        ledger=ledger,
         releases=() if paid.release is None else (paid.release,),
-        tuning=tuning,
-        stated=stated,
     )
     bind_statement(statement, ledger)
     return VoteCapRun(paid, statement.guarantee, statement, ledger=ledger)
