@@ -715,18 +715,14 @@ class Ledger:
 
     def has_request(self, request: str) -> bool:
         """Return whether a release was made for this very request (see :func:`pate.release_labels`)."""
-        return self._release_of(request) is not None
+        return self.find(request) is not None
 
     def find(self, request: str) -> LedgerRow | None:
         """Return the release that was made under this request's digest, with its facts; None if there is none."""
-        number = self._release_of(request)
-        return None if number is None else self.releases([number])[0]
-
-    def _release_of(self, request: str) -> int | None:
         query = "SELECT release FROM entries WHERE request = ? ORDER BY seq LIMIT 1"
         with self._read() as connection:
-            row = connection.execute(query, (request,)).fetchone()
-        return None if row is None else row[0]
+            found = connection.execute(query, (request,)).fetchone()
+            return None if found is None else next(_entries.read_releases(connection, self.path, found), None)
 
     def keyed_digest(self, text: str) -> str:
         """Return HMAC-SHA256 of a private text under the key beside the ledger: it can be recognised, not guessed.

@@ -108,7 +108,7 @@ def release_ballots(
     check_ballots_stated(stated, residual=facts.clip is not None)
     warn_if_weak(budget.delta, facts.n, epsilon=budget.epsilon)
     door = Door(terms, ballots.registration())
-    request = request_of(facts, mechanism, name, seeded=terms.seeded)
+    request = request_of(facts, name, seeded=terms.seeded, noise=mechanism.noise_multiplier)
     row = None if ledger is None else ledger.find(request)
     if row is None or ledger is None:
         noisy, release = door.ballots(mechanism, ballots, facts.to_dict(), request=request)
@@ -134,26 +134,17 @@ def check_ballots(ballots: object) -> BallotSum:
     return ballots
 
 
-def request_of(facts: BallotFacts, mechanism: GaussianSum, name: str, *, seeded: bool) -> str:
-    """Return what a release of ballots is recognised by: public facts alone, but for the number of units.
+#: Facts that tell no two requests apart. Which records they are the ledger knows, which is registered to them.
+_BESIDE = ("n", "provenance", "own_maps", "own_model", "classes_inferred", "own")
 
-    Which records they are the ledger knows, which is registered to them.
-    """
+
+def request_of(facts: BallotFacts | RightFacts, name: str, *, seeded: bool, noise: float = 1.0) -> str:
+    """Return what a release of ballots, or of counts of right answers, is recognised by: public facts alone."""
     if not isinstance(name, str):
         raise InvalidInputError(f"name must be a text, got {shown(name)}.")
-    known = {
-        k: v
-        for k, v in facts.to_dict().items()
-        if k not in ("n", "provenance", "own_maps", "own_model", "classes_inferred")
-    }
-    parts = ["ballots 1", known, repr(mechanism.noise_multiplier), name, seeded]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def right_request_of(facts: RightFacts, name: str, *, seeded: bool) -> str:
-    """Return what counts of right answers are recognised by in a ledger: public facts alone."""
-    known = {k: v for k, v in facts.to_dict().items() if k not in ("n", "own")}
-    return hashlib.sha256(json.dumps(["right 1", known, name, seeded], sort_keys=True).encode()).hexdigest()
+    known = {k: v for k, v in facts.to_dict().items() if k not in _BESIDE}
+    said = ["right 1", known] if isinstance(facts, RightFacts) else ["ballots 1", known, repr(noise)]
+    return hashlib.sha256(json.dumps([*said, name, seeded], sort_keys=True).encode()).hexdigest()
 
 
 def facts_of(told: Mapping[str, Any], classes: tuple[Any, ...]) -> BallotFacts | RightFacts:
@@ -289,9 +280,7 @@ class BallotSession(_Rounds):
             The ledger is for other records, or the statistics could not be stored; none are returned then.
         """
         check_ballots(ballots)
-        # A round is recognised by what is cast: by its number it would be drawn anew after a crash.
-        request = request_of(ballots.facts, GaussianSum(1.0), f"session {self.release}", seeded=self._terms.seeded)
-        drawn, found, statement = self._next(ballots, request)
+        drawn, found, statement = self._next(ballots)
         assert isinstance(found.facts, BallotFacts)
         return BallotRelease.of(drawn, found.facts, self.mechanisms[found.index], statement)
 
@@ -319,8 +308,7 @@ class BallotSession(_Rounds):
             raise InvalidInputError(
                 f"counts must be RightCounts, got {shown(counts)}. pate.records.count_right makes it."
             )
-        request = right_request_of(counts.facts, f"session {self.release}", seeded=self._terms.seeded)
-        drawn, found, statement = self._next(counts, request)
+        drawn, found, statement = self._next(counts)
         assert isinstance(found.facts, RightFacts)
         return ReleasedCounts.of(drawn, found.facts, self.mechanisms[found.index], statement)
 
@@ -341,8 +329,10 @@ class BallotSession(_Rounds):
                 self._terms.ledger.register(said)
             self._data, self._n = said, f.n
 
-    def _next(self, ballots: BallotSum | RightCounts, request: str) -> tuple[Sequence[float], _Cast, PrivacyStatement]:
-        """Return the numbers of this request's round, drawn now or before, and the statement of the whole session."""
+    def _next(self, ballots: BallotSum | RightCounts) -> tuple[Sequence[float], _Cast, PrivacyStatement]:
+        """Return the numbers of the round of these, drawn now or before, and the statement of the whole session."""
+        # A round is recognised by what is cast: by its number it would be drawn anew after a crash.
+        request = request_of(ballots.facts, f"session {self.release}", seeded=self._terms.seeded)
         self._check_process()
         with self._turn:
             self._check(ballots)
@@ -537,7 +527,7 @@ class PaidCounts(_Rounds):
         self._check_process()
         self._check(counts)
         index = int(counts.facts.by_class)
-        request = right_request_of(counts.facts, f"labels {self._paid.release}", seeded=self._terms.seeded)
+        request = request_of(counts.facts, f"labels {self._paid.release}", seeded=self._terms.seeded)
         with self._turn:
             found = self._rounds_cast(counts.facts.classes).get(request)
             if found is None:

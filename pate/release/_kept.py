@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, TypeVar
-
-import numpy as np
-import numpy.typing as npt
 
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger import Ledger, LedgerRow
 from pate.ledger._chain import NewAnswer
-from pate.mechanisms import NOT_ASKED, Draw, GaussianSum, Mechanism
+from pate.mechanisms import GaussianSum, Mechanism
 from pate.privacy.budget import Budget
 from pate.release._quote import Quote, ReleaseTerms
 from pate.votes import ABSTAIN, Votes
@@ -55,22 +52,6 @@ def rounds_in(facts: Mapping[str, Any]) -> list[int]:
 def weaknesses(votes: Votes) -> dict[str, Any]:
     """Return the public facts of votes that a statement must tell wherever their answers are given again."""
     return {name: True for name in ("classes_inferred", "partition_seeded") if getattr(votes, name)}
-
-
-def answers_to_store(
-    query_hashes: Sequence[str] | None, asked: npt.NDArray[np.int64], mechanism: Mechanism, draw: Draw
-) -> Iterator[NewAnswer]:
-    """Yield what was answered or refused: a refusal is an answer too, and asking again must not be a second chance."""
-    labels, asked_rows = draw.labels.tolist(), asked.tolist()
-    for position in np.flatnonzero(draw.status != NOT_ASKED).tolist():
-        query = asked_rows[position]
-        key = f"#{query}" if query_hashes is None else query_hashes[query]
-        yield (
-            key,
-            mechanism.family,
-            labels[position],
-            None if draw.noisy_counts is None else draw.noisy_counts[position],
-        )
 
 
 # Going on with a named session: how it is recognised, what it has left, and who may hold it.

@@ -21,7 +21,7 @@ from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
 from pate.privacy.words import Guarantee
 from pate.release._ballot_session import PaidCounts
 from pate.release._door import Door
-from pate.release._kept import answers_to_store, stored_rounds_of, weaknesses
+from pate.release._kept import stored_rounds_of, weaknesses
 from pate.release._labels import LabelRelease
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, request_digest, warn_if_weak
 from pate.release._statement import check_release_stated, make_statement
@@ -196,8 +196,17 @@ class Questions:
         return cls(votes, mechanism, known, fresh, same_as)
 
     def to_store(self, asked: IntArray) -> Callable[[Draw], Iterator[NewAnswer]]:
-        """Return what of a draw a ledger is to hold."""
-        return lambda drawn: answers_to_store(self.votes.query_hashes, asked, self.mechanism, drawn)
+        """Return what of a draw a ledger is to hold: what was answered or refused."""
+        hashes, family = self.votes.query_hashes, self.mechanism.family
+
+        def rows(draw: Draw) -> Iterator[NewAnswer]:
+            labels, noisy, queries = draw.labels.tolist(), draw.noisy_counts, asked.tolist()
+            # A refusal is an answer too, and asking again must not be a second chance.
+            for place in np.flatnonzero(draw.status != NOT_ASKED).tolist():
+                key = f"#{queries[place]}" if hashes is None else hashes[queries[place]]
+                yield key, family, labels[place], None if noisy is None else noisy[place]
+
+        return rows
 
     def sources(self, release: int | None) -> set[int]:
         """Return the ledger's releases that the answers come from, ``release`` among them."""

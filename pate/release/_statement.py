@@ -152,13 +152,6 @@ def with_public_rows(statement: PrivacyStatement, public_rows: str | None) -> Pr
     return statement
 
 
-def classes_were_named(statement: PrivacyStatement) -> PrivacyStatement:
-    """Return the statement where a person named every class at the door, ``classes=``."""
-    if all(a.name != "classes" for a in statement.assumptions):  # read off the labels: the statement says so elsewhere
-        return statement
-    return statement.with_evidence("classes", CLASSES_NAMED.how, by="curator")
-
-
 _ACCOUNTING = {
     "gdp": "exact Gaussian composition: mu^2 adds up (Dong, Roth, Su 2022), converted exactly (Balle, Wang 2018)",
     "rdp": "Renyi composition (an argmax or threshold test of Gaussian noise alone by its certified cost, docs/"
