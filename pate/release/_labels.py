@@ -374,12 +374,9 @@ class LabelRelease(ReleasedLabels):
             if shift.shape != (len(self.classes),) or not np.isfinite(shift).all():
                 raise InvalidInputError(f"offsets must be {len(self.classes)} finite numbers, got {offsets!r}.")
             scores = scores + shift
-        asked = ~np.isnan(scores).any(axis=1)
-        labels = np.full(len(scores), ABSTAIN, dtype=np.int64)
-        if asked.any():
-            top = np.sort(scores[asked], axis=1)
-            clear = top[:, -1] - top[:, -2] >= gap
-            labels[asked] = np.where(clear, scores[asked].argmax(axis=1), ABSTAIN)
+        asked, top = ~np.isnan(scores).any(axis=1), np.sort(scores, axis=1)
+        clear = asked & (top[:, -1] - top[:, -2] >= gap)
+        labels = np.where(clear, scores.argmax(axis=1), ABSTAIN).astype(np.int64)
         status = np.where(asked, np.where(labels == ABSTAIN, REFUSED, ANSWERED), NOT_ASKED).astype("<U9")
         return replace(self, labels=labels, status=status)
 

@@ -16,7 +16,6 @@ from pate.ledger import Answer, Ledger, Registration
 from pate.mechanisms import Draw, Mechanism
 from pate.mechanisms.vote_cap import VoteCap
 from pate.privacy.budget import Budget
-from pate.privacy.words import Guarantee
 from pate.release._ballot_session import PaidCounts
 from pate.release._door import Door, PaidQueries, PaidVotes
 from pate.release._kept import (
@@ -405,12 +404,9 @@ class VoteCapRun:
     (True, 'noisy labels of any number of public rows, chosen adaptively')
     """
 
-    def __init__(
-        self, paid: PaidVotes, guarantee: Guarantee, statement: PrivacyStatement, *, ledger: Ledger | None = None
-    ) -> None:
+    def __init__(self, paid: PaidVotes, statement: PrivacyStatement, ledger: Ledger | None) -> None:
         self.session, self.release = paid.session, paid.release
-        self.guarantee = guarantee
-        self.statement = statement
+        self.guarantee, self.statement = statement.guarantee, statement
         self._paid, self._ledger = paid, ledger
         self._n_asked = 0
         self._turn = threading.Lock()
@@ -556,4 +552,4 @@ def open_vote_cap(
         releases=() if paid.release is None else (paid.release,),
     )
     bind_statement(statement, ledger)
-    return VoteCapRun(paid, statement.guarantee, statement, ledger=ledger)
+    return VoteCapRun(paid, statement, ledger)
