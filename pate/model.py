@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 import os
 import re
 import tempfile
@@ -22,6 +21,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from pate.core.files import parse_json, write_bytes, write_text, writing
 from pate.core.pages import render
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.statement import people
+from pate.statement.files import new_page
 from pate.statement.model import PrivacyStatement
 
 __all__ = ["Door", "Manifest", "ModelFile", "check_model_path", "read_model", "write_model", "write_page"]
@@ -181,7 +182,7 @@ class Manifest:
 
     def __post_init__(self) -> None:
         check_classes(self.classes)
-        odd = [c for c in self.classes if not _is_plain(c)]
+        odd = [c for c in self.classes if not isinstance(c, str | int) and not (isinstance(c, float) and isfinite(c))]
         if odd:
             raise InvalidInputError(
                 "classes must be texts, truth values or finite numbers to be kept in a file, got "
@@ -259,10 +260,6 @@ def _exactly(values: Any, names: list[str]) -> Mapping[str, Any]:
 def _is_column(column: Any) -> bool:
     fine = isinstance(column, tuple) and len(column) == 2 and all(isinstance(text, str) for text in column)
     return fine and (column[1] in ("numeric", "text") or column[1].startswith("date:"))
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 # The archive.
@@ -404,11 +401,7 @@ def write_model(
 
 def write_page(file: ModelFile, out: str | os.PathLike[str]) -> None:
     """Write what a model is, and its statement, as one page: a new ``.html`` or ``.txt``."""
-    goal = Path(out)
-    if goal.suffix not in (".html", ".txt"):
-        raise InvalidInputError(f"out must end in .html or .txt, got {goal.name!r}. Rename it.")
-    if os.path.lexists(goal):
-        raise InvalidInputError(f"{goal} exists. Pages are never overwritten: name another file.")
+    goal = new_page(out)
     with writing("out", out):
         write_text(goal, file.html() if goal.suffix == ".html" else file.text())
 

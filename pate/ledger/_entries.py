@@ -79,14 +79,10 @@ def release_body(
     kind: str = "labels",
 ) -> dict[str, Any]:
     """Return the body of a release's entry."""
+    mu_squared, pure, *rdp = (v if math.isfinite(v) else None for v in (cost.mu_squared, cost.pure, *cost.rdp))
+    held = {"orders": list(cost.orders), "rdp": rdp, "mu_squared": mu_squared, "pure": pure, "delta0": cost.delta0}
     body: dict[str, Any] = {
-        "charge": {
-            "orders": list(cost.orders),
-            "rdp": [_finite(value) for value in cost.rdp],
-            "mu_squared": _finite(cost.mu_squared),
-            "pure": _finite(cost.pure),
-            "delta0": cost.delta0,
-        },
+        "charge": held,
         "facts": facts or {},
         "kind": kind,
         "mechanism": str(mechanism),
@@ -99,20 +95,11 @@ def release_body(
     return body
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _number(value: float | None) -> float:
-    return math.inf if value is None else value
-
-
 def charge_of(body: dict[str, Any]) -> Charge:
     """Return the cost of a release's entry: a charge, or what is wider than one."""
     held = body["charge"]
-    orders, rdp = tuple(held["orders"]), tuple(_number(value) for value in held["rdp"])
-    mu_squared, pure = _number(held["mu_squared"]), _number(held["pure"])
-    return Charge(mu_squared, rdp, pure, orders, held["delta0"])
+    mu_squared, pure, *rdp = (math.inf if v is None else v for v in (held["mu_squared"], held["pure"], *held["rdp"]))
+    return Charge(mu_squared, tuple(rdp), pure, tuple(held["orders"]), held["delta0"])
 
 
 def last(connection: sqlite3.Connection) -> tuple[int, str] | None:
@@ -140,15 +127,6 @@ def is_sealed(connection: sqlite3.Connection, path: Path) -> bool:
     return make_seal(connection, path) == (None if row is None else row[0])
 
 
-def check_seal(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse to go on with an end, or a sum, that is not the sealed one."""
-    if not is_sealed(connection, path):
-        raise LedgerError(
-            f"the ledger {str(path)!r} does not end as it was sealed: entries were changed, taken away or added "
-            "outside pate. Nothing was charged. `pate ledger verify` tells more; restore it from a backup."
-        )
-
-
 def append(
     connection: sqlite3.Connection,
     path: Path,
@@ -169,19 +147,8 @@ def append(
     stored = connection.executemany(
         "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?)", rows_to_store(answers, seq, hasher)
     )
-    entry = Entry(
-        seq=seq,
-        kind=kind,
-        release=release,
-        created=created,
-        request=request,
-        price=price,
-        failure=failure,
-        n_answers=hasher.n,
-        answers=hasher.digest,
-        body=canonical(body),
-        previous=previous,
-    )
+    paid = (release, created, request, price, failure)
+    entry = Entry(seq, kind, *paid, hasher.n, hasher.digest, canonical(body), previous)
     values = (*entry.__dict__.values(), entry.digest)
     added = connection.execute(f"INSERT INTO entries ({COLUMNS}) VALUES ({','.join('?' * len(values))})", values)
     # A trigger that drops rows without a word is refused with the schema; should one get past, nothing is committed.
@@ -202,17 +169,20 @@ def read_opening(connection: sqlite3.Connection, path: Path) -> Opening | None:
     if row is None:
         return None
     with plain(path):
-        body = _checked(row, "opened", path)
-        total = Budget(body["total"]["epsilon"], body["total"]["delta"])
-        asked, failure_delta = check_currency(body["currency"]), body["failure_delta"]
-        if failure_delta is not None:
-            failure_delta = check_failure_delta(failure_delta, total)
-        if body["limit"] is None:
-            terms = connection.execute(f"SELECT {COLUMNS} FROM entries WHERE kind = 'terms' ORDER BY seq").fetchone()
-            if terms is None:
-                return Opening(total, asked, failure_delta, None)
-            body = _checked(terms, "terms", path)
-        return Opening(total, asked, failure_delta, terms_of(body, total))
+        held = opening_of(_checked(row, "opened", path))
+        if held.failure_delta is not None:
+            held = replace(held, failure_delta=check_failure_delta(held.failure_delta, held.total))
+        if held.terms is not None:
+            return held
+        terms = connection.execute(f"SELECT {COLUMNS} FROM entries WHERE kind = 'terms' ORDER BY seq").fetchone()
+        return held if terms is None else replace(held, terms=terms_of(_checked(terms, "terms", path), held.total))
+
+
+def opening_of(body: dict[str, Any]) -> Opening:
+    """Return what the first entry says."""
+    total = Budget(body["total"]["epsilon"], body["total"]["delta"])
+    terms = None if body["limit"] is None else terms_of(body, total)
+    return Opening(total, check_currency(body["currency"]), body["failure_delta"], terms)
 
 
 def terms_of(body: dict[str, Any], total: Budget) -> Terms:
@@ -277,6 +247,10 @@ def n_answers(connection: sqlite3.Connection, release: int) -> int:
     return int(connection.execute(query, (release,)).fetchone()[0])
 
 
+#: What a release's body says of it, by name and type.
+_KINDS = {"mechanism": str, "n_queries": int, "facts": dict, "seeded": bool, "version": str, "kind": str}
+
+
 def read_releases(connection: sqlite3.Connection, path: Path, ids: Iterable[int] | None) -> Iterator[LedgerRow]:
     """Yield releases, oldest first."""
     columns = "release, created, price, failure, n_answers, digest, body"
@@ -289,8 +263,7 @@ def read_releases(connection: sqlite3.Connection, path: Path, ids: Iterable[int]
     for number, created, price, failure, n_answers, digest, text in rows:
         with plain(path):
             body = decode(text, path)
-            kinds = {"mechanism": str, "n_queries": int, "facts": dict, "seeded": bool, "version": str, "kind": str}
-            if not all(isinstance(body[name], kind) for name, kind in kinds.items()):
+            if not all(isinstance(body[name], kind) for name, kind in _KINDS.items()):
                 raise TypeError("a release of another kind")
             if body["open_ended"]:  # what came to be known when answers were added
                 for (more,) in connection.execute(
@@ -298,20 +271,8 @@ def read_releases(connection: sqlite3.Connection, path: Path, ids: Iterable[int]
                 ):
                     if not more.startswith(BINDS):
                         body["facts"] = {**decode(more, path), **body["facts"]}
+            said = {name: body[name] for name in _KINDS} | {"charge": charge_of(body), "contents": body.get("contents")}
             row = LedgerRow(
-                id=number,
-                created=created,
-                mechanism=body["mechanism"],
-                n_queries=body["n_queries"],
-                charge=charge_of(body),
-                facts=body["facts"],
-                seeded=body["seeded"],
-                version=body["version"],
-                n_answers=n_answers,
-                digest=digest,
-                kind=body["kind"],
-                price=price,
-                failure=failure,
-                contents=body.get("contents"),
+                id=number, created=created, price=price, failure=failure, n_answers=n_answers, digest=digest, **said
             )
         yield row

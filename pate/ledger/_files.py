@@ -171,17 +171,18 @@ def _short(data: bytes) -> str:
 
 def releases_named(content: bytes | Mapping[str, Any]) -> list[int]:
     """Return the releases that a statement, or the one in a model, names; none of other files."""
-    named = _said(content).get("ledger_releases")
+    named = statement_in(content).get("ledger_releases")
     return [n for n in named if isinstance(n, int)] if isinstance(named, list) else []
 
 
 def head_named(content: bytes | Mapping[str, Any]) -> str:
     """Return the head of a ledger that a statement, or the one in a model, names; "" of other files."""
-    named = _said(content).get("ledger_head")
+    named = statement_in(content).get("ledger_head")
     return named if isinstance(named, str) else ""
 
 
-def _said(content: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
+def statement_in(content: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the statement that is a file, or stands in a model, as JSON has it, not checked; {} of other files."""
     said: Any = content
     if isinstance(content, bytes):
         data = _members(content).get("statement.json", b"") if content[:2] == b"PK" else content

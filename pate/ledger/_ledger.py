@@ -244,14 +244,9 @@ class Ledger:
             kind = "labels" if n_queries else "other"
         check_choice("kind", kind, KINDS)
         try:
+            known = None if callable(facts) else facts
             body = _entries.release_body(
-                whole,
-                mechanism,
-                n_queries,
-                None if callable(facts) else facts,
-                seeded=seeded,
-                open_ended=open_ended,
-                kind=kind,
+                whole, mechanism, n_queries, known, seeded=seeded, open_ended=open_ended, kind=kind
             )
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"facts must be plain JSON values, got something else ({error}).") from error
@@ -360,7 +355,12 @@ class Ledger:
         if tape is not None:
             tape.claim(self.path)
         with transaction(self.path, write=True, timeout=self.timeout) as connection:
-            _entries.check_seal(connection, self.path)
+            if not _entries.is_sealed(connection, self.path):
+                raise LedgerError(
+                    f"the ledger {str(self.path)!r} does not end as it was sealed: entries were changed, taken away or "
+                    "added outside pate. Nothing was charged. `pate ledger verify` tells more; restore it from a "
+                    "backup."
+                )
             yield connection
 
     def _opened(self) -> Opening | None:
@@ -496,8 +496,7 @@ class Ledger:
 
     def _signing_key(self, connection: sqlite3.Connection) -> bytes:
         """Return the key beside the ledger, made where there never was one."""
-        held = _entries.read_registration(connection, self.path)
-        known = None if held is None else held["key_check"]
+        known = (_entries.read_registration(connection, self.path) or {"key_check": None})["key_check"]
         key = read_key(self.path, make=known is None)
         if key is None or (known is not None and mac(key, "key", "")[:16] != known):
             raise LedgerError(
@@ -589,9 +588,9 @@ class Ledger:
         In whatever order they come. False where it does not say: no data set is registered, none with a fingerprint, or
         the key file is gone.
         """
-        held = self._registered()
-        key = None if held is None or held.get("fingerprint") is None else read_key(self.path, make=False)
-        if held is None or key is None:
+        held = self._registered() or {}
+        key = None if held.get("fingerprint") is None else read_key(self.path, make=False)
+        if key is None:
             return False
         known = [(held.get(name), value) for name, value in macs(key, fingerprint).items()]
         return any(a is not None and b is not None and hmac.compare_digest(str(a), b) for a, b in known)
@@ -599,8 +598,7 @@ class Ledger:
     @property
     def has_sketch(self) -> bool:
         """Whether the ledger can say of other data sets how far they are of the same people, see :meth:`overlap`."""
-        held = self._registered()
-        return held is not None and held.get("sketch") is not None
+        return (self._registered() or {}).get("sketch") is not None
 
     def overlap(self, data: Registration) -> float:
         """Return an estimate of how far another data set is of the same people (or records): **sensitive**, 0 to 1.
@@ -613,13 +611,12 @@ class Ledger:
         data : Registration
             With a ``sketch``, see :func:`pate.data.recognised_by`.
         """
-        held = self._registered()
-        sketch = None if held is None else held.get("sketch")
-        key = None if sketch is None or not any(data.sketch or ()) else read_key(self.path, make=False)
-        if sketch is None or key is None or data.sketch is None:
+        sketch = (self._registered() or {}).get("sketch")
+        if sketch is None or data.sketch is None or not any(data.sketch):
             return 0.0
+        key = read_key(self.path, make=False)
         with _entries.plain(self.path):
-            return overlap(key, sketch, data.sketch)
+            return 0.0 if key is None else overlap(key, sketch, data.sketch)
 
     def warn_of_other_features(self, releases: Iterable[int]) -> None:
         """Tell the curator where these releases were made from other features than the records last checked.
@@ -718,18 +715,14 @@ class Ledger:
 
     def has_request(self, request: str) -> bool:
         """Return whether a release was made for this very request (see :func:`pate.release_labels`)."""
-        return self._release_of(request) is not None
+        return self.find(request) is not None
 
     def find(self, request: str) -> LedgerRow | None:
         """Return the release that was made under this request's digest, with its facts; None if there is none."""
-        number = self._release_of(request)
-        return None if number is None else self.releases([number])[0]
-
-    def _release_of(self, request: str) -> int | None:
         query = "SELECT release FROM entries WHERE request = ? ORDER BY seq LIMIT 1"
         with self._read() as connection:
-            row = connection.execute(query, (request,)).fetchone()
-        return None if row is None else row[0]
+            found = connection.execute(query, (request,)).fetchone()
+            return None if found is None else next(_entries.read_releases(connection, self.path, found), None)
 
     def keyed_digest(self, text: str) -> str:
         """Return HMAC-SHA256 of a private text under the key beside the ledger: it can be recognised, not guessed.
@@ -761,11 +754,7 @@ class Ledger:
         delta, terms = left.total.delta, left.terms
         with self._read() as connection:
             rows = list(_entries.read_releases(connection, self.path, None))
-            later = dict(
-                connection.execute(
-                    "SELECT release, SUM(n_answers) FROM entries WHERE kind = 'answers' GROUP BY release"
-                )
-            )
+            n_answers = dict(connection.execute("SELECT release, SUM(n_answers) FROM entries GROUP BY release"))
         return [
             {
                 "release": row.id,
@@ -773,7 +762,7 @@ class Ledger:
                 "kind": row.kind,
                 "mechanism": row.mechanism,
                 "n_queries": row.n_queries,
-                "n_answers": row.n_answers + later.get(row.id, 0),
+                "n_answers": n_answers[row.id],
                 "epsilon": row.charge.guarantee(delta).epsilon,
                 "currency": terms.currency.name,
                 "price": row.price,

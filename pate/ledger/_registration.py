@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import warnings
-import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from pate.core.secret import unreplayed_bytes
 from pate.exceptions import CuratorWarning, LedgerError
 from pate.ledger._chain import canonical, key_path, mac, read_key
 from pate.ledger._entries import read_registration
+from pate.ledger._files import statement_in
 from pate.ledger._rows import Registration
 
 #: The keys of a registration that are made with the secret key.
@@ -178,7 +177,8 @@ def look_beside(
             "cannot be seen. Another ledger would then grant its whole budget once more. Restore the key file; if "
             f"these are other data, {meant}."
         )
-    lost = next((path for path in _releases_like(data, folders) if not _is_held(path, ledgers)), None)
+    like = _releases_like(data, folders)
+    lost = next((path for path, head in like if not any(book.holds(head) for book in ledgers)), None)
     if lost is not None:
         return (
             f"{str(lost)!r} tells of a release from about as many private {members}, and the ledger that it was "
@@ -225,32 +225,20 @@ def ledgers_in(kind: Callable[..., Any], folders: Iterable[Path]) -> Iterator[An
                 )
 
 
-def _releases_like(data: Registration, folders: Iterable[Path]) -> Iterator[Path]:
-    """Yield the statements and models of releases from half to twice as many units that a ledger was charged for."""
+def _releases_like(data: Registration, folders: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    """Yield statements and models of releases from half to twice as many units, and the heads of their ledgers."""
     for folder in dict.fromkeys(folder.absolute() for folder in folders):
         for path in sorted([*folder.glob("*.statement.json"), *folder.glob("*.pate")]):
             told = _statement(path)
             n = told.get("n_units")
             near = not isinstance(n, int) or data.n_units is None or n <= 2 * data.n_units <= 4 * n
             if told.get("ledger_head") and told.get("unit") == data.unit and near:
-                yield path
+                yield path, str(told["ledger_head"])
 
 
-def _is_held(path: Path, ledgers: Iterable[Any]) -> bool:
-    head = str(_statement(path).get("ledger_head"))
-    return any(book.holds(head) for book in ledgers)
-
-
-def _statement(path: Path) -> dict[str, Any]:
+def _statement(path: Path) -> Mapping[str, Any]:
     """Return the statement in a file, not checked: here it only shows that there was a release."""
     try:
-        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
-            return {}
-        if path.suffix == ".json":
-            found = json.loads(path.read_bytes())
-        else:
-            with zipfile.ZipFile(path) as archive:
-                found = json.loads(archive.read("statement.json"))
-    except (OSError, ValueError, KeyError, RecursionError, zipfile.BadZipFile, RuntimeError, NotImplementedError):
+        return statement_in(path.read_bytes()) if path.is_file() and path.stat().st_size <= _MOST_BYTES else {}
+    except OSError:
         return {}
-    return found if isinstance(found, dict) else {}

@@ -137,17 +137,14 @@ def transaction(path: Path, *, write: bool, timeout: float) -> Iterator[sqlite3.
             path.parent.mkdir(parents=True, exist_ok=True)
             # Made here and not by SQLite: readable by the owner only, whatever the umask. The journal inherits it.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        if write or not missing:
-            connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
+        # No reader makes a file.
+        where = path if write or not missing else ":memory:"
+        connection = sqlite3.connect(where, timeout=timeout, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(
             f"the ledger {str(path)!r} cannot be opened: {error}. Nothing was charged; check the path, its permissions "
             "and the disk."
         ) from error
-    if missing and not write:
-        with closing(_empty()) as nothing:
-            yield nothing
-        return
     committing = False
     try:
         for pragma in (
@@ -163,7 +160,8 @@ def transaction(path: Path, *, write: bool, timeout: float) -> Iterator[sqlite3.
             raise LedgerError(f"the ledger {str(path)!r} cannot use a rollback journal. {_TAKEN}")
         # IMMEDIATE takes the write lock first: nobody can spend between our check and our charge.
         connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-        _check_size(connection, path)
+        if where is path:  # another process may have made the file meanwhile
+            _check_size(connection, path)
         found = state(connection)
         if found == "empty" and write:
             create(connection)

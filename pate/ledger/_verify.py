@@ -28,12 +28,21 @@ from pate.ledger._chain import (
     unpack_counts,
     unpack_query,
 )
-from pate.ledger._entries import charge_of, decode, is_sealed, last, most_answers, plain, read_registration, terms_of
+from pate.ledger._entries import (
+    charge_of,
+    decode,
+    is_sealed,
+    last,
+    most_answers,
+    opening_of,
+    plain,
+    read_registration,
+    terms_of,
+)
 from pate.ledger._files import Bound, FileCheck, Thing, compared, signature
 from pate.ledger._rows import Verification
 from pate.ledger._store import DamagedLedgerError, transaction
-from pate.privacy.budget import Budget
-from pate.privacy.compose.currency import Opening, check_currency
+from pate.privacy.compose.currency import Opening
 
 # Every answer that was paid for, as a table.
 
@@ -55,29 +64,25 @@ def write_answers(
         raise InvalidInputError(f"path must end in .csv or .jsonl, got {str(goal)!r}.")
     if goal.exists():
         raise InvalidInputError(f"path must be a new file, but {str(goal)!r} exists. Name another one.")
+    n = 0
     try:
-        return _write(connection, goal, classes, ledger, escape_formulas)
+        with atomic_path(goal) as part, open(part, "w", encoding="utf-8", newline="") as file:
+            table = csv.writer(file, lineterminator="\n")
+            if goal.suffix == ".csv":
+                table.writerow(_COLUMNS)
+            with plain(ledger):
+                for row in _rows(connection, classes, ledger):
+                    n += 1
+                    if goal.suffix == ".jsonl":
+                        file.write(json.dumps(dict(zip(_COLUMNS, row, strict=True))) + "\n")
+                        continue
+                    counts = None if row[-1] is None else json.dumps(row[-1])
+                    table.writerow([_cell(v) if escape_formulas else v for v in (*row[:-1], counts)])
     except OSError as error:
         raise LedgerError(
             f"the labels could not be written to {str(goal)!r}: {error.strerror or error}. No file was made; what was "
             "paid for is in the ledger."
         ) from error
-
-
-def _write(connection: sqlite3.Connection, goal: Path, classes: list[Any], ledger: Path, escape_formulas: bool) -> int:
-    n = 0
-    with atomic_path(goal) as part, open(part, "w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        if goal.suffix == ".csv":
-            table.writerow(_COLUMNS)
-        with plain(ledger):
-            for row in _rows(connection, classes, ledger):
-                n += 1
-                if goal.suffix == ".jsonl":
-                    file.write(json.dumps(dict(zip(_COLUMNS, row, strict=True))) + "\n")
-                    continue
-                counts = None if row[-1] is None else json.dumps(row[-1])
-                table.writerow([_cell(v) if escape_formulas else v for v in (*row[:-1], counts)])
     return n
 
 
@@ -102,20 +107,11 @@ def _rows(connection: sqlite3.Connection, classes: list[Any], ledger: Path) -> I
     )
     for release, family, query, label, noisy in found:
         created, mechanism = releases[release]
-        counts = unpack_counts(noisy)
-        ballots, refused = family == "gaussian-sum", label < 0
-        value = classes[label] if 0 <= label < len(classes) else None
-        yield (
-            release,
-            created,
-            mechanism,
-            family,
-            unpack_query(query),
-            "ballots" if ballots else "refused" if refused else "answered",
-            None if refused or ballots else label,
-            None if ballots else value,
-            None if counts is None else list(counts),
-        )
+        counts, value = unpack_counts(noisy), classes[label] if 0 <= label < len(classes) else None
+        told = ("answered", label, value) if label >= 0 else ("refused", None, value)
+        status = ("ballots", None, None) if family == "gaussian-sum" else told
+        key = unpack_query(query)
+        yield release, created, mechanism, family, key, *status, None if counts is None else list(counts)
 
 
 #: So many problems are named; the rest is counted.
@@ -159,26 +155,17 @@ def verify_ledger(
             check.run(connection)
     except DamagedLedgerError as error:
         check.problems.append(str(error))
-    try:
+    with suppress(OSError):
         if path.stat().st_mode & 0o077:
             check.notes.append("others than its owner may read or write the file (chmod 600)")
-    except OSError:
-        pass
     looked_at = tuple(check.look_at(file) for file in files)
     of = sorted({one.release for one in looked_at if one.ok and one.release is not None})
     if len(of) > 1:
         check.notes.append(f"the files are of several releases: {', '.join(map(str, of))}")
     more = len(check.problems) - _NAMED
-    named = [*check.problems[:_NAMED], *([f"and {more} more"] if more > 0 else [])]
-    return Verification(
-        tuple(named),
-        tuple(check.notes),
-        check.n_entries,
-        check.n_releases,
-        check.n_answers,
-        check.previous,
-        looked_at,
-    )
+    named = (*check.problems[:_NAMED], *([f"and {more} more"] if more > 0 else []))
+    sizes = (check.n_entries, check.n_releases, check.n_answers)
+    return Verification(named, tuple(check.notes), *sizes, check.previous, looked_at)
 
 
 def _checked(told: Any) -> dict[str, Any]:
@@ -264,9 +251,7 @@ class _Check:
             self.notes.append(f"the clock went back before {name}; entries are in the order of their numbers")
         self._clock = max(self._clock, entry.created)
         if entry.seq == 0:
-            total = Budget(body["total"]["epsilon"], body["total"]["delta"])
-            terms = None if body["limit"] is None else terms_of(body, total)
-            self._opening = Opening(total, check_currency(body["currency"]), body["failure_delta"], terms)
+            self._opening = opening_of(body)
         if entry.kind == "registered":
             self._key_check = body["key_check"] or self._key_check
         if entry.kind == "terms":
@@ -332,15 +317,11 @@ class _Check:
         held = self._opening
         if held is None:
             return
-        terms = terms_of(body, held.total)
+        self._opening = replace(held, terms=terms_of(body, held.total))
         if held.terms is not None or self._prices:
             self.problems.append(f"{name} fixes the currency again, or after the first charge")
-        asked = held.asked in (None, terms.currency.name) or (
-            held.asked == "renyi" and terms.currency.method[:5] == "renyi"
-        )
-        if not asked or held.failure_delta not in (None, terms.failure_delta):
+        if self._opening.conflict(held.asked, held.failure_delta):
             self.problems.append(f"{name} fixes another currency, or share of delta, than the ledger was opened with")
-        self._opening = replace(held, terms=terms)
 
     def _look_at_answers(self, connection: sqlite3.Connection, entry: Entry, name: str) -> int:
         hasher = AnswerHasher()
@@ -371,10 +352,9 @@ class _Check:
         if extra:
             self.problems.append(f"table meta has {extra} rows that pate did not write")
         self._look_at_key(connection)
-        try:
+        sealed = False
+        with suppress(LedgerError):
             sealed = is_sealed(connection, self._path)
-        except LedgerError:
-            sealed = False
         if not sealed:
             self.problems.append("the end is not the sealed one: entries were changed, taken away or added")
         if not seen:

@@ -22,7 +22,6 @@ from pate.release._kept import (
     check_alike,
     check_name,
     claimed,
-    next_round,
     round_key,
     rounds_in,
     stored_rounds_of,
@@ -106,10 +105,10 @@ def release_ballots(
         raise InvalidInputError(f"mechanism must be GaussianSum(noise_multiplier), got {shown(mechanism)}.")
     terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
     facts = ballots.facts
-    said = check_ballots_stated(stated, residual=facts.clip is not None)
+    check_ballots_stated(stated, residual=facts.clip is not None)
     warn_if_weak(budget.delta, facts.n, epsilon=budget.epsilon)
     door = Door(terms, ballots.registration())
-    request = request_of(facts, mechanism, name, seeded=terms.seeded)
+    request = request_of(facts, name, seeded=terms.seeded, noise=mechanism.noise_multiplier)
     row = None if ledger is None else ledger.find(request)
     if row is None or ledger is None:
         noisy, release = door.ballots(mechanism, ballots, facts.to_dict(), request=request)
@@ -122,7 +121,7 @@ def release_ballots(
         assert isinstance(known, BallotFacts)
         facts = known
     statement = ballot_statement(
-        [facts], [mechanism], charge, terms, stated=said, release=release, seeded=seeded, earlier=row is not None
+        [facts], [mechanism], charge, terms, release=release, seeded=seeded, earlier=row is not None
     )
     bind_statement(statement, ledger)
     return BallotRelease.of(drawn, facts, mechanism, statement)
@@ -135,26 +134,17 @@ def check_ballots(ballots: object) -> BallotSum:
     return ballots
 
 
-def request_of(facts: BallotFacts, mechanism: GaussianSum, name: str, *, seeded: bool) -> str:
-    """Return what a release of ballots is recognised by: public facts alone, but for the number of units.
+#: Facts that tell no two requests apart. Which records they are the ledger knows, which is registered to them.
+_BESIDE = ("n", "provenance", "own_maps", "own_model", "classes_inferred", "own")
 
-    Which records they are the ledger knows, which is registered to them.
-    """
+
+def request_of(facts: BallotFacts | RightFacts, name: str, *, seeded: bool, noise: float = 1.0) -> str:
+    """Return what a release of ballots, or of counts of right answers, is recognised by: public facts alone."""
     if not isinstance(name, str):
         raise InvalidInputError(f"name must be a text, got {shown(name)}.")
-    known = {
-        k: v
-        for k, v in facts.to_dict().items()
-        if k not in ("n", "provenance", "own_maps", "own_model", "classes_inferred")
-    }
-    parts = ["ballots 1", known, repr(mechanism.noise_multiplier), name, seeded]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def right_request_of(facts: RightFacts, name: str, *, seeded: bool) -> str:
-    """Return what counts of right answers are recognised by in a ledger: public facts alone."""
-    known = {k: v for k, v in facts.to_dict().items() if k not in ("n", "own")}
-    return hashlib.sha256(json.dumps(["right 1", known, name, seeded], sort_keys=True).encode()).hexdigest()
+    known = {k: v for k, v in facts.to_dict().items() if k not in _BESIDE}
+    said = ["right 1", known] if isinstance(facts, RightFacts) else ["ballots 1", known, repr(noise)]
+    return hashlib.sha256(json.dumps([*said, name, seeded], sort_keys=True).encode()).hexdigest()
 
 
 def facts_of(told: Mapping[str, Any], classes: tuple[Any, ...]) -> BallotFacts | RightFacts:
@@ -175,7 +165,50 @@ def stored_statistics(ledger: Ledger, request: str, release: int) -> tuple[float
     return answer.noisy_counts
 
 
-class BallotSession(OneHolder):
+@dataclass(frozen=True)
+class _Cast:
+    """A round that was drawn: which, of what, and its numbers where they are at hand."""
+
+    index: int
+    facts: BallotFacts | RightFacts
+    drawn: list[float] | None
+
+
+class _Rounds(OneHolder):
+    """Sums that were paid for whole: each is drawn once, and given again as it was drawn."""
+
+    def __init__(self, paid: PaidBallots, terms: ReleaseTerms, data: Registration, claim: Claim | None = None) -> None:
+        self.mechanisms = paid.rounds
+        self._paid, self._terms, self._data = paid, terms, data
+        #: What was drawn by this very object, by request.
+        self._drawn: dict[str, _Cast] = {}
+        super().__init__(claim)
+
+    def _rounds_cast(self, classes: tuple[Any, ...]) -> dict[str, _Cast]:
+        """Return what was cast so far, by request: as the ledger holds it, if there is one."""
+        if self._terms.ledger is None or self._paid.release is None:
+            return dict(self._drawn)
+        held = self._terms.ledger.releases([self._paid.release])[0].facts
+        told = {index: held[round_key(index)] for index in rounds_in(held)}
+        return {str(one["request"]): _Cast(index, facts_of(one, classes), None) for index, one in told.items()}
+
+    def _draw(self, sums: BallotSum | RightCounts, request: str) -> tuple[_Cast, str | None]:
+        """Draw the next round of these; return it, and the digest of the ledger's entry that holds it."""
+        index, kind = self._paid.n_used, "right" if isinstance(sums, RightCounts) else "facts"
+        told = {"request": request, kind: sums.facts.to_dict()}
+        noisy, head = self._paid.draw(sums, {round_key(index): told}, request=request)
+        self._drawn[request] = found = _Cast(index, sums.facts, noisy.ravel().tolist())
+        return found, head
+
+    def _numbers(self, found: _Cast, request: str) -> Sequence[float]:
+        if found.drawn is not None:
+            return found.drawn
+        assert self._terms.ledger is not None
+        assert self._paid.release is not None
+        return stored_statistics(self._terms.ledger, request, self._paid.release)
+
+
+class BallotSession(_Rounds):
     """Rounds that are paid for; :func:`pate.open_ballot_session` makes it.
 
     Attributes
@@ -211,19 +244,13 @@ class BallotSession(OneHolder):
         data: Registration,
         n: int | None,
         *,
-        stated: Mapping[str, str],
         claim: Claim | None,
     ) -> None:
-        self.mechanisms, self.release = paid.rounds, paid.release
-        self.charge = sum_of_rounds(paid.rounds)
-        self._paid, self._terms, self._data, self._n, self._stated = paid, terms, data, n, stated
-        self._ledger = terms.ledger
-        #: What was cast so far, where no ledger holds it.
-        self._known: dict[str, _Cast] = {}
-        self._fresh: set[str] = set()  # requests that were drawn by this very object
+        super().__init__(paid, terms, data, claim)
+        self.release, self.charge = paid.release, sum_of_rounds(paid.rounds)
+        self._n = n
         #: Whether each round's statement is one that is let out: not where more is said in the end.
         self.binds = True
-        super().__init__(claim)
 
     def __repr__(self) -> str:
         return f"BallotSession({len(self.mechanisms)} rounds, n_left={self.n_left})"
@@ -253,14 +280,9 @@ class BallotSession(OneHolder):
             The ledger is for other records, or the statistics could not be stored; none are returned then.
         """
         check_ballots(ballots)
-        self._check_process()
-        with self._turn:
-            self._check(ballots)
-            # A round is recognised by what is cast: by its number it would be drawn anew after a crash.
-            request = request_of(ballots.facts, GaussianSum(1.0), f"session {self.release}", seeded=self._terms.seeded)
-            found, drawn, statement = self._next(ballots, request)
-            assert isinstance(found.facts, BallotFacts)
-            return BallotRelease.of(drawn, found.facts, self.mechanisms[found.index], statement)
+        drawn, found, statement = self._next(ballots)
+        assert isinstance(found.facts, BallotFacts)
+        return BallotRelease.of(drawn, found.facts, self.mechanisms[found.index], statement)
 
     def measure(self, counts: RightCounts) -> ReleasedCounts:
         """Release the next round as counts of the units that a public model is right about; else as :meth:`ask`.
@@ -286,15 +308,9 @@ class BallotSession(OneHolder):
             raise InvalidInputError(
                 f"counts must be RightCounts, got {shown(counts)}. pate.records.count_right makes it."
             )
-        self._check_process()
-        with self._turn:
-            self._check(counts)
-            if not any(isinstance(c.facts, BallotFacts) for c in self._rounds_cast().values()):
-                raise InvalidInputError("counts must come after a round of ballots: nothing was released to be right.")
-            request = right_request_of(counts.facts, f"session {self.release}", seeded=self._terms.seeded)
-            found, drawn, statement = self._next(counts, request)
-            assert isinstance(found.facts, RightFacts)
-            return ReleasedCounts.of(drawn, found.facts, self.mechanisms[found.index], statement)
+        drawn, found, statement = self._next(counts)
+        assert isinstance(found.facts, RightFacts)
+        return ReleasedCounts.of(drawn, found.facts, self.mechanisms[found.index], statement)
 
     def _check(self, ballots: BallotSum | RightCounts) -> None:
         self._check_open()
@@ -313,60 +329,34 @@ class BallotSession(OneHolder):
                 self._terms.ledger.register(said)
             self._data, self._n = said, f.n
 
-    def _next(self, ballots: BallotSum | RightCounts, request: str) -> tuple[_Cast, list[float], PrivacyStatement]:
-        """Return the round of this request, drawn now or before, its numbers and the statement of the whole session."""
-        cast = self._rounds_cast()
-        head = None
-        if request not in cast:
-            kind = "right" if isinstance(ballots, RightCounts) else "facts"
-            told = {"request": request, kind: ballots.facts.to_dict()}
-            index = self._paid.n_used
-            noisy, head = self._paid.draw(ballots, {round_key(index): told}, request=request)
-            cast[request] = _Cast(index, ballots.facts, noisy.ravel().tolist())
-            self._fresh.add(request)
-            if self._ledger is None:
-                self._known = cast
-        found = cast[request]
-        drawn = found.drawn
-        if drawn is None:
-            assert self._ledger is not None
-            assert self.release is not None
-            drawn = list(stored_statistics(self._ledger, request, self.release))
-        facts = [*(c.facts for key, c in cast.items() if key != request), found.facts]
-        statement = ballot_statement(
-            [f for f in facts if isinstance(f, BallotFacts)],
-            self.mechanisms,
-            self.charge,
-            self._terms,
-            stated=self._stated,
-            release=self.release,
-            head=head,
-            earlier=not self._fresh.issuperset(cast),
-            right=[f for f in facts if isinstance(f, RightFacts)],
-        )
-        if self.binds:
-            bind_statement(statement, self._ledger)
-        return found, drawn, statement
-
-    def _rounds_cast(self) -> dict[str, _Cast]:
-        """Return what was cast so far, by request: as the ledger holds it, if there is one."""
-        if self._ledger is None or self.release is None:
-            return dict(self._known)
-        held = self._ledger.releases([self.release])[0].facts
-        found = {}
-        for index in rounds_in(held):
-            told = held[round_key(index)]
-            found[str(told["request"])] = _Cast(index, facts_of(told, self._data.classes), None)
-        return found
-
-
-@dataclass(frozen=True)
-class _Cast:
-    """A round that was drawn: which, of what, and its numbers where they are at hand."""
-
-    index: int
-    facts: BallotFacts | RightFacts
-    drawn: list[float] | None
+    def _next(self, ballots: BallotSum | RightCounts) -> tuple[Sequence[float], _Cast, PrivacyStatement]:
+        """Return the numbers of the round of these, drawn now or before, and the statement of the whole session."""
+        # A round is recognised by what is cast: by its number it would be drawn anew after a crash.
+        request = request_of(ballots.facts, f"session {self.release}", seeded=self._terms.seeded)
+        self._check_process()
+        with self._turn:
+            self._check(ballots)
+            cast, head = self._rounds_cast(self._data.classes), None
+            if isinstance(ballots, RightCounts) and not any(isinstance(c.facts, BallotFacts) for c in cast.values()):
+                raise InvalidInputError("counts must come after a round of ballots: nothing was released to be right.")
+            if request not in cast:
+                cast[request], head = self._draw(ballots, request)
+            found = cast[request]
+            drawn = self._numbers(found, request)
+            facts = [*(c.facts for key, c in cast.items() if key != request), found.facts]
+            statement = ballot_statement(
+                [f for f in facts if isinstance(f, BallotFacts)],
+                self.mechanisms,
+                self.charge,
+                self._terms,
+                release=self.release,
+                head=head,
+                earlier=not self._drawn.keys() >= cast.keys(),
+                right=[f for f in facts if isinstance(f, RightFacts)],
+            )
+            if self.binds:
+                bind_statement(statement, self._terms.ledger)
+            return drawn, found, statement
 
 
 def stored_rounds(terms: ReleaseTerms, shares: Sequence[float], name: str) -> tuple[GaussianSum, ...] | None:
@@ -461,7 +451,7 @@ def open_ballot_session(
     (1.0, 2)
     """
     terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
-    said = check_ballots_stated(stated, residual=True)
+    check_ballots_stated(stated, residual=True)
     check_name(name, ledger, shown(name))
     if n_units is not None and nominal_n is not None:
         raise InvalidInputError("n_units and nominal_n must not both be given: the number is public or it is not.")
@@ -479,14 +469,14 @@ def open_ballot_session(
     def take() -> PaidBallots:
         row = None if mark is None or ledger is None else ledger.find(mark)
         if row is not None and ledger is not None:
-            n_stored, drawn, row = stored_rounds_of(ledger, row.id)
-            return door.ballots_again(_rounds_of(row), row.id, next_round(drawn), n_stored)
+            row, n_used, n_stored = stored_rounds_of(ledger, row.id)
+            return door.ballots_again(_rounds_of(row), row.id, n_used, n_stored)
         rounds = buy_rounds(budget, shares, ledger, n_units=n, anyway=anyway, n_measured=n_measured)
         facts = {"noise_multipliers": [m.noise_multiplier for m in rounds]}
         return door.ballot_session(rounds, facts, request=mark or "")
 
     paid, claim = claimed(ledger, mark, take)
-    return BallotSession(paid, terms, data, n, stated=said, claim=claim)
+    return BallotSession(paid, terms, data, n, claim=claim)
 
 
 # Counts of right answers that were paid for with labels: drawn once, of one model of theirs, and told.
@@ -510,7 +500,7 @@ _MADE_HERE = {
 }
 
 
-class PaidCounts(OneHolder):
+class PaidCounts(_Rounds):
     """Counts that were charged with labels; :meth:`release` draws each once, or gives what was drawn.
 
     Attributes
@@ -523,10 +513,7 @@ class PaidCounts(OneHolder):
     _elsewhere = "these counts were paid for in another process. Draw them there."
 
     def __init__(self, paid: PaidBallots, terms: ReleaseTerms, data: Registration) -> None:
-        self.mechanisms = paid.rounds
-        self._paid, self._terms, self._data = paid, terms, data
-        self._known: dict[str, tuple[RightFacts, list[float]]] = {}
-        super().__init__()
+        super().__init__(paid, terms, data)
         #: Digest of the ledger's entry that holds the last count drawn here.
         self.head: str | None = None
 
@@ -540,30 +527,15 @@ class PaidCounts(OneHolder):
         self._check_process()
         self._check(counts)
         index = int(counts.facts.by_class)
-        request = right_request_of(counts.facts, f"labels {self._paid.release}", seeded=self._terms.seeded)
+        request = request_of(counts.facts, f"labels {self._paid.release}", seeded=self._terms.seeded)
         with self._turn:
-            found = self._drawn(request, counts.facts)
+            found = self._rounds_cast(counts.facts.classes).get(request)
             if found is None:
                 if self._paid.n_used != index:
                     return None
-                told = {"request": request, "right": counts.facts.to_dict()}
-                noisy, self.head = self._paid.draw(counts, {round_key(index): told}, request=request)
-                found = self._known[request] = counts.facts, noisy.ravel().tolist()
-        return ReleasedCounts.of(found[1], found[0], self.mechanisms[index], None)
-
-    def _drawn(self, request: str, facts: RightFacts) -> tuple[RightFacts, list[float]] | None:
-        """Return what was drawn under this request, and of what: as the ledger holds it, if there is one."""
-        ledger, release = self._terms.ledger, self._paid.release
-        if ledger is None or release is None:
-            return self._known.get(request)
-        held = ledger.releases([release])[0].facts
-        for told in (held[round_key(i)] for i in rounds_in(held)):
-            if told["request"] == request:
-                stored = stored_statistics(ledger, request, release)
-                found = facts_of(told, facts.classes)
-                assert isinstance(found, RightFacts)
-                return found, list(stored)
-        return None
+                found, self.head = self._draw(counts, request)
+            assert isinstance(found.facts, RightFacts)
+            return ReleasedCounts.of(self._numbers(found, request), found.facts, self.mechanisms[index], None)
 
     def _check(self, counts: RightCounts) -> None:
         said, data = counts.registration(), self._data

@@ -54,16 +54,7 @@ def _check_tape(noise: NoiseSource) -> None:
 class Door:
     """The way out for one private data set on one set of terms.
 
-    Parameters
-    ----------
-    terms : ReleaseTerms
-    data : Registration
-        Compared with the ledger's, here already: a mistake is refused before anything is priced.
-
-    Raises
-    ------
-    LedgerError
-        The ledger is for another private data set.
+    ``data`` are compared with the ledger's, here already: another data set is refused before anything is priced.
     """
 
     def __init__(self, terms: ReleaseTerms, data: Registration) -> None:
@@ -85,26 +76,9 @@ class Door:
     ) -> tuple[Draw, int | None, PaidBallots | None]:
         """Charge for these queries, at most ``price.max_answers`` answers and the terms' counts; then draw the answers.
 
-        Parameters
-        ----------
-        mechanism : Mechanism
-        counts : int array of shape (n_queries, n_classes)
-            Of the queries that are asked, and of no others.
-        price : Quote
-        answers : callable
-            What of a draw the ledger is to hold.
-        facts : dict or None
-            What it is to hold of the votes, see :func:`weaknesses`.
-        request : str
-            What identifies the request in the ledger.
-
-        Returns
-        -------
-        draw : Draw
-        release : int or None
-            Its number in the ledger; None without one, or where nothing is charged.
-        counts : PaidBallots or None
-            The counts of right answers that were charged too, to be drawn later.
+        ``counts`` (n_queries, n_classes) are of the queries that are asked, and of no others. ``answers`` says what of
+        a draw the ledger is to hold, ``facts`` what of the votes (:func:`weaknesses`). Returns the draw, its number in
+        the ledger (None without one, or where nothing is charged), and the counts of right answers to be drawn later.
         """
 
         def draw() -> Draw:
@@ -152,14 +126,10 @@ class Door:
         return PaidQueries(mechanism, Left(release, price), self._noise, terms)
 
     def session_again(self, mechanism: Mechanism, left: Left) -> PaidQueries:
-        """Go on with a session that was charged before."""
-        self._register()
-        return PaidQueries(mechanism, left, self._noise, self.terms)
-
-    def _register(self) -> None:
-        """Register the data, as whenever they are charged for."""
+        """Go on with a session that was charged before; the data are registered, as whenever they are charged for."""
         assert self.terms.ledger is not None
         self.terms.ledger.register(self.data)
+        return PaidQueries(mechanism, left, self._noise, self.terms)
 
     def capped_votes(self, mechanism: VoteCap, *, n_teachers: int, n_classes: int) -> PaidVotes:
         """Charge for all votes of a run, then make it: the number of queries is open."""
@@ -179,11 +149,7 @@ class Door:
     ) -> tuple[FloatArray, int | None]:
         """Charge for one sum of ballots, then draw its noise; the statistics are stored with the charge.
 
-        Returns
-        -------
-        statistics : float64 array of shape (d, m)
-            In whole numbers' units, see :meth:`GaussianSum.sample`.
-        release : int or None
+        Returns them in whole numbers' units (:meth:`GaussianSum.sample`), and their release in the ledger.
         """
         return self._pay(
             mechanism.charge(1),
@@ -216,7 +182,8 @@ class Door:
         ``n_stored`` must have been read before ``n_used`` where another process may store one between: that is then
         found out.
         """
-        self._register()
+        assert self.terms.ledger is not None
+        self.terms.ledger.register(self.data)
         return PaidBallots(rounds, self._noise, self.terms.ledger, release, n_used, n_stored)
 
     def sanitised(
@@ -297,40 +264,15 @@ class Door:
 
 
 class Paid:
-    """What is paid for and not drawn yet: no more than that is drawn, and it is stored before it is shown.
-
-    Attributes
-    ----------
-    release : int or None
-        Its number in the ledger.
-    in_doubt : bool
-        What was drawn last may not have been stored.
-    """
+    """What is paid for and not drawn yet: no more than that is drawn, and it is stored before it is shown."""
 
     def __init__(self, noise: NoiseSource, ledger: Ledger | None, release: int | None, n_stored: int = 0) -> None:
-        self.release, self.in_doubt, self._noise = release, False, noise
-        self._stored = None if ledger is None or release is None else StoredSoFar(ledger, release, n_stored)
-
-    def _store(self, rows: Iterable[NewAnswer], n: int, facts: dict[str, Any] | None = None) -> str | None:
-        """Store what was drawn; return the digest of the ledger's entry, if any."""
-        if self._stored is None:
-            return None
-        before, self.in_doubt = self.in_doubt, True
-        head = self._stored.add(rows, n, facts)
-        self.in_doubt = before
-        return head
+        self.release, self._noise = release, noise
+        self.stored = StoredSoFar(ledger, release, n_stored)
 
 
 class PaidQueries(Paid):
-    """Queries that are paid for and not yet asked.
-
-    Attributes
-    ----------
-    quote : Quote
-        What was charged.
-    counts : PaidBallots or None
-        Counts of right answers that were charged with them.
-    """
+    """Queries that are paid for (``quote``) and not yet asked, and the counts of right answers charged with them."""
 
     def __init__(self, mechanism: Mechanism, left: Left, noise: NoiseSource, terms: ReleaseTerms) -> None:
         super().__init__(noise, terms.ledger, left.release, left.n_used + left.n_counts)
@@ -340,7 +282,7 @@ class PaidQueries(Paid):
         self.counts: PaidBallots | None = None
         if terms.counts:
             self.counts = PaidBallots(terms.counts, noise, None, left.release, left.counts_used)
-            self.counts._stored = self._stored  # one release, one number of answers
+            self.counts.stored = self.stored  # one release, one number of answers
 
     @property
     def n_left(self) -> int:
@@ -370,7 +312,7 @@ class PaidQueries(Paid):
         self._n_answered += int((drawn.status == ANSWERED).sum())
         if not len(counts):
             return drawn, None
-        return drawn, self._store(answers(drawn), int((drawn.status != NOT_ASKED).sum()), facts)
+        return drawn, self.stored.add(answers(drawn), int((drawn.status != NOT_ASKED).sum()), facts)
 
 
 class PaidVotes(Paid):
@@ -387,18 +329,11 @@ class PaidVotes(Paid):
         if not len(keys):
             return drawn, None
         rows = [(key, VoteCap.family, label, None) for key, label in zip(keys, drawn.labels.tolist(), strict=True)]
-        return drawn, self._store(rows, len(rows))
+        return drawn, self.stored.add(rows, len(rows))
 
 
 class PaidBallots(Paid):
-    """Rounds of ballots that are paid for and not yet cast: each is drawn once.
-
-    Attributes
-    ----------
-    rounds : tuple of GaussianSum
-    n_used : int
-        How many were drawn.
-    """
+    """Rounds of ballots that are paid for and not yet cast: each is drawn once, and ``n_used`` were."""
 
     def __init__(
         self,
@@ -425,4 +360,4 @@ class PaidBallots(Paid):
         # Used up before anything is drawn: whatever fails from here on, no round is drawn twice for one price.
         self.n_used += 1
         drawn = mechanism.sample(ballots.sums, ballots.delta_squared, self._noise)
-        return drawn, self._store([statistics_to_store(request, drawn)], 1, facts)
+        return drawn, self.stored.add([statistics_to_store(request, drawn)], 1, facts)

@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, TypeVar
-
-import numpy as np
-import numpy.typing as npt
 
 from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger import Ledger, LedgerRow
 from pate.ledger._chain import NewAnswer
-from pate.mechanisms import NOT_ASKED, Draw, GaussianSum, Mechanism
+from pate.mechanisms import GaussianSum, Mechanism
 from pate.privacy.budget import Budget
 from pate.release._quote import Quote, ReleaseTerms
 from pate.votes import ABSTAIN, Votes
@@ -33,11 +30,6 @@ def statistics_to_store(request: str, drawn: FloatArray) -> NewAnswer:
 def counts_to_store(counts: Sequence[GaussianSum]) -> dict[str, Any]:
     """Return what a release's facts say of counts of right answers that were charged with its labels."""
     return {"right_counts": [mechanism.noise_multiplier for mechanism in counts]} if counts else {}
-
-
-def counts_stored(facts: Mapping[str, Any]) -> tuple[GaussianSum, ...]:
-    """Return the counts that such facts speak of."""
-    return tuple(GaussianSum(value) for value in facts.get("right_counts", ()))
 
 
 def with_counts(mechanism: Mechanism, counts: Sequence[GaussianSum]) -> str:
@@ -60,22 +52,6 @@ def rounds_in(facts: Mapping[str, Any]) -> list[int]:
 def weaknesses(votes: Votes) -> dict[str, Any]:
     """Return the public facts of votes that a statement must tell wherever their answers are given again."""
     return {name: True for name in ("classes_inferred", "partition_seeded") if getattr(votes, name)}
-
-
-def answers_to_store(
-    query_hashes: Sequence[str] | None, asked: npt.NDArray[np.int64], mechanism: Mechanism, draw: Draw
-) -> Iterator[NewAnswer]:
-    """Yield what was answered or refused: a refusal is an answer too, and asking again must not be a second chance."""
-    labels, asked_rows = draw.labels.tolist(), asked.tolist()
-    for position in np.flatnonzero(draw.status != NOT_ASKED).tolist():
-        query = asked_rows[position]
-        key = f"#{query}" if query_hashes is None else query_hashes[query]
-        yield (
-            key,
-            mechanism.family,
-            labels[position],
-            None if draw.noisy_counts is None else draw.noisy_counts[position],
-        )
 
 
 # Going on with a named session: how it is recognised, what it has left, and who may hold it.
@@ -131,25 +107,22 @@ def left_over(ledger: Ledger, mark: str, budget: Budget) -> Left | None:
     row = ledger.find(mark)
     if row is None:
         return None
-    n_stored, drawn, row = stored_rounds_of(ledger, row.id)
-    guarantee, counts = row.charge.guarantee(budget.delta), counts_stored(row.facts)
+    row, counts_used, n_stored = stored_rounds_of(ledger, row.id)
+    guarantee, n_counts = row.charge.guarantee(budget.delta), len(rounds_in(row.facts))
+    counts = tuple(GaussianSum(value) for value in row.facts.get("right_counts", ()))
     price = Quote(row.n_queries, int(row.facts["max_answers"]), row.charge, guarantee, counts)
-    return Left(row.id, price, n_stored - len(drawn), next_round(drawn), len(drawn))
+    return Left(row.id, price, n_stored - n_counts, counts_used, n_counts)
 
 
-def stored_rounds_of(ledger: Ledger, release: int) -> tuple[int, list[int], LedgerRow]:
-    """Return how many answers a release holds, which rounds are among them, and its row.
+def stored_rounds_of(ledger: Ledger, release: int) -> tuple[LedgerRow, int, int]:
+    """Return a release's row, how many of its rounds are used up, and how many answers it holds.
 
-    In this order: what somebody stores between is then found out (:class:`StoredSoFar`).
+    Answers are counted before rounds are read: what somebody stores between is then found out (:class:`StoredSoFar`).
+    A round before the last stored one that failed to be stored was used up all the same.
     """
     n_stored = ledger.n_answers(release)
     row = ledger.releases([release])[0]
-    return n_stored, rounds_in(row.facts), row
-
-
-def next_round(drawn: Sequence[int]) -> int:
-    """Return the round after the last one that is stored: one before it that failed to be was used up all the same."""
-    return max(drawn, default=-1) + 1
+    return row, max(rounds_in(row.facts), default=-1) + 1, n_stored
 
 
 def claimed(ledger: Ledger | None, mark: str | None, take: Callable[[], Paid]) -> tuple[Paid, Claim | None]:
@@ -226,21 +199,22 @@ def check_name(name: object, ledger: Ledger | None, told: str) -> None:
 class StoredSoFar:
     """How many answers of a release its one holder has stored: the ledger refuses more once somebody else added any."""
 
-    def __init__(self, ledger: Ledger, release: int, n: int) -> None:
+    def __init__(self, ledger: Ledger | None, release: int | None, n: int) -> None:
         self._ledger, self._release, self._n = ledger, release, n
         self._in_doubt = 0
+        #: Whether any write failed: what was drawn then may not have been stored.
+        self.failed = False
 
-    def add(self, answers: Iterable[NewAnswer], n: int, facts: dict[str, Any] | None = None) -> str:
-        """Store ``n`` answers and return the digest of their entry; they may be shown only after that."""
-        if self._in_doubt:
-            # The last write failed, or was broken off, perhaps just after it was committed.
-            if self._ledger.n_answers(self._release) == self._n + self._in_doubt:
-                self._n += self._in_doubt
-            self._in_doubt = 0
-        self._in_doubt = n
+    def add(self, answers: Iterable[NewAnswer], n: int, facts: dict[str, Any] | None = None) -> str | None:
+        """Store ``n`` answers, if there is a ledger, and return their entry's digest; only then may they be shown."""
+        if self._ledger is None or self._release is None:
+            return None
+        # The last write failed, or was broken off, perhaps just after it was committed.
+        if self._in_doubt and self._ledger.n_answers(self._release) == self._n + self._in_doubt:
+            self._n += self._in_doubt
+        self._in_doubt, failed, self.failed = n, self.failed, True
         digest = self._ledger.add_answers(self._release, answers, self._n, facts)
-        self._n += n
-        self._in_doubt = 0
+        self._n, self._in_doubt, self.failed = self._n + n, 0, failed
         return digest
 
 

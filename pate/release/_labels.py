@@ -16,7 +16,7 @@ from pate.core.pages import cell
 from pate.core.tensors import load_tensors, save_tensors
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
-from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw, GaussianSum, Mechanism, NoisyHistogram
+from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.records import BallotFacts
@@ -342,20 +342,6 @@ class LabelRelease(ReleasedLabels):
     noisy_counts: npt.NDArray[np.float64] | None = None
     counts: tuple[GaussianSum, ...] = ()
 
-    @classmethod
-    def of(
-        cls,
-        found: Draw,
-        classes: tuple[Any, ...],
-        mechanism: Mechanism,
-        price: Quote,
-        statement: PrivacyStatement,
-        counts: tuple[GaussianSum, ...] = (),
-    ) -> LabelRelease:
-        """Return the release of a draw, paid for and stored, with its statement's guarantee."""
-        labels, status, noisy = found.labels, found.status, found.noisy_counts
-        return cls(labels, status, classes, statement.guarantee, statement, mechanism, price, noisy, counts)
-
     def decide(self, *, gap: float = 0.0, offsets: Sequence[float] | None = None) -> LabelRelease:
         """Decide anew from the released noisy counts: free, since it is post-processing.
 
@@ -388,12 +374,9 @@ class LabelRelease(ReleasedLabels):
             if shift.shape != (len(self.classes),) or not np.isfinite(shift).all():
                 raise InvalidInputError(f"offsets must be {len(self.classes)} finite numbers, got {offsets!r}.")
             scores = scores + shift
-        asked = ~np.isnan(scores).any(axis=1)
-        labels = np.full(len(scores), ABSTAIN, dtype=np.int64)
-        if asked.any():
-            top = np.sort(scores[asked], axis=1)
-            clear = top[:, -1] - top[:, -2] >= gap
-            labels[asked] = np.where(clear, scores[asked].argmax(axis=1), ABSTAIN)
+        asked, top = ~np.isnan(scores).any(axis=1), np.sort(scores, axis=1)
+        clear = asked & (top[:, -1] - top[:, -2] >= gap)
+        labels = np.where(clear, scores.argmax(axis=1), ABSTAIN).astype(np.int64)
         status = np.where(asked, np.where(labels == ABSTAIN, REFUSED, ANSWERED), NOT_ASKED).astype("<U9")
         return replace(self, labels=labels, status=status)
 

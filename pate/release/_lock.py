@@ -14,18 +14,19 @@ from pate.core.types import IntArray
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.ledger import Answer, Ledger, Registration
 from pate.ledger._chain import NewAnswer
-from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, ConfidentGNMax, Draw, GNMax, Mechanism
+from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, ConfidentGNMax, Draw, GaussianSum, GNMax, Mechanism
 from pate.privacy.budget import Budget
 from pate.privacy.convert import check_delta
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
 from pate.privacy.words import Guarantee
 from pate.release._ballot_session import PaidCounts
-from pate.release._door import Door, PaidBallots
-from pate.release._kept import answers_to_store, next_round, stored_rounds_of, weaknesses
+from pate.release._door import Door
+from pate.release._kept import stored_rounds_of, weaknesses
 from pate.release._labels import LabelRelease
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, request_digest, warn_if_weak
 from pate.release._statement import check_release_stated, make_statement
 from pate.statement.files import bind_statement
+from pate.statement.model import PrivacyStatement
 from pate.votes import ABSTAIN, Votes
 
 
@@ -115,7 +116,7 @@ def released(
     check_votes(votes)
     check_mechanism(mechanism)
     ledger = terms.ledger
-    stated = check_release_stated(terms.stated, unit=votes.unit, classes_inferred=votes.classes_inferred)
+    check_release_stated(terms.stated, unit=votes.unit, classes_inferred=votes.classes_inferred)
     data = Registration.of_votes(votes)
     door = Door(terms, data)
     questions = Questions.of(votes, mechanism, ledger)
@@ -127,7 +128,10 @@ def released(
             # The same call again: what it did not ask then (a cap was reached) it does not ask now.
             fresh = fresh[:0]
             if terms.counts:
-                counts = _counts_again(door, ledger, request)
+                paid = ledger.find(request)
+                assert paid is not None
+                _, n_used, n_stored = stored_rounds_of(ledger, paid.id)
+                counts = door.ballots_again(terms.counts, paid.id, n_used, n_stored)
                 terms = replace(terms, counts=())
                 door = Door(terms, data)
     price = price_as_planned(len(fresh), mechanism, terms, planned)
@@ -143,16 +147,9 @@ def released(
     counts = counts or bought
     if counts is not None and counts.release is not None:
         release = counts.release  # what a count of these labels costs is told with them
-    statement = make_statement(votes, mechanism, price, terms, questions.sources(release), stated=stated)
-    made = LabelRelease.of(questions.answered(draw, asked), votes.classes, mechanism, price, statement, asked_for)
+    statement = make_statement(votes, mechanism, price, terms, questions.sources(release))
+    made = questions.answered(draw, asked, price, statement, asked_for)
     return made, None if counts is None else PaidCounts(counts, terms, data)
-
-
-def _counts_again(door: Door, ledger: Ledger, request: str) -> PaidBallots:
-    paid = ledger.find(request)
-    assert paid is not None
-    n_stored, drawn, _ = stored_rounds_of(ledger, paid.id)
-    return door.ballots_again(door.terms.counts, paid.id, next_round(drawn), n_stored)
 
 
 def check_votes(votes: object) -> None:
@@ -199,16 +196,32 @@ class Questions:
         return cls(votes, mechanism, known, fresh, same_as)
 
     def to_store(self, asked: IntArray) -> Callable[[Draw], Iterator[NewAnswer]]:
-        """Return what of a draw a ledger is to hold."""
-        return lambda drawn: answers_to_store(self.votes.query_hashes, asked, self.mechanism, drawn)
+        """Return what of a draw a ledger is to hold: what was answered or refused."""
+        hashes, family = self.votes.query_hashes, self.mechanism.family
+
+        def rows(draw: Draw) -> Iterator[NewAnswer]:
+            labels, noisy, queries = draw.labels.tolist(), draw.noisy_counts, asked.tolist()
+            # A refusal is an answer too, and asking again must not be a second chance.
+            for place in np.flatnonzero(draw.status != NOT_ASKED).tolist():
+                key = f"#{queries[place]}" if hashes is None else hashes[queries[place]]
+                yield key, family, labels[place], None if noisy is None else noisy[place]
+
+        return rows
 
     def sources(self, release: int | None) -> set[int]:
         """Return the ledger's releases that the answers come from, ``release`` among them."""
         found = {answer.release for answer in self.known.values() if answer.release}
         return found if release is None else found | {release}
 
-    def answered(self, draw: Draw, asked: IntArray) -> Draw:
-        """Return labels, status and noisy counts of all rows: drawn now, stored before, or not asked."""
+    def answered(
+        self,
+        draw: Draw,
+        asked: IntArray,
+        price: Quote,
+        statement: PrivacyStatement,
+        counts: tuple[GaussianSum, ...] = (),
+    ) -> LabelRelease:
+        """Return the release of all rows, whether drawn now, stored before or not asked: paid for and stored."""
         n = self.votes.n_queries
         labels = np.full(n, ABSTAIN, dtype=np.int64)
         status = np.full(n, NOT_ASKED, dtype="<U9")
@@ -221,8 +234,9 @@ class Questions:
             status[i] = REFUSED if answer.label == ABSTAIN else ANSWERED
             if noisy is not None and answer.noisy_counts is not None:
                 noisy[i] = answer.noisy_counts
-        same_as = self.same_as
-        return Draw(labels[same_as], status[same_as], None if noisy is None else noisy[same_as])
+        noisy = None if noisy is None else noisy[self.same_as]
+        told = (self.votes.classes, statement.guarantee, statement, self.mechanism, price)
+        return LabelRelease(labels[self.same_as], status[self.same_as], *told, noisy, counts)
 
 
 # A publishable upper bound on the data-dependent epsilon of given votes: drawn once, paid for, kept in a ledger.

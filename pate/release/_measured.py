@@ -176,7 +176,7 @@ def measured_accuracy(
     inside = min(max(a, 0.0), 1.0)
     n = max(1, round(total)) if total > sigma else 1
     b = correction(inside, n=n, n_classes=max(m, 2), mu=mu, size=size)
-    low, estimate, high = _interval(a, b, n, sigma / n * (math.hypot(inside, 1 - inside) if counted else 1.0))
+    low, estimate, high = _interval(a, b, n, sigma, n_is_noisy=counted)
     cells = () if len(counts) < 2 else _recalls(counts[1], b)
     return MeasuredAccuracy(
         estimate=estimate,
@@ -193,9 +193,10 @@ def measured_accuracy(
     )
 
 
-def _interval(share: float, b: float, n: float, noise: float) -> tuple[float, float, float]:
+def _interval(share: float, b: float, n: float, sigma: float, *, n_is_noisy: bool) -> tuple[float, float, float]:
     """Return low, estimate and high, within 0 to 1, of a noisy share of n, corrected by b."""
     inside = min(max(share, 0.0), 1.0)
+    noise = sigma / n * (math.hypot(inside, 1 - inside) if n_is_noisy else 1.0)
     # A share of zero or one is no share without sampling error: one record more of either kind.
     sampling = max(inside * (1 - inside), 1 / (n + 2)) / n
     error = math.sqrt(noise**2 + sampling + (_SPREAD * b) ** 2)
@@ -213,9 +214,7 @@ def _recalls(cells: ReleasedCounts, b: float) -> tuple[ClassRecall, ...]:
         if n <= _TOLD * math.sqrt(2) * sigma or n < 1:
             found.append(ClassRecall(name=name))
             continue
-        r = hits / n
-        inside = min(max(r, 0.0), 1.0)
-        low, estimate, high = _interval(r, b, n, sigma / n * math.hypot(inside, 1 - inside))
+        low, estimate, high = _interval(hits / n, b, n, sigma, n_is_noisy=True)
         found.append(ClassRecall(name=name, estimate=estimate, low=low, high=high))
     return tuple(found)
 

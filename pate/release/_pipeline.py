@@ -32,11 +32,11 @@ from pate.release._quote import (
     price_of,
 )
 from pate.release._statement import (
-    classes_were_named,
     drawn_here,
     vouch_for_training,
     with_public_rows,
 )
+from pate.statement.fields import CLASSES_NAMED
 from pate.statement.model import PrivacyStatement
 from pate.votes import Voter, Votes
 
@@ -213,23 +213,21 @@ class Evidence:
 
     def told_in(self, release: LabelRelease, voter: Voter) -> LabelRelease:
         """Return the release with a statement that says so."""
-        statement = classes_were_named(release.statement) if self.classes_inferred is False else release.statement
+        statement = release.statement
+        # Where they were read off the labels, the statement says so elsewhere.
+        if self.classes_inferred is False and any(a.name == "classes" for a in statement.assumptions):
+            statement = statement.with_evidence("classes", CLASSES_NAMED.how, by="curator")
         if self.trained and drawn_here(statement, release.quote.n_queries, voter):
             statement = vouch_for_training(statement, preprocessing=self.preprocessing, public_rows=self.public_rows)
         return replace(release, statement=statement)
 
-    def told_of_records(self, statement: PrivacyStatement) -> PrivacyStatement:
-        """Return the statement of records' ballots with what this run saw to."""
-        # What became of the records before they were handed over, no run can see.
-        return self._on_its_road(with_public_rows(statement, self.public_rows))
+    def told_of_model(self, statement: PrivacyStatement) -> PrivacyStatement:
+        """Return the statement of a model of records' ballots, or of DP-SGD, with what this run saw to.
 
-    def told_of_training(self, statement: PrivacyStatement) -> PrivacyStatement:
-        """Return the statement of a model of DP-SGD with what this run saw to."""
+        What became of the records before they were handed over, no run can see.
+        """
         if any(a.name == "public rows" for a in statement.assumptions):
             statement = with_public_rows(statement, self.public_rows)
-        return self._on_its_road(statement)
-
-    def _on_its_road(self, statement: PrivacyStatement) -> PrivacyStatement:
         if not self.road:
             return statement
         return replace(statement, mechanism=f"{statement.mechanism}; chosen by a public rule, as {self.road}")
@@ -311,9 +309,11 @@ class BatchPlan:
 
         def priced(terms: ReleaseTerms) -> Priced:
             mechanism = asking.mechanism
-            n_fresh = len(queries) if hashes is None else count_fresh(hashes, mechanism, terms)
-            due = replace(terms, counts=()) if hashes is not None and is_paid(hashes, mechanism, terms) else terms
-            return terms, n_fresh, price_of(n_fresh, mechanism, due)
+            if hashes is None:
+                return terms, len(queries), price_of(len(queries), mechanism, terms)
+            paid = is_paid(hashes, mechanism, terms)
+            n_fresh = 0 if paid else count_fresh(hashes, mechanism, terms)
+            return terms, n_fresh, price_of(n_fresh, mechanism, replace(terms, counts=()) if paid else terms)
 
         terms, n_fresh, price = with_affordable_counts(priced, terms, asking)
         return cls(terms, asking, queries, hashes, n_fresh, price)

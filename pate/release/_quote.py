@@ -93,6 +93,8 @@ class ReleaseTerms:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, check_int(name, value, low=low))
+        if isinstance(self.stated, Mapping):  # a copy: what was checked at the door is what is told
+            object.__setattr__(self, "stated", dict(self.stated))
 
     @property
     def caps(self) -> dict[str, object]:
@@ -283,13 +285,10 @@ def _what_fits(mechanism: Mechanism, terms: ReleaseTerms) -> tuple[Callable[[int
 
 
 def count_fresh(query_hashes: Sequence[str], mechanism: Mechanism, terms: ReleaseTerms) -> int:
-    """Return how many of these rows would be asked anew: repeats, and rows answered before, cost nothing."""
+    """Return how many rows of a request that is not paid would be asked anew: repeats and stored answers are free."""
     distinct = list(dict.fromkeys(query_hashes))
-    if terms.ledger is None:
-        return len(distinct)
-    if is_paid(query_hashes, mechanism, terms):
-        return 0
-    return len(distinct) - len(terms.ledger.stored(distinct, mechanism.family))
+    stored = () if terms.ledger is None else terms.ledger.stored(distinct, mechanism.family)
+    return len(distinct) - len(stored)
 
 
 def is_paid(query_hashes: Sequence[str], mechanism: Mechanism, terms: ReleaseTerms) -> bool:

@@ -16,7 +16,6 @@ from pate.ledger import Answer, Ledger, Registration
 from pate.mechanisms import Draw, Mechanism
 from pate.mechanisms.vote_cap import VoteCap
 from pate.privacy.budget import Budget
-from pate.privacy.words import Guarantee
 from pate.release._ballot_session import PaidCounts
 from pate.release._door import Door, PaidQueries, PaidVotes
 from pate.release._kept import (
@@ -33,10 +32,10 @@ from pate.release._labels import LabelRelease
 from pate.release._lock import Questions, check_mechanism, check_votes
 from pate.release._pipeline import lean
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, warn_if_weak
-from pate.release._statement import _ACCOUNTING, _NOISE, _others, check_release_stated, make_assumptions, make_statement
+from pate.release._statement import _ACCOUNTING, _others, check_release_stated, make_assumptions, make_statement, told
 from pate.statement.fields import Assumption
 from pate.statement.files import bind_statement
-from pate.statement.model import PrivacyStatement, made_statement
+from pate.statement.model import PrivacyStatement
 from pate.votes import Voter, Votes
 
 
@@ -76,13 +75,12 @@ class LabelSession(OneHolder):
         data: Registration,
         classes: tuple[Any, ...],
         *,
-        stated: Mapping[str, str],
         classes_inferred: bool = False,
         claim: Claim | None = None,
     ) -> None:
         self.mechanism, self.quote, self.release = paid.mechanism, paid.quote, paid.release
         self._paid, self._terms, self._data, self._classes = paid, terms, data, classes
-        self._stated, self._classes_inferred = stated, classes_inferred
+        self._classes_inferred = classes_inferred
         self._known: dict[str, Answer] = {}
         self._counts: PaidCounts | None = None
         super().__init__(claim)
@@ -94,7 +92,7 @@ class LabelSession(OneHolder):
         )
 
     def _used_up(self) -> bool:
-        return not self.n_left and not self._paid.in_doubt
+        return not self.n_left and not self._paid.stored.failed
 
     @property
     def n_left(self) -> int:
@@ -219,9 +217,7 @@ class LabelSession(OneHolder):
             for key, _, label, counts in questions.to_store(asked)(draw):
                 self._known[key] = Answer(label, None if counts is None else tuple(map(float, counts)), 0)
         statement = self._statement(votes, questions.sources(self.release), head)
-        return LabelRelease.of(
-            questions.answered(draw, asked), votes.classes, mechanism, self.quote, statement, self.quote.counts
-        )
+        return questions.answered(draw, asked, self.quote, statement, self.quote.counts)
 
     def _statement(self, votes: Votes, sources: set[int], head: str | None) -> PrivacyStatement:
         statement = make_statement(
@@ -230,7 +226,6 @@ class LabelSession(OneHolder):
             self.quote,
             self._terms,
             sources,
-            stated=self._stated,
             classes_named=True,
             head=head,
         )
@@ -367,7 +362,7 @@ def opened(
     if n_teachers is None:
         raise InvalidInputError("data must say the number of teachers, n_shards, got None.")
     check_name(name, ledger, f"{name!r} and ledger={ledger!r}")
-    stated = check_release_stated(terms.stated, unit=data.unit, classes_inferred=classes_inferred)
+    check_release_stated(terms.stated, unit=data.unit, classes_inferred=classes_inferred)
     door = Door(terms, data)
     mark = mark_of(name, mechanism, terms, n_queries, n_teachers)
 
@@ -378,7 +373,7 @@ def opened(
         return door.session(mechanism, price_as_planned(n_queries, mechanism, terms, planned), request=mark or "")
 
     paid, claim = claimed(ledger, mark, take)
-    return LabelSession(paid, terms, data, classes, stated=stated, classes_inferred=classes_inferred, claim=claim)
+    return LabelSession(paid, terms, data, classes, classes_inferred=classes_inferred, claim=claim)
 
 
 # Capped votes: a run is paid for whole before its first answer.
@@ -409,12 +404,9 @@ class VoteCapRun:
     (True, 'noisy labels of any number of public rows, chosen adaptively')
     """
 
-    def __init__(
-        self, paid: PaidVotes, guarantee: Guarantee, statement: PrivacyStatement, *, ledger: Ledger | None = None
-    ) -> None:
+    def __init__(self, paid: PaidVotes, statement: PrivacyStatement, ledger: Ledger | None) -> None:
         self.session, self.release = paid.session, paid.release
-        self.guarantee = guarantee
-        self.statement = statement
+        self.guarantee, self.statement = statement.guarantee, statement
         self._paid, self._ledger = paid, ledger
         self._n_asked = 0
         self._turn = threading.Lock()
@@ -525,14 +517,15 @@ def open_vote_cap(
         raise InvalidInputError(f"mechanism must be VoteCap(max_votes, sigma), got {shown(mechanism)}.")
     terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
     values = check_classes(range(classes) if isinstance(classes, int) else classes)
-    stated = check_release_stated(stated, unit=unit, also=("abstaining",))
+    check_release_stated(stated, unit=unit, also=("abstaining",))
     n_teachers = check_int("n_teachers", n_teachers, low=1)
     data = Registration(unit, values, n_units=n_units, n_shards=n_teachers, fingerprint=fingerprint)
     warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
     paid = Door(terms, data).capped_votes(mechanism, n_teachers=n_teachers, n_classes=len(values))
     charge = mechanism.charge()
     guarantee = charge.guarantee(budget.delta)
-    statement = made_statement(
+    statement = told(
+        terms,
         released="noisy labels of any number of public rows, chosen adaptively",
         unit=unit,
         n_units=n_units,
@@ -542,7 +535,6 @@ def open_vote_cap(
             f"{_ACCOUNTING[guarantee.method]}; a constant for the whole run, fully adaptive (filter on the changed "
             "teacher's votes: Smith and Thakurta 2022; Feldman and Zrnic 2021, Theorem 3.1)"
         ),
-        noise_source=_NOISE,
         seeded=terms.seeded,
         covered=("the released labels and everything computed from them and from public data",),
         not_covered=(
@@ -557,10 +549,7 @@ def open_vote_cap(
         ),
         verify=f"from pate.mechanisms import VoteCap; {mechanism}.charge().guarantee({budget.delta!r})",
         charge=charge,
-        ledger=ledger,
         releases=() if paid.release is None else (paid.release,),
-        tuning=tuning,
-        stated=stated,
     )
     bind_statement(statement, ledger)
-    return VoteCapRun(paid, statement.guarantee, statement, ledger=ledger)
+    return VoteCapRun(paid, statement, ledger)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import Any
 
 from pate.ledger import Ledger, LedgerRow
 from pate.mechanisms import GaussianSum, Mechanism, NoisyHistogram
@@ -151,20 +152,19 @@ def with_public_rows(statement: PrivacyStatement, public_rows: str | None) -> Pr
     return statement
 
 
-def classes_were_named(statement: PrivacyStatement) -> PrivacyStatement:
-    """Return the statement where a person named every class at the door, ``classes=``."""
-    if all(a.name != "classes" for a in statement.assumptions):  # read off the labels: the statement says so elsewhere
-        return statement
-    return statement.with_evidence("classes", CLASSES_NAMED.how, by="curator")
-
-
 _ACCOUNTING = {
     "gdp": "exact Gaussian composition: mu^2 adds up (Dong, Roth, Su 2022), converted exactly (Balle, Wang 2018)",
     "rdp": "Renyi composition (an argmax or threshold test of Gaussian noise alone by its certified cost, docs/"
     "public-curve.md), converted by Canonne, Kamath, Steinke 2020",
     "pure": "pure composition: epsilons add up",
 }
+#: Where the noise of votes and ballots comes from.
 _NOISE = "the operating system's cryptographic generator, as exact real-valued (continuous) noise"
+
+
+def told(terms: ReleaseTerms, **said: Any) -> PrivacyStatement:
+    """Return the statement of what was let out on these terms, see :func:`made_statement`."""
+    return made_statement(noise_source=_NOISE, ledger=terms.ledger, tuning=terms.tuning, stated=terms.stated, **said)
 
 
 def make_statement(
@@ -174,14 +174,12 @@ def make_statement(
     terms: ReleaseTerms,
     sources: set[int],
     *,
-    stated: Mapping[str, str],
     classes_named: bool = False,
     head: str | None = None,
 ) -> PrivacyStatement:
     """Return the statement of labels that come from the ledger's releases ``sources`` (or from no ledger).
 
-    ``head`` is the digest of the entry that holds the labels; None takes the last entry of the releases. ``stated`` was
-    checked at the door.
+    ``head`` is the digest of the entry that holds the labels; None takes the last entry of the releases.
     """
     ledger = terms.ledger
     rows = [] if ledger is None else ledger.releases(sources)
@@ -226,14 +224,14 @@ def make_statement(
             f"pate ledger verify; or sum {currency.unit} over the ledger's releases and compare it with "
             f"{counted.limit!r}, the most within the total budget"
         )
-    return made_statement(
+    return told(
+        terms,
         released=released,
         unit=votes.unit,
         n_units=votes.n_units,
         guarantee=guarantee,
         mechanism=f"{noise}, {votes.n_classes} classes",
         accounting=accounting,
-        noise_source=_NOISE,
         seeded=seeded,
         covered=(
             "the released labels and everything computed from them and from public data (a student model, metrics)",
@@ -252,11 +250,8 @@ def make_statement(
         ),
         verify=verify,
         charge=charge,
-        ledger=ledger,
         releases=[row.id for row in rows],
         head=head,
-        tuning=terms.tuning,
-        stated=stated,
     )
 
 
@@ -380,7 +375,6 @@ def ballot_statement(
     charge: Charge,
     terms: ReleaseTerms,
     *,
-    stated: Mapping[str, str],
     release: int | None,
     head: str | None = None,
     seeded: bool = False,
@@ -394,7 +388,8 @@ def ballot_statement(
     replaced = last.adjacency == "replace-one"
     multipliers = counted(m.noise_multiplier for m in rounds)
     squares = " + ".join(f"{n}/{m.noise_multiplier!r}^2" for m, n in Counter(rounds).items())
-    return made_statement(
+    return told(
+        terms,
         released="; ".join((_sums(facts), *map(counts_in_words, right)))
         + (_EARLIER.format(release) if earlier else ""),
         unit=last.unit,
@@ -412,7 +407,6 @@ def ballot_statement(
             "Su 2022), converted exactly (Balle, Wang 2018); no cost that looks at the data is lower for a Gaussian sum"
             + ("" if replaced else "; not comparable with replace-one epsilons, which are larger at the same noise")
         ),
-        noise_source=_NOISE,
         seeded=seeded,
         setting="central: the curator holds the records, casts their ballots and is trusted with them",
         covered=(
@@ -432,11 +426,8 @@ def ballot_statement(
             f"{terms.budget.delta!r} (Balle, Wang 2018): pate.Charge.gaussian(sensitivity=1, sigma=...).guarantee(...)"
         ),
         charge=charge,
-        ledger=ledger,
         releases=() if ledger is None or release is None else (release,),
         head=head,
-        tuning=terms.tuning,
-        stated=stated,
     )
 
 

@@ -38,26 +38,14 @@ _ELSEWHERE = "_fits_elsewhere"
 
 @dataclass(frozen=True)
 class Total:
-    """What some fits cost together, if all of them were on the same records.
-
-    Attributes
-    ----------
-    n, n_seeded : int
-        Fits, and how many of them had noise that can be repeated.
-    epsilon, delta : float
-        Sums over the others: simple composition, whatever each was chosen by.
-    charge : Charge or None
-        Their sum; None where one of them has no charge.
-    units : frozenset of (unit, adjacency)
-        No one epsilon holds for two of them.
-    """
+    """What some fits cost together, if all of them were on the same records."""
 
     n: int = 0
-    n_seeded: int = 0
-    epsilon: float = 0.0
+    n_seeded: int = 0  # so many of them had noise that can be repeated
+    epsilon: float = 0.0  # as delta: the sum over the others, by simple composition, whatever each was chosen by
     delta: float = 0.0
-    charge: Charge | None = None
-    units: frozenset[tuple[str, str]] = frozenset()
+    charge: Charge | None = None  # their sum; None where one of them has no charge
+    units: frozenset[tuple[str, str]] = frozenset()  # (unit, adjacency): no one epsilon holds for two of them
 
     def plus(self, guarantee: Guarantee, unit: str, charge: Charge | None) -> Total:
         """Return the total with one fit more."""

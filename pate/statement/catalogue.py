@@ -63,7 +63,9 @@ class Catalogue:
                     "English one."
                 )
             check_text(f"the catalogue's {key}", text)
-            if set(_FIELD.findall(text)) != (needed := set(_FIELD.findall(own[key]))) or _outside(text):
+            # A brace outside a field is an unfinished one, most likely.
+            odd = re.search(r"[{}]", _FIELD.sub("", text))
+            if set(_FIELD.findall(text)) != (needed := set(_FIELD.findall(own[key]))) or odd:
                 fields = ", ".join(f"{{{name}}}" for name in sorted(needed)) or "no fields"
                 raise InvalidInputError(
                     f"the catalogue's {key} must have {fields}, each by its name in braces, and no other brace. "
@@ -113,11 +115,6 @@ class Catalogue:
         whole = int(1 / share * (1 + 1e-9))
         places = max(0, len(str(whole)) - 3)
         return self("number.one_in", n=self.whole(whole // 10**places * 10**places)).text
-
-
-def _outside(text: str) -> bool:
-    """Whether a brace stands outside a field: an unfinished one, most likely."""
-    return bool(re.search(r"[{}]", _FIELD.sub("", text)))
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:

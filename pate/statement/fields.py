@@ -36,7 +36,7 @@ class Part:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
-        return asdict(self)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, values: Any, *, where: str = "") -> Self:
@@ -390,10 +390,6 @@ class MeasuredAccuracy(Part):
             "measured on records that the model learnt from, so that it speaks of others drawn alike"
         )
         return str(self), what, *(f"right about class {one}" for one in self.by_class)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return {**asdict(self), "by_class": [one.to_dict() for one in self.by_class]}
 
     @classmethod
     def from_dict(cls, values: Any, *, where: str = "") -> Self:

@@ -31,7 +31,6 @@ __all__ = [
 
 #: A statement is a page: about 6 kB.
 _MAX_BYTES = 1_000_000
-_KINDS = (".html", ".txt")
 
 
 def statement_schema() -> dict[str, Any]:
@@ -110,6 +109,16 @@ def bind_released(
         )
 
 
+def new_page(out: str | os.PathLike[str]) -> Path:
+    """Return where a page may be written: an unused name that ends in ``.html`` or ``.txt``."""
+    goal = Path(out)
+    if goal.suffix not in (".html", ".txt"):
+        raise InvalidInputError(f"out must end in .html or .txt, got {goal.name!r}. Rename it.")
+    if os.path.lexists(goal):
+        raise InvalidInputError(f"{goal} exists. Pages are never overwritten: name another file.")
+    return goal
+
+
 def render_statement(
     path: str | os.PathLike[str] | PrivacyStatement,
     out: str | os.PathLike[str] | None = None,
@@ -152,11 +161,7 @@ def render_statement(
     >>> render_statement(folder / "a.json", folder / "a.html")[:15]
     '<!doctype html>'
     """
-    goal = None if out is None else Path(out)
-    if goal is not None and goal.suffix not in _KINDS:
-        raise InvalidInputError(f"out must end in {' or '.join(_KINDS)}, got {goal.name!r}. Rename it.")
-    if goal is not None and goal.exists():
-        raise InvalidInputError(f"{goal} exists. Pages are never overwritten: name another file.")
+    goal = None if out is None else new_page(out)
     as_page = goal is not None and goal.suffix == ".html"
     if not as_page and (language != "en" or catalogue is not None):
         name = "language" if catalogue is None else "catalogue"

@@ -68,16 +68,13 @@ def meaning(s: StatementFields) -> str:
     if words.tier(g.epsilon) == "weak":
         told += " At this epsilon the number alone is no evidence of anonymisation: audit as well."
     if large_delta(s) and s.schema != BY_PAIR:
+        chance = min(1.0, g.delta * (s.n_public or 0))
+        often = "always" if chance == 1 else f"with probability {format_up(chance, 2)}"
         told += (
             f" Delta is not well below 1/n = 1/{s.n_public:,}: a mechanism that publishes one whole {s.unit}, picked "
-            f"at random, {_how_often(g.delta, s.n_public)} would satisfy it."
+            f"at random, {often} would satisfy it."
         )
     return told
-
-
-def _how_often(delta: float, n: int | None) -> str:
-    chance = min(1.0, delta * (n or 0))
-    return "always" if chance == 1 else f"with probability {format_up(chance, 2)}"
 
 
 def _promised(s: StatementFields) -> dict[str, Any]:
