@@ -36,7 +36,7 @@ from pate.privacy.words import Guarantee
 from pate.report.audit_result import AuditResult, Figure, Picture
 from pate.statement.fields import LAYERS
 from pate.statement.model import PrivacyStatement
-from pate.studies.account import account, cost_by_queries
+from pate.studies.account import account
 from pate.votes import Votes, as_votes
 
 __all__ = ["audit_job", "audit_mechanism", "audit_statement", "audit_votes", "tie", "worst_neighbour"]
@@ -421,17 +421,12 @@ def _worst(votes: Votes, mechanism: Any, order: float | None, delta: float, max_
 
 def _growing(votes: Votes, theirs: Votes, mechanism: Any, delta: float, max_answers: int | None) -> Picture:
     """Return the chain by the number of queries."""
-    from pate.audit.pair import bounds_picture, laws_of, reached
+    from pate.audit.canaries import along
+    from pate.audit.pair import bounds_picture, even_places
 
-    curves: Any = cost_by_queries(
-        votes, mechanism, delta=delta, max_answers=max_answers, pld=False, n_points=6
-    ).reveal()
-    by_name = {str(c["label"]): c for c in curves}
-    places, public = list(by_name["public"]["queries"]), by_name["public"]["epsilon"]
-    inner = [c["epsilon"] for name, c in by_name.items() if name.startswith("exact")]
-    laws, _ = laws_of(votes, theirs, mechanism, max_answers)
-    measured = {"data-dependent": [min(at) for at in zip(*inner, public, strict=True)]} if inner else {}
-    return bounds_picture(places, measured | {"the worst neighbour": reached(laws, places, delta)}, public)
+    places = even_places(votes.n_queries)
+    worst, inner, public = along(votes, theirs, mechanism, delta, max_answers, places)
+    return bounds_picture(places, {"data-dependent": inner, "the worst neighbour": worst}, public)
 
 
 # A statement -----------------------------------------------------------------------------------------------------

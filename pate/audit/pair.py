@@ -279,12 +279,17 @@ def _picture(laws: PairOfLaws, mechanism: Any, n_queries: int, max_answers: int 
 
 
 def some_places(n_queries: int, max_answers: int | None) -> list[int]:
-    """Return numbers of queries to draw a picture at, by even steps of the root.
+    """Return numbers of queries to draw a picture at.
 
     None of a run that stops: it would be worked out anew for every place, slowly.
     """
     if not n_queries or (max_answers is not None and max_answers < n_queries):
         return []
+    return even_places(n_queries)
+
+
+def even_places(n_queries: int) -> list[int]:
+    """Return numbers of queries by even steps of the root."""
     return np.unique((np.linspace(1, n_queries**0.5, _POINTS) ** 2).round().astype(int)).tolist()
 
 
