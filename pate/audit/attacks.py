@@ -26,6 +26,7 @@ from pate.audit._shadows import (
     shadows_of,
 )
 from pate.audit.claims import Claim
+from pate.audit.one_run import ceiling
 from pate.core.checks import check_choice, check_int, check_labels, check_real, shown
 from pate.core.frames import plain_column, plain_rows
 from pate.core.secret import training_seed
@@ -211,10 +212,7 @@ def picture_of(rocs: Mapping[str, Roc], claim: Claim | None, level: float) -> Pi
         points = [p for p in ((r, roc.at(float(r), level)) for r in rates) if p[1] is not None]
         x, y, low, high = np.array([(r, p.value, p.low, p.high) for r, p in points if p is not None]).T
         curves.append(Curve(label=kind, x=x.tolist(), y=y.tolist(), low=low.tolist(), high=high.tolist()))
-    if claim is not None:
-        most = claim.true_positives(rates)
-        curves.append(Curve(label="most the claim allows", x=rates.tolist(), y=most.tolist(), role="claim"))
-    curves.append(Curve(label="guessing", x=rates.tolist(), y=rates.tolist(), role="reference"))
+    curves += ceiling(claim, rates, "most the claim allows")
     return Picture(x_label="false positive rate", y_label="true positive rate", scale="log", curves=tuple(curves))
 
 
@@ -373,38 +371,38 @@ def attack(
     )
     robust = None if copies is None else units.mean(np.stack([s.robust for s in shadows if s.robust is not None]))
     answers = Answers(units.mean(np.stack([s.logit for s in shadows])), halves, robust)
-    ceiling = promised(claim, [s.promise for s in shadows], units.name)
+    held = promised(claim, [s.promise for s in shadows], units.name)
     attacked = np.arange(n_shadows - targets, n_shadows)  # the last, so that a bet has others before it
     members = halves[attacked]
     rocs, found = {}, {}
     for kind in kinds:
         rocs[kind], found[kind] = roc_of(kind, answers, attacked)
     log_e, refuted, blunt = None, False, ""
-    if ceiling.claim is not None:
-        bets = [wealth_against(ceiling.claim, scores(k, answers, attacked, earlier=True), members) for k in kinds]
+    if held.claim is not None:
+        bets = [wealth_against(held.claim, scores(k, answers, attacked, earlier=True), members) for k in kinds]
         best = float(np.mean(bets, axis=0).max())  # a mean of such wealths is one
         log_e, refuted = math.log(best), best >= 1 / false_alarms
-        blunt = _BLUNT if most_wealth(ceiling.claim, targets) < 1 / false_alarms else ""
+        blunt = _BLUNT if most_wealth(held.claim, targets) < 1 / false_alarms else ""
     right, inside = np.stack([s.right for s in shadows]), halves[:, units.of]
-    figures = figures_of(rocs, ceiling.claim, level, log_e, (right[inside].mean(), right[~inside].mean()))
+    figures = figures_of(rocs, held.claim, level, log_e, (right[inside].mean(), right[~inside].mean()))
     figures += exposed(found, rocs, members, units, groups)
     name = type(mould).__name__
     return AuditResult(
         layer="attack",
         target=name,
-        claim=ceiling.words,
+        claim=held.words,
         tried=(
             f"membership inference by {', '.join(kinds)} on {targets} models of {name}, each fitted on half of the "
             f"{units.name}s, with {n_shadows - 2} other models to compare with"
         ),
         refuted=refuted,
         finding=in_words(figures, kinds, refuted=refuted),
-        false_alarms=false_alarms if ceiling.claim is not None else None,
+        false_alarms=false_alarms if held.claim is not None else None,
         n_releases=n_shadows,
         seconds=time.monotonic() - began,
-        limits=_LIMITS + ceiling.remark + blunt,
+        limits=_LIMITS + held.remark + blunt,
         figures=tuple(figures),
-        picture=picture_of(rocs, ceiling.claim, level),
+        picture=picture_of(rocs, held.claim, level),
         settings={
             "attack": tuple(kinds),
             "n_shadows": n_shadows,
@@ -413,7 +411,7 @@ def attack(
             "n_units": units.n,
             "random_state": random_state,
         },
-        sensitive=not published or (ceiling.claim is not None and ceiling.claim.sensitive),
+        sensitive=not published or (held.claim is not None and held.claim.sensitive),
     )
 
 
@@ -431,9 +429,8 @@ def _kinds(attack: str | Iterable[str]) -> tuple[str, ...]:
 def _numbers(n_shadows: Any, targets: Any) -> tuple[int, int]:
     remedy = "Halves come in pairs, and each pair is attacked with the others; 128 give intervals worth reading."
     n_shadows = check_int("n_shadows", n_shadows, low=_FEWEST, remedy=remedy)
-    targets = (
-        n_shadows if targets is None else check_int("targets", targets, low=_FEWEST, high=n_shadows, remedy=remedy)
-    )
+    remedied: dict[str, Any] = {"low": _FEWEST, "high": n_shadows, "remedy": remedy}
+    targets = n_shadows if targets is None else check_int("targets", targets, **remedied)
     for name, value in (("n_shadows", n_shadows), ("targets", targets)):
         if value % 2:
             raise InvalidInputError(f"{name} must be even, got {value}. {remedy}")
