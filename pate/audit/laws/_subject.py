@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, logsumexp
 
-from pate.audit.laws._registry import Entry, Numbers, about, find, label_rivals, scaled_copies, wide_bank
+from pate.audit.laws._registry import Numbers, about, find, label_rivals, scaled_copies, wide_bank
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
@@ -150,23 +150,10 @@ class Part:
     names: tuple[str, ...]
     counts: IntArray  # (n_histograms, m)
     law: FloatArray | Numbers
+    cells: tuple[str, ...]  # the histograms, or each number of each
+    probabilities: FloatArray  # (n_cells, n_outcomes)
     rivals: Mapping[str, FloatArray]
-    edges: FloatArray | None = None
-
-    @cached_property
-    def probabilities(self) -> FloatArray:
-        """The law of each cell: (n_cells, n_outcomes)."""
-        if isinstance(self.law, Numbers):
-            assert self.edges is not None
-            return self.law.probabilities(self.edges)
-        return self.law
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """Names of the cells: the histograms, or each number of each."""
-        if not isinstance(self.law, Numbers):
-            return self.names
-        return tuple(f"{name}, number {j}" for name in self.names for j in range(self.law.centres.shape[1]))
+    edges: FloatArray = field(default_factory=lambda: np.zeros(0))  # of the stretches of numbers
 
     def tallies(self, sampler: Sampler, n: int) -> IntArray:
         """Draw ``n`` releases of each histogram and return how often each outcome came: (n_cells, n_outcomes)."""
@@ -175,18 +162,14 @@ class Part:
         for start in range(0, n, at_once):
             each = min(at_once, n - start)
             which = np.repeat(np.arange(len(self.counts)), each)
-            total += self.counted(ask(sampler, self.counts[which]), which)
+            released = ask(sampler, self.counts[which])
+            if isinstance(self.law, Numbers):
+                numbers = numbers_of(released, (len(which), self.law.centres.shape[1]))
+                total += self.law.tallies(self.edges, numbers, which)
+                continue
+            labels = labels_of(released, len(which), total.shape[1], self.counts.shape[1])
+            total += np.bincount(which * total.shape[1] + labels, minlength=total.size).reshape(total.shape)
         return total
-
-    def counted(self, released: npt.NDArray[Any], which: IntArray) -> IntArray:
-        """Return the tallies of ``released`` of the histograms ``which``."""
-        if isinstance(self.law, Numbers):
-            assert self.edges is not None
-            numbers = numbers_of(released, (len(which), self.law.centres.shape[1]))
-            return self.law.tallies(self.edges, numbers, which)
-        n_outcomes = self.law.shape[1]
-        labels = labels_of(released, len(which), n_outcomes, self.counts.shape[1])
-        return np.bincount(which * n_outcomes + labels, minlength=self.law.size).reshape(self.law.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,12 +227,10 @@ def labels_of(released: npt.NDArray[Any], n: int, n_outcomes: int, n_classes: in
     labels = np.where(labels == ABSTAIN, n_classes, labels)
     odd = (labels < 0) | (labels >= n_outcomes)
     if odd.any():
-        raise ImpossibleError(f"it {_words(int(released[odd][0]))}, which the claim never does")
+        first = int(released[odd][0])
+        did = "refused to answer" if first == ABSTAIN else f"released label {first}"
+        raise ImpossibleError(f"it {did}, which the claim never does")
     return labels
-
-
-def _words(label: int) -> str:
-    return "refused to answer" if label == ABSTAIN else f"released label {label}"
 
 
 def numbers_of(released: npt.NDArray[Any], shape: tuple[int, int]) -> FloatArray:
@@ -297,17 +278,13 @@ def subject_of(mechanism: Any, n_classes: int | None, bank: Any, alternatives: M
             raise InvalidInputError("bank must be histograms (n_histograms, n_classes) where the claim is a function.")
         return Subject.of([_part(mechanism, None, *_bank_of(bank), alternatives)])
     # Nothing is kept from one call to the next: the law is that of the code as it is now.
-    law = _law_of(entry, mechanism)
+    law = partial(entry.law, mechanism)
     names, counts = _bank_of(entry.bank(mechanism, n_classes or entry.n_classes) if bank is None else bank)
     parts = [_part(law, mechanism, names, counts, alternatives)]
     if bank is None and n_classes is None and entry.wide and hasattr(mechanism, "exact_parameters"):
         wide = wide_bank(mechanism.exact_parameters()["noise"].scale, int(counts.max()))
         parts += [_part(law, mechanism, (name,), row[None], alternatives) for name, row in wide.items()]
     return Subject.of(parts)
-
-
-def _law_of(entry: Entry, mechanism: Any) -> Law:
-    return lambda counts: entry.law(mechanism, counts)
 
 
 def _bank_of(bank: Any) -> tuple[tuple[str, ...], IntArray]:
@@ -339,7 +316,8 @@ def _part(
                 raise InvalidInputError(f"alternatives[{name!r}] must give Numbers, as the claim does.")
             _check_numbers(f"alternatives[{name!r}]", rival, len(counts))
             bets[name] = rival.probabilities(edges)
-        return Part(names, counts, found, bets, edges)
+        cells = tuple(f"{name}, number {j}" for name in names for j in range(found.centres.shape[1]))
+        return Part(names, counts, found, cells, found.probabilities(edges), bets, edges)
     table = _table("the claimed law", found, len(counts))
     entry = find(mechanism) if mechanism is not None else None
     rivals: dict[str, FloatArray] = {}
@@ -352,7 +330,7 @@ def _part(
             rivals = {name: np.asarray(entry.law(copy, counts)) for name, copy in copies.items()}
     for name, other in (alternatives or {}).items():
         rivals[name] = _table(f"alternatives[{name!r}]", _other_law(other)(counts), len(counts), table.shape[1])
-    return Part(names, counts, table, rivals)
+    return Part(names, counts, table, names, table, rivals)
 
 
 def _check_numbers(name: str, law: Numbers, n: int) -> None:
@@ -365,7 +343,7 @@ def _check_numbers(name: str, law: Numbers, n: int) -> None:
 
 def _other_law(other: Any) -> Law:
     entry = find(other)
-    return _law_of(entry, other) if entry is not None else other
+    return partial(entry.law, other) if entry is not None else other
 
 
 def _table(name: str, law: Any, n: int, n_outcomes: int | None = None) -> FloatArray:
