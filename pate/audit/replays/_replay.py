@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from pate.audit.replays._compare import Allowed, Difference, Moved, Seen, Witness, compare
+from pate.audit.replays._compare import ANY, Allowed, Difference, Moved, Seen, Witness, compare
 from pate.audit.replays._trace import Run, Trace, digest
 from pate.audit.replays.neighbours import (
     ADJACENCIES,
-    KINDS,
     Choice,
     Distance,
     Neighbour,
@@ -212,7 +211,8 @@ def check_repeats(pipeline: Pipeline, records: Records, key: bytes, first: Run) 
     again = run_on_tape(pipeline, records, key)
     nothing = Allowed(units=0, shards=0, places=None, adjacency="replace-one")
     found = compare(first, again, nothing)
-    if not found.differences and first.outcomes and not _same_outcomes(first, again):
+    drawn = [digest([(o.sampler, o.value) for o in run.outcomes]) for run in (first, again)]
+    if not found.differences and first.outcomes and drawn[0] != drawn[1]:
         found.differences.append(Difference("noise", "other noise was drawn"))
     if found.differences:
         raise ReplayError(
@@ -221,10 +221,6 @@ def check_repeats(pipeline: Pipeline, records: Records, key: bytes, first: Run) 
             "np.random.default_rng(0)), make noise sources inside the pipeline, and draw noise in this process and "
             "thread."
         )
-
-
-def _same_outcomes(a: Run, b: Run) -> bool:
-    return digest([(o.sampler, o.value) for o in a.outcomes]) == digest([(o.sampler, o.value) for o in b.outcomes])
 
 
 CLAIM = (
@@ -324,12 +320,16 @@ class Replayer:
         cause = self._cause(D, D_prime, moved, apart) if moved.differences else ""
         return Found(moved, allowed, what, cause, stages=frozenset(event.stage for event in ours.events))
 
+    def neighbours(self, records: Records, pair: Neighbour) -> Found:
+        """Compare neighbours made of these records, whose first run serves all that leave them as they are."""
+        same = pair.kind != "only of its class" and pair.adjacency == "replace-one"
+        return self.pair(records if same else pair.D, pair.D_prime, pair.adjacency, pair.what)
+
     def _cause(self, D: Records, D_prime: Records, moved: Moved, apart: Distance) -> str:
         """Run both once more, watched, and return who looked at everybody's rows."""
         if apart.order or moved.differences[0].stage not in _BLAMED:
             return ""
-        stage, witness = moved.differences[0].stage, None
-        n_changed = apart.records
+        stage, n_changed, witness = moved.differences[0].stage, apart.records, None
         for records in (D, D_prime):
             witness = Witness(records.n, stage, witness, n_changed)
             run_on_tape(self.pipeline, records, self._key, witness=witness)
@@ -360,10 +360,10 @@ def _not_neighbours(apart: Distance, adjacency: str, D: Records) -> str:
 
 def _places(D: Records, D_prime: Records) -> IntArray:
     """Return where each record of the second data set stands in the first."""
-    held: dict[bytes, list[int]] = {}
-    for place, found in enumerate(D.digests()):
-        held.setdefault(found, []).append(place)
-    return np.array([held[found].pop(0) for found in D_prime.digests()], dtype=np.int64)
+    first, second = (sorted(range(r.n), key=r.digests().__getitem__) for r in (D, D_prime))
+    places = np.empty(D.n, dtype=np.int64)
+    places[second] = first
+    return places
 
 
 def _allowed(apart: Distance, adjacency: str, ours: Run, D: Records, D_prime: Records) -> Allowed:
@@ -374,7 +374,7 @@ def _allowed(apart: Distance, adjacency: str, ours: Run, D: Records, D_prime: Re
     made = [event for event in ours.events if event.stage == "teachers"]
     # The shard of a record that moved holds the same records in another order; others hold theirs as before.
     kept = bool(made) and all(event.private["keeps order"] for event in made)
-    return Allowed(1, 1 if kept else None, None, adjacency, order=True)
+    return Allowed(1, 1 if kept else ANY, None, adjacency, order=True)
 
 
 def replay(
@@ -606,27 +606,19 @@ def replay_search(
     wanted = len(first) if n_pairs is None else check_int("n_pairs", n_pairs, low=1)
     known = [pair.kind for pair in first]
     found: list[Found] = []
-    for kind, at in islice(_turns(known, seed), 2 * wanted + len(known)):
+    # All kinds by one seed, then by the next one.
+    turns = ((kind, at) for at in count(seed) for kind in known)
+    for kind, at in islice(turns, 2 * wanted + len(known)):
         if len(found) == wanted or (stop and found and found[-1].finding):
             break
         try:
             pair = neighbours(records.X, records.y, groups=records.groups, kinds=[kind], random_state=at, **options)[0]
         except InvalidInputError:  # it would change nothing in the records that fall to it
             continue
-        D = records if pair.kind in _SAME_D and adjacency == "replace-one" else pair.D
-        found.append(replayer.pair(D, pair.D_prime, adjacency, pair.what))
+        found.append(replayer.neighbours(records, pair))
     if n_examples and not (stop and found[-1].finding):
         found += _by_hypothesis(replayer, records, known, n_examples, options)
     return result_of(replayer, found, start, adjacency=adjacency, published=published)
-
-
-def _turns(kinds: list[str], seed: int) -> Iterator[tuple[str, int]]:
-    """Yield all kinds by one seed, then by the next one."""
-    return ((kind, at) for at in count(seed) for kind in kinds)
-
-
-#: Kinds that leave the first data set as it is.
-_SAME_D = tuple(kind for kind in KINDS if kind != "only of its class")
 
 
 def _by_hypothesis(
@@ -652,8 +644,7 @@ def _by_hypothesis(
             pair = make_neighbour(kind, records, choice, **options)
         except InvalidInputError:  # nothing changes in these records
             return False
-        D = records if kind in _SAME_D and options["adjacency"] == "replace-one" else pair.D
-        found.append(replayer.pair(D, pair.D_prime, options["adjacency"], pair.what))
+        found.append(replayer.neighbours(records, pair))
         if found[-1].finding:
             leaking.append(found[-1])
         return bool(found[-1].finding)

@@ -116,10 +116,6 @@ def _without_torch(value: Any) -> Any:
     return value
 
 
-def _rows(X: Any) -> tuple[str, ...]:
-    return row_hashes(X if hasattr(X, "shape") else np.asarray(X))
-
-
 def _read(stage: str, facts: dict[str, Any]) -> Event:
     """Return what a stage noted: what must be equal beside what may move, and what is long as a digest."""
     public: dict[str, Any]
@@ -134,7 +130,7 @@ def _read(stage: str, facts: dict[str, Any]) -> Event:
             states = [digest(teacher) for teacher in made.teachers_]
             private = {
                 "states": states,
-                "rows": _rows(facts["rows"]),
+                "rows": row_hashes(facts["rows"] if hasattr(facts["rows"], "shape") else np.asarray(facts["rows"])),
                 "labels": np.array(facts["labels"]),
                 "shards": np.array(made.partition_.assignment),
                 "failed": sorted(made.failed_),
@@ -210,18 +206,18 @@ def _estimators(function: Any, depth: int = 0) -> dict[int, Any]:
     elif isinstance(function, MethodType):
         parts = [function.__self__]
     elif isinstance(function, FunctionType):
-        cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
-        parts = [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        parts = [*map(_content, function.__closure__ or ()), *defaults]
     else:
         return {}
     return {place: e for part in parts for place, e in _estimators(part, depth + 1).items()}
 
 
-def _is_filled(cell: CellType) -> bool:
+def _content(cell: CellType) -> Any:
     try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
+        return cell.cell_contents
+    except ValueError:  # not set yet
+        return None
 
 
 #: Wrappers around functions are followed so deep.
