@@ -485,15 +485,13 @@ def audit_statement(
     if statement.seeded:
         tried.left_out.append("The statement is of seeded noise: nothing is private, whatever is found here.")
     tried.left_out += [f"replay: {_NO_RECORDS}", f"attack: {_NO_RECORDS}"]
-    tried.results = [_anew(r) for r in tried.results]
+    # What was released was not looked at: a statement that cites the audit is about that.
+    tried.results = [
+        replace(r, tried=f"{r.tried}; drawn anew, not what was released") if r.layer in ("law", "game") else r
+        for r in tried.results
+    ]
     title = f"Audit of a statement of {statement.created[:10]}" if statement.created else "Audit of a statement"
     return tried.audit(title, statement.headline)
-
-
-def _anew(result: AuditResult) -> AuditResult:
-    """Say that what was released was not looked at: a statement that cites the audit is about that."""
-    drawn = result.layer in ("law", "game")
-    return replace(result, tried=f"{result.tried}; drawn anew, not what was released") if drawn else result
 
 
 def _sums(statement: PrivacyStatement, tried: _Tried, some: dict[str, Any]) -> None:
