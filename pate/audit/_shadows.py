@@ -57,9 +57,7 @@ class Answers:
         if attack == "label-only":
             assert self.robust is not None
             return self.robust
-        if attack == "loss":
-            return np.asarray(log_expit(self.logit))
-        return np.asarray(expit(self.logit)) if attack == "rmia" else self.logit
+        return np.asarray({"loss": log_expit, "rmia": expit}.get(attack, np.asarray)(self.logit))
 
     def references(self, attack: str) -> _References:
         """Return what a target is compared with."""
@@ -182,7 +180,7 @@ class Points:
         n = len(ranked)
         ranks = np.concatenate([np.geomspace(1, n, _SPREAD), np.linspace(1, n, _SPREAD)]).astype(int)
         thresholds = np.unique(ranked[np.unique(ranks) - 1])[::-1]
-        false, true = (np.append(0.0, _share_above(found[side], thresholds)) for side in (~member, member))
+        false, true = (np.append(0.0, share_above(np.sort(found[side]), thresholds)) for side in (~member, member))
         return cls(false, true, thresholds)
 
     def auc(self) -> float:
@@ -246,8 +244,9 @@ def roc_of(attack: str, answers: Answers, targets: IndexArray) -> tuple[Roc, Flo
     return Roc(Points.of(found, answers.member[targets]), left_out, n_out, n_apart), found
 
 
-def _share_above(found: FloatArray, thresholds: FloatArray) -> FloatArray:
-    return np.asarray(1 - np.searchsorted(np.sort(found), thresholds, side="left") / len(found))
+def share_above(ranked: FloatArray, thresholds: FloatArray) -> FloatArray:
+    """Return the shares of rising scores that are at or above each threshold."""
+    return np.asarray(1 - np.searchsorted(ranked, thresholds, side="left") / len(ranked))
 
 
 # A folder that keeps what shadow models said, so that a killed attack goes on, and another reads the same models.

@@ -24,6 +24,7 @@ from pate.audit._shadows import (
     roc_of,
     scores,
     shadows_of,
+    share_above,
 )
 from pate.audit.claims import Claim
 from pate.audit.one_run import ceiling
@@ -113,7 +114,9 @@ def wealth_against(claim: Claim, scores: FloatArray, member: Mask) -> FloatArray
     wealth, made = 1.0, [1.0]
     for pair in range(1, len(scores) // 2):
         past = slice(0, 2 * pair)
-        thresholds = _thresholds(np.concatenate(outside[past]))
+        ranked = np.sort(np.concatenate(outside[past]))[::-1]
+        # The least thresholds that leave at most those shares of the scores above them.
+        thresholds = np.nextafter(ranked[np.floor(_RATES * len(ranked)).astype(int)], np.inf)
         gain = _gains(inside[past], outside[past], thresholds, slopes, allowed)  # (n_pairs, n_thresholds, n_lines)
         growth = np.log1p(gain[..., None] * stakes).mean(axis=0)
         if growth.max() > 0:
@@ -139,18 +142,10 @@ def _lines(claim: Claim) -> tuple[FloatArray, FloatArray]:
     return slopes, allowed
 
 
-def _thresholds(scores: FloatArray) -> FloatArray:
-    """Return the least thresholds that leave at most those shares of the scores above them."""
-    ranked = np.sort(scores)[::-1]
-    return np.nextafter(ranked[np.floor(_RATES * len(ranked)).astype(int)], np.inf)
-
-
 def _gains(
     inside: list[FloatArray], outside: list[FloatArray], thresholds: FloatArray, slopes: FloatArray, allowed: FloatArray
 ) -> FloatArray:
-    found, alarms = (
-        np.array([1 - np.searchsorted(row, thresholds) / len(row) for row in side]) for side in (inside, outside)
-    )
+    found, alarms = (np.array([share_above(row, thresholds) for row in side]) for side in (inside, outside))
     each = found[..., None] - slopes * alarms[..., None] - allowed
     return np.asarray((each[0::2] + each[1::2]) / 2)
 

@@ -59,14 +59,14 @@ def as_pipeline(target: Any, *, X_public: Any = None, mechanism: Any = None) -> 
         if hasattr(target, "cast") and hasattr(target, "space"):
             return _of_record_voters(target, mechanism), name
         if hasattr(target, "fit") and hasattr(target, "vote"):
-            return _of_voter(target, X_public, mechanism), name
+            return _of_fitted(target, X_public, mechanism, votes=True), name
         if hasattr(target, "vote"):
             raise InvalidInputError(
                 f"pipeline must say how its teachers come from private records; {name} has no fit. Pass a function of "
                 "(X, y, groups) that makes them and calls vote."
             )
         if hasattr(target, "fit") and hasattr(target, "get_params"):
-            return _of_estimator(target, X_public), name
+            return _of_fitted(target, X_public, mechanism, votes=False), name
     if not callable(target) or isinstance(target, type):
         raise InvalidInputError(
             f"pipeline must be a function of (X, y) or (X, y, groups), or have fit (and vote), got {shown(target)}."
@@ -95,12 +95,6 @@ def _of_function(target: Callable[..., Any]) -> Pipeline:
     return run
 
 
-def _need_public(X_public: Any, name: str) -> Any:
-    if X_public is None:
-        raise InvalidInputError(f"X_public must be the public rows that {name} is asked about. Pass X_public=.")
-    return X_public
-
-
 @contextmanager
 def _fresh(target: Any) -> Iterator[Any]:
     """Yield an unfitted copy that writes nowhere, but to a ledger that is gone afterwards with its key."""
@@ -118,17 +112,21 @@ def _fresh(target: Any) -> Iterator[Any]:
         yield made
 
 
-def _groups(records: Records) -> dict[str, Any]:
-    return {} if records.groups is None else {"groups": records.groups}
-
-
-def _of_voter(target: Any, X_public: Any, mechanism: Any) -> Pipeline:
-    _need_public(X_public, type(target).__name__)
+def _of_fitted(target: Any, X_public: Any, mechanism: Any, *, votes: bool) -> Pipeline:
+    takes = not votes and "X_public" in inspect.signature(target.fit).parameters
+    if X_public is None and (votes or takes):
+        name = type(target).__name__
+        raise InvalidInputError(f"X_public must be the public rows that {name} is asked about. Pass X_public=.")
+    options = {"X_public": X_public} if takes else {}
 
     def run(records: Records) -> Any:
+        groups = {} if records.groups is None else {"groups": records.groups}
         with _fresh(target) as made:
-            votes = made.fit(records.X, records.y, **_groups(records)).vote(X_public)
-        return None if mechanism is None else release_labels(votes, mechanism, budget=_AMPLE)
+            fitted = made.fit(records.X, records.y, **options, **groups)
+            if not votes:
+                return fitted
+            said = fitted.vote(X_public)
+        return None if mechanism is None else release_labels(said, mechanism, budget=_AMPLE)
 
     return run
 
@@ -137,17 +135,6 @@ def _of_record_voters(target: Any, mechanism: Any) -> Pipeline:
     def run(records: Records) -> Any:
         ballots = target.cast(records.X, records.y, groups=records.groups)
         return None if mechanism is None else release_ballots(ballots, mechanism, budget=_AMPLE)
-
-    return run
-
-
-def _of_estimator(target: Any, X_public: Any) -> Pipeline:
-    takes = inspect.signature(target.fit).parameters
-    options = {"X_public": _need_public(X_public, type(target).__name__)} if "X_public" in takes else {}
-
-    def run(records: Records) -> Any:
-        with _fresh(target) as made:
-            return made.fit(records.X, records.y, **options, **_groups(records))
 
     return run
 

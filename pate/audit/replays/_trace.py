@@ -64,6 +64,9 @@ def digest(value: Any, depth: int = 0) -> str:
         return str(joblib.hash(sorted((str(k), digest(v, depth + 1)) for k, v in state.items())))
 
 
+#: What pandas, sparse rows and tensors have; estimators have the others.
+_TABLES = ("to_numpy", "tocsr", "detach")
+_WHOLE = (*_TABLES, "predict", "get_params")
 #: A summary looks so deep into containers, and at so many parts of each.
 _DEEP, _MANY = 6, 1000
 
@@ -86,7 +89,7 @@ def summary(value: Any, depth: int = 0) -> str:
         return str(value.__name__)
     elif hasattr(value, "get_params"):
         parts = vars(value).items()
-    elif _is_table(value) or type(value).__module__ == "sklearn.tree._tree":
+    elif _has(value, *_TABLES) or type(value).__module__ == "sklearn.tree._tree":
         return digest(value)
     elif isinstance(value, Mapping):
         parts = value.items()
@@ -301,12 +304,7 @@ def _public_parts(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, 
     elif ours and hasattr(value, "get_params"):
         for part in _OF_ESTIMATORS:  # beside them stand statements, with the hour in them
             yield from _public_parts(getattr(value, part, None), f"{name}: {kind}.{part}", depth + 1)
-    elif (
-        (hasattr(value, "predict") and not isinstance(value, type))
-        or isinstance(value, numbers.Number | bytes | bytearray | set | frozenset)
-        or _is_table(value)
-        or (hasattr(value, "get_params") and not isinstance(value, type))
-    ):
+    elif isinstance(value, numbers.Number | bytes | bytearray | set | frozenset) or _has(value, *_WHOLE):
         yield f"{name}: {kind}", digest(value)
     elif not ours and not callable(value):
         for key, part in getattr(value, "__dict__", {}).items():  # somebody's own result
@@ -317,6 +315,6 @@ def _public_parts(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, 
 _DEEPEST = 8
 
 
-def _is_table(value: Any) -> bool:
-    """Whether it is pandas', sparse, or a tensor."""
-    return not isinstance(value, type) and any(hasattr(value, name) for name in ("to_numpy", "tocsr", "detach"))
+def _has(value: Any, *names: str) -> bool:
+    """Whether a value, and no class, has one of these."""
+    return not isinstance(value, type) and any(hasattr(value, name) for name in names)
