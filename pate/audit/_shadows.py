@@ -518,5 +518,6 @@ def _promise(model: Any) -> dict[str, Any]:
     statement = getattr(model, "statement_", None)
     if not isinstance(statement, PrivacyStatement):
         return {}
-    said = {name: getattr(statement.guarantee, name) for name in ("epsilon", "delta", "adjacency")}
-    return {**said, "unit": statement.unit, "seeded": statement.seeded}
+    g = statement.guarantee
+    return {"epsilon": g.epsilon, "delta": g.delta, "adjacency": g.adjacency, "unit": statement.unit,
+            "seeded": statement.seeded}  # fmt: skip

@@ -166,17 +166,16 @@ def figures_of(
     for kind, roc in rocs.items():
         found: dict[str, Interval | None] = {"AUC": roc.auc(level)}
         found |= {f"true positives at {words} false positives": roc.at(rate, level) for rate, words in RATES.items()}
-        for name, one in found.items():
-            figures.append(Figure(name=name, of=kind, **({} if one is None else {**vars(one), "level": level})))
+        told = {name: {} if one is None else {**vars(one), "level": level} for name, one in found.items()}
+        figures += [Figure(name=name, of=kind, **one) for name, one in told.items()]
     if claim is not None:
-        for rate, words in RATES.items():
-            most = float(claim.true_positives([rate])[0])
-            figures.append(Figure(name=f"most the claim allows at {words} false positives", value=most, of="the claim"))
+        most = zip(RATES.values(), claim.true_positives(list(RATES)).tolist(), strict=True)
+        name = "most the claim allows at {} false positives"
+        figures += [Figure(name=name.format(words), value=value, of="the claim") for words, value in most]
     if log_e is not None:
         figures.append(Figure(name="log e-value", value=log_e, of=", ".join(rocs)))
-    for words, value in zip(("its half", "the other records"), accuracies, strict=True):
-        figures.append(Figure(name=f"accuracy on {words}", value=value, of="shadow models"))
-    return figures
+    halves = zip(("its half", "the other records"), accuracies, strict=True)
+    return figures + [Figure(name=f"accuracy on {words}", value=v, of="shadow models") for words, v in halves]
 
 
 def exposed(

@@ -136,10 +136,11 @@ def _joined(
 ) -> FloatArray:
     """Fold the threshold test into the moment of the label."""
     answer, refuse = threshold.log_answer(top)[:, None, None], threshold.log_refuse(top)[:, None, None]
-    more, less = np.zeros_like(inner), np.zeros_like(inner)
-    for step in (-1, 1):
-        more = np.where(change == step, threshold.log_answer_ratio(top, step)[:, None, None], more)
-        less = np.where(change == step, threshold.log_refuse_ratio(top, step)[:, None, None], less)
+    steps = [change == step for step in (-1, 1)]
+    more, less = (
+        np.select(steps, [ratio(top, step)[:, None, None] for step in (-1, 1)], 0.0)
+        for ratio in (threshold.log_answer_ratio, threshold.log_refuse_ratio)
+    )
     return np.logaddexp(answer + power * more + inner, refuse + power * less)
 
 

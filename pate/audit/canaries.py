@@ -207,12 +207,9 @@ def _ends(counts: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArra
     of_class = [rows[np.argsort(-clear[rows], kind="stable")[:20]] for rows in by_class]
     if len(of_class) < 2:
         raise InvalidInputError("the teachers vote for one class on all of X_public: there is no line between classes.")
-    starts, ends = [], []
-    for _ in range(_LINES):
-        a, b = rng.choice(len(of_class), size=2, replace=False)
-        starts.append(int(rng.choice(of_class[a])))
-        ends.append(int(rng.choice(of_class[b])))
-    return np.array(starts), np.array(ends)
+    pairs = (rng.choice(len(of_class), size=2, replace=False) for _ in range(_LINES))
+    starts, ends = np.array([[int(rng.choice(of_class[c])) for c in pair] for pair in pairs]).T
+    return starts, ends
 
 
 # Crafted canaries: one record that turns its teacher on a contested query, or moves a sum of ballots far.
@@ -236,13 +233,8 @@ def craft_ballot(voters: RecordVoters, X: Any, y: Any, record: int, X_public: An
     rows, public = number_rows("X", X, "a crafted ballot"), number_rows("X_public", X_public, "a crafted ballot")
     tried = np.concatenate([rows[[record]], -rows[[record]], public[rng.permutation(len(public))[:_BALLOTS]]])
     own = _ballot(voters, rows[record], y[record])
-    best, found = -1.0, (rows[record], y[record])
-    for row in tried:
-        for value in voters.classes:
-            away = float(((_ballot(voters, row, value) - own) ** 2).sum())
-            if away > best:
-                best, found = away, (row, value)
-    return found
+    pairs = [(row, value) for row in tried for value in voters.classes]
+    return max(pairs, key=lambda pair: float(((_ballot(voters, *pair) - own) ** 2).sum()))
 
 
 def _ballot(voters: RecordVoters, row: Any, value: Any) -> FloatArray:

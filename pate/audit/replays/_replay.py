@@ -178,7 +178,7 @@ def run_on_tape(
         with warnings.catch_warnings(), counted_elsewhere(), _seeded():
             warnings.simplefilter("ignore")
             try:
-                with nullcontext() if witness is None else witness.watching(trace.is_silent):
+                with nullcontext() if witness is None else witness.watching(lambda: trace.silent):
                     return pipeline(own), None
             except ReplayError:
                 raise

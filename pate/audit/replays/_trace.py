@@ -232,26 +232,22 @@ class Trace:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self._silent = False
+        self.silent = False  # whether a state is being read just now
 
     def watch(self, stage: str, facts: dict[str, Any]) -> None:
         """Take one note."""
-        if self._silent:
+        if self.silent:
             return
         with self._apart():
             self.events.append(_read(stage, facts))
 
-    def is_silent(self) -> bool:
-        """Whether a state is being read just now."""
-        return self._silent
-
     @contextmanager
     def _apart(self) -> Iterator[None]:
-        self._silent = True  # what is made to read a state is no step of the pipeline
+        self.silent = True  # what is made to read a state is no step of the pipeline
         try:
             yield
         finally:
-            self._silent = False
+            self.silent = False
 
     def returned(self, value: Any) -> None:
         """Take what the pipeline returned, as far as it is public."""

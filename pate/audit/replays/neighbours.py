@@ -346,14 +346,13 @@ def _only(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
     at = c.at % records.n
     own, label = records.y.tolist()[at], _other_label(records, at, c, classes)
     alike = np.flatnonzero([value == own for value in records.y.tolist()])
+    others = alike[alike != at]
     if adjacency == "add-or-remove":
         if records.groups is not None:
             raise _No("a person's records go together under add-or-remove adjacency")
         D = records.take(np.concatenate([np.setdiff1d(np.arange(records.n), alike), [at]]))
         return D, D.take(range(D.n - 1)), "the only record of its class is gone"
-    D = records
-    for place in alike:
-        D = D if place == at else D.labelled(int(place), label)
+    D = records.labelled(others, label) if len(others) else records
     return D, D.labelled(at, label), "the only record of its class has another label"
 
 
