@@ -305,40 +305,27 @@ def _bank_of(bank: Any) -> tuple[tuple[str, ...], IntArray]:
 def _part(
     law: Law, mechanism: Any, names: tuple[str, ...], counts: IntArray, alternatives: Mapping[str, Any] | None
 ) -> Part:
-    found = law(counts)
+    n = len(counts)
+    found = _checked("the claimed law", law(counts), n)
+    others = {
+        name: _checked(f"alternatives[{name!r}]", _other_law(other)(counts), n, found)
+        for name, other in (alternatives or {}).items()
+    }
     if isinstance(found, Numbers):
-        _check_numbers("the claimed law", found, len(counts))
         edges = found.edges()
-        bets = found.rivals(edges, counts)
-        for name, other in (alternatives or {}).items():
-            rival = _other_law(other)(counts)
-            if not isinstance(rival, Numbers):
-                raise InvalidInputError(f"alternatives[{name!r}] must give Numbers, as the claim does.")
-            _check_numbers(f"alternatives[{name!r}]", rival, len(counts))
-            bets[name] = rival.probabilities(edges)
+        bets = found.rivals(edges, counts) | {name: other.probabilities(edges) for name, other in others.items()}
         cells = tuple(f"{name}, number {j}" for name in names for j in range(found.centres.shape[1]))
         return Part(names, counts, found, cells, found.probabilities(edges), bets, edges)
-    table = _table("the claimed law", found, len(counts))
     entry = find(mechanism) if mechanism is not None else None
     rivals: dict[str, FloatArray] = {}
     if entry is not None:
         copies = scaled_copies(mechanism, entry.noises_of(mechanism))
         if hasattr(mechanism, "exact_parameters"):
             rivals = {name: about(copy.exact_parameters(), counts) for name, copy in copies.items()}
-            rivals |= label_rivals(mechanism.exact_parameters(), counts, table)
+            rivals |= label_rivals(mechanism.exact_parameters(), counts, found)
         else:
             rivals = {name: np.asarray(entry.law(copy, counts)) for name, copy in copies.items()}
-    for name, other in (alternatives or {}).items():
-        rivals[name] = _table(f"alternatives[{name!r}]", _other_law(other)(counts), len(counts), table.shape[1])
-    return Part(names, counts, table, names, table, rivals)
-
-
-def _check_numbers(name: str, law: Numbers, n: int) -> None:
-    centres, scale = np.asarray(law.centres), np.asarray(law.scale)
-    if centres.ndim != 2 or len(centres) != n or not np.isfinite(centres).all():
-        raise InvalidInputError(f"{name} must have finite centres of shape ({n}, n_numbers), got {centres.shape}.")
-    if scale.shape not in ((), centres.shape) or not (np.isfinite(scale) & (scale > 0)).all():
-        raise InvalidInputError(f"{name} must have a finite scale > 0, one or as many as centres.")
+    return Part(names, counts, found, names, found, rivals | others)
 
 
 def _other_law(other: Any) -> Law:
@@ -346,9 +333,18 @@ def _other_law(other: Any) -> Law:
     return partial(entry.law, other) if entry is not None else other
 
 
-def _table(name: str, law: Any, n: int, n_outcomes: int | None = None) -> FloatArray:
-    """Return probabilities (n, n_outcomes), checked."""
-    table = np.asarray(law, dtype=np.float64)
+def _checked(name: str, law: Any, n: int, like: FloatArray | Numbers | None = None) -> Any:
+    """Return a law of ``n`` histograms, of the kind of the claimed one: Numbers, or probabilities (n, n_outcomes)."""
+    if isinstance(like, Numbers) and not isinstance(law, Numbers):
+        raise InvalidInputError(f"{name} must give Numbers, as the claim does.")
+    if isinstance(law, Numbers):
+        centres, scale = np.asarray(law.centres), np.asarray(law.scale)
+        if centres.ndim != 2 or len(centres) != n or not np.isfinite(centres).all():
+            raise InvalidInputError(f"{name} must have finite centres of shape ({n}, n_numbers), got {centres.shape}.")
+        if scale.shape not in ((), centres.shape) or not (np.isfinite(scale) & (scale > 0)).all():
+            raise InvalidInputError(f"{name} must have a finite scale > 0, one or as many as centres.")
+        return law
+    table, n_outcomes = np.asarray(law, dtype=np.float64), None if like is None else like.shape[1]
     right = table.ndim == 2 and len(table) == n and table.shape[1] == (n_outcomes or table.shape[1])
     if not right or not np.isfinite(table).all() or (table < 0).any() or (abs(table.sum(axis=1) - 1) > 1e-6).any():
         raise InvalidInputError(

@@ -10,7 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
 from time import perf_counter
@@ -231,19 +231,11 @@ class Found:
     ``failed``: the pipeline fails on both alike, or refused one at its door. ``stages``: what was seen of the pipeline.
     """
 
-    moved: Moved
-    allowed: Allowed
     what: str
-    cause: str = ""
+    moved: Moved = field(default_factory=Moved)
+    finding: str = ""  # the first difference in words; empty where there is none
     failed: Exception | None = None
     stages: frozenset[str] = frozenset()
-
-    @property
-    def finding(self) -> str:
-        """The first difference in words; empty where there is none."""
-        if not self.moved.differences:
-            return ""
-        return self.moved.differences[0].what + (f": {self.cause}" if self.cause else "")
 
 
 class Replayer:
@@ -297,15 +289,16 @@ class Replayer:
         places = _places(D, D_prime) if apart.order else None
         theirs = run_on_tape(self.pipeline, D_prime, self._key, ours.outcomes, places)
         self.n_runs += 1
-        allowed = _allowed(apart, adjacency, ours, D, D_prime)
-        if ours.error is not None and type(ours.error) is type(theirs.error):
-            return Found(Moved(), allowed, what, failed=ours.error)
-        for run in (ours, theirs):
-            if run.refused:
-                return Found(Moved(), allowed, what, failed=run.error)
-        moved = compare(ours, theirs, allowed)
-        cause = self._cause(D, D_prime, moved, apart) if moved.differences else ""
-        return Found(moved, allowed, what, cause, stages=frozenset(event.stage for event in ours.events))
+        alike = ours.error is not None and type(ours.error) is type(theirs.error)
+        failed = ours.error if alike else next((run.error for run in (ours, theirs) if run.refused), None)
+        if failed is not None:
+            return Found(what, failed=failed)
+        moved = compare(ours, theirs, _allowed(apart, adjacency, ours, D, D_prime))
+        finding = ""
+        if moved.differences:
+            cause = self._cause(D, D_prime, moved, apart)
+            finding = moved.differences[0].what + (f": {cause}" if cause else "")
+        return Found(what, moved, finding, stages=frozenset(event.stage for event in ours.events))
 
     def neighbours(self, records: Records, pair: Neighbour) -> Found:
         """Compare neighbours made of these records, whose first run serves all that leave them as they are."""
@@ -454,8 +447,6 @@ def replay(
     check_choice("adjacency", adjacency, ADJACENCIES)
     replayer = Replayer(pipeline, X_public=X_public, mechanism=mechanism, random_state=random_state)
     found = replayer.pair(Records.of(D), Records.of(D_prime, "D_prime"), adjacency, what)
-    if found.failed is not None:
-        raise found.failed
     return result_of(replayer, [found], start, adjacency=adjacency, published=published)
 
 
