@@ -53,14 +53,12 @@ class Answers:
     _made: dict[str, _References] = field(default_factory=dict)
 
     def values(self, attack: str) -> FloatArray:
-        """Return the number that an attack looks at."""
         if attack == "label-only":
             assert self.robust is not None
             return self.robust
         return np.asarray({"loss": log_expit, "rmia": expit}.get(attack, np.asarray)(self.logit))
 
     def references(self, attack: str) -> _References:
-        """Return what a target is compared with."""
         if attack not in self._made:
             self._made[attack] = _References(self.values(attack), self.member)
         return self._made[attack]
@@ -157,8 +155,6 @@ _FEWEST_ALARMS = 10
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and its interval."""
-
     value: float
     low: float
     high: float
@@ -184,7 +180,6 @@ class Points:
         return cls(false, true, thresholds)
 
     def auc(self) -> float:
-        """Return the area under the curve."""
         return float(np.trapezoid(self.true_positives, self.false_positives))
 
     def at(self, rate: float) -> float:
@@ -209,7 +204,6 @@ class Roc:
     n_apart: int
 
     def auc(self, level: float) -> Interval:
-        """Return the area under the curve."""
         return self._interval(self.whole.auc(), [points.auc() for points in self.left_out], level)
 
     def at(self, rate: float, level: float) -> Interval | None:
@@ -311,7 +305,6 @@ class Units:
 
     @classmethod
     def made(cls, n_records: int, groups: Any) -> Units:
-        """Return the units of ``groups``, or one for each record."""
         of = np.arange(n_records) if groups is None else distinct_ids(groups, n_records)[0]
         _, first = np.unique(of, return_index=True)
         if len(first) < LEAST_UNITS:
@@ -323,7 +316,6 @@ class Units:
         return cls(of, len(first), "record" if groups is None else "group", first)
 
     def mean(self, values: FloatArray) -> FloatArray:
-        """Return the mean over each unit's records, of values of shape (..., n_records)."""
         if self.name == "record":
             return values
         size = np.bincount(self.of, minlength=self.n)
@@ -427,7 +419,6 @@ def shadows_of(
 
 
 def fit_shadow(material: Material, half: IndexArray, index: int, *, in_worker: bool) -> tuple[int, Shadow]:
-    """Fit one shadow model and ask it about every record."""
     with counted_elsewhere(), global_generators(global_seed(material.seed, index)):
         try:
             # A fit's own workers would multiply with those beside it.

@@ -134,7 +134,6 @@ def _distance(top: IntArray, pair: PairLaw, threshold: ThresholdTest | None, pow
 def _joined(
     inner: FloatArray, top: IntArray, change: npt.NDArray[np.int8], threshold: ThresholdTest, power: float
 ) -> FloatArray:
-    """Fold the threshold test into the moment of the label."""
     answer, refuse = threshold.log_answer(top)[:, None, None], threshold.log_refuse(top)[:, None, None]
     steps = [change == step for step in (-1, 1)]
     more, less = (
@@ -421,7 +420,6 @@ def _worst(votes: Votes, mechanism: Any, order: float | None, delta: float, max_
 
 
 def _growing(votes: Votes, theirs: Votes, mechanism: Any, delta: float, max_answers: int | None) -> Picture:
-    """Return the chain by the number of queries."""
     from pate.audit.canaries import along
     from pate.audit.pair import bounds_picture, even_places
 

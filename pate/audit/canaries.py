@@ -396,7 +396,6 @@ class OfRecords(Asked):
 
 
 def _ensemble_of(model: PATEClassifier, n_records: int, X_public: Any) -> ShardEnsemble:
-    """Return the unfitted teachers of a classifier whose voters are teachers."""
     who = model.who_votes()
     if who not in ("heads", "shards"):
         raise InvalidInputError(
@@ -588,7 +587,6 @@ def bounds_at(
 
 
 def _picture(worst: Bounds, mechanism: Any, max_answers: int | None, delta: float) -> Picture | None:
-    """Return the three bounds by the number of queries, side by side."""
     votes, prime = worst.votes, worst.prime
     if not isinstance(votes, Votes) or not isinstance(prime, Votes):
         return None

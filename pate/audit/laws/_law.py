@@ -363,7 +363,6 @@ def independence(
 def _pairs(
     draw: Sampler, row: IntArray, claimed: FloatArray | Numbers, most: int, line: float, figures: list[Figure]
 ) -> tuple[str, int]:
-    """Return what was found, and after how many answers."""
     rows = np.repeat(row, _QUERIES, axis=0)
     ends, chances = _stretches(claimed) if isinstance(claimed, Numbers) else (None, claimed[0])
     kinds = [f"queries {lag} apart have noise of their own" for lag in _LAGS] + ["two releases differ"]

@@ -88,7 +88,6 @@ def about(exact: Mapping[str, Any], counts: IntArray) -> FloatArray:
 
 
 def is_laplace(noise: Any) -> bool:
-    """Return whether the noise of some exact parameters is Laplace's."""
     return type(noise).__name__ == "LaplaceNoise"
 
 

@@ -189,11 +189,9 @@ class Subject:
 
     @property
     def histograms(self) -> tuple[str, ...]:
-        """Names of all histograms."""
         return tuple(name for p in self.parts for name in p.names)
 
     def tallies(self, sampler: Sampler, n: int) -> IntArray:
-        """Draw ``n`` releases of each histogram: (n_cells, n_outcomes)."""
         width = self.cells.law.shape[1]
         return _side_by_side([p.tallies(sampler, n) for p in self.parts], width)
 
@@ -217,7 +215,7 @@ def ask(sampler: Sampler, counts: IntArray) -> npt.NDArray[Any]:
 
 
 def labels_of(released: npt.NDArray[Any], n: int, n_outcomes: int, n_classes: int) -> IntArray:
-    """Return outcome numbers of labels, the refusal as the last outcome; those no law has are :func:`refused`."""
+    """Return outcome numbers of labels, the refusal as the last outcome; those that the law never gives refute it."""
     if released.dtype.kind not in "iu" or released.shape != (n,):
         raise InvalidInputError(
             f"sampler must return one whole number for each row of counts, shape {(n,)}, got dtype {released.dtype} "
@@ -288,7 +286,6 @@ def subject_of(mechanism: Any, n_classes: int | None, bank: Any, alternatives: M
 
 
 def _bank_of(bank: Any) -> tuple[tuple[str, ...], IntArray]:
-    """Return names and histograms, checked."""
     names = tuple(bank) if isinstance(bank, Mapping) else None
     try:
         counts = np.asarray(list(bank.values()) if isinstance(bank, Mapping) else bank)

@@ -276,7 +276,6 @@ class Replayer:
         return run
 
     def pair(self, D: Records, D_prime: Records, adjacency: str, what: str) -> Found:
-        """Compare one pair."""
         apart = distance(D, D_prime, adjacency)
         if not apart.are_neighbours(adjacency) and not apart.order:
             raise InvalidInputError(_not_neighbours(apart, adjacency, D))
@@ -451,7 +450,6 @@ def replay(
 
 
 def _unseen(stages: frozenset[str]) -> str:
-    """Return what this pipeline did not show, in words."""
     said = ""
     if "functions" in stages:
         said += " Of functions as teachers, estimators of their own alone were looked at."

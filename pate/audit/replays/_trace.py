@@ -25,8 +25,6 @@ from pate.votes import Votes
 
 @dataclass(frozen=True, repr=False)
 class Event:
-    """One step."""
-
     stage: str
     who: str  # of that stage: a class, a sampler
     #: What must be equal for neighbours, given what was let out before.
@@ -228,14 +226,11 @@ _FUNCTIONS_IN_FUNCTIONS = 4
 
 
 class Trace:
-    """Collects the events of a run."""
-
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.silent = False  # whether a state is being read just now
 
     def watch(self, stage: str, facts: dict[str, Any]) -> None:
-        """Take one note."""
         if self.silent:
             return
         with self._apart():
