@@ -47,11 +47,9 @@ __all__ = ["audit_job", "audit_mechanism", "audit_statement", "audit_votes", "ti
 
 def tie(n_teachers: int, n_classes: int) -> tuple[IntArray, IntArray]:
     """Return votes that nobody cast, two classes as equal as can be, and the same with one vote moved across."""
-    votes = np.zeros((1, n_classes), dtype=np.int64)
-    votes[0, :2] = (n_teachers + 1) // 2, n_teachers // 2
-    moved = votes.copy()
-    moved[0, :2] += (-1, 1)
-    return votes, moved
+    rest = [0] * (n_classes - 2)
+    votes = np.array([[(n_teachers + 1) // 2, n_teachers // 2, *rest]], dtype=np.int64)
+    return votes, votes + np.array([-1, 1, *rest])
 
 
 def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0, reverse: bool = False) -> IntArray:

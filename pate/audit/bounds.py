@@ -188,8 +188,8 @@ def bayesian_interval(
     prior, so that it is an estimate and refutes nothing. The attack must be fixed beforehand.
     """
     middles = (np.arange(_NODES) + 0.5) / _NODES
-    a = betaincinv(false_positives + 0.5, n_out - false_positives + 0.5, middles)
-    b = betaincinv(false_negatives + 0.5, n_in - false_negatives + 0.5, middles)
+    errors = ((false_positives, n_out), (false_negatives, n_in))
+    a, b = (betaincinv(k + 0.5, n - k + 0.5, middles) for k, n in errors)
     epsilon = _epsilon_of(a[:, None], b[None, :], delta)
     low, high = np.quantile(np.minimum(epsilon, _MOST_EPSILON), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

@@ -99,16 +99,9 @@ class _Asked:
         settings: dict[str, Any],
         **rest: Any,
     ) -> AuditResult:
-        """Return the result.
+        """Return the result: ``told`` is what is beyond the claim, ``most`` are figures of the most telling look.
 
-        Parameters
-        ----------
-        told : str
-            In words what is beyond the claim, where it is refuted.
-        most, epsilons : dict
-            Figures of the most telling look, and lower bounds on epsilon by the end of their names.
-        paid : str
-            What looks are called: "rank".
+        ``epsilons`` are lower bounds by the end of their names; ``paid`` is what a look is called.
         """
         at, refuted = f"delta {self.delta:g}", p_value <= self.false_alarms * share
         promised = self.claim.epsilon(self.delta)
@@ -204,7 +197,7 @@ def audit_scores(
         f"claim allows at most {test.allowed:.2%}"
     )
     # At this level each, so that the level said holds over all looks.
-    at: dict[str, float] = {"delta": asked.delta, "level": 1 - (1 - asked.level) * share}
+    at: dict[str, Any] = {"delta": asked.delta, "level": 1 - (1 - asked.level) * share}
     counts = half_counts(first, second, **at)
     low, high = bayesian_interval(*counts, **at)
     by_halves = Figure(name="epsilon, Bayesian interval", low=low, high=high, level=asked.level,

@@ -29,7 +29,10 @@ _NODES = 256
 #: Scales that differ by less are looked at on one grid, evenly spaced: a sum that is right to many digits.
 _ALIKE = 4.0
 #: Cumulative distribution and quantiles, by the family of noise.
-_LAWS = {"gaussian": (ndtr, ndtri), "laplace": (laplace_law.cdf, laplace_law.ppf)}
+_LAWS: dict[str, Any] = {
+    "gaussian": (ndtr, ndtri),
+    "laplace": (laplace_law.cdf, laplace_law.ppf),
+}
 #: Scales of noise of the other family.
 _OTHER_FAMILY = (0.7071, 1.0, 1.4142)
 
@@ -342,8 +345,7 @@ def law_bank(
     tie[last] = tie[0]
     two = np.zeros(n_classes, dtype=np.int64)
     two[[middle - 1, last]] = round(high), max(round(high) - round(2.1 * scale), 0)
-    one = np.zeros(n_classes, dtype=np.int64)
-    one[last] = 1
+    one = (index == last).astype(np.int64)
     step = round(0.4 * scale * min(1.0, 9 / last))
     stairs = max(round(high) - step * last, 0) + step * index
     bank = {"nobody votes": np.zeros(n_classes, dtype=np.int64), "one teacher": one}

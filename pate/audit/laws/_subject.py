@@ -157,7 +157,7 @@ class Part:
 
     def tallies(self, sampler: Sampler, n: int) -> IntArray:
         """Draw ``n`` releases of each histogram and return how often each outcome came: (n_cells, n_outcomes)."""
-        total = np.zeros(self.probabilities.shape, dtype=np.int64)
+        total, n_outcomes = np.zeros(self.probabilities.shape, dtype=np.int64), self.probabilities.shape[1]
         at_once = max(1, _MOST // max(1, self.counts.size))
         for start in range(0, n, at_once):
             each = min(at_once, n - start)
@@ -167,8 +167,8 @@ class Part:
                 numbers = numbers_of(released, (len(which), self.law.centres.shape[1]))
                 total += self.law.tallies(self.edges, numbers, which)
                 continue
-            labels = labels_of(released, len(which), total.shape[1], self.counts.shape[1])
-            total += np.bincount(which * total.shape[1] + labels, minlength=total.size).reshape(total.shape)
+            labels = labels_of(released, len(which), n_outcomes, self.counts.shape[1])
+            total += np.bincount(which * n_outcomes + labels, minlength=total.size).reshape(total.shape)
         return total
 
 
@@ -330,7 +330,7 @@ def _other_law(other: Any) -> Law:
     return partial(entry.law, other) if entry is not None else other
 
 
-def _checked(name: str, law: Any, n: int, like: FloatArray | Numbers | None = None) -> Any:
+def _checked(name: str, law: Any, n: int, like: Any = None) -> Any:
     """Return a law of ``n`` histograms, of the kind of the claimed one: Numbers, or probabilities (n, n_outcomes)."""
     if isinstance(like, Numbers) and not isinstance(law, Numbers):
         raise InvalidInputError(f"{name} must give Numbers, as the claim does.")

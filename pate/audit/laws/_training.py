@@ -52,7 +52,7 @@ def _batches(batches: Batches, counts: IntArray, source: NoiseSource) -> IntArra
     k, batches_of = _BATCHES.n_units, batches.mechanism.batches
     # Units in turn: none is drawn in another way than the rest.
     took = [[n % k in step for step in batches_of(_BATCHES, k, source)] for n in range(len(counts))]
-    return np.array(took, dtype=np.int64) @ [2, 1]
+    return np.array([2 * first + second for first, second in took], dtype=np.int64)
 
 
 for _examples in (
