@@ -309,7 +309,7 @@ class OfShards(Asked):
             self.rows, self.places = take_rows(self.X_public, places), np.arange(len(places))
         self.mechanism, self.n_queries = mechanism, len(self.places)
         self.votes = self.teachers.vote(self.rows)
-        self.told = self.votes.take(self.places)
+        self.ours = self.votes.take(self.places)
 
     def neighbours(self, kind: str, record: int, rng: np.random.Generator, *, free: bool) -> tuple[Votes, int]:
         """Train the one teacher anew and ask again."""
@@ -382,7 +382,7 @@ class OfRecords(Asked):
                 "queries, n_queries and adversary are for teachers: record voters release one sum, and are asked "
                 "nothing. Leave them out."
             )
-        self.told = self.voters.cast(self.X, self.y, groups=self.groups)
+        self.ours = self.voters.cast(self.X, self.y, groups=self.groups)
 
     def neighbours(self, kind: str, record: int, rng: np.random.Generator, *, free: bool) -> tuple[BallotSum, int]:
         """Cast all ballots again."""
@@ -533,9 +533,9 @@ def canary(
     found, bounds = [], None
     for record in _records(records, told.n_records, rng):
         moved, at = told.neighbours(canary, record, rng, free=isinstance(records, int | np.integer))
-        result = pair(told.told, moved, mechanism, delta=delta, max_answers=max_answers, published=published)
-        bounds = bounds or bounds_at(told.told, mechanism, delta, max_answers)
-        found.append(_checked(Bounds(at, told.told, moved, result, *bounds), published))
+        result = pair(told.ours, moved, mechanism, delta=delta, max_answers=max_answers, published=published)
+        bounds = bounds or bounds_at(told.ours, mechanism, delta, max_answers)
+        found.append(_checked(Bounds(at, told.ours, moved, result, *bounds), published))
     found.sort(key=lambda b: -b.low)
     worst = found[0]
     asked = "the sum of all ballots" if isinstance(voters, RecordVoters) else f"{told.n_queries:,} {queries} queries"
