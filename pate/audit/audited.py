@@ -360,8 +360,8 @@ def audit_statement(
     voters = _VOTERS.search(statement.mechanism)
     n_teachers, n_classes = (int(t.replace(",", "")) for t in voters.groups()) if voters else (250, 10)
     asked = _ASKED.search(statement.verify)
+    sized: dict[str, Any] = {"n_teachers": n_teachers, "n_classes": n_classes, "n_runs": n_runs, **some}
     for mechanism in read_mechanisms(statement.mechanism):
-        sized: dict[str, Any] = {"n_teachers": n_teachers, "n_classes": n_classes, "n_runs": n_runs, **some}
         if asked is None or g.kind == "sanitised":
             why = f"of {mechanism} the statement does not say how many queries were asked."
             if g.kind == "sanitised":
@@ -370,9 +370,8 @@ def audit_statement(
             tried.take(audit_mechanism(mechanism, **sized), ["law"])
         else:
             cap = None if asked[2] == "None" else int(asked[2])
-            claimed: dict[str, Any] = {"claim": g, "delta": g.delta}
-            claimed |= {"n_queries": int(asked[1]), "max_answers": cap}
-            tried.take(audit_mechanism(mechanism, **claimed, **sized))
+            asked_for: dict[str, Any] = {"n_queries": int(asked[1]), "max_answers": cap}
+            tried.take(audit_mechanism(mechanism, claim=g, delta=g.delta, **asked_for, **sized))
     if statement.mechanism.startswith("GaussianSum"):
         _sums(statement, tried, some)
     if not tried.results:

@@ -477,11 +477,8 @@ def result_of(
     finding = bad[0].finding if bad else "nothing moved that may not"
     if bad and n > 1:
         finding += f" (when {bad[0].what}; {len(bad)} of {n} pairs)"
-    most = {
-        "teachers moved": max(one.moved.teachers for one in pairs),
-        "votes moved on a query": max(one.moved.votes for one in pairs),
-        "sum moved, of what it may": max(one.moved.most for one in pairs),
-    }
+    moved = np.max([(one.moved.teachers, one.moved.votes, one.moved.most) for one in pairs], axis=0).tolist()
+    most = zip(("teachers moved", "votes moved on a query", "sum moved, of what it may"), moved, strict=True)
     return AuditResult(
         layer="replay",
         target=replayer.name,
@@ -494,7 +491,7 @@ def result_of(
         seconds=perf_counter() - start,
         limits=LIMITS + unseen,
         figures=(
-            *(Figure(name=name, value=float(value), of="the most") for name, value in most.items()),
+            *(Figure(name=name, value=float(value), of="the most") for name, value in most),
             Figure(name="pairs that leak", value=float(len(bad)), of=f"{n} pairs"),
             Figure(name="pairs refused", value=float(len(every) - n), of=f"{len(every)} pairs"),
         ),
