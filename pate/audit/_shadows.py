@@ -53,16 +53,12 @@ class Answers:
     _made: dict[str, _References] = field(default_factory=dict)
 
     def values(self, attack: str) -> FloatArray:
-        """Return the number that an attack looks at."""
         if attack == "label-only":
             assert self.robust is not None
             return self.robust
-        if attack == "loss":
-            return np.asarray(log_expit(self.logit))
-        return np.asarray(expit(self.logit)) if attack == "rmia" else self.logit
+        return np.asarray({"loss": log_expit, "rmia": expit}.get(attack, np.asarray)(self.logit))
 
     def references(self, attack: str) -> _References:
-        """Return what a target is compared with."""
         if attack not in self._made:
             self._made[attack] = _References(self.values(attack), self.member)
         return self._made[attack]
@@ -159,8 +155,6 @@ _FEWEST_ALARMS = 10
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and its interval."""
-
     value: float
     low: float
     high: float
@@ -182,11 +176,10 @@ class Points:
         n = len(ranked)
         ranks = np.concatenate([np.geomspace(1, n, _SPREAD), np.linspace(1, n, _SPREAD)]).astype(int)
         thresholds = np.unique(ranked[np.unique(ranks) - 1])[::-1]
-        false, true = (np.append(0.0, _share_above(found[side], thresholds)) for side in (~member, member))
+        false, true = (np.append(0.0, share_above(np.sort(found[side]), thresholds)) for side in (~member, member))
         return cls(false, true, thresholds)
 
     def auc(self) -> float:
-        """Return the area under the curve."""
         return float(np.trapezoid(self.true_positives, self.false_positives))
 
     def at(self, rate: float) -> float:
@@ -211,7 +204,6 @@ class Roc:
     n_apart: int
 
     def auc(self, level: float) -> Interval:
-        """Return the area under the curve."""
         return self._interval(self.whole.auc(), [points.auc() for points in self.left_out], level)
 
     def at(self, rate: float, level: float) -> Interval | None:
@@ -246,8 +238,9 @@ def roc_of(attack: str, answers: Answers, targets: IndexArray) -> tuple[Roc, Flo
     return Roc(Points.of(found, answers.member[targets]), left_out, n_out, n_apart), found
 
 
-def _share_above(found: FloatArray, thresholds: FloatArray) -> FloatArray:
-    return np.asarray(1 - np.searchsorted(np.sort(found), thresholds, side="left") / len(found))
+def share_above(ranked: FloatArray, thresholds: FloatArray) -> FloatArray:
+    """Return the shares of rising scores that are at or above each threshold."""
+    return np.asarray(1 - np.searchsorted(ranked, thresholds, side="left") / len(ranked))
 
 
 # A folder that keeps what shadow models said, so that a killed attack goes on, and another reads the same models.
@@ -279,16 +272,16 @@ class ShadowFolder:
             raise RunFolderError(f"{self.path} holds an attack with another random_state. {_REMEDY}")
         return seed
 
-    def save(self, index: int, **arrays: Any) -> None:
+    def save(self, index: int, shadow: Shadow) -> None:
         """Keep what one model said; it is on the disk when this returns."""
-        save_arrays(self._file(index), **arrays)
+        save_arrays(self._file(index), **{**vars(shadow), "promise": json.dumps(shadow.promise)})
 
-    def load(self, index: int) -> dict[str, Any] | None:
+    def load(self, index: int) -> Shadow | None:
         """Return what one model said; None where it was not asked yet, or the file is damaged."""
         found = kept_arrays(self._file(index))
         if found is None or "promise" not in found:
             return None
-        return {"robust": None, **found, "promise": str(found["promise"])}
+        return Shadow(**{"robust": None, **found, "promise": json.loads(str(found["promise"]))})
 
     def _file(self, index: int) -> Path:
         return self.path / f"shadow-{index:05d}.npz"
@@ -312,7 +305,6 @@ class Units:
 
     @classmethod
     def made(cls, n_records: int, groups: Any) -> Units:
-        """Return the units of ``groups``, or one for each record."""
         of = np.arange(n_records) if groups is None else distinct_ids(groups, n_records)[0]
         _, first = np.unique(of, return_index=True)
         if len(first) < LEAST_UNITS:
@@ -324,7 +316,6 @@ class Units:
         return cls(of, len(first), "record" if groups is None else "group", first)
 
     def mean(self, values: FloatArray) -> FloatArray:
-        """Return the mean over each unit's records, of values of shape (..., n_records)."""
         if self.name == "record":
             return values
         size = np.bincount(self.of, minlength=self.n)
@@ -414,24 +405,20 @@ def shadows_of(
     material: Material, halves: list[IndexArray], *, n_jobs: int | None, folder: ShadowFolder | None, verbose: bool
 ) -> list[Shadow]:
     """Return what a model fitted on each half says; those that a folder holds are not fitted again."""
-    found: dict[int, Shadow] = {}
-    if folder is not None:
-        for i in range(len(halves)):
-            kept = folder.load(i)
-            if kept is not None and (material.copies is None or kept["robust"] is not None):
-                found[i] = Shadow(**{**kept, "promise": json.loads(kept["promise"])})
-    left = [i for i in range(len(halves)) if i not in found]
+    every = range(len(halves))
+    kept = {} if folder is None else {i: shadow for i in every if (shadow := folder.load(i)) is not None}
+    found = {i: shadow for i, shadow in kept.items() if material.copies is None or shadow.robust is not None}
+    left = [i for i in every if i not in found]
     work = Parallel(n_jobs=n_jobs, return_as="generator")
     fits = work(delayed(fit_shadow)(material, halves[i], i, in_worker=n_jobs not in (None, 1)) for i in left)
     for i, shadow in track(fits, total=len(halves), label="shadow models", show=verbose, begun=len(found)):
         found[i] = shadow
         if folder is not None:
-            folder.save(i, **{**vars(shadow), "promise": json.dumps(shadow.promise)})
-    return [found[i] for i in range(len(halves))]
+            folder.save(i, shadow)
+    return [found[i] for i in every]
 
 
 def fit_shadow(material: Material, half: IndexArray, index: int, *, in_worker: bool) -> tuple[int, Shadow]:
-    """Fit one shadow model and ask it about every record."""
     with counted_elsewhere(), global_generators(global_seed(material.seed, index)):
         try:
             # A fit's own workers would multiply with those beside it.
@@ -476,13 +463,21 @@ def said_of(model: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
     Of probabilities, and of shares of votes, they are log p - log(1 - p), where 0 is read as half of the least positive
     one; of a decision function, the margin to the next class; of labels alone, 1 or -1.
     """
+    margins = False
     if hasattr(model, "predict_proba"):
-        shares, classes = np.asarray(model.predict_proba(X), dtype=np.float64), model.classes_
+        table, classes = np.asarray(model.predict_proba(X), dtype=np.float64), model.classes_
     elif hasattr(model, "decision_function"):
-        return _margins(np.asarray(model.decision_function(X), dtype=np.float64), model.classes_, y)
+        table, classes, margins = np.asarray(model.decision_function(X), dtype=np.float64), model.classes_, True
+        table = np.stack([-table / 2, table / 2], axis=1) if table.ndim == 1 else table
+        if table.shape[1] != len(classes):
+            raise InvalidInputError(
+                f"decision_function must give one column for each of the {len(classes)} classes, got {table.shape[1]}. "
+                "Set decision_function_shape='ovr'."
+            )
     elif hasattr(model, "vote"):
-        votes = model.vote(X, keep_labels=False) if _takes(model.vote, "keep_labels") else model.vote(X)
-        shares, classes = votes.counts / votes.n_teachers, votes.classes
+        takes = "keep_labels" in inspect.signature(model.vote).parameters
+        votes = model.vote(X, keep_labels=False) if takes else model.vote(X)
+        table, classes = votes.counts / votes.n_teachers, votes.classes
     elif hasattr(model, "predict"):
         right = (np.asarray(model.predict(X)) == y).astype(np.float64)
         return 2 * right - 1, right
@@ -492,30 +487,15 @@ def said_of(model: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
             "of these. Wrap it in a classifier that has."
         )
     known, column = _columns(classes, y)
-    rows = np.arange(len(column))
-    own = np.where(known, shares[rows, column], 0.0)
-    others = shares.copy()
-    others[rows[known], column[known]] = 0.0
-    least = float(np.clip(shares[shares > 0].min(initial=1.0) / 2, _LEAST, _LARGEST_LEAST))
+    rows, others = np.arange(len(column)), table.copy()
+    own = np.where(known, table[rows, column], table.min(axis=1) if margins else 0.0)
+    others[rows[known], column[known]] = -np.inf if margins else 0.0
+    if margins:
+        margin = own - others.max(axis=1)
+        return margin, (margin > 0).astype(np.float64)
+    least = float(np.clip(table[table > 0].min(initial=1.0) / 2, _LEAST, _LARGEST_LEAST))
     logit = np.log(np.maximum(own, least)) - np.log(np.maximum(others.sum(axis=1), least))
-    return logit, (known & (shares.argmax(axis=1) == column)).astype(np.float64)
-
-
-def _margins(found: FloatArray, classes: Any, y: Any) -> tuple[FloatArray, FloatArray]:
-    if found.ndim == 1:
-        found = np.stack([-found / 2, found / 2], axis=1)
-    if found.shape[1] != len(classes):
-        raise InvalidInputError(
-            f"decision_function must give one column for each of the {len(classes)} classes, got {found.shape[1]}. "
-            "Set decision_function_shape='ovr'."
-        )
-    known, column = _columns(classes, y)
-    rows = np.arange(len(column))
-    own = np.where(known, found[rows, column], found.min(axis=1))
-    others = found.copy()
-    others[rows[known], column[known]] = -np.inf
-    margin = own - others.max(axis=1)
-    return margin, (margin > 0).astype(np.float64)
+    return logit, (known & (table.argmax(axis=1) == column)).astype(np.float64)
 
 
 def _columns(classes: Any, y: Any) -> tuple[Any, IndexArray]:
@@ -525,13 +505,10 @@ def _columns(classes: Any, y: Any) -> tuple[Any, IndexArray]:
     return column >= 0, np.maximum(column, 0)
 
 
-def _takes(function: Any, name: str) -> bool:
-    return name in inspect.signature(function).parameters
-
-
 def _promise(model: Any) -> dict[str, Any]:
     statement = getattr(model, "statement_", None)
     if not isinstance(statement, PrivacyStatement):
         return {}
-    said = {name: getattr(statement.guarantee, name) for name in ("epsilon", "delta", "adjacency")}
-    return {**said, "unit": statement.unit, "seeded": statement.seeded}
+    g = statement.guarantee
+    return {"epsilon": g.epsilon, "delta": g.delta, "adjacency": g.adjacency, "unit": statement.unit,
+            "seeded": statement.seeded}  # fmt: skip

@@ -24,8 +24,10 @@ from pate.audit._shadows import (
     roc_of,
     scores,
     shadows_of,
+    share_above,
 )
 from pate.audit.claims import Claim
+from pate.audit.one_run import ceiling
 from pate.core.checks import check_choice, check_int, check_labels, check_real, shown
 from pate.core.frames import plain_column, plain_rows
 from pate.core.secret import training_seed
@@ -112,7 +114,9 @@ def wealth_against(claim: Claim, scores: FloatArray, member: Mask) -> FloatArray
     wealth, made = 1.0, [1.0]
     for pair in range(1, len(scores) // 2):
         past = slice(0, 2 * pair)
-        thresholds = _thresholds(np.concatenate(outside[past]))
+        ranked = np.sort(np.concatenate(outside[past]))[::-1]
+        # The least thresholds that leave at most those shares of the scores above them.
+        thresholds = np.nextafter(ranked[np.floor(_RATES * len(ranked)).astype(int)], np.inf)
         gain = _gains(inside[past], outside[past], thresholds, slopes, allowed)  # (n_pairs, n_thresholds, n_lines)
         growth = np.log1p(gain[..., None] * stakes).mean(axis=0)
         if growth.max() > 0:
@@ -138,18 +142,10 @@ def _lines(claim: Claim) -> tuple[FloatArray, FloatArray]:
     return slopes, allowed
 
 
-def _thresholds(scores: FloatArray) -> FloatArray:
-    """Return the least thresholds that leave at most those shares of the scores above them."""
-    ranked = np.sort(scores)[::-1]
-    return np.nextafter(ranked[np.floor(_RATES * len(ranked)).astype(int)], np.inf)
-
-
 def _gains(
     inside: list[FloatArray], outside: list[FloatArray], thresholds: FloatArray, slopes: FloatArray, allowed: FloatArray
 ) -> FloatArray:
-    found, alarms = (
-        np.array([1 - np.searchsorted(row, thresholds) / len(row) for row in side]) for side in (inside, outside)
-    )
+    found, alarms = (np.array([share_above(row, thresholds) for row in side]) for side in (inside, outside))
     each = found[..., None] - slopes * alarms[..., None] - allowed
     return np.asarray((each[0::2] + each[1::2]) / 2)
 
@@ -170,17 +166,16 @@ def figures_of(
     for kind, roc in rocs.items():
         found: dict[str, Interval | None] = {"AUC": roc.auc(level)}
         found |= {f"true positives at {words} false positives": roc.at(rate, level) for rate, words in RATES.items()}
-        for name, one in found.items():
-            figures.append(Figure(name=name, of=kind, **({} if one is None else {**vars(one), "level": level})))
+        told = {name: {} if one is None else {**vars(one), "level": level} for name, one in found.items()}
+        figures += [Figure(name=name, of=kind, **one) for name, one in told.items()]
     if claim is not None:
-        for rate, words in RATES.items():
-            most = float(claim.true_positives([rate])[0])
-            figures.append(Figure(name=f"most the claim allows at {words} false positives", value=most, of="the claim"))
+        most = zip(RATES.values(), claim.true_positives(list(RATES)).tolist(), strict=True)
+        name = "most the claim allows at {} false positives"
+        figures += [Figure(name=name.format(words), value=value, of="the claim") for words, value in most]
     if log_e is not None:
         figures.append(Figure(name="log e-value", value=log_e, of=", ".join(rocs)))
-    for words, value in zip(("its half", "the other records"), accuracies, strict=True):
-        figures.append(Figure(name=f"accuracy on {words}", value=value, of="shadow models"))
-    return figures
+    halves = zip(("its half", "the other records"), accuracies, strict=True)
+    return figures + [Figure(name=f"accuracy on {words}", value=v, of="shadow models") for words, v in halves]
 
 
 def exposed(
@@ -211,10 +206,7 @@ def picture_of(rocs: Mapping[str, Roc], claim: Claim | None, level: float) -> Pi
         points = [p for p in ((r, roc.at(float(r), level)) for r in rates) if p[1] is not None]
         x, y, low, high = np.array([(r, p.value, p.low, p.high) for r, p in points if p is not None]).T
         curves.append(Curve(label=kind, x=x.tolist(), y=y.tolist(), low=low.tolist(), high=high.tolist()))
-    if claim is not None:
-        most = claim.true_positives(rates)
-        curves.append(Curve(label="most the claim allows", x=rates.tolist(), y=most.tolist(), role="claim"))
-    curves.append(Curve(label="guessing", x=rates.tolist(), y=rates.tolist(), role="reference"))
+    curves += ceiling(claim, rates, "most the claim allows")
     return Picture(x_label="false positive rate", y_label="true positive rate", scale="log", curves=tuple(curves))
 
 
@@ -373,38 +365,38 @@ def attack(
     )
     robust = None if copies is None else units.mean(np.stack([s.robust for s in shadows if s.robust is not None]))
     answers = Answers(units.mean(np.stack([s.logit for s in shadows])), halves, robust)
-    ceiling = promised(claim, [s.promise for s in shadows], units.name)
+    held = promised(claim, [s.promise for s in shadows], units.name)
     attacked = np.arange(n_shadows - targets, n_shadows)  # the last, so that a bet has others before it
     members = halves[attacked]
     rocs, found = {}, {}
     for kind in kinds:
         rocs[kind], found[kind] = roc_of(kind, answers, attacked)
     log_e, refuted, blunt = None, False, ""
-    if ceiling.claim is not None:
-        bets = [wealth_against(ceiling.claim, scores(k, answers, attacked, earlier=True), members) for k in kinds]
+    if held.claim is not None:
+        bets = [wealth_against(held.claim, scores(k, answers, attacked, earlier=True), members) for k in kinds]
         best = float(np.mean(bets, axis=0).max())  # a mean of such wealths is one
         log_e, refuted = math.log(best), best >= 1 / false_alarms
-        blunt = _BLUNT if most_wealth(ceiling.claim, targets) < 1 / false_alarms else ""
+        blunt = _BLUNT if most_wealth(held.claim, targets) < 1 / false_alarms else ""
     right, inside = np.stack([s.right for s in shadows]), halves[:, units.of]
-    figures = figures_of(rocs, ceiling.claim, level, log_e, (right[inside].mean(), right[~inside].mean()))
+    figures = figures_of(rocs, held.claim, level, log_e, (right[inside].mean(), right[~inside].mean()))
     figures += exposed(found, rocs, members, units, groups)
     name = type(mould).__name__
     return AuditResult(
         layer="attack",
         target=name,
-        claim=ceiling.words,
+        claim=held.words,
         tried=(
             f"membership inference by {', '.join(kinds)} on {targets} models of {name}, each fitted on half of the "
             f"{units.name}s, with {n_shadows - 2} other models to compare with"
         ),
         refuted=refuted,
         finding=in_words(figures, kinds, refuted=refuted),
-        false_alarms=false_alarms if ceiling.claim is not None else None,
+        false_alarms=false_alarms if held.claim is not None else None,
         n_releases=n_shadows,
         seconds=time.monotonic() - began,
-        limits=_LIMITS + ceiling.remark + blunt,
+        limits=_LIMITS + held.remark + blunt,
         figures=tuple(figures),
-        picture=picture_of(rocs, ceiling.claim, level),
+        picture=picture_of(rocs, held.claim, level),
         settings={
             "attack": tuple(kinds),
             "n_shadows": n_shadows,
@@ -413,7 +405,7 @@ def attack(
             "n_units": units.n,
             "random_state": random_state,
         },
-        sensitive=not published or (ceiling.claim is not None and ceiling.claim.sensitive),
+        sensitive=not published or (held.claim is not None and held.claim.sensitive),
     )
 
 
@@ -431,9 +423,8 @@ def _kinds(attack: str | Iterable[str]) -> tuple[str, ...]:
 def _numbers(n_shadows: Any, targets: Any) -> tuple[int, int]:
     remedy = "Halves come in pairs, and each pair is attacked with the others; 128 give intervals worth reading."
     n_shadows = check_int("n_shadows", n_shadows, low=_FEWEST, remedy=remedy)
-    targets = (
-        n_shadows if targets is None else check_int("targets", targets, low=_FEWEST, high=n_shadows, remedy=remedy)
-    )
+    remedied: dict[str, Any] = {"low": _FEWEST, "high": n_shadows, "remedy": remedy}
+    targets = n_shadows if targets is None else check_int("targets", targets, **remedied)
     for name, value in (("n_shadows", n_shadows), ("targets", targets)):
         if value % 2:
             raise InvalidInputError(f"{name} must be even, got {value}. {remedy}")

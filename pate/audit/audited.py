@@ -18,129 +18,32 @@ import numpy.typing as npt
 import pandas as pd
 
 from pate.audit.claims import Claim
+from pate.audit.pair import bounds_picture, even_places, laws_of, pair, worst_neighbour
 from pate.audit.report import Audit
 from pate.core.checks import check_int, check_real
 from pate.core.secret import beside_ledger
-from pate.core.types import FloatArray, IntArray
+from pate.core.types import IntArray
 from pate.data import read_both
 from pate.exceptions import InvalidInputError
 from pate.jobs import LabelJob
 from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, read_mechanisms
 from pate.privacy.convert import check_delta, gdp_to_epsilon
 from pate.privacy.cost import Charge
-from pate.privacy.exact import per_teacher_rdp, vote_groups
-from pate.privacy.exact.histograms import distinct_histograms, group_counts
-from pate.privacy.exact.noise import ThresholdTest
-from pate.privacy.exact.pair_law import PairLaw, all_laws
 from pate.privacy.words import Guarantee
 from pate.report.audit_result import AuditResult, Figure, Picture
 from pate.statement.fields import LAYERS
 from pate.statement.model import PrivacyStatement
-from pate.studies.account import account, cost_by_queries
+from pate.studies.account import account
 from pate.votes import Votes, as_votes
 
 __all__ = ["audit_job", "audit_mechanism", "audit_statement", "audit_votes", "tie", "worst_neighbour"]
 
 
-# The worst neighbour of given votes: every query's one vote moved where it tells most, by the exact law.
-
-
 def tie(n_teachers: int, n_classes: int) -> tuple[IntArray, IntArray]:
     """Return votes that nobody cast, two classes as equal as can be, and the same with one vote moved across."""
-    votes = np.zeros((1, n_classes), dtype=np.int64)
-    votes[0, :2] = (n_teachers + 1) // 2, n_teachers // 2
-    moved = votes.copy()
-    moved[0, :2] += (-1, 1)
-    return votes, moved
-
-
-def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0, reverse: bool = False) -> IntArray:
-    """Return counts that differ by one teacher's votes, as far from these as the exact law can tell.
-
-    Parameters
-    ----------
-    votes : Votes
-        **Sensitive**. With teachers' labels one teacher is replaced, the one whose votes cost most; with counts alone
-        one vote of every query.
-    mechanism : GNMax, LNMax or ConfidentGNMax
-    order : float
-        The Renyi order by which "far" is meant, above 1.
-    reverse : bool
-        How far the neighbour is from these votes, not these from the neighbour. One direction for all queries: what is
-        far forwards in one and backwards in another adds up to less.
-
-    Returns
-    -------
-    int64 array of shape (n_queries, n_classes)
-        **Sensitive**.
-
-    Raises
-    ------
-    InvalidInputError
-        A mechanism without an exact law, teachers who abstain, or fewer than two classes.
-    """
-    if not isinstance(mechanism, ExactLaw):
-        raise InvalidInputError(f"worst_neighbour needs a mechanism with an exact law, got {mechanism!r}.")
-    order = check_real("order", order, low=1, low_open=True)
-    counts = np.asarray(votes.counts, dtype=np.int64)
-    if (counts.sum(axis=1) != votes.n_teachers).any():
-        raise InvalidInputError("votes must be one of every teacher in every query. Leave out who abstains.")
-    found = distinct_histograms(counts)
-    groups = group_counts(found.rows)
-    law = mechanism.exact_parameters()
-    # Of each distinct histogram and group that loses a vote: the group that gains it, and how far that is.
-    gains = np.zeros(len(groups.values), dtype=np.int64)
-    far = np.full(len(groups.values), -np.inf)
-    for index, values, pair in all_laws(groups, law["noise"]):
-        moved = _distance(values[:, 0], pair, law["threshold"], order if reverse else 1 - order)
-        places = groups.offsets[index][:, None] + np.arange(values.shape[1])
-        gains[places], far[places] = moved.argmax(axis=2), moved.max(axis=2)
-    losers = _losers(votes, mechanism, order, reverse)
-    out = counts.copy()
-    for q, row in enumerate(found.inverse):
-        span = slice(groups.offsets[row], groups.offsets[row + 1])
-        if losers is None:
-            lose = int(far[span].argmax())
-            loser = int(np.flatnonzero(counts[q] == groups.values[span][lose])[0])
-        else:
-            loser = int(losers[q])
-            lose = int(np.flatnonzero(groups.values[span] == counts[q, loser])[0])
-        gain = groups.values[span][gains[span][lose]]
-        (others,) = np.nonzero((counts[q] == gain) & (np.arange(counts.shape[1]) != loser))
-        out[q, loser] -= 1
-        out[q, others[0]] += 1
-    return out
-
-
-def _losers(votes: Votes, mechanism: ExactLaw, order: float, reverse: bool) -> npt.NDArray[np.integer] | None:
-    """Return the class that the most costly teacher voted for in every query; None where nobody's labels are known."""
-    if votes.labels is None:
-        return None
-    cost = per_teacher_rdp(vote_groups(votes.labels, counts=votes.counts), [order], **mechanism.exact_parameters())
-    return np.asarray(votes.labels)[int(cost[:, 0, int(reverse)].argmax())]
-
-
-def _distance(top: IntArray, pair: PairLaw, threshold: ThresholdTest | None, power: float) -> FloatArray:
-    """Return log E[(P'/P)^power] under P, (B, G, G) by losing and gaining group; -inf where nothing can move."""
-    with np.errstate(under="ignore", over="ignore", divide="ignore"):
-        logs = np.where(pair.weight > 0, power * pair.log_ratio, -np.inf)
-        peak = np.maximum(logs.max(axis=1), 0.0)
-        found = np.log((pair.weight * np.exp(logs - peak[:, None])).sum(axis=1)) + peak
-        if threshold is not None:
-            found = _joined(found, top, pair.change, threshold, power)
-    return np.where(pair.valid, found, -np.inf)
-
-
-def _joined(
-    inner: FloatArray, top: IntArray, change: npt.NDArray[np.int8], threshold: ThresholdTest, power: float
-) -> FloatArray:
-    """Fold the threshold test into the moment of the label."""
-    answer, refuse = threshold.log_answer(top)[:, None, None], threshold.log_refuse(top)[:, None, None]
-    more, less = np.zeros_like(inner), np.zeros_like(inner)
-    for step in (-1, 1):
-        more = np.where(change == step, threshold.log_answer_ratio(top, step)[:, None, None], more)
-        less = np.where(change == step, threshold.log_refuse_ratio(top, step)[:, None, None], less)
-    return np.logaddexp(answer + power * more + inner, refuse + power * less)
+    rest = [0] * (n_classes - 2)
+    votes = np.array([[(n_teachers + 1) // 2, n_teachers // 2, *rest]], dtype=np.int64)
+    return votes, votes + np.array([-1, 1, *rest])
 
 
 #: A game draws about so many answers in each world, in so many runs at least and at most.
@@ -224,7 +127,7 @@ def audit_mechanism(
     >>> found.refuted, [r.layer for r in found.results]
     (False, ['law', 'law', 'pair', 'game'])
     """
-    from pate.audit import game, independence, law, pair
+    from pate.audit import game, independence, law
     from pate.audit.game import MechanismRelease
 
     n_queries, delta = check_int("n_queries", n_queries, low=1), check_delta(delta)
@@ -332,8 +235,6 @@ def audit_votes(
     >>> found.refuted, [r.layer for r in found.results if r.sensitive], found.public().sensitive
     (False, ['pair'], False)
     """
-    from pate.audit import pair
-
     held = as_votes(votes)
     if not isinstance(mechanism, Mechanism):
         raise InvalidInputError("mechanism must be a mechanism such as GNMax(sigma=40), and votes what it is asked of.")
@@ -365,8 +266,6 @@ def audit_votes(
 
 def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, published: bool) -> AuditResult:
     """Hold the worst neighbour of given votes against the data-dependent bound, and that against the public one."""
-    from pate.audit import pair
-
     begun = perf_counter()
     report = account(votes, mechanism, delta=delta, max_answers=max_answers)
     exact, public = report.exact.reveal(), report.public.epsilon
@@ -407,8 +306,6 @@ def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, 
 
 def _worst(votes: Votes, mechanism: Any, order: float | None, delta: float, max_answers: int | None) -> Votes:
     """Return the neighbour that tells most of those that are worst at some orders, in either direction."""
-    from pate.audit.pair import laws_of
-
     found: dict[float, Votes] = {}
     for at in dict.fromkeys([_ORDER, order or _ORDER]):
         for reverse in (False, True):
@@ -420,18 +317,11 @@ def _worst(votes: Votes, mechanism: Any, order: float | None, delta: float, max_
 
 
 def _growing(votes: Votes, theirs: Votes, mechanism: Any, delta: float, max_answers: int | None) -> Picture:
-    """Return the chain by the number of queries."""
-    from pate.audit.pair import bounds_picture, laws_of, reached
+    from pate.audit.canaries import along
 
-    curves: Any = cost_by_queries(
-        votes, mechanism, delta=delta, max_answers=max_answers, pld=False, n_points=6
-    ).reveal()
-    by_name = {str(c["label"]): c for c in curves}
-    places, public = list(by_name["public"]["queries"]), by_name["public"]["epsilon"]
-    inner = [c["epsilon"] for name, c in by_name.items() if name.startswith("exact")]
-    laws, _ = laws_of(votes, theirs, mechanism, max_answers)
-    measured = {"data-dependent": [min(at) for at in zip(*inner, public, strict=True)]} if inner else {}
-    return bounds_picture(places, measured | {"the worst neighbour": reached(laws, places, delta)}, public)
+    places = even_places(votes.n_queries)
+    worst, inner, public = along(votes, theirs, mechanism, delta, max_answers, places)
+    return bounds_picture(places, {"data-dependent": inner, "the worst neighbour": worst}, public)
 
 
 # A statement -----------------------------------------------------------------------------------------------------
@@ -470,8 +360,8 @@ def audit_statement(
     voters = _VOTERS.search(statement.mechanism)
     n_teachers, n_classes = (int(t.replace(",", "")) for t in voters.groups()) if voters else (250, 10)
     asked = _ASKED.search(statement.verify)
+    sized: dict[str, Any] = {"n_teachers": n_teachers, "n_classes": n_classes, "n_runs": n_runs, **some}
     for mechanism in read_mechanisms(statement.mechanism):
-        sized: dict[str, Any] = {"n_teachers": n_teachers, "n_classes": n_classes, "n_runs": n_runs, **some}
         if asked is None or g.kind == "sanitised":
             why = f"of {mechanism} the statement does not say how many queries were asked."
             if g.kind == "sanitised":
@@ -480,9 +370,8 @@ def audit_statement(
             tried.take(audit_mechanism(mechanism, **sized), ["law"])
         else:
             cap = None if asked[2] == "None" else int(asked[2])
-            claimed: dict[str, Any] = {"claim": g, "delta": g.delta}
-            claimed |= {"n_queries": int(asked[1]), "max_answers": cap}
-            tried.take(audit_mechanism(mechanism, **claimed, **sized))
+            asked_for: dict[str, Any] = {"n_queries": int(asked[1]), "max_answers": cap}
+            tried.take(audit_mechanism(mechanism, claim=g, delta=g.delta, **asked_for, **sized))
     if statement.mechanism.startswith("GaussianSum"):
         _sums(statement, tried, some)
     if not tried.results:
@@ -490,15 +379,13 @@ def audit_statement(
     if statement.seeded:
         tried.left_out.append("The statement is of seeded noise: nothing is private, whatever is found here.")
     tried.left_out += [f"replay: {_NO_RECORDS}", f"attack: {_NO_RECORDS}"]
-    tried.results = [_anew(r) for r in tried.results]
+    # What was released was not looked at: a statement that cites the audit is about that.
+    tried.results = [
+        replace(r, tried=f"{r.tried}; drawn anew, not what was released") if r.layer in ("law", "game") else r
+        for r in tried.results
+    ]
     title = f"Audit of a statement of {statement.created[:10]}" if statement.created else "Audit of a statement"
     return tried.audit(title, statement.headline)
-
-
-def _anew(result: AuditResult) -> AuditResult:
-    """Say that what was released was not looked at: a statement that cites the audit is about that."""
-    drawn = result.layer in ("law", "game")
-    return replace(result, tried=f"{result.tried}; drawn anew, not what was released") if drawn else result
 
 
 def _sums(statement: PrivacyStatement, tried: _Tried, some: dict[str, Any]) -> None:

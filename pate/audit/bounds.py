@@ -175,7 +175,7 @@ def rates_bound(
         check_int(name, k, low=0, high=n, remedy="It is a number of runs out of those that were played.")
     delta = check_real("delta", delta, low=0, high=1, high_open=True)
     level = check_real("level", level, low=0, high=1, low_open=True, high_open=True)
-    errors = (_upper(false_positives, n_out, (1 - level) / 2), _upper(false_negatives, n_in, (1 - level) / 2))
+    errors = (upper_rate(false_positives, n_out, (1 - level) / 2), upper_rate(false_negatives, n_in, (1 - level) / 2))
     return float(_epsilon_of(*errors, delta))
 
 
@@ -188,8 +188,8 @@ def bayesian_interval(
     prior, so that it is an estimate and refutes nothing. The attack must be fixed beforehand.
     """
     middles = (np.arange(_NODES) + 0.5) / _NODES
-    a = betaincinv(false_positives + 0.5, n_out - false_positives + 0.5, middles)
-    b = betaincinv(false_negatives + 0.5, n_in - false_negatives + 0.5, middles)
+    errors = ((false_positives, n_out), (false_negatives, n_in))
+    a, b = (betaincinv(k + 0.5, n - k + 0.5, middles) for k, n in errors)
     epsilon = _epsilon_of(a[:, None], b[None, :], delta)
     low, high = np.quantile(np.minimum(epsilon, _MOST_EPSILON), [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
@@ -216,7 +216,7 @@ def best_threshold(out: FloatArray, in_: FloatArray, *, delta: float, level: flo
     above = len(out) - np.searchsorted(np.sort(out), thresholds, side="left")
     below = np.searchsorted(np.sort(in_), thresholds, side="left")
     tail = (1 - level) / 2
-    a, b = _upper(above, len(out), tail), _upper(below, len(in_), tail)
+    a, b = upper_rate(above, len(out), tail), upper_rate(below, len(in_), tail)
     # Where none proves anything, the one with the fewest errors.
     return float(thresholds[int(np.argmax(_epsilon_of(a, b, delta) - 1e-9 * (a + b)))])
 
@@ -228,7 +228,7 @@ def _epsilon_of(a: FloatArray, b: FloatArray, delta: float) -> FloatArray:
     return np.asarray(np.fmax(np.fmax(*both), 0.0))
 
 
-def _upper(k: npt.ArrayLike, n: int, tail: float) -> FloatArray:
+def upper_rate(k: npt.ArrayLike, n: int, tail: float) -> FloatArray:
     """Return Clopper and Pearson's upper bound on a rate, exceeded with probability at most ``tail``."""
     k = np.asarray(k)
     with np.errstate(invalid="ignore"):
@@ -244,17 +244,25 @@ def _largest_refuted(
     def excess(x: float) -> float:
         return math.log(max(_ranked(ranked, claim_of(x)).p_value, 1e-300) / (1 - level))
 
-    low, high = _LEAST, 1.0
-    if excess(low) > 0:
-        return 0.0
-    while excess(high) <= 0:
-        low, high = high, 2 * high
-        if low >= most:
-            return most
+    low, high = doubled(lambda x: excess(x) <= 0, _LEAST, most)
+    if low == high:
+        return low
     found = float(brentq(excess, low, high, xtol=1e-4))
     while excess(found) > 0:  # on the side that is refuted
         found = max(found - 1e-4, low)
     return found
+
+
+def doubled(refuted: Callable[[float], bool], low: float, most: float) -> tuple[float, float]:
+    """Return a number that is refuted and a larger one that is not; twice 0 where none is, twice ``most`` where all."""
+    if not refuted(low):
+        return 0.0, 0.0
+    high = 1.0
+    while refuted(high):
+        low, high = high, 2 * high
+        if low >= most:
+            return most, most
+    return low, high
 
 
 @dataclass(frozen=True)

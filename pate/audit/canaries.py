@@ -127,32 +127,25 @@ def contested(counts: IntArray, mechanism: Any) -> FloatArray:
     return (top[:, -2] - top[:, -1]).astype(np.float64)
 
 
-def contested_move(counts: IntArray, of: int, to: int, mechanism: Any) -> float:
-    """Return how much one vote moved between two classes moves the answer of one query."""
-    if of == to:
-        return 0.0
-    other = np.array(counts)
-    other[of] -= 1
-    other[to] += 1
-    if isinstance(mechanism, ExactLaw):
-        return float(given_pair([counts], [other], **mechanism.exact_parameters()).rdp([_ORDER]).max())
-    return float(((other - counts) ** 2).sum())
+def worth_of_moves(counts: IntArray, of: IntArray, to: IntArray, mechanism: Any) -> FloatArray:
+    """Return how much one vote moved from class ``of`` to class ``to`` moves the answer of each query."""
+    moved, able = np.array(counts), np.flatnonzero((counts[np.arange(len(counts)), of] > 0) & (of != to))
+    moved[able, of[able]] -= 1
+    moved[able, to[able]] += 1
+    if not isinstance(mechanism, ExactLaw):
+        return ((moved - counts) ** 2).sum(axis=1).astype(np.float64)
+    worth = np.zeros(len(counts))
+    pair = given_pair(counts, moved, **mechanism.exact_parameters())
+    worth[pair.places] = pair.rdp_by_query(_ORDER).max(axis=0)
+    return worth
 
 
 def turned(counts: IntArray, mechanism: Any) -> FloatArray:
     """Return how much one vote moved between the two leading classes moves the answer of each query, at best."""
     if not isinstance(mechanism, ExactLaw):
         return contested(counts, mechanism)
-    leaders = np.argsort(-counts, axis=1, kind="stable")[:, :2]
-    rows, worth = np.arange(len(counts)), np.zeros(len(counts))
-    for of, to in (leaders.T, leaders.T[::-1]):
-        moved = np.array(counts)
-        able = moved[rows, of] > 0
-        moved[rows[able], of[able]] -= 1
-        moved[rows[able], to[able]] += 1
-        pair = given_pair(counts, moved, **mechanism.exact_parameters())
-        worth[pair.places] = np.maximum(worth[pair.places], pair.rdp_by_query(_ORDER).max(axis=0))
-    return worth
+    first, second = np.argsort(-counts, axis=1, kind="stable")[:, :2].T
+    return np.maximum(*(worth_of_moves(counts, of, to, mechanism) for of, to in ((first, second), (second, first))))
 
 
 def own_teachers(teachers: ShardEnsemble, rows: Any, labels: Any, n_records: int, seed: int) -> ShardEnsemble:
@@ -214,12 +207,9 @@ def _ends(counts: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArra
     of_class = [rows[np.argsort(-clear[rows], kind="stable")[:20]] for rows in by_class]
     if len(of_class) < 2:
         raise InvalidInputError("the teachers vote for one class on all of X_public: there is no line between classes.")
-    starts, ends = [], []
-    for _ in range(_LINES):
-        a, b = rng.choice(len(of_class), size=2, replace=False)
-        starts.append(int(rng.choice(of_class[a])))
-        ends.append(int(rng.choice(of_class[b])))
-    return np.array(starts), np.array(ends)
+    pairs = (rng.choice(len(of_class), size=2, replace=False) for _ in range(_LINES))
+    starts, ends = np.array([[int(rng.choice(of_class[c])) for c in pair] for pair in pairs]).T
+    return starts, ends
 
 
 # Crafted canaries: one record that turns its teacher on a contested query, or moves a sum of ballots far.
@@ -243,13 +233,8 @@ def craft_ballot(voters: RecordVoters, X: Any, y: Any, record: int, X_public: An
     rows, public = number_rows("X", X, "a crafted ballot"), number_rows("X_public", X_public, "a crafted ballot")
     tried = np.concatenate([rows[[record]], -rows[[record]], public[rng.permutation(len(public))[:_BALLOTS]]])
     own = _ballot(voters, rows[record], y[record])
-    best, found = -1.0, (rows[record], y[record])
-    for row in tried:
-        for value in voters.classes:
-            away = float(((_ballot(voters, row, value) - own) ** 2).sum())
-            if away > best:
-                best, found = away, (row, value)
-    return found
+    pairs = [(row, value) for row in tried for value in voters.classes]
+    return max(pairs, key=lambda pair: float(((_ballot(voters, *pair) - own) ** 2).sum()))
 
 
 def _ballot(voters: RecordVoters, row: Any, value: Any) -> FloatArray:
@@ -263,11 +248,7 @@ class Asked:
 
     def __init__(self, X: Any, y: Any, groups: Any, X_public: Any) -> None:
         self.X, self.y, self.groups, self.X_public = X, np.asarray(plain_column(y)), groups, X_public
-
-    @property
-    def n_records(self) -> int:
-        """Number of private records."""
-        return len(self.y)
+        self.n_records = len(self.y)
 
     def replaced(self, kind: str, record: int, rng: np.random.Generator) -> tuple[Any, Any]:
         """Return X' and y' of a canary that is not crafted."""
@@ -328,8 +309,9 @@ class OfShards(Asked):
             self.rows, self.places = take_rows(self.X_public, places), np.arange(len(places))
         self.mechanism, self.n_queries = mechanism, len(self.places)
         self.votes = self.teachers.vote(self.rows)
+        self.ours = self.votes.take(self.places)
 
-    def neighbours(self, kind: str, record: int, rng: np.random.Generator, *, free: bool) -> tuple[Votes, Votes, int]:
+    def neighbours(self, kind: str, record: int, rng: np.random.Generator, *, free: bool) -> tuple[Votes, int]:
         """Train the one teacher anew and ask again."""
         if kind == "crafted":
             moved, record = self._crafted(None if free else record, rng)
@@ -337,7 +319,7 @@ class OfShards(Asked):
             X, y = self.replaced(kind, record, rng)
             shard = int(self.teachers.partition_.assignment[record])
             moved = self.teachers.with_shard(X, y, groups=self.groups, shard=shard)
-        return self.votes.take(self.places), moved.vote(self.rows).take(self.places), record
+        return moved.vote(self.rows).take(self.places), record
 
     def _crafted(self, record: int | None, rng: np.random.Generator) -> tuple[ShardEnsemble, int]:
         """Return the ensemble with the first record found that turns its teacher's vote, and which was replaced.
@@ -350,11 +332,14 @@ class OfShards(Asked):
         assert votes.labels is not None
         rows = number_rows("X", self.X, "a crafted record")
         public = number_rows("X_public", self.X_public, "a crafted record")
-        counts, said = votes.counts[0], votes.labels[:, 0]
-        first, second = np.argsort(-counts, kind="stable")[:2].tolist()
+        said = votes.labels[:, 0]
+        first, second = np.argsort(-votes.counts[0], kind="stable")[:2].tolist()
+
+        def worth(of: int, to: int) -> float:
+            return float(worth_of_moves(votes.counts, np.array([of]), np.array([to]), self.mechanism)[0])
+
         if record is None:
-            turns = [(first, second), (second, first)]
-            turns.sort(key=lambda turn: -contested_move(counts, turn[0], turn[1], self.mechanism))
+            turns = sorted([(first, second), (second, first)], key=lambda turn: -worth(*turn))
             places = [(int(s), to) for of, to in turns for s in rng.permutation(np.flatnonzero(said == of))[:_TEACHERS]]
         else:
             shard = int(teachers.partition_.assignment[record])
@@ -373,7 +358,7 @@ class OfShards(Asked):
                 after = moved.vote(query)
                 assert after.labels is not None
                 now = int(after.labels[shard, 0])
-                tried.append((contested_move(counts, int(said[shard]), now, self.mechanism), moved, int(at)))
+                tried.append((worth(int(said[shard]), now), moved, int(at)))
                 if now == to:
                     break
             if now == to:
@@ -397,11 +382,9 @@ class OfRecords(Asked):
                 "queries, n_queries and adversary are for teachers: record voters release one sum, and are asked "
                 "nothing. Leave them out."
             )
-        self.votes = self.voters.cast(self.X, self.y, groups=self.groups)
+        self.ours = self.voters.cast(self.X, self.y, groups=self.groups)
 
-    def neighbours(
-        self, kind: str, record: int, rng: np.random.Generator, *, free: bool
-    ) -> tuple[BallotSum, BallotSum, int]:
+    def neighbours(self, kind: str, record: int, rng: np.random.Generator, *, free: bool) -> tuple[BallotSum, int]:
         """Cast all ballots again."""
         if kind == "crafted":
             row, value = craft_ballot(self.voters, self.X, self.y, record, self.X_public, rng)
@@ -409,11 +392,10 @@ class OfRecords(Asked):
             X, y = with_row(self.X, unit, row), with_labels(self.y, unit, [value])
         else:
             X, y = self.replaced(kind, record, rng)
-        return self.votes, self.voters.cast(X, y, groups=self.groups), record
+        return self.voters.cast(X, y, groups=self.groups), record
 
 
 def _ensemble_of(model: PATEClassifier, n_records: int, X_public: Any) -> ShardEnsemble:
-    """Return the unfitted teachers of a classifier whose voters are teachers."""
     who = model.who_votes()
     if who not in ("heads", "shards"):
         raise InvalidInputError(
@@ -546,18 +528,14 @@ def canary(
     rng = np.random.default_rng(check_int("random_state", random_state, low=0))
     if canary == "person" and groups is None:
         raise InvalidInputError("canary='person' replaces all records of one person. Pass groups, one id per record.")
-    told = (
-        OfRecords(voters, X, y, groups, X_public)
-        if isinstance(voters, RecordVoters)
-        else OfShards(voters, X, y, groups, X_public)
-    )
+    told = (OfRecords if isinstance(voters, RecordVoters) else OfShards)(voters, X, y, groups, X_public)
     told.prepare(queries, n_queries, mechanism, adversary, random_state)
     found, bounds = [], None
     for record in _records(records, told.n_records, rng):
-        votes, moved, at = told.neighbours(canary, record, rng, free=isinstance(records, int | np.integer))
-        result = pair(votes, moved, mechanism, delta=delta, max_answers=max_answers, published=published)
-        bounds = bounds or _bounds(votes, mechanism, delta, max_answers)
-        found.append(_checked(Bounds(at, votes, moved, result, *bounds), published))
+        moved, at = told.neighbours(canary, record, rng, free=isinstance(records, int | np.integer))
+        result = pair(told.ours, moved, mechanism, delta=delta, max_answers=max_answers, published=published)
+        bounds = bounds or bounds_at(told.ours, mechanism, delta, max_answers)
+        found.append(_checked(Bounds(at, told.ours, moved, result, *bounds), published))
     found.sort(key=lambda b: -b.low)
     worst = found[0]
     asked = "the sum of all ballots" if isinstance(voters, RecordVoters) else f"{told.n_queries:,} {queries} queries"
@@ -595,7 +573,7 @@ def _records(records: int | Sequence[int], n_records: int, rng: np.random.Genera
     return [check_int("records", r, low=0, high=n_records - 1, remedy=remedy) for r in records]
 
 
-def _bounds(
+def bounds_at(
     votes: Votes | BallotSum, mechanism: Any, delta: float, max_answers: int | None, *, pld: bool | str = "auto"
 ) -> tuple[float, float]:
     """Return the data-dependent bound and the public one."""
@@ -609,18 +587,24 @@ def _bounds(
 
 
 def _picture(worst: Bounds, mechanism: Any, max_answers: int | None, delta: float) -> Picture | None:
-    """Return the three bounds by the number of queries, side by side."""
     votes, prime = worst.votes, worst.prime
     if not isinstance(votes, Votes) or not isinstance(prime, Votes):
         return None
     places = some_places(votes.n_queries, max_answers)
     if not places:
         return None
-    laws, _ = laws_of(votes, prime, mechanism, max_answers)
+    ours, inner, public = along(votes, prime, mechanism, delta, max_answers, places)
+    return bounds_picture(places, {"this pair": ours, "data-dependent (Renyi)": inner}, public)
+
+
+def along(
+    votes: Votes, theirs: Votes, mechanism: Any, delta: float, max_answers: int | None, places: list[int]
+) -> tuple[list[float], list[float], list[float]]:
+    """Return the pair's epsilon, the data-dependent bound and the public one, of the first so many queries each."""
+    laws, _ = laws_of(votes, theirs, mechanism, max_answers)
     # By Renyi divergences alone: seconds are saved at every place, and the line is smooth.
-    bounds = [_bounds(votes.take(np.arange(n)), mechanism, delta, max_answers, pld=False) for n in places]
-    inner, public = ([b[side] for b in bounds] for side in (0, 1))
-    return bounds_picture(places, {"this pair": reached(laws, places, delta), "data-dependent (Renyi)": inner}, public)
+    bounds = [bounds_at(votes.take(np.arange(n)), mechanism, delta, max_answers, pld=False) for n in places]
+    return reached(laws, places, delta), [b[0] for b in bounds], [b[1] for b in bounds]
 
 
 def _n_changed(votes: Votes | BallotSum, moved: Votes | BallotSum) -> int:

@@ -101,15 +101,12 @@ class Claim:
             return x
         if isinstance(x, Guarantee):
             return _of_guarantee(x)
-        if isinstance(x, Budget):
-            return cls("points", _pair_text(x.epsilon, x.delta), points=((x.epsilon, x.delta),))
         if isinstance(x, Charge):
             return _of_charge(x)
         if hasattr(x, "get_delta_for_epsilon") and hasattr(x, "get_epsilon_for_delta"):
             points = _sampled(x.get_delta_for_epsilon, x.get_epsilon_for_delta)
             return cls("pld", _curve_text("a privacy loss distribution", points), points=points)
-        pairs = _pairs(x)
-        if pairs:
+        if pairs := _pairs((x.epsilon, x.delta) if isinstance(x, Budget) else x):
             return cls("points", " and ".join(_pair_text(*pair) for pair in pairs), points=pairs)
         raise InvalidInputError(
             "a claim must be a Claim, Guarantee, Budget, Charge, (epsilon, delta), a list of such pairs, or a privacy "

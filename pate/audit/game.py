@@ -49,51 +49,53 @@ __all__ = ["MechanismRelease", "NoisySum", "Release", "audit_scores", "game"]
 # How one run becomes one number: the higher, the more it looks like the second world.
 
 
-def is_learnt(score: Any) -> bool:
-    """Return whether the score is a classifier, which must be trained on runs of its own."""
-    return (isinstance(score, str) and score == "classifier") or hasattr(score, "predict_proba")
+@dataclass(frozen=True)
+class Scorer:
+    """What makes one row of each output: a score, or the features of a classifier, which is trained on other runs."""
 
+    score: Any
+    release: Any
 
-def said(score: Any) -> str:
-    """Return the score in words."""
-    if score == "likelihood":
-        return "the log likelihood ratio"
-    name = "" if isinstance(score, str) else f" ({getattr(score, '__name__', type(score).__name__)})"
-    return f"a classifier{name} trained on half of the runs" if is_learnt(score) else f"a function of the user{name}"
-
-
-def scorer(score: Any, release: Any) -> Callable[[Any, Any, Any, bool], FloatArray]:
-    """Return what turns outputs into an array with one row per run: a score, or the features of a classifier."""
-    if isinstance(score, str) and score == "likelihood":
-        if not callable(getattr(release, "log_ratio", None)):
+    def __post_init__(self) -> None:
+        if self._by_likelihood:
+            if not callable(getattr(self.release, "log_ratio", None)):
+                raise InvalidInputError(
+                    "score='likelihood' needs a release with log_ratio(outputs, D, D_prime), such as MechanismRelease. "
+                    "Pass a function of one output, or score='classifier'."
+                )
+        elif not self.is_learnt and not callable(self.score):
             raise InvalidInputError(
-                "score='likelihood' needs a release with log_ratio(outputs, D, D_prime), such as MechanismRelease. "
-                "Pass a function of one output, or score='classifier'."
+                "score must be 'likelihood', 'classifier', a function of an output or a classifier, got "
+                f"{shown(self.score)}."
             )
-        return partial(_likelihood, release)
-    if is_learnt(score):
-        return _features
-    if callable(score):
-        return partial(_own, score)
-    raise InvalidInputError(
-        f"score must be 'likelihood', 'classifier', a function of an output or a classifier, got {shown(score)}."
-    )
 
+    @property
+    def _by_likelihood(self) -> bool:
+        return isinstance(self.score, str) and self.score == "likelihood"
 
-def _likelihood(release: Any, outputs: Any, D: Any, D_prime: Any, batched: bool) -> FloatArray:
-    whole = outputs if batched else np.stack([np.asarray(output) for output in outputs])
-    return np.asarray(release.log_ratio(whole, D, D_prime), dtype=np.float64)
+    @property
+    def is_learnt(self) -> bool:
+        """Whether the score is a classifier."""
+        return (isinstance(self.score, str) and self.score == "classifier") or hasattr(self.score, "predict_proba")
 
+    def __str__(self) -> str:
+        if self._by_likelihood:
+            return "the log likelihood ratio"
+        name = "" if isinstance(self.score, str) else f" ({getattr(self.score, '__name__', type(self.score).__name__)})"
+        return f"a classifier{name} trained on half of the runs" if self.is_learnt else f"a function of the user{name}"
 
-def _own(score: Any, outputs: Any, D: Any, D_prime: Any, batched: bool) -> FloatArray:
-    return np.asarray(score(outputs) if batched else [score(output) for output in outputs], dtype=np.float64)
-
-
-def _features(outputs: Any, D: Any, D_prime: Any, batched: bool) -> FloatArray:
-    rows = [np.asarray(output, dtype=np.float64).ravel() for output in outputs]
-    if len({len(row) for row in rows}) > 1:
-        raise InvalidInputError("a classifier needs outputs of one size. Pass a score of your own, score=function.")
-    return np.stack(rows)
+    def __call__(self, outputs: Any, D: Any, D_prime: Any, batched: bool) -> FloatArray:
+        """Return an array with one row per run."""
+        if self._by_likelihood:
+            whole = outputs if batched else np.stack([np.asarray(output) for output in outputs])
+            return np.asarray(self.release.log_ratio(whole, D, D_prime), dtype=np.float64)
+        if not self.is_learnt:
+            found = self.score(outputs) if batched else [self.score(output) for output in outputs]
+            return np.asarray(found, dtype=np.float64)
+        rows = [np.asarray(output, dtype=np.float64).ravel() for output in outputs]
+        if len({len(row) for row in rows}) > 1:
+            raise InvalidInputError("a classifier needs outputs of one size. Pass a score of your own, score=function.")
+        return np.stack(rows)
 
 
 def trained(score: Any, out: FloatArray, in_: FloatArray, seed: int) -> Callable[[FloatArray], FloatArray]:
@@ -258,7 +260,7 @@ class MechanismRelease:
 
 _SCHEMA, _HEAD = "pate-game-1", "game.json"
 #: Runs of a block where the release makes one at a time.
-BLOCK = 10
+_BLOCK = 10
 
 #: How deep a release is looked into, to tell it from another.
 _DEEPEST = 8
@@ -272,10 +274,6 @@ class Plan:
     block: int  # runs that are made, and kept, together
     batched: bool  # whether the release makes a whole block at once
     seed: int  # of all runs' seeds
-
-    def blocks(self) -> list[tuple[int, int]]:
-        """Return the blocks as (first run, past the last)."""
-        return [(start, min(start + self.block, self.n_runs)) for start in range(0, self.n_runs, self.block)]
 
     def seed_of(self, world: int, run: int) -> int:
         """Return 63 bits: no two runs share them, whatever their number."""
@@ -306,23 +304,16 @@ def played(
     release: Any, scorer: Any, D: Any, D_prime: Any, plan: Plan, kept: Kept | None, n_jobs: int | None, show: bool
 ) -> Generator[list[FloatArray], None, None]:
     """Yield each block's scores, in order; those of a folder are not played again."""
-    spans = plan.blocks()
+    spans = [(start, min(start + plan.block, plan.n_runs)) for start in range(0, plan.n_runs, plan.block)]
     known = {} if kept is None else {span: found for span in spans if (found := kept.read(span)) is not None}
-    left = [span for span in spans if span not in known]
-    if n_jobs in (None, 1):
-        made = (play_block(release, scorer, D, D_prime, plan, span) for span in left)
-    else:
-        work = (joblib.delayed(play_block)(release, scorer, D, D_prime, plan, span) for span in left)
-        # Few are sent ahead: a game that stops early has wasted no more than these.
-        made = joblib.Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs", batch_size=1)(work)
+    work = (joblib.delayed(play_block)(release, scorer, D, D_prime, plan, s) for s in spans if s not in known)
+    # Few are sent ahead: a game that stops early has wasted no more than these.
+    made = joblib.Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs", batch_size=1)(work)
 
     def steps() -> Generator[list[FloatArray], None, None]:
         for span in spans:
-            if span in known:
-                yield known[span]
-                continue
-            found = next(made)
-            if kept is not None:
+            found = known.get(span) or next(made)
+            if kept is not None and span not in known:
                 kept.write(span, found)
             yield found
 
@@ -337,33 +328,26 @@ def played(
 class Kept:
     """A folder of blocks, for its owner alone (mode 0700): what runs on private data gave is private."""
 
-    def __init__(self, folder: str | os.PathLike[str], plan: Plan, facts: dict[str, Any]) -> None:
-        now = {"schema": _SCHEMA, "n_runs": plan.n_runs, "block": plan.block, "batched": plan.batched}
-        now |= {"seed": plan.seed, **facts}
-        before = self._begun(folder)
+    def __init__(
+        self, folder: str | os.PathLike[str], before: dict[str, Any], plan: Plan, facts: dict[str, Any]
+    ) -> None:
+        now = {"schema": _SCHEMA, **vars(plan), **facts}
         self._folder = own_folder("checkpoint_dir", folder)
-        if before is None:
+        if not before:
             write_text(self._folder / _HEAD, json.dumps(now, indent=1), mode=0o600)
-            return
-        different = [name for name in now if before.get(name) != now[name]]
-        if different:
+        elif different := [name for name in now if before.get(name) != now[name]]:
             raise InvalidInputError(
                 f"checkpoint_dir={str(folder)!r} holds a game whose {', '.join(different)} is another. How long a game "
                 "is and what is played are fixed before its first run. Name another folder."
             )
 
     @staticmethod
-    def _begun(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
+    def begun(folder: str | os.PathLike[str]) -> dict[str, Any]:
+        """Return what a folder says of the game in it; nothing where none was begun."""
         found = begun_in(folder, _HEAD, "game", error=InvalidInputError)
         if found is not None and (found.get("schema") != _SCHEMA or not isinstance(found.get("seed"), int)):
             raise InvalidInputError(f"{_HEAD} of the folder cannot be read: it is of no game. Name another folder.")
-        return found
-
-    @classmethod
-    def seed_in(cls, folder: str | os.PathLike[str]) -> int | None:
-        """Return the seed of the game in a folder; None where there is none."""
-        found = cls._begun(folder)
-        return None if found is None else int(found["seed"])
+        return found or {}
 
     def read(self, span: tuple[int, int]) -> list[FloatArray] | None:
         """Return a block that was played before."""
@@ -414,26 +398,16 @@ def _content(cell: CellType) -> Any:
         return None
 
 
-def plan_of(n_runs: int, batch: int | None, seed: int | None, folder: str | os.PathLike[str] | None) -> Plan:
-    """Return the plan; a seed that was not given is the folder's, or drawn from the operating system."""
-    if seed is None and folder is not None:
-        seed = Kept.seed_in(folder)
-    return Plan(n_runs, batch or BLOCK, batch is not None, training_seed(None) if seed is None else seed)
-
-
 #: Runs in each world at the first look; each further look is at twice as many.
-FIRST_LOOK = 25
+_FIRST_LOOK = 25
 
 
-def looks(n_runs: int, first: int = FIRST_LOOK) -> list[tuple[int, float]]:
+def looks(n_runs: int) -> list[tuple[int, float]]:
     """Return when a game is looked at, and which part of its false alarms each look may spend: they add up to 1.
 
     Half is kept for the last look, the rest is for all before it alike.
     """
-    sizes = []
-    while first < n_runs:
-        sizes.append(first)
-        first *= 2
+    sizes = [n for k in range(n_runs.bit_length()) if (n := _FIRST_LOOK << k) < n_runs]
     return [*((n, 0.5 / len(sizes)) for n in sizes), (n_runs, 0.5 if sizes else 1.0)]
 
 
@@ -530,31 +504,32 @@ def game(
     alarms = check_real("false_alarms", false_alarms, low=0, high=1, low_open=True, high_open=True)
     if batch is not None:
         check_int("batch", batch, low=1, remedy="With it, release(world, seed, size) makes size runs at once.")
-    learnt, score_of = is_learnt(score), scorer(score, release)
-    plan = plan_of(n_runs, batch, random_state, checkpoint_dir)
-    words = said(score)
+    scorer = Scorer(score, release)
+    before = {} if checkpoint_dir is None else Kept.begun(checkpoint_dir)
+    seed = before.get("seed") if random_state is None else random_state
+    plan = Plan(n_runs, batch or _BLOCK, batch is not None, training_seed(None) if seed is None else int(seed))
     # A second look at the same runs under another claim or alarm would spend what the first one spent.
     facts = {
         "release": joblib.hash(played_as(release)),
-        "score": f"{words}, {joblib.hash(played_as(score))}",
+        "score": f"{scorer}, {joblib.hash(played_as(score))}",
         "worlds": joblib.hash((D, D_prime)),
         "claim": f"{held}, {joblib.hash((held.mu, held.points))}",
         "false_alarms": alarms,
         "early_stop": early_stop,
     }
-    kept = None if checkpoint_dir is None else Kept(checkpoint_dir, plan, facts)
-    n_train = n_runs // 2 if learnt else 0
+    kept = None if checkpoint_dir is None else Kept(checkpoint_dir, before, plan, facts)
+    n_train = n_runs // 2 if scorer.is_learnt else 0
     schedule = looks(n_runs - n_train) if early_stop else [(n_runs - n_train, 1.0)]
 
     model: Any = None
     found: tuple[list[FloatArray], list[FloatArray]] = ([], [])
     waiting, done, share, stop = list(schedule), 0, schedule[-1][1], False
-    with closing(played(release, score_of, D, D_prime, plan, kept, n_jobs, verbose)) as runs:
+    with closing(played(release, scorer, D, D_prime, plan, kept, n_jobs, verbose)) as runs:
         for block in runs:
             for rows, part in zip(found, block, strict=True):
                 rows.append(part)
             done += len(block[0])
-            if learnt and model is None and done >= n_train:
+            if scorer.is_learnt and model is None and done >= n_train:
                 train = [np.concatenate(rows)[:n_train] for rows in found]
                 model = trained(score, train[0], train[1], plan.seed % 2**32)
             while not stop and waiting and done - n_train >= waiting[0][0]:
@@ -570,7 +545,7 @@ def game(
         in_,
         claim=held,
         target=target or getattr(release, "__name__", type(release).__name__),
-        tried=f"up to {n_runs:,} whole runs in each of two neighbouring worlds, scored by {words}",
+        tried=f"up to {n_runs:,} whole runs in each of two neighbouring worlds, scored by {scorer}",
         share=share,
         settings={**noted, "looks": len(schedule), "batch": batch, "seed": plan.seed},
         seconds=time.perf_counter() - begun,

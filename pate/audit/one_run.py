@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,14 +31,15 @@ from scipy.special import betaincinv, expit
 from scipy.stats import binom
 
 from pate.audit.bounds import (
-    CurveTest,
     bayesian_interval,
     curve_test,
+    doubled,
     epsilon_bound,
     half_counts,
     mu_bound,
     own_generator,
     rates_bound,
+    upper_rate,
 )
 from pate.audit.claims import Claim
 from pate.core.checks import check_int, check_real
@@ -52,6 +53,8 @@ __all__ = ["audit_scores", "curve_p_value", "one_run", "pair_p_value"]
 #: Canaries guessed in each try, as parts of all: fixed beforehand, so that each is paid for.
 _PARTS = tuple(2.0**-j for j in range(8))
 _MOST = 50.0
+#: What many looks are called, by the name of one.
+_PAID = {"rank": "ranks", "try": "numbers of guesses"}
 #: Points of a line.
 _N_POINTS = 100
 _OF_TWO_WORLDS = (
@@ -82,37 +85,47 @@ class _Asked:
         checked = {k: check_real(k, v, low=0, high=1, low_open=True, high_open=True) for k, v in chances.items()}
         return cls(Claim.of(claim), target=target, published=published, **checked)
 
-    @property
-    def at(self) -> str:
-        return f"delta {self.delta:g}"
+    def result(
+        self,
+        p_value: float,
+        told: str,
+        most: dict[str, float],
+        epsilons: dict[str, float],
+        mu: float,
+        *,
+        paid: str,
+        share: float = 1.0,
+        more: tuple[Figure, ...] = (),
+        settings: dict[str, Any],
+        **rest: Any,
+    ) -> AuditResult:
+        """Return the result: ``told`` is what is beyond the claim, ``most`` are figures of the most telling look.
 
-    def bound(self, name: str, value: float) -> Figure:
-        """Return a lower bound on epsilon, as a figure."""
-        return Figure(name=f"lower bound on epsilon{name}", value=value, level=self.level, of=self.at)
-
-    def promised(self) -> Figure:
+        ``epsilons`` are lower bounds by the end of their names; ``paid`` is what a look is called.
+        """
+        at, refuted = f"delta {self.delta:g}", p_value <= self.false_alarms * share
         promised = self.claim.epsilon(self.delta)
-        return Figure(name="claimed epsilon", value=promised if math.isfinite(promised) else None, of=self.at)
-
-    def of_mu(self, mu: float) -> tuple[Figure, Figure]:
-        """Return a lower bound on mu, and the epsilon that it would be of a Gaussian."""
-        epsilon, leans = gdp_to_epsilon(mu, self.delta) if mu else 0.0, self.claim.kind != "gaussian"
-        return (
-            Figure(name="lower bound on mu", value=mu, level=self.level),
-            Figure(name="epsilon of that mu", value=epsilon, level=self.level, of=self.at, estimate=leans),
-        )
-
-    def result(self, refuted: bool, finding: str, settings: dict[str, Any], **more: Any) -> AuditResult:
+        of_mu, leans = gdp_to_epsilon(mu, self.delta) if mu else 0.0, self.claim.kind != "gaussian"
+        bound: dict[str, Any] = {"level": self.level, "of": at}
         return AuditResult(
             layer="game",
             target=self.target,
             claim=str(self.claim),
             refuted=refuted,
-            finding=finding,
+            finding=told if refuted else "nothing that the claim does not allow",
             false_alarms=self.false_alarms,
+            figures=(
+                Figure(name="p-value of the claimed curve", value=p_value, of=f"paid for all {_PAID[paid]} tried"),
+                *(Figure(name=name, value=value, of=f"the most telling {paid}") for name, value in most.items()),
+                Figure(name="claimed epsilon", value=promised if math.isfinite(promised) else None, of=at),
+                *(Figure(name=f"lower bound on epsilon{n}", value=value, **bound) for n, value in epsilons.items()),
+                *more,
+                Figure(name="lower bound on mu", value=mu, level=self.level),
+                Figure(name="epsilon of that mu", value=of_mu, estimate=leans, **bound),
+            ),
             settings={"delta": self.delta, "level": self.level, **settings},
             sensitive=not self.published or self.claim.sensitive,
-            **more,
+            **rest,
         )
 
 
@@ -179,43 +192,36 @@ def audit_scores(
     test = curve_test(first, second, asked.claim)
     if min(len(first), len(second)) < 2:
         raise InvalidInputError("there must be 2 runs in each world at least. Play more.")
-    refuted, finding = test.p_value <= asked.false_alarms * share, "nothing that the claim does not allow"
-    if refuted:
-        finding = (
-            f"at {test.false_positives:.2%} false positives there are {test.true_positives:.2%} true positives, where "
-            f"the claim allows at most {test.allowed:.2%}"
-        )
-    elif len(np.unique(np.concatenate([first, second]))) == 1:
-        finding = "nothing: all scores are equal, so that no attack was made"
-    return asked.result(
-        refuted,
-        finding,
-        {"ranks tried": test.n_tried, "share of alpha": share, **(settings or {})},
+    told = (
+        f"at {test.false_positives:.2%} false positives there are {test.true_positives:.2%} true positives, where the "
+        f"claim allows at most {test.allowed:.2%}"
+    )
+    # At this level each, so that the level said holds over all looks.
+    at: dict[str, Any] = {"delta": asked.delta, "level": 1 - (1 - asked.level) * share}
+    counts = half_counts(first, second, **at)
+    low, high = bayesian_interval(*counts, **at)
+    by_halves = Figure(name="epsilon, Bayesian interval", low=low, high=high, level=asked.level,
+                       of=f"delta {asked.delta:g}", estimate=True)  # fmt: skip
+    found = asked.result(
+        test.p_value,
+        told,
+        {"false positives": test.false_positives, "true positives": test.true_positives,
+         "allowed true positives": test.allowed},
+        {"": epsilon_bound(first, second, **at), ", Clopper-Pearson": rates_bound(*counts, **at)},
+        mu_bound(first, second, level=at["level"]),
+        paid="rank",
+        share=share,
+        more=(by_halves,),
+        settings={"ranks tried": test.n_tried, "share of alpha": share, **(settings or {})},
         tried=tried or "scores of runs in two worlds",
         n_releases=len(first) + len(second),
         seconds=seconds,
         limits=_OF_TWO_WORLDS,
-        # At this level each, so that the level said holds over all looks.
-        figures=_figures(asked, first, second, test, 1 - (1 - asked.level) * share),
         picture=roc(first, second, asked.claim),
-    )
-
-
-def _figures(asked: _Asked, out: FloatArray, in_: FloatArray, test: CurveTest, inner: float) -> tuple[Figure, ...]:
-    delta, most = asked.delta, "the most telling rank"
-    counts = half_counts(out, in_, delta=delta, level=inner)
-    low, high = bayesian_interval(*counts, delta=delta, level=inner)
-    return (
-        Figure(name="p-value of the claimed curve", value=test.p_value, of="paid for all ranks tried"),
-        Figure(name="false positives", value=test.false_positives, of=most),
-        Figure(name="true positives", value=test.true_positives, of=most),
-        Figure(name="allowed true positives", value=test.allowed, of=most),
-        asked.promised(),
-        asked.bound("", epsilon_bound(out, in_, delta=delta, level=inner)),
-        asked.bound(", Clopper-Pearson", rates_bound(*counts, delta=delta, level=inner)),
-        Figure(name="epsilon, Bayesian interval", low=low, high=high, level=asked.level, of=asked.at, estimate=True),
-        *asked.of_mu(mu_bound(out, in_, level=inner)),
-    )
+    )  # fmt: skip
+    if not found.refuted and len(np.unique(np.concatenate([first, second]))) == 1:
+        return replace(found, finding="nothing: all scores are equal, so that no attack was made")
+    return found
 
 
 def roc(out: FloatArray, in_: FloatArray, claim: Claim, *, level: float = 0.95) -> Picture:
@@ -229,22 +235,18 @@ def roc(out: FloatArray, in_: FloatArray, claim: Claim, *, level: float = 0.95) 
     hits = m - np.searchsorted(np.sort(in_), thresholds[first], side="left")
     tail = (1 - level) / 2
     low = np.where(hits > 0, betaincinv(np.maximum(hits, 1), m - hits + 1.0, tail), 0.0)
-    high = np.where(hits < m, betaincinv(hits + 1.0, np.maximum(m - hits, 1), 1 - tail), 1.0)
+    band = {"low": low.tolist(), "high": upper_rate(hits, m, tail).tolist()}
+    seen = Curve(label="attack", x=rates.tolist(), y=(hits / m).tolist(), **band)
     grid = np.geomspace(1 / (10 * n), 1, _N_POINTS)
-    return Picture(
-        x_label="false positives",
-        y_label="true positives",
-        scale="log",
-        curves=(
-            Curve(label="attack", x=_t(rates), y=_t(hits / m), low=_t(low), high=_t(high)),
-            Curve(label="the most that the claim allows", x=_t(grid), y=_t(claim.true_positives(grid)), role="claim"),
-            Curve(label="guessing", x=_t(grid), y=_t(grid), role="reference"),
-        ),
-    )
+    curves = (seen, *ceiling(claim, grid, "the most that the claim allows"))
+    return Picture(x_label="false positives", y_label="true positives", scale="log", curves=curves)
 
 
-def _t(values: Any) -> tuple[float, ...]:
-    return tuple(np.asarray(values, dtype=np.float64).tolist())
+def ceiling(claim: Claim | None, rates: FloatArray, label: str) -> list[Curve]:
+    """Return what a picture of rates compares an attack with: the claim's curve, if there is a claim, and guessing."""
+    x = rates.tolist()
+    lines = [] if claim is None else [Curve(label=label, x=x, y=claim.true_positives(rates).tolist(), role="claim")]
+    return [*lines, Curve(label="guessing", x=x, y=x, role="reference")]
 
 
 # One run with many canaries.
@@ -360,26 +362,21 @@ def one_run(
         found = [pair_p_value(m, int(a), int(b), epsilon=epsilon, delta=delta) for a, b in zip(r, v, strict=True)]
         return bool((np.array(found) <= tail).any())
 
-    mu = _largest(lambda x: bool(_curve_refuted(m, r, v, tail, Claim.gaussian(max(x, 1e-9))).any()))
-    by_curve = _largest(lambda x: bool(_curve_refuted(m, r, v, tail, Claim.of((x, delta))).any()))
-    refuted, most = p <= asked.false_alarms, "the most telling try"
+    def by_curve(other: Claim) -> bool:
+        return bool(_curve_refuted(m, r, v, tail, other).any())
+
     return asked.result(
-        refuted,
-        f"{v[best]} of {r[best]} guesses are right" if refuted else "nothing that the claim does not allow",
-        {"canaries": m, "guesses tried": tuple(int(n) for n in r)},
+        p,
+        f"{v[best]} of {r[best]} guesses are right",
+        {"guesses": int(r[best]), "right guesses": int(v[best])},
+        {"": _largest(by_pair), ", f-DP": _largest(lambda x: by_curve(Claim.of((x, delta))))},
+        _largest(lambda x: by_curve(Claim.gaussian(max(x, 1e-9)))),
+        paid="try",
+        settings={"canaries": m, "guesses tried": r.tolist()},
         tried=f"one run with {m:,} canaries, each in by the toss of a coin",
         n_releases=1,
         seconds=time.perf_counter() - begun,
         limits=_OF_ONE_RUN,
-        figures=(
-            Figure(name="p-value of the claimed curve", value=p, of="paid for all numbers of guesses tried"),
-            Figure(name="guesses", value=int(r[best]), of=most),
-            Figure(name="right guesses", value=int(v[best]), of=most),
-            asked.promised(),
-            asked.bound("", _largest(by_pair)),
-            asked.bound(", f-DP", by_curve),
-            *asked.of_mu(mu),
-        ),
     )
 
 
@@ -394,14 +391,8 @@ def _guesses(scores: FloatArray, coins: npt.NDArray[np.bool_]) -> tuple[IntArray
 
 def _largest(refuted: Callable[[float], bool]) -> float:
     """Return about the largest number that is refuted; 0 where none is."""
-    low, high = 0.0, 1.0
-    if not refuted(low):
-        return 0.0
-    while refuted(high):
-        low, high = high, 2 * high
-        if low >= _MOST:
-            return _MOST
-    for _ in range(16):
+    low, high = doubled(refuted, 0.0, _MOST)
+    for _ in range(16 if low < high else 0):
         middle = (low + high) / 2
         low, high = (middle, high) if refuted(middle) else (low, middle)
     return low

@@ -5,24 +5,29 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pate.audit.claims import Claim
-from pate.core.checks import check_int, shown
-from pate.core.types import FloatArray
+from pate.core.checks import check_int, check_real, shown
+from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.convert import check_delta, gdp_to_epsilon
 from pate.privacy.cost import Charge
+from pate.privacy.exact import per_teacher_rdp, vote_groups
 from pate.privacy.exact.given_pair import GivenPair, PairEpsilon, given_pair
+from pate.privacy.exact.histograms import distinct_histograms, group_counts
+from pate.privacy.exact.noise import ThresholdTest
+from pate.privacy.exact.pair_law import PairLaw, all_laws
 from pate.records import BallotSum
 from pate.report.audit_result import AuditResult, Curve, Figure, Picture
 from pate.votes import Votes, as_votes
 
-__all__ = ["pair"]
+__all__ = ["pair", "worst_neighbour"]
 
 #: Relative rounding of a closed form, and of a claim that a pair may meet exactly.
 _MARGIN = 1e-9
@@ -261,12 +266,10 @@ def _renyi_share(laws: PairOfLaws, claim: Any, n_queries: int, few: tuple[float,
 
 def _beyond(laws: PairOfLaws, whole: Claim, delta: float, low: float, claimed: float, share: float | None) -> str:
     """Return in which way the pair, of epsilon ``low`` at ``delta``, is beyond the claim, or nothing."""
-    if low > claimed * (1 + _MARGIN):
-        return f"epsilon is at least {low:.6g} at delta {delta:g}, where {claimed:.6g} is claimed"
-    for other in _DELTAS:
-        low, most = laws.epsilon(other).epsilon[0], whole.epsilon(other)
-        if low > most * (1 + _MARGIN):
-            return f"epsilon is at least {low:.6g} at delta {other:g}, where {most:.6g} is claimed"
+    looked_at = ((at, laws.epsilon(at).epsilon[0], whole.epsilon(at)) for at in _DELTAS)
+    for at, reached_there, most in chain([(delta, low, claimed)], looked_at):
+        if reached_there > most * (1 + _MARGIN):
+            return f"epsilon is at least {reached_there:.6g} at delta {at:g}, where {most:.6g} is claimed"
     if share is not None and share > 1 + 1e-8:
         return f"the Renyi divergence is {share:.6g} times what is claimed, at some order"
     return ""
@@ -279,12 +282,17 @@ def _picture(laws: PairOfLaws, mechanism: Any, n_queries: int, max_answers: int 
 
 
 def some_places(n_queries: int, max_answers: int | None) -> list[int]:
-    """Return numbers of queries to draw a picture at, by even steps of the root.
+    """Return numbers of queries to draw a picture at.
 
     None of a run that stops: it would be worked out anew for every place, slowly.
     """
     if not n_queries or (max_answers is not None and max_answers < n_queries):
         return []
+    return even_places(n_queries)
+
+
+def even_places(n_queries: int) -> list[int]:
+    """Return numbers of queries by even steps of the root."""
     return np.unique((np.linspace(1, n_queries**0.5, _POINTS) ** 2).round().astype(int)).tolist()
 
 
@@ -302,3 +310,95 @@ def bounds_picture(places: list[int], measured: dict[str, list[float]], public: 
         if kept or role == "claim":
             curves.append(Curve(label=label, x=tuple(n for n, _ in kept), y=tuple(e for _, e in kept), role=role))
     return Picture(x_label="queries", y_label="epsilon", scale="log", curves=tuple(curves))
+
+
+# The worst neighbour of given votes: every query's one vote moved where it tells most, by the exact law.
+
+
+def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0, reverse: bool = False) -> IntArray:
+    """Return counts that differ by one teacher's votes, as far from these as the exact law can tell.
+
+    Parameters
+    ----------
+    votes : Votes
+        **Sensitive**. With teachers' labels one teacher is replaced, the one whose votes cost most; with counts alone
+        one vote of every query.
+    mechanism : GNMax, LNMax or ConfidentGNMax
+    order : float
+        The Renyi order by which "far" is meant, above 1.
+    reverse : bool
+        How far the neighbour is from these votes, not these from the neighbour. One direction for all queries: what is
+        far forwards in one and backwards in another adds up to less.
+
+    Returns
+    -------
+    int64 array of shape (n_queries, n_classes)
+        **Sensitive**.
+
+    Raises
+    ------
+    InvalidInputError
+        A mechanism without an exact law, teachers who abstain, or fewer than two classes.
+    """
+    if not isinstance(mechanism, ExactLaw):
+        raise InvalidInputError(f"worst_neighbour needs a mechanism with an exact law, got {mechanism!r}.")
+    order = check_real("order", order, low=1, low_open=True)
+    counts = np.asarray(votes.counts, dtype=np.int64)
+    if (counts.sum(axis=1) != votes.n_teachers).any():
+        raise InvalidInputError("votes must be one of every teacher in every query. Leave out who abstains.")
+    found = distinct_histograms(counts)
+    groups = group_counts(found.rows)
+    law = mechanism.exact_parameters()
+    # Of each distinct histogram and group that loses a vote: the group that gains it, and how far that is.
+    gains = np.zeros(len(groups.values), dtype=np.int64)
+    far = np.full(len(groups.values), -np.inf)
+    for index, values, pair in all_laws(groups, law["noise"]):
+        moved = _distance(values[:, 0], pair, law["threshold"], order if reverse else 1 - order)
+        places = groups.offsets[index][:, None] + np.arange(values.shape[1])
+        gains[places], far[places] = moved.argmax(axis=2), moved.max(axis=2)
+    losers = _losers(votes, mechanism, order, reverse)
+    out = counts.copy()
+    for q, row in enumerate(found.inverse):
+        span = slice(groups.offsets[row], groups.offsets[row + 1])
+        if losers is None:
+            lose = int(far[span].argmax())
+            loser = int(np.flatnonzero(counts[q] == groups.values[span][lose])[0])
+        else:
+            loser = int(losers[q])
+            lose = int(np.flatnonzero(groups.values[span] == counts[q, loser])[0])
+        gain = groups.values[span][gains[span][lose]]
+        (others,) = np.nonzero((counts[q] == gain) & (np.arange(counts.shape[1]) != loser))
+        out[q, loser] -= 1
+        out[q, others[0]] += 1
+    return out
+
+
+def _losers(votes: Votes, mechanism: ExactLaw, order: float, reverse: bool) -> npt.NDArray[np.integer] | None:
+    """Return the class that the most costly teacher voted for in every query; None where nobody's labels are known."""
+    if votes.labels is None:
+        return None
+    cost = per_teacher_rdp(vote_groups(votes.labels, counts=votes.counts), [order], **mechanism.exact_parameters())
+    return np.asarray(votes.labels)[int(cost[:, 0, int(reverse)].argmax())]
+
+
+def _distance(top: IntArray, pair: PairLaw, threshold: ThresholdTest | None, power: float) -> FloatArray:
+    """Return log E[(P'/P)^power] under P, (B, G, G) by losing and gaining group; -inf where nothing can move."""
+    with np.errstate(under="ignore", over="ignore", divide="ignore"):
+        logs = np.where(pair.weight > 0, power * pair.log_ratio, -np.inf)
+        peak = np.maximum(logs.max(axis=1), 0.0)
+        found = np.log((pair.weight * np.exp(logs - peak[:, None])).sum(axis=1)) + peak
+        if threshold is not None:
+            found = _joined(found, top, pair.change, threshold, power)
+    return np.where(pair.valid, found, -np.inf)
+
+
+def _joined(
+    inner: FloatArray, top: IntArray, change: npt.NDArray[np.int8], threshold: ThresholdTest, power: float
+) -> FloatArray:
+    answer, refuse = threshold.log_answer(top)[:, None, None], threshold.log_refuse(top)[:, None, None]
+    steps = [change == step for step in (-1, 1)]
+    more, less = (
+        np.select(steps, [ratio(top, step)[:, None, None] for step in (-1, 1)], 0.0)
+        for ratio in (threshold.log_answer_ratio, threshold.log_refuse_ratio)
+    )
+    return np.logaddexp(answer + power * more + inner, refuse + power * less)

@@ -337,19 +337,16 @@ def bounds(results: Iterable[AuditResult]) -> list[dict[str, Any]]:
 
 def tried(results: Sequence[AuditResult], citations: Sequence[CitedAudit]) -> Sheet:
     """Return every audit as a line: what, against which claim, how, and what came of it."""
-    rows = [
-        (r.layer, outcome(r), r.target, r.claim, r.tried, _alarms(r), f"{r.n_releases:,}", f"{r.seconds:.1f}")
-        for r in results
-    ]
+    rows = []
+    for r in results:
+        alarms = "–" if r.false_alarms is None else number(r.false_alarms)
+        told = (r.target, r.claim, r.tried, alarms, f"{r.n_releases:,}", f"{r.seconds:.1f}")
+        rows.append((r.layer, outcome(r), *told))
     rows += [(c.layer, outcome(c), "–", c.claim, c.tried, "–", "–", "–") for c in citations]
     rows.sort(key=lambda row: list(LAYERS).index(row[0]))
     heads = ["Layer", "Outcome", "Audited", "Claim", "Tried", "False alarms", "Releases", "Seconds"]
     strong = [(i, 1) for i, row in enumerate(rows) if row[1] == "REFUTED"]
     return Sheet(heads=heads, rows=rows, numbers=(5, 6, 7), kind="stack", strong=strong)
-
-
-def _alarms(result: AuditResult) -> str:
-    return "–" if result.false_alarms is None else number(result.false_alarms)
 
 
 def figure_sheet(figures: Sequence[Figure]) -> Sheet:
@@ -383,15 +380,14 @@ def details(results: Sequence[AuditResult]) -> list[dict[str, Any]]:
             "finding": _sentence(r.finding),
             "limits": r.limits,
             "figures": figure_sheet(r.figures),
-            "settings": [(name, _told(value)) for name, value in r.settings.items()],
+            "settings": [
+                (name, ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+                for name, value in r.settings.items()
+            ],
             "picture": _drawn(r, place),
         }
         for place, r in enumerate(results)
     ]
-
-
-def _told(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _drawn(result: AuditResult, place: int) -> Markup | None:

@@ -124,11 +124,11 @@ def law(
         n_classes = entry.n_classes  # a thousand classes are slow to simulate ten thousand times
     most = check_int("max_releases", max_releases, low=1)
     subject = subject_of(mechanism, n_classes, bank, alternatives)
-    drawn = _Drawn(mechanism, sampler, NoiseSource(noise_seed), alpha)
-    if fixed:
-        n, told, figures, picture = _fixed(subject, drawn.draw, most, alpha, noise_seed)
-    else:
-        n, told, figures, picture = _sequential(subject, drawn.draw, most, alpha)
+    drawn = _Drawn(mechanism, sampler, noise_seed, alpha)
+    found = (
+        _fixed(subject, drawn.draw, most, alpha, noise_seed) if fixed else _sequential(subject, drawn.draw, most, alpha)
+    )
+    n, told, figures, picture = found
     histograms = subject.histograms
     return drawn.result(
         told,
@@ -146,7 +146,8 @@ def law(
 class _Drawn:
     """What is drawn beside which claim, and since when."""
 
-    def __init__(self, mechanism: Any, sampler: Any, source: NoiseSource, alpha: float) -> None:
+    def __init__(self, mechanism: Any, sampler: Any, seed: int | None, alpha: float) -> None:
+        source = NoiseSource(seed)
         self.draw = drawn_by(mechanism if sampler is None else sampler, source)
         self._target = _name(mechanism) if sampler is None else f"{_name(sampler)} beside {_name(mechanism)}"
         self._seeded, self._alpha, self._started = source.seeded, alpha, time.perf_counter()
@@ -333,7 +334,7 @@ def independence(
     entry = find(mechanism)
     if entry is None:
         raise InvalidInputError(f"independence knows no law of {type(mechanism).__name__}. Register it first.")
-    drawn = _Drawn(mechanism, sampler, NoiseSource(noise_seed), alpha)
+    drawn = _Drawn(mechanism, sampler, noise_seed, alpha)
     # Where a threshold is, half of the queries pass; otherwise all classes are alike.
     exact = mechanism.exact_parameters() if hasattr(mechanism, "exact_parameters") else {"threshold": None}
     level = 0 if exact["threshold"] is None else max(0, round(exact["threshold"].threshold))
@@ -362,7 +363,6 @@ def independence(
 def _pairs(
     draw: Sampler, row: IntArray, claimed: FloatArray | Numbers, most: int, line: float, figures: list[Figure]
 ) -> tuple[str, int]:
-    """Return what was found, and after how many answers."""
     rows = np.repeat(row, _QUERIES, axis=0)
     ends, chances = _stretches(claimed) if isinstance(claimed, Numbers) else (None, claimed[0])
     kinds = [f"queries {lag} apart have noise of their own" for lag in _LAGS] + ["two releases differ"]

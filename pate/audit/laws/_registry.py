@@ -10,12 +10,14 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import ndtr, ndtri
+from scipy.stats import laplace as laplace_law
 
 from pate.core.checks import check_int, check_real
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
+from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
 
 # What a mechanism may do instead of what it claims: laws to bet on, each of a fault that was seen in published
 # code.
@@ -26,6 +28,11 @@ FACTORS = (0.5, 0.7071, 0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.25, 1.4142, 2.0
 _NODES = 256
 #: Scales that differ by less are looked at on one grid, evenly spaced: a sum that is right to many digits.
 _ALIKE = 4.0
+#: Cumulative distribution and quantiles, by the family of noise.
+_LAWS: dict[str, Any] = {
+    "gaussian": (ndtr, ndtri),
+    "laplace": (laplace_law.cdf, laplace_law.ppf),
+}
 #: Scales of noise of the other family.
 _OTHER_FAMILY = (0.7071, 1.0, 1.4142)
 
@@ -33,16 +40,12 @@ _OTHER_FAMILY = (0.7071, 1.0, 1.4142)
 def scaled_copies(mechanism: Any, noises: Sequence[str]) -> dict[str, Any]:
     """Return a frozen mechanism with each of its noises, and all of them, multiplied by :data:`FACTORS`."""
     noises = [name for name in noises if getattr(mechanism, name) is not None]
-    found = {
-        f"{name} x {factor:g}": dataclasses.replace(mechanism, **{name: getattr(mechanism, name) * factor})
-        for name in noises
+    groups = {name: [name] for name in noises} | ({"all noise": noises} if len(noises) > 1 else {})
+    return {
+        f"{group} x {factor:g}": dataclasses.replace(mechanism, **{n: getattr(mechanism, n) * factor for n in names})
+        for group, names in groups.items()
         for factor in FACTORS
     }
-    if len(noises) > 1:
-        for factor in FACTORS:
-            changes = {name: getattr(mechanism, name) * factor for name in noises}
-            found[f"all noise x {factor:g}"] = dataclasses.replace(mechanism, **changes)
-    return found
 
 
 def winner_law(centres: FloatArray, scales: FloatArray | float, *, laplace: bool = False) -> FloatArray:
@@ -53,6 +56,7 @@ def winner_law(centres: FloatArray, scales: FloatArray | float, *, laplace: bool
 
 @lru_cache(maxsize=4096)
 def _winner_law(centres: bytes, scales: bytes, laplace: bool) -> FloatArray:
+    log_below = (LaplaceNoise if laplace else GaussianNoise)(1.0).log_cdf
     both = np.frombuffer(centres) + 1j * np.frombuffer(scales)
     alike, where, repeats = np.unique(both, return_inverse=True, return_counts=True)
     pairs = np.stack([alike.real, alike.imag])
@@ -61,31 +65,19 @@ def _winner_law(centres: bytes, scales: bytes, laplace: bool) -> FloatArray:
         reach = 25.0 if laplace else 8.0
         x = np.linspace((pairs[0] - reach * pairs[1]).max(), (pairs[0] + reach * pairs[1]).max(), _NODES)
         z = (x - pairs[0][:, None]) / pairs[1][:, None]
-        below = _log_below(z, laplace)
+        below = log_below(z)
         density = (-np.abs(z) if laplace else -0.5 * z * z) - np.log(pairs[1])[:, None]
         wins = np.exp(density - below + repeats @ below).sum(axis=1)
         pairs = pairs[:, :0]
-    quantiles = _quantiles((np.arange(_NODES) + 0.5) / _NODES, laplace)
+    quantiles = _LAWS["laplace" if laplace else "gaussian"][1]((np.arange(_NODES) + 0.5) / _NODES)
     for j, (centre, scale) in enumerate(pairs.T):
         x = centre + scale * quantiles
-        below = repeats @ _log_below((x - pairs[0][:, None]) / pairs[1][:, None], laplace)
-        wins[j] = np.exp(below - _log_below((x - centre) / scale, laplace)).mean()
+        below = repeats @ log_below((x - pairs[0][:, None]) / pairs[1][:, None])
+        wins[j] = np.exp(below - log_below((x - centre) / scale)).mean()
     law = wins[where.ravel()]
     law = np.asarray(law / law.sum())
     law.setflags(write=False)
     return law
-
-
-def _quantiles(p: FloatArray, laplace: bool) -> FloatArray:
-    if not laplace:
-        return np.asarray(ndtri(p))
-    return np.where(p < 0.5, np.log(2 * np.minimum(p, 0.5)), -np.log(2 * np.minimum(1 - p, 0.5)))
-
-
-def _log_below(z: FloatArray, laplace: bool) -> FloatArray:
-    if not laplace:
-        return np.asarray(log_ndtr(z))
-    return np.where(z < 0, np.minimum(z, 0.0) - np.log(2), np.log1p(-0.5 * np.exp(-np.abs(z))))
 
 
 def about(exact: Mapping[str, Any], counts: IntArray) -> FloatArray:
@@ -99,7 +91,6 @@ def about(exact: Mapping[str, Any], counts: IntArray) -> FloatArray:
 
 
 def is_laplace(noise: Any) -> bool:
-    """Return whether the noise of some exact parameters is Laplace's."""
     return type(noise).__name__ == "LaplaceNoise"
 
 
@@ -217,10 +208,7 @@ class Numbers:
         """Return P(released <= x) by the number (rows of ``x``), where x lies between two multiples of the grid."""
         centres, scale = self._columns
         z = (x - centres - shift * scale) / (factor * scale)
-        if (noise or self.noise) == "gaussian":
-            law = ndtr(z)
-        else:
-            law = np.where(z < 0, 0.5 * np.exp(np.minimum(z, 0)), 1 - 0.5 * np.exp(-np.maximum(z, 0)))
+        law = _LAWS[noise or self.noise][0](z)
         return np.where(x < self.low, 0.0, np.where(x >= self.high, 1.0, law))
 
     def edges(self) -> FloatArray:
@@ -228,7 +216,7 @@ class Numbers:
 
         The narrowest stretch holds the number without noise and little else.
         """
-        z = _quantiles(np.array(sorted((*_TAILS, *_BODY, *(1 - t for t in _TAILS)))), self.noise == "laplace")
+        z = _LAWS[self.noise][1](np.array(sorted((*_TAILS, *_BODY, *(1 - t for t in _TAILS)))))
         centres, scale = self._columns
         narrow = (max(self.grid, 0.0) or 1e-4) * (1 if self.grid else scale)
         ends = [centres + scale * z[z != 0], centres - narrow, centres + narrow]
@@ -357,8 +345,7 @@ def law_bank(
     tie[last] = tie[0]
     two = np.zeros(n_classes, dtype=np.int64)
     two[[middle - 1, last]] = round(high), max(round(high) - round(2.1 * scale), 0)
-    one = np.zeros(n_classes, dtype=np.int64)
-    one[last] = 1
+    one = (index == last).astype(np.int64)
     step = round(0.4 * scale * min(1.0, 9 / last))
     stairs = max(round(high) - step * last, 0) + step * index
     bank = {"nobody votes": np.zeros(n_classes, dtype=np.int64), "one teacher": one}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, logsumexp
 
-from pate.audit.laws._registry import Entry, Numbers, about, find, label_rivals, scaled_copies, wide_bank
+from pate.audit.laws._registry import Numbers, about, find, label_rivals, scaled_copies, wide_bank
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.noise.source import NoiseSource
@@ -150,43 +150,26 @@ class Part:
     names: tuple[str, ...]
     counts: IntArray  # (n_histograms, m)
     law: FloatArray | Numbers
+    cells: tuple[str, ...]  # the histograms, or each number of each
+    probabilities: FloatArray  # (n_cells, n_outcomes)
     rivals: Mapping[str, FloatArray]
-    edges: FloatArray | None = None
-
-    @cached_property
-    def probabilities(self) -> FloatArray:
-        """The law of each cell: (n_cells, n_outcomes)."""
-        if isinstance(self.law, Numbers):
-            assert self.edges is not None
-            return self.law.probabilities(self.edges)
-        return self.law
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """Names of the cells: the histograms, or each number of each."""
-        if not isinstance(self.law, Numbers):
-            return self.names
-        return tuple(f"{name}, number {j}" for name in self.names for j in range(self.law.centres.shape[1]))
+    edges: FloatArray = field(default_factory=lambda: np.zeros(0))  # of the stretches of numbers
 
     def tallies(self, sampler: Sampler, n: int) -> IntArray:
         """Draw ``n`` releases of each histogram and return how often each outcome came: (n_cells, n_outcomes)."""
-        total = np.zeros(self.probabilities.shape, dtype=np.int64)
+        total, n_outcomes = np.zeros(self.probabilities.shape, dtype=np.int64), self.probabilities.shape[1]
         at_once = max(1, _MOST // max(1, self.counts.size))
         for start in range(0, n, at_once):
             each = min(at_once, n - start)
             which = np.repeat(np.arange(len(self.counts)), each)
-            total += self.counted(ask(sampler, self.counts[which]), which)
+            released = ask(sampler, self.counts[which])
+            if isinstance(self.law, Numbers):
+                numbers = numbers_of(released, (len(which), self.law.centres.shape[1]))
+                total += self.law.tallies(self.edges, numbers, which)
+                continue
+            labels = labels_of(released, len(which), n_outcomes, self.counts.shape[1])
+            total += np.bincount(which * n_outcomes + labels, minlength=total.size).reshape(total.shape)
         return total
-
-    def counted(self, released: npt.NDArray[Any], which: IntArray) -> IntArray:
-        """Return the tallies of ``released`` of the histograms ``which``."""
-        if isinstance(self.law, Numbers):
-            assert self.edges is not None
-            numbers = numbers_of(released, (len(which), self.law.centres.shape[1]))
-            return self.law.tallies(self.edges, numbers, which)
-        n_outcomes = self.law.shape[1]
-        labels = labels_of(released, len(which), n_outcomes, self.counts.shape[1])
-        return np.bincount(which * n_outcomes + labels, minlength=self.law.size).reshape(self.law.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,11 +189,9 @@ class Subject:
 
     @property
     def histograms(self) -> tuple[str, ...]:
-        """Names of all histograms."""
         return tuple(name for p in self.parts for name in p.names)
 
     def tallies(self, sampler: Sampler, n: int) -> IntArray:
-        """Draw ``n`` releases of each histogram: (n_cells, n_outcomes)."""
         width = self.cells.law.shape[1]
         return _side_by_side([p.tallies(sampler, n) for p in self.parts], width)
 
@@ -234,7 +215,7 @@ def ask(sampler: Sampler, counts: IntArray) -> npt.NDArray[Any]:
 
 
 def labels_of(released: npt.NDArray[Any], n: int, n_outcomes: int, n_classes: int) -> IntArray:
-    """Return outcome numbers of labels, the refusal as the last outcome; those no law has are :func:`refused`."""
+    """Return outcome numbers of labels, the refusal as the last outcome; those that the law never gives refute it."""
     if released.dtype.kind not in "iu" or released.shape != (n,):
         raise InvalidInputError(
             f"sampler must return one whole number for each row of counts, shape {(n,)}, got dtype {released.dtype} "
@@ -244,12 +225,10 @@ def labels_of(released: npt.NDArray[Any], n: int, n_outcomes: int, n_classes: in
     labels = np.where(labels == ABSTAIN, n_classes, labels)
     odd = (labels < 0) | (labels >= n_outcomes)
     if odd.any():
-        raise ImpossibleError(f"it {_words(int(released[odd][0]))}, which the claim never does")
+        first = int(released[odd][0])
+        did = "refused to answer" if first == ABSTAIN else f"released label {first}"
+        raise ImpossibleError(f"it {did}, which the claim never does")
     return labels
-
-
-def _words(label: int) -> str:
-    return "refused to answer" if label == ABSTAIN else f"released label {label}"
 
 
 def numbers_of(released: npt.NDArray[Any], shape: tuple[int, int]) -> FloatArray:
@@ -297,7 +276,7 @@ def subject_of(mechanism: Any, n_classes: int | None, bank: Any, alternatives: M
             raise InvalidInputError("bank must be histograms (n_histograms, n_classes) where the claim is a function.")
         return Subject.of([_part(mechanism, None, *_bank_of(bank), alternatives)])
     # Nothing is kept from one call to the next: the law is that of the code as it is now.
-    law = _law_of(entry, mechanism)
+    law = partial(entry.law, mechanism)
     names, counts = _bank_of(entry.bank(mechanism, n_classes or entry.n_classes) if bank is None else bank)
     parts = [_part(law, mechanism, names, counts, alternatives)]
     if bank is None and n_classes is None and entry.wide and hasattr(mechanism, "exact_parameters"):
@@ -306,12 +285,7 @@ def subject_of(mechanism: Any, n_classes: int | None, bank: Any, alternatives: M
     return Subject.of(parts)
 
 
-def _law_of(entry: Entry, mechanism: Any) -> Law:
-    return lambda counts: entry.law(mechanism, counts)
-
-
 def _bank_of(bank: Any) -> tuple[tuple[str, ...], IntArray]:
-    """Return names and histograms, checked."""
     names = tuple(bank) if isinstance(bank, Mapping) else None
     try:
         counts = np.asarray(list(bank.values()) if isinstance(bank, Mapping) else bank)
@@ -328,49 +302,46 @@ def _bank_of(bank: Any) -> tuple[tuple[str, ...], IntArray]:
 def _part(
     law: Law, mechanism: Any, names: tuple[str, ...], counts: IntArray, alternatives: Mapping[str, Any] | None
 ) -> Part:
-    found = law(counts)
+    n = len(counts)
+    found = _checked("the claimed law", law(counts), n)
+    others = {
+        name: _checked(f"alternatives[{name!r}]", _other_law(other)(counts), n, found)
+        for name, other in (alternatives or {}).items()
+    }
     if isinstance(found, Numbers):
-        _check_numbers("the claimed law", found, len(counts))
         edges = found.edges()
-        bets = found.rivals(edges, counts)
-        for name, other in (alternatives or {}).items():
-            rival = _other_law(other)(counts)
-            if not isinstance(rival, Numbers):
-                raise InvalidInputError(f"alternatives[{name!r}] must give Numbers, as the claim does.")
-            _check_numbers(f"alternatives[{name!r}]", rival, len(counts))
-            bets[name] = rival.probabilities(edges)
-        return Part(names, counts, found, bets, edges)
-    table = _table("the claimed law", found, len(counts))
+        bets = found.rivals(edges, counts) | {name: other.probabilities(edges) for name, other in others.items()}
+        cells = tuple(f"{name}, number {j}" for name in names for j in range(found.centres.shape[1]))
+        return Part(names, counts, found, cells, found.probabilities(edges), bets, edges)
     entry = find(mechanism) if mechanism is not None else None
     rivals: dict[str, FloatArray] = {}
     if entry is not None:
         copies = scaled_copies(mechanism, entry.noises_of(mechanism))
         if hasattr(mechanism, "exact_parameters"):
             rivals = {name: about(copy.exact_parameters(), counts) for name, copy in copies.items()}
-            rivals |= label_rivals(mechanism.exact_parameters(), counts, table)
+            rivals |= label_rivals(mechanism.exact_parameters(), counts, found)
         else:
             rivals = {name: np.asarray(entry.law(copy, counts)) for name, copy in copies.items()}
-    for name, other in (alternatives or {}).items():
-        rivals[name] = _table(f"alternatives[{name!r}]", _other_law(other)(counts), len(counts), table.shape[1])
-    return Part(names, counts, table, rivals)
-
-
-def _check_numbers(name: str, law: Numbers, n: int) -> None:
-    centres, scale = np.asarray(law.centres), np.asarray(law.scale)
-    if centres.ndim != 2 or len(centres) != n or not np.isfinite(centres).all():
-        raise InvalidInputError(f"{name} must have finite centres of shape ({n}, n_numbers), got {centres.shape}.")
-    if scale.shape not in ((), centres.shape) or not (np.isfinite(scale) & (scale > 0)).all():
-        raise InvalidInputError(f"{name} must have a finite scale > 0, one or as many as centres.")
+    return Part(names, counts, found, names, found, rivals | others)
 
 
 def _other_law(other: Any) -> Law:
     entry = find(other)
-    return _law_of(entry, other) if entry is not None else other
+    return partial(entry.law, other) if entry is not None else other
 
 
-def _table(name: str, law: Any, n: int, n_outcomes: int | None = None) -> FloatArray:
-    """Return probabilities (n, n_outcomes), checked."""
-    table = np.asarray(law, dtype=np.float64)
+def _checked(name: str, law: Any, n: int, like: Any = None) -> Any:
+    """Return a law of ``n`` histograms, of the kind of the claimed one: Numbers, or probabilities (n, n_outcomes)."""
+    if isinstance(like, Numbers) and not isinstance(law, Numbers):
+        raise InvalidInputError(f"{name} must give Numbers, as the claim does.")
+    if isinstance(law, Numbers):
+        centres, scale = np.asarray(law.centres), np.asarray(law.scale)
+        if centres.ndim != 2 or len(centres) != n or not np.isfinite(centres).all():
+            raise InvalidInputError(f"{name} must have finite centres of shape ({n}, n_numbers), got {centres.shape}.")
+        if scale.shape not in ((), centres.shape) or not (np.isfinite(scale) & (scale > 0)).all():
+            raise InvalidInputError(f"{name} must have a finite scale > 0, one or as many as centres.")
+        return law
+    table, n_outcomes = np.asarray(law, dtype=np.float64), None if like is None else like.shape[1]
     right = table.ndim == 2 and len(table) == n and table.shape[1] == (n_outcomes or table.shape[1])
     if not right or not np.isfinite(table).all() or (table < 0).any() or (abs(table.sum(axis=1) - 1) > 1e-6).any():
         raise InvalidInputError(

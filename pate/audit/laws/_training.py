@@ -17,10 +17,6 @@ from pate.noise.source import NoiseSource
 _BATCHES = Shape(4, 0.5, 2, 2)
 
 
-def _noise_law(mechanism: Any, counts: IntArray) -> Numbers:
-    return Numbers(np.zeros(counts.shape), 1.0)
-
-
 def _noise(mechanism: Any, counts: IntArray, source: NoiseSource) -> FloatArray:
     """Return noise of as many steps as ``counts`` has columns, made independent: C^T C is its inverse covariance."""
     shape = Shape(64, 0.5, counts.shape[1], 32)
@@ -29,10 +25,6 @@ def _noise(mechanism: Any, counts: IntArray, source: NoiseSource) -> FloatArray:
         return drawn
     matrix = mechanism.strategy(shape).dense()
     return np.asarray(drawn @ np.linalg.cholesky(matrix.T @ matrix))
-
-
-def _noise_bank(mechanism: Any, n_classes: int) -> dict[str, IntArray]:
-    return {f"a run of {n_classes} steps": np.zeros(n_classes, dtype=np.int64)}
 
 
 @dataclass(frozen=True)
@@ -57,17 +49,10 @@ def _batches_law(batches: Batches, counts: IntArray) -> FloatArray:
 
 
 def _batches(batches: Batches, counts: IntArray, source: NoiseSource) -> IntArray:
-    found = np.empty(len(counts), dtype=np.int64)
-    for n in range(len(counts)):
-        # Units in turn: none is drawn in another way than the rest.
-        unit = n % _BATCHES.n_units
-        steps = [unit in step for step in batches.mechanism.batches(_BATCHES, _BATCHES.n_units, source)]
-        found[n] = 2 * steps[0] + steps[1]
-    return found
-
-
-def _batches_bank(batches: Batches, n_classes: int) -> dict[str, IntArray]:
-    return {"two steps of an epoch": np.zeros(4, dtype=np.int64)}
+    k, batches_of = _BATCHES.n_units, batches.mechanism.batches
+    # Units in turn: none is drawn in another way than the rest.
+    took = [[n % k in step for step in batches_of(_BATCHES, k, source)] for n in range(len(counts))]
+    return np.array([2 * first + second for first, second in took], dtype=np.int64)
 
 
 for _examples in (
@@ -77,8 +62,13 @@ for _examples in (
     [BandedFTRL(2), BandedFTRL(1), BandedFTRL(2, factorisation="inverse-square-root")],
     [TreeFTRL(), TreeFTRL(restart=2)],
 ):
-    register(_examples, law=_noise_law, bank=_noise_bank, sample=_noise, n_classes=4)
+    register(
+        _examples, sample=_noise, n_classes=4,
+        law=lambda mechanism, counts: Numbers(np.zeros(counts.shape), 1.0),
+        bank=lambda mechanism, n: {f"a run of {n} steps": np.zeros(n, dtype=np.int64)},
+    )  # fmt: skip
 register(
     [Batches(m) for m in (PoissonSGD(), ShuffledSGD(), TruncatedPoissonSGD(2), BandedFTRL(2), TreeFTRL())],
-    law=_batches_law, bank=_batches_bank, sample=_batches, max_releases=3_000,
+    law=_batches_law, sample=_batches, max_releases=3_000,
+    bank=lambda batches, n_classes: {"two steps of an epoch": np.zeros(4, dtype=np.int64)},
 )  # fmt: skip

@@ -60,11 +60,6 @@ def _cut(gate: PTRGate) -> float:
     return -gate.width * float(ndtri(gate.delta0))
 
 
-def _gate(gate: PTRGate, counts: IntArray, noise: NoiseSource) -> IntArray:
-    # A gate tests once: a new one for each release.
-    return np.array([int(PTRGate(**_of(gate)).test(_batch(row), noise)) for row in counts])
-
-
 def _gate_bank(gate: PTRGate, n_classes: int) -> dict[str, IntArray]:
     """Batches whose margin lies about the cut: where the bit is tossed by the noise."""
     two = [np.array([t, 250 - t]) for t in range(125, 251)]
@@ -109,32 +104,21 @@ def _smooth(release: SmoothRelease, counts: IntArray, noise: NoiseSource) -> Flo
     return np.array(drawn)[:, None]
 
 
-def _smooth_bank(release: SmoothRelease, n_classes: int) -> dict[str, IntArray]:
-    return {"agreed": np.array([240, 10]), "contested": np.array([160, 90])}
-
-
 register(
     [PTRGate(sigma=40.0, order=8.0, tau=0.05, width=4.0, delta=1e-5, delta0=1e-6)],
-    law=_gate_law, bank=_gate_bank, sample=_gate, n_classes=2, max_releases=50,
+    law=_gate_law, bank=_gate_bank, n_classes=2, max_releases=50,
+    # A gate tests once: a new one for each release.
+    sample=lambda gate, counts, noise: np.array([int(PTRGate(**_of(gate)).test(_batch(c), noise)) for c in counts]),
 )  # fmt: skip
 register(
     [SmoothRelease(SmoothSensitivity(order=8.0, beta=0.0125, noise_scale=4.0), sigma=40.0, delta=1e-5)],
-    law=_smooth_law, bank=_smooth_bank, sample=_smooth, n_classes=2, max_releases=50,
+    law=_smooth_law, sample=_smooth, n_classes=2, max_releases=50,
+    bank=lambda release, n_classes: {"agreed": np.array([240, 10]), "contested": np.array([160, 90])},
 )  # fmt: skip
 
 
 #: What one unit may move a sum of ballots by, squared, in the audit's sums.
 DELTA_SQUARED = 10**12
-
-
-def _noisy_counts(mechanism: NoisyHistogram, counts: IntArray, noise: NoiseSource) -> FloatArray:
-    drawn = mechanism.sample(counts, noise).noisy_counts
-    assert drawn is not None
-    return drawn
-
-
-def _histogram_law(mechanism: NoisyHistogram, counts: IntArray) -> Numbers:
-    return Numbers(counts.astype(float), mechanism.sigma, grid=mechanism.grid)
 
 
 def _sums_bank(mechanism: GaussianSum, n_classes: int) -> dict[str, IntArray]:
@@ -152,18 +136,6 @@ def _sums_law(mechanism: GaussianSum, sums: IntArray) -> Numbers:
     scale = mechanism.scale(DELTA_SQUARED)
     grid = 2.0 ** max(0, math.frexp(scale)[1] - 1 - 20)
     return Numbers(sums.astype(float), scale, grid=grid)
-
-
-def _sums(mechanism: GaussianSum, sums: IntArray, noise: NoiseSource) -> FloatArray:
-    return mechanism.sample(sums, DELTA_SQUARED, noise)
-
-
-def _capped_law(mechanism: VoteCap, counts: IntArray) -> FloatArray:
-    return np.exp(GNMax(mechanism.sigma).log_probs(counts))
-
-
-def _capped_bank(mechanism: VoteCap, n_classes: int) -> dict[str, IntArray]:
-    return law_bank(n_classes, mechanism.sigma)
 
 
 def _of_each(counts: IntArray, draw: Callable[[IntArray, int], IntArray]) -> IntArray:
@@ -202,12 +174,21 @@ def _capped(mechanism: VoteCap, counts: IntArray, noise: NoiseSource) -> IntArra
 register([GNMax(40.0), GNMax(2.0)])
 register([LNMax(20.0), LNMax(3.0)])
 register([ConfidentGNMax(200, 150, 40), ConfidentGNMax(12.0, 6.0, 4.0)])
-register([NoisyHistogram(40.0), NoisyHistogram(2.0**15)], law=_histogram_law, sample=_noisy_counts)
+register(
+    [NoisyHistogram(40.0), NoisyHistogram(2.0**15)],
+    law=lambda m, counts: Numbers(counts.astype(float), m.sigma, grid=m.grid),
+    sample=lambda m, counts, noise: m.sample(counts, noise).noisy_counts,
+)
 register(
     [GaussianSum(4.0), GaussianSum(0.3)],
-    law=_sums_law, bank=_sums_bank, sample=_sums, n_classes=5, max_releases=2_000,
+    law=_sums_law, bank=_sums_bank, n_classes=5, max_releases=2_000,
+    sample=lambda m, sums, noise: m.sample(sums, DELTA_SQUARED, noise),
 )  # fmt: skip
-register([VoteCap(500, 10.0)], law=_capped_law, bank=_capped_bank, sample=_capped, noises=("sigma",))
+register(
+    [VoteCap(500, 10.0)], sample=_capped, noises=("sigma",),
+    law=lambda m, counts: np.exp(GNMax(m.sigma).log_probs(counts)),
+    bank=lambda m, n_classes: law_bank(n_classes, m.sigma),
+)  # fmt: skip
 
 
 # Rivals' label mechanisms: votes of sampled neighbours, and answers of stable queries.
@@ -272,13 +253,10 @@ def _stability_law(test: StabilityTest, counts: IntArray) -> FloatArray:
 
 
 def _stability(test: StabilityTest, counts: IntArray, noise: NoiseSource) -> IntArray:
-    found = np.empty(len(counts), dtype=np.int64)
-    for n, row in enumerate(counts):
-        first, second = test.draw(np.stack([row, row]), noise).status
-        found[n] = 0 if second == NOT_ASKED else (1 if second == "refused" else 2)
-        if first == "refused" and second != NOT_ASKED:
-            found[n] = 3  # which the law never gives
-    return found
+    drawn = [test.draw(np.stack([row, row]), noise).status for row in counts]
+    # Outcome 3 the law never gives: a query that is answered after the last one.
+    found = [0 if b == NOT_ASKED else 3 if a == "refused" else 1 if b == "refused" else 2 for a, b in drawn]
+    return np.array(found, dtype=np.int64)
 
 
 def _stability_bank(test: StabilityTest, n_classes: int) -> dict[str, IntArray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import sys
@@ -9,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from inspect import CO_VARARGS, CO_VARKEYWORDS
-from itertools import zip_longest
+from inspect import getargvalues
+from itertools import groupby, zip_longest
 from types import CodeType, FrameType
 from typing import Any
 
@@ -87,7 +88,8 @@ class Witness:
         held = self._open.pop(id(frame), None)
         if held is None:
             return
-        if isinstance(result, tuple) and result and _are_arguments(result, frame):
+        given = {id(value) for value in _arguments(frame).values()}
+        if isinstance(result, tuple) and result and given.issuperset(map(id, result)):
             return  # numpy asking whose function it is: it looks at nothing
         owner = _owner(frame)
         state = summary(owner) if hasattr(owner, "get_params") else ""
@@ -106,10 +108,8 @@ class Witness:
         if other.args == mine.args or other.result == mine.result:
             return
         before, after = other.rows or (), mine.rows or ()
-        if len(before) == len(after):
-            changed = sum(p != q for p, q in zip(before, after, strict=True))
-        else:
-            changed = _n_differ(before, after)
+        alike = len(before) == len(after)
+        changed = sum(map(operator.ne, before, after)) if alike else _n_differ(before, after)
         if not before or not after or changed > self._changed:  # else rows pass through
             self.found = mine.who
             raise Seen
@@ -152,15 +152,8 @@ def _is_library(code: CodeType) -> bool:
 
 
 def _arguments(frame: FrameType) -> dict[str, Any]:
-    code = frame.f_code
-    n = code.co_argcount + code.co_kwonlyargcount
-    n += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
-    return {name: frame.f_locals.get(name) for name in code.co_varnames[:n]}
-
-
-def _are_arguments(result: tuple[Any, ...], frame: FrameType) -> bool:
-    held = [id(value) for value in _arguments(frame).values()]
-    return all(id(value) in held for value in result)
+    names, rest, keywords, held = getargvalues(frame)
+    return {name: held.get(name) for name in (*names, rest, keywords) if name}
 
 
 def _owner(frame: FrameType) -> Any:
@@ -191,6 +184,8 @@ def _who(frame: FrameType) -> str:
     return called.lstrip("_") if is_root else caller.f_code.co_name
 
 
+#: As many shards as there are.
+ANY = sys.maxsize
 #: Sums of clipped gradients are rounded: by so much of the clipping norm at most.
 _ROUNDING = 1e-5
 
@@ -200,7 +195,7 @@ class Allowed:
     """How far two data sets may move what is inside."""
 
     units: int  # neighbouring steps between them; 1 but for another order of the same records
-    shards: int | None  # shards that may move where the cut is fixed; None: any
+    shards: int  # shards that may move where the cut is fixed, or ANY
     places: IntArray | None  # which records differ, where both have equally many
     adjacency: str
     sizes: tuple[int, int] = (0, 0)  # number of records of both
@@ -230,12 +225,9 @@ class Moved:
 
 def ranges(numbers: Iterable[int], most: int = 4) -> str:
     """Return whole numbers as "0 to 4, 7"."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
+    # Along a run a number less its place stays the same.
+    alike = groupby(enumerate(sorted(numbers)), key=lambda at: at[1] - at[0])
+    runs = [[number for _, number in run] for _, run in alike]
     said = [str(r[0]) if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in runs[:most]]
     left = sum(len(r) for r in runs[most:])
     return ", ".join(said) + (f" and {left} more" if left else "")
@@ -245,16 +237,17 @@ def compare(ours: Run, theirs: Run, allowed: Allowed) -> Moved:
     """Return what moved between two runs, in the order of the first one."""
     moved, at_the_door = Moved(), list[Difference]()
     if ours.error is not None and theirs.error is None:
-        moved.differences.append(_failed(ours.error))
-        return moved
+        return Moved(differences=[_failed(ours.error)])
     told: set[str] = set()
     for place, (a, b) in enumerate(zip_longest(ours.events, theirs.events)):
         if a is None or b is None or (a.stage, a.who) != (b.stage, b.who):
-            _another_course(place, a, b, theirs, moved)
+            moved.differences.append(_another_course(place, a, b, theirs))
             break
         for name in dict.fromkeys([*a.public, *b.public]):
             mine, other = a.public.get(name), b.public.get(name)
-            if not _equal(mine, other) and not _may_differ(ours.events, place, name):
+            # Smooth sensitivity scales its noise by a private number, which is what it is for.
+            is_scale = name == "noise scale" and place > 0 and ours.events[place - 1].stage == "smooth sensitivity"
+            if not is_scale and not _equal(mine, other):
                 moved.differences.append(Difference(a.stage, _public(a, name, mine, other)))
                 break
         if allowed.unit == "group" and a.public.get("unit") == "record" and "unit" not in told:
@@ -265,7 +258,8 @@ def compare(ours: Run, theirs: Run, allowed: Allowed) -> Moved:
             later = at_the_door if any(event.stage == "teachers" for event in ours.events) else moved.differences
             later += [Difference("rows", said) for said in _given(a, b, allowed)]
         check = _PRIVATE.get(a.stage)
-        if check is not None:
+        # Who is in which shard, or sample, hangs on places: where any may move, sums of all alone are compared.
+        if check is not None and (allowed.shards != ANY or check is _sums):
             moved.differences += [Difference(a.stage, said) for said in check(a, b, allowed, moved)]
     if theirs.error is not None and not any(d.stage == "course" for d in moved.differences):
         moved.differences.append(_failed(theirs.error))
@@ -281,7 +275,7 @@ def _other_unit(event: Event) -> str:
 def _given(a: Event, b: Event, allowed: Allowed) -> list[str]:
     mine, other = a.private["records"], b.private["records"]
     owners = a.private["owners"], b.private["owners"]
-    if allowed.order or allowed.shards is None:
+    if allowed.order:
         return []
     if a.who == "RecordVoters" and (len(mine), len(other)) != allowed.sizes:
         return []  # a chunk: where one begins is nobody's secret, as sums of chunks are one sum
@@ -300,28 +294,19 @@ def _given(a: Event, b: Event, allowed: Allowed) -> list[str]:
     return [f"{a.who} was given other rows of {differ:,} {what}, where the data sets differ in {may}"]
 
 
-def _another_course(place: int, a: Event | None, b: Event | None, theirs: Run, moved: Moved) -> None:
+def _another_course(place: int, a: Event | None, b: Event | None, theirs: Run) -> Difference:
     if b is None and theirs.error is not None:
-        moved.differences.append(_failed(theirs.error))
-        return
+        return _failed(theirs.error)
     one, other = (f"{e.stage} ({e.who})" if e is not None else "nothing more" for e in (a, b))
-    said = f"after {place} equal steps the one run does {one}, the other {other}"
-    moved.differences.append(Difference("course", said))
+    return Difference("course", f"after {place} equal steps the one run does {one}, the other {other}")
 
 
 def _failed(error: Exception) -> Difference:
     return Difference("course", f"one data set makes the pipeline fail ({type(error).__name__}), the other does not")
 
 
-def _may_differ(events: tuple[Event, ...], place: int, name: str) -> bool:
-    # Smooth sensitivity scales its noise by a private number, which is what it is for.
-    return name == "noise scale" and place > 0 and events[place - 1].stage == "smooth sensitivity"
-
-
 def _equal(a: Any, b: Any) -> bool:
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.array_equal(a, b)
-    return bool(a == b)
+    return np.array_equal(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else bool(a == b)
 
 
 def _public(event: Event, name: str, mine: Any, other: Any) -> str:
@@ -341,10 +326,10 @@ def _public(event: Event, name: str, mine: Any, other: Any) -> str:
     return f"{who} differs{thing}{values}"
 
 
-def _states(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[int]:
+def _states(a: Event, b: Event, moved: Moved) -> list[int]:
     """Return whose state moved; of other numbers of them, which is public, it is told already."""
     mine, other = a.private["states"], b.private["states"]
-    if len(mine) != len(other) or allowed.shards is None:
+    if len(mine) != len(other):
         return []
     found = [i for i, (p, q) in enumerate(zip(mine, other, strict=True)) if p != q]
     moved.teachers = max(moved.teachers, len(found))
@@ -355,9 +340,7 @@ def _teachers(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     rows = [p != q for p, q in zip(a.private["rows"], b.private["rows"], strict=False)]
     if sum(rows) > moved.rows:
         moved.rows, moved.n_rows = sum(rows), len(rows)
-    found = _states(a, b, allowed, moved)
-    if not found or allowed.shards is None:
-        return []
+    found = _states(a, b, moved)
     if len(found) > allowed.shards:
         return [f"teachers {ranges(found)} moved"]
     cuts = a.private["shards"], b.private["shards"]
@@ -372,14 +355,12 @@ def _teachers(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
 
 
 def _functions(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
-    found = _states(a, b, allowed, moved)
-    return [f"the estimators of functions {ranges(found)} moved"] if len(found) > (allowed.shards or 0) else []
+    found = _states(a, b, moved)
+    return [f"the estimators of functions {ranges(found)} moved"] if len(found) > allowed.shards else []
 
 
 def _votes(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     mine, other = a.private, b.private
-    if allowed.shards is None:
-        return []
     said = _counts(mine["counts"], other["counts"], allowed, moved)
     kept, others = mine["labels"], other["labels"]
     if kept is not None and others is not None and kept.shape == others.shape:
@@ -391,7 +372,7 @@ def _votes(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
 
 
 def _counts(mine: Any, other: Any, allowed: Allowed, moved: Moved) -> list[str]:
-    if np.shape(mine) != np.shape(other) or np.ndim(mine) != 2 or allowed.shards is None:
+    if np.shape(mine) != np.shape(other) or np.ndim(mine) != 2:
         return []  # public, and told of already
     change = np.asarray(other, dtype=np.int64) - np.asarray(mine, dtype=np.int64)
     # One vote that moves takes one from a class and gives one to another; one that is dropped takes or gives alone.
@@ -418,8 +399,6 @@ def _sums(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
 
 def _steps(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     mine, other, norm = a.private["sums"], b.private["sums"], a.public["clipping norm"]
-    if allowed.shards is None:
-        return []  # who is in a sample hangs on places
     if mine.shape != other.shape:
         return ["DP-SGD: the sum of gradients has another shape"]
     # A sum that is no number has moved further than anything allows.

@@ -10,7 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
 from time import perf_counter
@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from pate.audit.replays._compare import Allowed, Difference, Moved, Seen, Witness, compare
+from pate.audit.replays._compare import ANY, Allowed, Difference, Moved, Seen, Witness, compare
 from pate.audit.replays._trace import Run, Trace, digest
 from pate.audit.replays.neighbours import (
     ADJACENCIES,
-    KINDS,
     Choice,
     Distance,
     Neighbour,
@@ -60,14 +59,14 @@ def as_pipeline(target: Any, *, X_public: Any = None, mechanism: Any = None) -> 
         if hasattr(target, "cast") and hasattr(target, "space"):
             return _of_record_voters(target, mechanism), name
         if hasattr(target, "fit") and hasattr(target, "vote"):
-            return _of_voter(target, X_public, mechanism), name
+            return _of_fitted(target, X_public, mechanism, votes=True), name
         if hasattr(target, "vote"):
             raise InvalidInputError(
                 f"pipeline must say how its teachers come from private records; {name} has no fit. Pass a function of "
                 "(X, y, groups) that makes them and calls vote."
             )
         if hasattr(target, "fit") and hasattr(target, "get_params"):
-            return _of_estimator(target, X_public), name
+            return _of_fitted(target, X_public, mechanism, votes=False), name
     if not callable(target) or isinstance(target, type):
         raise InvalidInputError(
             f"pipeline must be a function of (X, y) or (X, y, groups), or have fit (and vote), got {shown(target)}."
@@ -96,12 +95,6 @@ def _of_function(target: Callable[..., Any]) -> Pipeline:
     return run
 
 
-def _need_public(X_public: Any, name: str) -> Any:
-    if X_public is None:
-        raise InvalidInputError(f"X_public must be the public rows that {name} is asked about. Pass X_public=.")
-    return X_public
-
-
 @contextmanager
 def _fresh(target: Any) -> Iterator[Any]:
     """Yield an unfitted copy that writes nowhere, but to a ledger that is gone afterwards with its key."""
@@ -119,17 +112,21 @@ def _fresh(target: Any) -> Iterator[Any]:
         yield made
 
 
-def _groups(records: Records) -> dict[str, Any]:
-    return {} if records.groups is None else {"groups": records.groups}
-
-
-def _of_voter(target: Any, X_public: Any, mechanism: Any) -> Pipeline:
-    _need_public(X_public, type(target).__name__)
+def _of_fitted(target: Any, X_public: Any, mechanism: Any, *, votes: bool) -> Pipeline:
+    takes = not votes and "X_public" in inspect.signature(target.fit).parameters
+    if X_public is None and (votes or takes):
+        name = type(target).__name__
+        raise InvalidInputError(f"X_public must be the public rows that {name} is asked about. Pass X_public=.")
+    options = {"X_public": X_public} if takes else {}
 
     def run(records: Records) -> Any:
+        groups = {} if records.groups is None else {"groups": records.groups}
         with _fresh(target) as made:
-            votes = made.fit(records.X, records.y, **_groups(records)).vote(X_public)
-        return None if mechanism is None else release_labels(votes, mechanism, budget=_AMPLE)
+            fitted = made.fit(records.X, records.y, **options, **groups)
+            if not votes:
+                return fitted
+            said = fitted.vote(X_public)
+        return None if mechanism is None else release_labels(said, mechanism, budget=_AMPLE)
 
     return run
 
@@ -138,17 +135,6 @@ def _of_record_voters(target: Any, mechanism: Any) -> Pipeline:
     def run(records: Records) -> Any:
         ballots = target.cast(records.X, records.y, groups=records.groups)
         return None if mechanism is None else release_ballots(ballots, mechanism, budget=_AMPLE)
-
-    return run
-
-
-def _of_estimator(target: Any, X_public: Any) -> Pipeline:
-    takes = inspect.signature(target.fit).parameters
-    options = {"X_public": _need_public(X_public, type(target).__name__)} if "X_public" in takes else {}
-
-    def run(records: Records) -> Any:
-        with _fresh(target) as made:
-            return made.fit(records.X, records.y, **options, **_groups(records))
 
     return run
 
@@ -192,7 +178,7 @@ def run_on_tape(
         with warnings.catch_warnings(), counted_elsewhere(), _seeded():
             warnings.simplefilter("ignore")
             try:
-                with nullcontext() if witness is None else witness.watching(trace.is_silent):
+                with nullcontext() if witness is None else witness.watching(lambda: trace.silent):
                     return pipeline(own), None
             except ReplayError:
                 raise
@@ -212,7 +198,8 @@ def check_repeats(pipeline: Pipeline, records: Records, key: bytes, first: Run) 
     again = run_on_tape(pipeline, records, key)
     nothing = Allowed(units=0, shards=0, places=None, adjacency="replace-one")
     found = compare(first, again, nothing)
-    if not found.differences and first.outcomes and not _same_outcomes(first, again):
+    drawn = [digest([(o.sampler, o.value) for o in run.outcomes]) for run in (first, again)]
+    if not found.differences and first.outcomes and drawn[0] != drawn[1]:
         found.differences.append(Difference("noise", "other noise was drawn"))
     if found.differences:
         raise ReplayError(
@@ -221,10 +208,6 @@ def check_repeats(pipeline: Pipeline, records: Records, key: bytes, first: Run) 
             "np.random.default_rng(0)), make noise sources inside the pipeline, and draw noise in this process and "
             "thread."
         )
-
-
-def _same_outcomes(a: Run, b: Run) -> bool:
-    return digest([(o.sampler, o.value) for o in a.outcomes]) == digest([(o.sampler, o.value) for o in b.outcomes])
 
 
 CLAIM = (
@@ -248,19 +231,11 @@ class Found:
     ``failed``: the pipeline fails on both alike, or refused one at its door. ``stages``: what was seen of the pipeline.
     """
 
-    moved: Moved
-    allowed: Allowed
     what: str
-    cause: str = ""
+    moved: Moved = field(default_factory=Moved)
+    finding: str = ""  # the first difference in words; empty where there is none
     failed: Exception | None = None
     stages: frozenset[str] = frozenset()
-
-    @property
-    def finding(self) -> str:
-        """The first difference in words; empty where there is none."""
-        if not self.moved.differences:
-            return ""
-        return self.moved.differences[0].what + (f": {self.cause}" if self.cause else "")
 
 
 class Replayer:
@@ -301,7 +276,6 @@ class Replayer:
         return run
 
     def pair(self, D: Records, D_prime: Records, adjacency: str, what: str) -> Found:
-        """Compare one pair."""
         apart = distance(D, D_prime, adjacency)
         if not apart.are_neighbours(adjacency) and not apart.order:
             raise InvalidInputError(_not_neighbours(apart, adjacency, D))
@@ -314,22 +288,27 @@ class Replayer:
         places = _places(D, D_prime) if apart.order else None
         theirs = run_on_tape(self.pipeline, D_prime, self._key, ours.outcomes, places)
         self.n_runs += 1
-        allowed = _allowed(apart, adjacency, ours, D, D_prime)
-        if ours.error is not None and type(ours.error) is type(theirs.error):
-            return Found(Moved(), allowed, what, failed=ours.error)
-        for run in (ours, theirs):
-            if run.refused:
-                return Found(Moved(), allowed, what, failed=run.error)
-        moved = compare(ours, theirs, allowed)
-        cause = self._cause(D, D_prime, moved, apart) if moved.differences else ""
-        return Found(moved, allowed, what, cause, stages=frozenset(event.stage for event in ours.events))
+        alike = ours.error is not None and type(ours.error) is type(theirs.error)
+        failed = ours.error if alike else next((run.error for run in (ours, theirs) if run.refused), None)
+        if failed is not None:
+            return Found(what, failed=failed)
+        moved = compare(ours, theirs, _allowed(apart, adjacency, ours, D, D_prime))
+        finding = ""
+        if moved.differences:
+            cause = self._cause(D, D_prime, moved, apart)
+            finding = moved.differences[0].what + (f": {cause}" if cause else "")
+        return Found(what, moved, finding, stages=frozenset(event.stage for event in ours.events))
+
+    def neighbours(self, records: Records, pair: Neighbour) -> Found:
+        """Compare neighbours made of these records, whose first run serves all that leave them as they are."""
+        same = pair.kind != "only of its class" and pair.adjacency == "replace-one"
+        return self.pair(records if same else pair.D, pair.D_prime, pair.adjacency, pair.what)
 
     def _cause(self, D: Records, D_prime: Records, moved: Moved, apart: Distance) -> str:
         """Run both once more, watched, and return who looked at everybody's rows."""
         if apart.order or moved.differences[0].stage not in _BLAMED:
             return ""
-        stage, witness = moved.differences[0].stage, None
-        n_changed = apart.records
+        stage, n_changed, witness = moved.differences[0].stage, apart.records, None
         for records in (D, D_prime):
             witness = Witness(records.n, stage, witness, n_changed)
             run_on_tape(self.pipeline, records, self._key, witness=witness)
@@ -360,10 +339,10 @@ def _not_neighbours(apart: Distance, adjacency: str, D: Records) -> str:
 
 def _places(D: Records, D_prime: Records) -> IntArray:
     """Return where each record of the second data set stands in the first."""
-    held: dict[bytes, list[int]] = {}
-    for place, found in enumerate(D.digests()):
-        held.setdefault(found, []).append(place)
-    return np.array([held[found].pop(0) for found in D_prime.digests()], dtype=np.int64)
+    first, second = (sorted(range(r.n), key=r.digests().__getitem__) for r in (D, D_prime))
+    places = np.empty(D.n, dtype=np.int64)
+    places[second] = first
+    return places
 
 
 def _allowed(apart: Distance, adjacency: str, ours: Run, D: Records, D_prime: Records) -> Allowed:
@@ -374,7 +353,7 @@ def _allowed(apart: Distance, adjacency: str, ours: Run, D: Records, D_prime: Re
     made = [event for event in ours.events if event.stage == "teachers"]
     # The shard of a record that moved holds the same records in another order; others hold theirs as before.
     kept = bool(made) and all(event.private["keeps order"] for event in made)
-    return Allowed(1, 1 if kept else None, None, adjacency, order=True)
+    return Allowed(1, 1 if kept else ANY, None, adjacency, order=True)
 
 
 def replay(
@@ -467,13 +446,10 @@ def replay(
     check_choice("adjacency", adjacency, ADJACENCIES)
     replayer = Replayer(pipeline, X_public=X_public, mechanism=mechanism, random_state=random_state)
     found = replayer.pair(Records.of(D), Records.of(D_prime, "D_prime"), adjacency, what)
-    if found.failed is not None:
-        raise found.failed
     return result_of(replayer, [found], start, adjacency=adjacency, published=published)
 
 
 def _unseen(stages: frozenset[str]) -> str:
-    """Return what this pipeline did not show, in words."""
     said = ""
     if "functions" in stages:
         said += " Of functions as teachers, estimators of their own alone were looked at."
@@ -501,11 +477,8 @@ def result_of(
     finding = bad[0].finding if bad else "nothing moved that may not"
     if bad and n > 1:
         finding += f" (when {bad[0].what}; {len(bad)} of {n} pairs)"
-    most = {
-        "teachers moved": max(one.moved.teachers for one in pairs),
-        "votes moved on a query": max(one.moved.votes for one in pairs),
-        "sum moved, of what it may": max(one.moved.most for one in pairs),
-    }
+    moved = np.max([(one.moved.teachers, one.moved.votes, one.moved.most) for one in pairs], axis=0).tolist()
+    most = zip(("teachers moved", "votes moved on a query", "sum moved, of what it may"), moved, strict=True)
     return AuditResult(
         layer="replay",
         target=replayer.name,
@@ -518,7 +491,7 @@ def result_of(
         seconds=perf_counter() - start,
         limits=LIMITS + unseen,
         figures=(
-            *(Figure(name=name, value=float(value), of="the most") for name, value in most.items()),
+            *(Figure(name=name, value=float(value), of="the most") for name, value in most),
             Figure(name="pairs that leak", value=float(len(bad)), of=f"{n} pairs"),
             Figure(name="pairs refused", value=float(len(every) - n), of=f"{len(every)} pairs"),
         ),
@@ -606,27 +579,19 @@ def replay_search(
     wanted = len(first) if n_pairs is None else check_int("n_pairs", n_pairs, low=1)
     known = [pair.kind for pair in first]
     found: list[Found] = []
-    for kind, at in islice(_turns(known, seed), 2 * wanted + len(known)):
+    # All kinds by one seed, then by the next one.
+    turns = ((kind, at) for at in count(seed) for kind in known)
+    for kind, at in islice(turns, 2 * wanted + len(known)):
         if len(found) == wanted or (stop and found and found[-1].finding):
             break
         try:
             pair = neighbours(records.X, records.y, groups=records.groups, kinds=[kind], random_state=at, **options)[0]
         except InvalidInputError:  # it would change nothing in the records that fall to it
             continue
-        D = records if pair.kind in _SAME_D and adjacency == "replace-one" else pair.D
-        found.append(replayer.pair(D, pair.D_prime, adjacency, pair.what))
+        found.append(replayer.neighbours(records, pair))
     if n_examples and not (stop and found[-1].finding):
         found += _by_hypothesis(replayer, records, known, n_examples, options)
     return result_of(replayer, found, start, adjacency=adjacency, published=published)
-
-
-def _turns(kinds: list[str], seed: int) -> Iterator[tuple[str, int]]:
-    """Yield all kinds by one seed, then by the next one."""
-    return ((kind, at) for at in count(seed) for kind in kinds)
-
-
-#: Kinds that leave the first data set as it is.
-_SAME_D = tuple(kind for kind in KINDS if kind != "only of its class")
 
 
 def _by_hypothesis(
@@ -652,8 +617,7 @@ def _by_hypothesis(
             pair = make_neighbour(kind, records, choice, **options)
         except InvalidInputError:  # nothing changes in these records
             return False
-        D = records if kind in _SAME_D and options["adjacency"] == "replace-one" else pair.D
-        found.append(replayer.pair(D, pair.D_prime, options["adjacency"], pair.what))
+        found.append(replayer.neighbours(records, pair))
         if found[-1].finding:
             leaking.append(found[-1])
         return bool(found[-1].finding)

@@ -25,8 +25,6 @@ from pate.votes import Votes
 
 @dataclass(frozen=True, repr=False)
 class Event:
-    """One step."""
-
     stage: str
     who: str  # of that stage: a class, a sampler
     #: What must be equal for neighbours, given what was let out before.
@@ -64,6 +62,9 @@ def digest(value: Any, depth: int = 0) -> str:
         return str(joblib.hash(sorted((str(k), digest(v, depth + 1)) for k, v in state.items())))
 
 
+#: What pandas, sparse rows and tensors have; estimators have the others.
+_TABLES = ("to_numpy", "tocsr", "detach")
+_WHOLE = (*_TABLES, "predict", "get_params")
 #: A summary looks so deep into containers, and at so many parts of each.
 _DEEP, _MANY = 6, 1000
 
@@ -86,7 +87,7 @@ def summary(value: Any, depth: int = 0) -> str:
         return str(value.__name__)
     elif hasattr(value, "get_params"):
         parts = vars(value).items()
-    elif _is_table(value) or type(value).__module__ == "sklearn.tree._tree":
+    elif _has(value, *_TABLES) or type(value).__module__ == "sklearn.tree._tree":
         return digest(value)
     elif isinstance(value, Mapping):
         parts = value.items()
@@ -116,10 +117,6 @@ def _without_torch(value: Any) -> Any:
     return value
 
 
-def _rows(X: Any) -> tuple[str, ...]:
-    return row_hashes(X if hasattr(X, "shape") else np.asarray(X))
-
-
 def _read(stage: str, facts: dict[str, Any]) -> Event:
     """Return what a stage noted: what must be equal beside what may move, and what is long as a digest."""
     public: dict[str, Any]
@@ -134,7 +131,7 @@ def _read(stage: str, facts: dict[str, Any]) -> Event:
             states = [digest(teacher) for teacher in made.teachers_]
             private = {
                 "states": states,
-                "rows": _rows(facts["rows"]),
+                "rows": row_hashes(facts["rows"] if hasattr(facts["rows"], "shape") else np.asarray(facts["rows"])),
                 "labels": np.array(facts["labels"]),
                 "shards": np.array(made.partition_.assignment),
                 "failed": sorted(made.failed_),
@@ -210,18 +207,18 @@ def _estimators(function: Any, depth: int = 0) -> dict[int, Any]:
     elif isinstance(function, MethodType):
         parts = [function.__self__]
     elif isinstance(function, FunctionType):
-        cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
-        parts = [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        parts = [*map(_content, function.__closure__ or ()), *defaults]
     else:
         return {}
     return {place: e for part in parts for place, e in _estimators(part, depth + 1).items()}
 
 
-def _is_filled(cell: CellType) -> bool:
+def _content(cell: CellType) -> Any:
     try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
+        return cell.cell_contents
+    except ValueError:  # not set yet
+        return None
 
 
 #: Wrappers around functions are followed so deep.
@@ -229,30 +226,23 @@ _FUNCTIONS_IN_FUNCTIONS = 4
 
 
 class Trace:
-    """Collects the events of a run."""
-
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self._silent = False
+        self.silent = False  # whether a state is being read just now
 
     def watch(self, stage: str, facts: dict[str, Any]) -> None:
-        """Take one note."""
-        if self._silent:
+        if self.silent:
             return
         with self._apart():
             self.events.append(_read(stage, facts))
 
-    def is_silent(self) -> bool:
-        """Whether a state is being read just now."""
-        return self._silent
-
     @contextmanager
     def _apart(self) -> Iterator[None]:
-        self._silent = True  # what is made to read a state is no step of the pipeline
+        self.silent = True  # what is made to read a state is no step of the pipeline
         try:
             yield
         finally:
-            self._silent = False
+            self.silent = False
 
     def returned(self, value: Any) -> None:
         """Take what the pipeline returned, as far as it is public."""
@@ -305,12 +295,7 @@ def _public_parts(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, 
     elif ours and hasattr(value, "get_params"):
         for part in _OF_ESTIMATORS:  # beside them stand statements, with the hour in them
             yield from _public_parts(getattr(value, part, None), f"{name}: {kind}.{part}", depth + 1)
-    elif (
-        (hasattr(value, "predict") and not isinstance(value, type))
-        or isinstance(value, numbers.Number | bytes | bytearray | set | frozenset)
-        or _is_table(value)
-        or (hasattr(value, "get_params") and not isinstance(value, type))
-    ):
+    elif isinstance(value, numbers.Number | bytes | bytearray | set | frozenset) or _has(value, *_WHOLE):
         yield f"{name}: {kind}", digest(value)
     elif not ours and not callable(value):
         for key, part in getattr(value, "__dict__", {}).items():  # somebody's own result
@@ -321,6 +306,6 @@ def _public_parts(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, 
 _DEEPEST = 8
 
 
-def _is_table(value: Any) -> bool:
-    """Whether it is pandas', sparse, or a tensor."""
-    return not isinstance(value, type) and any(hasattr(value, name) for name in ("to_numpy", "tocsr", "detach"))
+def _has(value: Any, *names: str) -> bool:
+    """Whether a value, and no class, has one of these."""
+    return not isinstance(value, type) and any(hasattr(value, name) for name in names)

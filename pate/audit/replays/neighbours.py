@@ -190,16 +190,11 @@ def _whose(records: Records, one: str, person: str) -> str:
     return one if records.groups is None else person
 
 
-def _labels(records: Records, classes: Any) -> list[Any]:
-    found = list(dict.fromkeys(records.y.tolist())) if classes is None else list(classes)
-    if len(found) < 2:
-        raise _No("there is one class alone")
-    return found
-
-
 def _other_label(records: Records, at: int, choice: Choice, classes: Any) -> Any:
-    now = records.y.tolist()[at]
-    others = [label for label in _labels(records, classes) if label != now]
+    known = list(dict.fromkeys(records.y.tolist())) if classes is None else list(classes)
+    if len(known) < 2:
+        raise _No("there is one class alone")
+    others = [label for label in known if label != records.y.tolist()[at]]
     return others[choice.label % len(others)]
 
 
@@ -230,10 +225,6 @@ def _swapped_in(records: Records, at: Any, source: Any) -> Records:
     index = np.arange(records.n)
     index[at] = source
     return replace(records.take(index), groups=records.groups)
-
-
-def _without(records: Records, gone: Any) -> Records:
-    return records.take(np.setdiff1d(np.arange(records.n), gone))
 
 
 def _of_owner(records: Records, at: int) -> Any:
@@ -325,7 +316,7 @@ def _remove(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
         raise _No("under replace-one adjacency the number of records is public, and neighbours have equally many")
     for place in (at, *range(records.n)):  # a person who is left with none would be gone
         if len(_of_owner(records, place)) > 1:
-            return records, _without(records, [place]), "one of a person's records is gone"
+            return records, records.take(np.delete(np.arange(records.n), place)), "one of a person's records is gone"
     raise _No("no person has two records, and neighbours have equally many persons")
 
 
@@ -355,14 +346,13 @@ def _only(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
     at = c.at % records.n
     own, label = records.y.tolist()[at], _other_label(records, at, c, classes)
     alike = np.flatnonzero([value == own for value in records.y.tolist()])
+    others = alike[alike != at]
     if adjacency == "add-or-remove":
         if records.groups is not None:
             raise _No("a person's records go together under add-or-remove adjacency")
         D = records.take(np.concatenate([np.setdiff1d(np.arange(records.n), alike), [at]]))
-        return D, _without(D, [D.n - 1]), "the only record of its class is gone"
-    D = records
-    for place in alike:
-        D = D if place == at else D.labelled(int(place), label)
+        return D, D.take(range(D.n - 1)), "the only record of its class is gone"
+    D = records.labelled(others, label) if len(others) else records
     return D, D.labelled(at, label), "the only record of its class has another label"
 
 
