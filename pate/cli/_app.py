@@ -236,6 +236,10 @@ def as_command(run: Callable[..., None]) -> Callable[..., None]:
     """Return a command that also takes ``--quiet``, ``--verbose`` and ``--json``, and tells how errors name options."""
     kept = inspect.signature(run)
     hints = typing.get_type_hints(run, include_extras=True)
+    for name, parameter in kept.parameters.items():
+        if parameter.default is False:  # nobody needs a --no-name then
+            (info,) = hints[name].__metadata__
+            info.param_decls = info.param_decls or (f"--{name.replace('_', '-')}",)
     names = {**options_of(kept, hints), **getattr(run, OPTIONS_OF, {})}
 
     @functools.wraps(run)

@@ -13,7 +13,7 @@ import tomllib
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import NoneType
@@ -34,7 +34,7 @@ OPTIONS_OF = "__pate_options__"
 _CALLED = {"random_state": "seed", "currency": "ledger_currency", "y": "target", "max_releases": "releases"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Use:
     """What becomes of an option besides its place on the command line.
 
@@ -49,15 +49,20 @@ class Use:
     kind: Any = None
 
 
+def annotated(declaration: type) -> dict[str, Any]:
+    """Return the annotation of each option, as typer reads it."""
+    said = typing.get_type_hints(declaration, include_extras=True)
+    return {f.name: Annotated[said[f.name], f.metadata["option"]] if f.metadata else said[f.name]
+            for f in fields(declaration)}  # fmt: skip
+
+
 def uses_of(declaration: type) -> dict[str, Use]:
     """Return what becomes of each option."""
     found = {}
-    for name, annotation in typing.get_type_hints(declaration, include_extras=True).items():
-        base, *extras = typing.get_args(annotation)
-        kinds = [kind for kind in typing.get_args(base) if kind is not NoneType]
-        use = next((extra for extra in extras if isinstance(extra, Use)), Use())
-        kind = kinds[0] if NoneType in typing.get_args(base) else base
-        found[name] = replace(use, kind=kind, argument=name if use.argument == "" else use.argument)
+    for name, annotation in annotated(declaration).items():
+        base, info = typing.get_args(annotation)
+        kind = typing.get_args(base)[0] if NoneType in typing.get_args(base) else base
+        found[name] = replace(info.use, kind=kind, argument=name if info.use.argument == "" else info.use.argument)
     return found
 
 
@@ -74,11 +79,11 @@ def options_of(signature: Signature, hints: Mapping[str, Any]) -> dict[str, str]
 
 def takes_options(declaration: type) -> Callable[[Callable[[typer.Context, Any], None]], Callable[..., None]]:
     """Give a command the options that a dataclass declares: its fields, by their names, types and defaults."""
-    said = typing.get_type_hints(declaration, include_extras=True)
+    said = annotated(declaration)
     parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-    for field in fields(declaration):
-        default = Parameter.empty if field.default is MISSING else field.default
-        parameters.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=said[field.name]))
+    for one in fields(declaration):
+        default = Parameter.empty if one.default is MISSING else one.default
+        parameters.append(Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=said[one.name]))
 
     def wrap(run: Callable[[typer.Context, Any], None]) -> Callable[..., None]:
         def command(*, context: typer.Context, **given: Any) -> None:
@@ -236,14 +241,18 @@ class Size(tuple[int, int]):
         return cls((int(width), int(height)))
 
 
-def option(text: str, group: str, *names: str, **more: Any) -> Any:
-    """Return what ``Annotated`` says of an option; ``names`` where ``--name`` would not do."""
-    return typer.Option(*names, help=text, rich_help_panel=group, **more)
+def option(
+    text: str, group: str, *names: str, argument: str | None = "", way: str = "", not_in_file: str = "", **more: Any
+) -> Any:
+    """Return what ``Annotated`` says of an option: ``names`` where ``--name`` would not do, and its :class:`Use`."""
+    info = typer.Option(*names, help=text, rich_help_panel=group, **more)
+    info.use = Use(argument, way, not_in_file)
+    return info
 
 
-def names_option(text: str, group: str) -> Any:
-    """Return what ``Annotated`` says of an option that takes :class:`Names`; its type is ``list[str]``."""
-    return option(text, group, callback=_names, metavar="A,B,...", show_default=False)
+def setting(text: str, group: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """Return a field of a declaration, which is an option of one command alone; see :func:`option`."""
+    return field(default=default, metadata={"option": option(text, group, *names, **more)})
 
 
 def _names(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
@@ -256,11 +265,6 @@ def _names(context: typer.Context, parameter: typer.CallbackParam, value: Any) -
     return names
 
 
-def size_option(text: str, group: str) -> Any:
-    """Return what ``Annotated`` says of an option that takes a :class:`Size`."""
-    return option(text, group, parser=_size, metavar="WxH")
-
-
 def _size(value: Any) -> Size:
     try:
         return Size.parse(value)
@@ -268,9 +272,13 @@ def _size(value: Any) -> Size:
         raise typer.BadParameter(str(error)) from None
 
 
+#: What an option that takes :class:`Names` says besides, whose type is ``list[str]``; and one that takes a size.
+AS_NAMES: Any = {"callback": _names, "metavar": "A,B,...", "show_default": False}
+AS_SIZE: Any = {"parser": _size, "metavar": "WxH"}
+
 EPSILON_TEXT = "The most that may be spent, above 0; at most 1 is strong."
-Epsilon = Annotated[float, option(EPSILON_TEXT, PRIVACY)]
-Delta = Annotated[float, option("Well below one over the number of people.", PRIVACY)]
+Epsilon = Annotated[float, option(EPSILON_TEXT, PRIVACY, argument="budget")]
+Delta = Annotated[float, option("Well below one over the number of people.", PRIVACY, argument="budget")]
 Commonest = Annotated[
     float | None,
     option("Share of the commonest class, if publicly known: labels expected to be worse are refused.", PRIVATE),
@@ -289,17 +297,23 @@ MechanismName = Annotated[
     Literal["histogram", "gnmax", "lnmax", "confident"] | None,
     option("Kind of noise; histogram, calibrated to the budget, when left out.", NOISE),
 ]
-Sigma = Annotated[float | None, option("Gaussian noise on every count, in votes.", NOISE)]
-Scale = Annotated[float | None, option("Laplace noise on every count (lnmax), in votes.", NOISE)]
-Threshold = Annotated[float | None, option("Votes the largest count must reach (confident).", NOISE)]
-SigmaThreshold = Annotated[float | None, option("Noise of that test, in votes (confident).", NOISE)]
-Queries = Annotated[int | None, option("How many public rows to ask about.", NOISE)]
+Sigma = Annotated[float | None, option("Gaussian noise on every count, in votes.", NOISE, argument="mechanism")]
+Scale = Annotated[float | None, option("Laplace noise on every count (lnmax), in votes.", NOISE, argument="mechanism")]
+Threshold = Annotated[
+    float | None, option("Votes the largest count must reach (confident).", NOISE, argument="mechanism")
+]
+SigmaThreshold = Annotated[
+    float | None, option("Noise of that test, in votes (confident).", NOISE, argument="mechanism")
+]
+Queries = Annotated[int | None, option("How many public rows to ask about.", NOISE, argument="n_queries")]
 Gap = Annotated[float | None, option("Abstain below so many votes of noisy lead (histogram).", NOISE)]
 MaxAnswers = Annotated[int | None, option("Cap on answers (confident); the whole cap is charged.", NOISE)]
 OnExhausted = Annotated[Literal["raise", "abstain"], option("When the budget does not buy all queries.", NOISE)]
 
-Jobs = Annotated[int, option("Teachers side by side; -1 takes every core.", RUN)]
-Seed = Annotated[int, option("Seed of splits and training; never of the shards or the privacy noise.", RUN)]
+Jobs = Annotated[int, option("Teachers side by side; -1 takes every core.", RUN, argument="n_jobs")]
+Seed = Annotated[
+    int, option("Seed of splits and training; never of the shards or the privacy noise.", RUN, argument="random_state")
+]
 
 # Of files of votes.
 VoteKind = Annotated[

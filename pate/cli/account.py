@@ -58,9 +58,7 @@ def account(
         bool | None,
         o.option("Compose privacy loss distributions too; default: where it takes seconds.", o.RUN, "--pld/--no-pld"),
     ] = None,
-    reveal: Annotated[
-        bool, o.option("Also print data-dependent costs, which are private.", o.OUTPUT, "--reveal")
-    ] = False,
+    reveal: Annotated[bool, o.option("Also print data-dependent costs, which are private.", o.OUTPUT)] = False,
     plot: Annotated[
         Path | None,
         o.option("Draw epsilon against the number of queries into this .png or .svg; needs --reveal.", o.OUTPUT),
@@ -238,7 +236,8 @@ def plan(
         o.option("Of the data, where --public is a number; mixed is a table with categories.", o.PUBLIC),
     ] = None,
     drop: Annotated[
-        list[str] | None, o.names_option("Columns of the public table that the private one will lack.", o.PUBLIC)
+        list[str] | None,
+        o.option("Columns of the public table that the private one will lack.", o.PUBLIC, **o.AS_NAMES),
     ] = None,
     queries: Annotated[
         int | None, o.option("How many public rows teachers on shards would be asked about.", o.NOISE)

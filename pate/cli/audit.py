@@ -47,9 +47,7 @@ def audit(
     ] = None,
     published: Annotated[
         bool,
-        o.option(
-            "The data are public or made up: what is found of them need not stay inside.", o.PRIVATE, "--published"
-        ),
+        o.option("The data are public or made up: what is found of them need not stay inside.", o.PRIVATE),
     ] = False,
     releases: Annotated[
         int | None, o.option("Most releases drawn of each histogram of the law; 20,000 when left out.", o.RUN)

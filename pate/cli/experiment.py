@@ -28,7 +28,7 @@ def compare(
     dataset: o.DatasetName,
     out: Annotated[Path, o.option("Folder for rows and report; the same call goes on after a kill.", o.OUTPUT)],
     contestants: Annotated[
-        list[str], o.names_option("pate, dpsgd, confident-gnmax, ...; the quick ones when left out.", o.RUN)
+        list[str], o.option("pate, dpsgd, confident-gnmax, ...; the quick ones when left out.", o.RUN, **o.AS_NAMES)
     ] = (),  # type: ignore[assignment]
     epsilons: Annotated[str, o.option("Budgets, separated by commas.", o.PRIVACY)] = "0.5,1,3,8",
     delta: o.Delta = o.DELTA,
@@ -37,9 +37,7 @@ def compare(
     public: o.PublicRows = None,
     private: o.PrivateRows = None,
     by: Annotated[str | None, o.option("A column: accuracy and answers by its values, too.", o.RUN)] = None,
-    sensitive_report: Annotated[
-        bool, o.option("Also write sensitive.html, which must stay inside.", o.OUTPUT, "--sensitive-report")
-    ] = False,
+    sensitive_report: Annotated[bool, o.option("Also write sensitive.html, which must stay inside.", o.OUTPUT)] = False,
     seed: o.Seed = 0,
     jobs: Annotated[int, o.option("Fits side by side; -1 takes every core.", o.RUN)] = o.JOBS,
 ) -> None:
@@ -140,9 +138,7 @@ def run(
     partition_seed: o.PartitionSeed = None,
     jobs: o.Jobs = o.JOBS,
     tuning: o.Tuning = "",
-    sensitive_report: Annotated[
-        bool, o.option("Also write sensitive.html, which must stay inside.", o.OUTPUT, "--sensitive-report")
-    ] = False,
+    sensitive_report: Annotated[bool, o.option("Also write sensitive.html, which must stay inside.", o.OUTPUT)] = False,
 ) -> None:
     """Run PATE, and DP-SGD beside it, on a named data set."""
     from pate.privacy.budget import Budget

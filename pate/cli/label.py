@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import shutil
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,6 +28,8 @@ from pate.cli._app import (
     was_given,
 )
 from pate.cli._options import (
+    AS_NAMES,
+    AS_SIZE,
     IMAGES,
     MODEL,
     NOISE,
@@ -41,8 +43,8 @@ from pate.cli._options import (
     TEACHERS,
     VOTES,
     Use,
-    option,
     read_job_file,
+    setting,
     takes_options,
     uses_of,
 )
@@ -65,10 +67,10 @@ def predict(
         o.option("What stands before its decimals; as in the model's own public table.", o.TABLES),
     ] = None,
     sheet: Annotated[str | None, o.option("Which sheet of an Excel workbook that has several.", o.TABLES)] = None,
-    resize: Annotated[bool, o.option("Bring images to the model's size and colour.", o.IMAGES, "--resize")] = False,
-    proba: Annotated[bool, o.option("Also write one column of probabilities per class.", o.OUTPUT, "--proba")] = False,
+    resize: Annotated[bool, o.option("Bring images to the model's size and colour.", o.IMAGES)] = False,
+    proba: Annotated[bool, o.option("Also write one column of probabilities per class.", o.OUTPUT)] = False,
     safe_csv: Annotated[
-        bool, o.option("An apostrophe before cells that a spreadsheet would run as a formula.", o.OUTPUT, "--safe-csv")
+        bool, o.option("An apostrophe before cells that a spreadsheet would run as a formula.", o.OUTPUT)
     ] = False,
 ) -> None:
     """Predict the classes of further rows by a model; this spends nothing."""
@@ -116,8 +118,6 @@ def show(
 
 # ``pate label``.
 
-NO_NAMES = o.Names()
-
 
 def _take_config(context: typer.Context, value: Path | None) -> Path | None:
     """Let a file's options stand in for those that the command line leaves out."""
@@ -130,297 +130,226 @@ def _take_config(context: typer.Context, value: Path | None) -> Path | None:
 class LabelOptions:
     """What a person asks of ``pate label``."""
 
-    private: Annotated[
-        Path | None,
-        option(
-            "Private table: CSV, Parquet (or a folder of it), xlsx, npz, npy, duckdb:FILE?table=NAME, sqlite:...; or "
-            "folder of images, one sub-folder per class.",
-            PRIVATE,
-        ),
-    ] = None
-    target: Annotated[str | None, option("Column of the classes; folders of images have none.", PRIVATE)] = None
-    classes: Annotated[
-        list[str] | None,
-        o.names_option(
-            "Every class that could occur, by commas, or one each time it is given. Public knowledge.", PRIVATE
-        ),
-    ] = None
-    classes_file: Annotated[
-        Path | None,
-        option("Instead of --classes: a text file with one class a line, commas and all.", PRIVATE),
-        Use(argument="classes"),
-    ] = None
-    classes_from_private: Annotated[
-        bool,
-        option(
-            "Instead of --classes: every value that private labels have becomes public; the statement says so.",
-            PRIVATE,
-            "--classes-from-private",
-        ),
-        Use(
-            argument=None,
-            way="private",
-            not_in_file="it publishes what private labels hold, which is for a person to say each time. Say "
-            "--classes-from-private on the command line",
-        ),
-    ] = False
+    private: Path | None = setting(
+        "Private table: CSV, Parquet (or a folder of it), xlsx, npz, npy, duckdb:FILE?table=NAME, sqlite:...; or "
+        "folder of images, one sub-folder per class.",
+        PRIVATE,
+    )
+    target: str | None = setting("Column of the classes; folders of images have none.", PRIVATE)
+    classes: list[str] | None = setting(
+        "Every class that could occur, by commas, or one each time it is given. Public knowledge.", PRIVATE, **AS_NAMES
+    )
+    classes_file: Path | None = setting(
+        "Instead of --classes: a text file with one class a line, commas and all.", PRIVATE, argument="classes"
+    )
+    classes_from_private: bool = setting(
+        "Instead of --classes: every value that private labels have becomes public; the statement says so.",
+        PRIVATE,
+        default=False,
+        argument=None,
+        way="private",
+        not_in_file="it publishes what private labels hold, which is for a person to say each time. Say "
+        "--classes-from-private on the command line",
+    )
     commonest: o.Commonest = None
-    group: Annotated[
-        str | None,
-        option(
-            "Column that says whose row it is: protects people, not rows. For images: prefix, the file name's part "
-            "before _.",
-            PRIVATE,
-        ),
-    ] = None
-    public: Annotated[Path | None, option("Public table with the same features, or flat folder of images.", PUBLIC)] = (
-        None
+    group: str | None = setting(
+        "Column that says whose row it is: protects people, not rows. For images: prefix, the file name's part "
+        "before _.",
+        PRIVATE,
     )
-    range: Annotated[
-        list[str] | None,
-        option(
-            "What a column may hold, where there is no public table: age=0:120, or sex=male,female; given again for "
-            "each column. As you know it without these records: DP-SGD then learns from them alone, and columns "
-            "without a range are left out.",
-            PUBLIC,
-            metavar="COLUMN=LOW:HIGH|A,B,...",
-        ),
-        Use(argument="ranges"),
-    ] = None
-    ranges: Annotated[
-        Path | None,
-        option("The same in a TOML or JSON file: age = [0, 120], sex = ['male', 'female'].", PUBLIC),
-        Use(argument="ranges"),
-    ] = None
-    overlap_is_public: Annotated[
-        bool,
-        option("You say that the public rows are public, wherever they also stand.", PUBLIC, "--overlap-is-public"),
-    ] = False
-    preprocess: Annotated[
-        Literal["public", "shard", "none"],
-        option("Where scaling and encoding are learnt: from public rows, in each shard, or nowhere.", PUBLIC),
-    ] = "public"
-    max_categories: Annotated[
-        int, option("Most columns that one text column becomes, by what is frequent in public rows.", PUBLIC)
-    ] = 50
-
-    id: Annotated[
-        str | None,
-        option("Column of ids, in either file: no feature; the public file's stand beside the labels.", TABLES),
-    ] = None
-    drop: Annotated[
-        list[str], o.names_option("Columns to leave out of either file; by commas, or given again.", TABLES)
-    ] = NO_NAMES  # type: ignore[assignment]
-    text: Annotated[list[str], o.names_option("Columns of codes: text even where they look like numbers.", TABLES)] = (
-        NO_NAMES  # type: ignore[assignment]
+    public: Path | None = setting("Public table with the same features, or flat folder of images.", PUBLIC)
+    range: list[str] | None = setting(
+        "What a column may hold, where there is no public table: age=0:120, or sex=male,female; given again for "
+        "each column. As you know it without these records: DP-SGD then learns from them alone, and columns "
+        "without a range are left out.",
+        PUBLIC,
+        metavar="COLUMN=LOW:HIGH|A,B,...",
+        argument="ranges",
     )
-    only_common: Annotated[bool, option("Leave out columns that stand in one file only.", TABLES, "--only-common")] = (
-        False
+    ranges: Path | None = setting(
+        "The same in a TOML or JSON file: age = [0, 120], sex = ['male', 'female'].", PUBLIC, argument="ranges"
     )
-    sep: Annotated[
-        str | None,
-        option("What parts the cells of a CSV file: one character, or tab; recognised by the header line.", TABLES),
-    ] = None
-    encoding: Annotated[
-        str | None,
-        option(
-            "How the letters of a CSV file are written, such as cp1252; the public one's is recognised, the private "
-            "one's is taken to be the same.",
-            TABLES,
-        ),
-    ] = None
-    decimal: Annotated[
-        Literal[".", ","] | None,
-        option("What stands before the decimals of a CSV file; as the public one has it.", TABLES),
-    ] = None
-    dates: Annotated[
-        Literal["auto", "day-first", "month-first", "text"],
-        option("Columns of dates become days; how 1/2/2020 is meant, or that dates stay text.", TABLES),
-    ] = "auto"
-    sheet: Annotated[str | None, option("Which sheet of an Excel workbook that has several.", TABLES)] = None
+    overlap_is_public: bool = setting(
+        "You say that the public rows are public, wherever they also stand.", PUBLIC, default=False
+    )
+    preprocess: Literal["public", "shard", "none"] = setting(
+        "Where scaling and encoding are learnt: from public rows, in each shard, or nowhere.", PUBLIC, default="public"
+    )
+    max_categories: int = setting(
+        "Most columns that one text column becomes, by what is frequent in public rows.", PUBLIC, default=50
+    )
 
-    size: Annotated[o.Size | None, o.size_option("Size of all images; the public ones' when left out.", IMAGES)] = None
-    resize: Annotated[bool, option("Bring other images to that size, not refuse them.", IMAGES, "--resize")] = False
-    color: Annotated[Literal["grey", "rgb"] | None, option("Bring all images to that.", IMAGES)] = None
+    id: str | None = setting(
+        "Column of ids, in either file: no feature; the public file's stand beside the labels.", TABLES
+    )
+    drop: list[str] = setting(
+        "Columns to leave out of either file; by commas, or given again.", TABLES, default=o.Names(), **AS_NAMES
+    )
+    text: list[str] = setting(
+        "Columns of codes: text even where they look like numbers.", TABLES, default=o.Names(), **AS_NAMES
+    )
+    only_common: bool = setting("Leave out columns that stand in one file only.", TABLES, default=False)
+    sep: str | None = setting(
+        "What parts the cells of a CSV file: one character, or tab; recognised by the header line.", TABLES
+    )
+    encoding: str | None = setting(
+        "How the letters of a CSV file are written, such as cp1252; the public one's is recognised, the private "
+        "one's is taken to be the same.",
+        TABLES,
+    )
+    decimal: Literal[".", ","] | None = setting(
+        "What stands before the decimals of a CSV file; as the public one has it.", TABLES
+    )
+    dates: Literal["auto", "day-first", "month-first", "text"] = setting(
+        "Columns of dates become days; how 1/2/2020 is meant, or that dates stay text.", TABLES, default="auto"
+    )
+    sheet: str | None = setting("Which sheet of an Excel workbook that has several.", TABLES)
 
-    votes: Annotated[
-        Path | None,
-        option(
-            "Instead of --private: votes cast elsewhere, npy, npz or csv; labels (teachers x rows, indices into "
-            "--classes) or counts (rows x classes). With --public, line for line, the ledger knows rows.",
-            VOTES,
-        ),
-    ] = None
+    size: o.Size | None = setting("Size of all images; the public ones' when left out.", IMAGES, **AS_SIZE)
+    resize: bool = setting("Bring other images to that size, not refuse them.", IMAGES, default=False)
+    color: Literal["grey", "rgb"] | None = setting("Bring all images to that.", IMAGES)
+
+    votes: Path | None = setting(
+        "Instead of --private: votes cast elsewhere, npy, npz or csv; labels (teachers x rows, indices into "
+        "--classes) or counts (rows x classes). With --public, line for line, the ledger knows rows.",
+        VOTES,
+    )
     kind: o.VoteKind = None
     key: o.VoteKey = None
-    unit: Annotated[Literal["record", "group"], option("What one teacher's shard holds whole.", VOTES)] = "record"
-    units: Annotated[int | None, option("How many of them there are, if known.", VOTES), Use(argument="n_units")] = None
+    unit: Literal["record", "group"] = setting("What one teacher's shard holds whole.", VOTES, default="record")
+    units: int | None = setting("How many of them there are, if known.", VOTES, argument="n_units")
 
-    voters: Annotated[
-        Literal["auto", "records", "heads", "shards", "dpsgd"] | None,
-        option(
-            "Who votes: every private record, on all public rows; small heads on shards; teachers on shards; or "
-            "nobody, and DP-SGD learns a model. Left out: auto, unless something is said of teachers, queries or "
-            "noise; that is records, or DP-SGD where public rows are none or too few.",
-            TEACHERS,
-        ),
-    ] = None
-    teachers: Annotated[
-        int | None,
-        option(
-            "Number of teachers: disjoint shards of the private data; 100; of heads one for every 15 records, 10 at "
-            "least and 1000 at most.",
-            TEACHERS,
-        ),
-        Use(argument="n_teachers", way="private"),
-    ] = None
-    teacher: Annotated[
-        str | None,
-        option(
-            "logistic-regression, random-forest, hist-gradient-boosting, mlp, svm, knn, decision-tree, naive-bayes, "
-            "torch-mlp, torch-small-cnn, ...; or package.module:attribute with --allow-import.",
-            TEACHERS,
-        ),
-    ] = None
-    allow_import: Annotated[
-        bool,
-        option("Import the teacher's module. This runs its code: only if you trust it.", TEACHERS, "--allow-import"),
-        Use(
-            not_in_file="it lets code run, and a file that is passed on must not decide that. Say --allow-import on "
-            "the command line"
-        ),
-    ] = False
+    voters: Literal["auto", "records", "heads", "shards", "dpsgd"] | None = setting(
+        "Who votes: every private record, on all public rows; small heads on shards; teachers on shards; or "
+        "nobody, and DP-SGD learns a model. Left out: auto, unless something is said of teachers, queries or "
+        "noise; that is records, or DP-SGD where public rows are none or too few.",
+        TEACHERS,
+    )
+    teachers: int | None = setting(
+        "Number of teachers: disjoint shards of the private data; 100; of heads one for every 15 records, 10 at "
+        "least and 1000 at most.",
+        TEACHERS,
+        argument="n_teachers",
+        way="private",
+    )
+    teacher: str | None = setting(
+        "logistic-regression, random-forest, hist-gradient-boosting, mlp, svm, knn, decision-tree, naive-bayes, "
+        "torch-mlp, torch-small-cnn, ...; or package.module:attribute with --allow-import.",
+        TEACHERS,
+    )
+    allow_import: bool = setting(
+        "Import the teacher's module. This runs its code: only if you trust it.",
+        TEACHERS,
+        default=False,
+        not_in_file="it lets code run, and a file that is passed on must not decide that. Say --allow-import on "
+        "the command line",
+    )
     partition_seed: o.PartitionSeed = None
-    checkpoints: Annotated[
-        bool,
-        option("Keep what was trained in OUT.private, so that a killed run goes on.", TEACHERS),
-        Use(argument="checkpoint_dir"),
-    ] = True
+    checkpoints: bool = setting(
+        "Keep what was trained in OUT.private, so that a killed run goes on.",
+        TEACHERS,
+        default=True,
+        argument="checkpoint_dir",
+    )
 
-    epsilon: Annotated[o.Epsilon, Use(argument="budget")]
-    delta: Annotated[o.Delta, Use(argument="budget")] = o.DELTA
-    ledger: Annotated[
-        Path | None,
-        option(
-            "Ledger of the private data, under whatever names they come; default: PRIVATE.ledger.sqlite, beside it. "
-            "For --votes it must be there, or --new-ledger be said.",
-            PRIVACY,
-        ),
-    ] = None
-    ledger_currency: Annotated[
-        str | None,
-        option(
-            "What a new ledger counts in, for good: gdp, renyi, renyi:ORDER or pure; left out, whichever buys most of "
-            "the first release's kind.",
-            PRIVACY,
-        ),
-    ] = None
-    new_ledger: Annotated[
-        bool,
-        option("Start a ledger: nothing was released from these private data before.", PRIVACY, "--new-ledger"),
-        Use(
-            not_in_file="it grants a whole budget once more, which is for a person to say each time. Say --new-ledger "
-            "on the command line"
-        ),
-    ] = False
+    epsilon: o.Epsilon
+    delta: o.Delta = o.DELTA
+    ledger: Path | None = setting(
+        "Ledger of the private data, under whatever names they come; default: PRIVATE.ledger.sqlite, beside it. "
+        "For --votes it must be there, or --new-ledger be said.",
+        PRIVACY,
+    )
+    ledger_currency: str | None = setting(
+        "What a new ledger counts in, for good: gdp, renyi, renyi:ORDER or pure; left out, whichever buys most of "
+        "the first release's kind.",
+        PRIVACY,
+    )
+    new_ledger: bool = setting(
+        "Start a ledger: nothing was released from these private data before.",
+        PRIVACY,
+        default=False,
+        not_in_file="it grants a whole budget once more, which is for a person to say each time. Say --new-ledger "
+        "on the command line",
+    )
 
     mechanism: o.MechanismName = None
-    sigma: Annotated[o.Sigma, Use(argument="mechanism")] = None
-    scale: Annotated[o.Scale, Use(argument="mechanism")] = None
-    threshold: Annotated[o.Threshold, Use(argument="mechanism")] = None
-    sigma_threshold: Annotated[o.SigmaThreshold, Use(argument="mechanism")] = None
-    queries: Annotated[o.Queries, Use(argument="n_queries")] = None
-    select: Annotated[
-        Literal["auto", "random", "first", "spread", "cluster", "uncertain"],
-        option(
-            "How they are chosen, from public information alone; cluster is for many rows, uncertain asks in rounds, "
-            "where a student of the labels so far is least sure.",
-            NOISE,
-        ),
-    ] = "auto"
-    rounds: Annotated[int | None, option("Rounds of --select uncertain; 5 when left out.", NOISE)] = None
+    sigma: o.Sigma = None
+    scale: o.Scale = None
+    threshold: o.Threshold = None
+    sigma_threshold: o.SigmaThreshold = None
+    queries: o.Queries = None
+    select: Literal["auto", "random", "first", "spread", "cluster", "uncertain"] = setting(
+        "How they are chosen, from public information alone; cluster is for many rows, uncertain asks in rounds, "
+        "where a student of the labels so far is least sure.",
+        NOISE,
+        default="auto",
+    )
+    rounds: int | None = setting("Rounds of --select uncertain; 5 when left out.", NOISE)
     gap: o.Gap = None
     max_answers: o.MaxAnswers = None
     on_exhausted: o.OnExhausted = "raise"
 
     tuning: o.Tuning = ""
-    dataset_name: Annotated[str | None, option("What the private data are.", STATEMENT), Use(argument="stated")] = None
-    organisation: Annotated[str | None, option("Who holds them.", STATEMENT), Use(argument="stated")] = None
-    purpose: Annotated[str | None, option("What the labels are for.", STATEMENT), Use(argument="stated")] = None
-    stated: Annotated[
-        list[str] | None,
-        option(
-            "How you ensured one of its assumptions, such as 'one person=patients are unique by their number'. What "
-            "nobody states and pate did not see to is open. May be given several times.",
-            STATEMENT,
-            metavar="NAME=TEXT",
-        ),
-        Use(argument="stated"),
-    ] = None
+    dataset_name: str | None = setting("What the private data are.", STATEMENT, argument="stated")
+    organisation: str | None = setting("Who holds them.", STATEMENT, argument="stated")
+    purpose: str | None = setting("What the labels are for.", STATEMENT, argument="stated")
+    stated: list[str] | None = setting(
+        "How you ensured one of its assumptions, such as 'one person=patients are unique by their number'. What "
+        "nobody states and pate did not see to is open. May be given several times.",
+        STATEMENT,
+        metavar="NAME=TEXT",
+        argument="stated",
+    )
 
-    decide: Annotated[
-        Literal["likeliest", "balanced"],
-        option(
-            "Which class a row gets: the likeliest, or the one whose probability is largest beside its mean over the "
-            "public rows (for balanced accuracy where classes are of unequal size).",
-            MODEL,
-        ),
-    ] = "likeliest"
-    measure: Annotated[
-        Literal["yes", "no", "by-class"] | None,
-        option(
-            "Whether records say in the end how often the model is right: a noisy count within the same budget, for 4% "
-            "of its mu^2; by-class also recall, for as much again. Left out: where noise leaves less than +-5 points.",
-            MODEL,
-        ),
-    ] = None
-    student: Annotated[
-        str | None,
-        option(
-            "Who learns from the labels, and is kept as the model: logistic-regression, random-forest, vote-spreading, "
-            "image, ...; the strongest for such data when left out. With --select uncertain its doubts choose, too.",
-            MODEL,
-        ),
-    ] = None
-    no_model: Annotated[
-        bool,
-        option("Write labels alone, and no OUT.pate beside them.", MODEL, "--no-model"),
-        Use(argument="keep_model"),
-    ] = False
+    decide: Literal["likeliest", "balanced"] = setting(
+        "Which class a row gets: the likeliest, or the one whose probability is largest beside its mean over the "
+        "public rows (for balanced accuracy where classes are of unequal size).",
+        MODEL,
+        default="likeliest",
+    )
+    measure: Literal["yes", "no", "by-class"] | None = setting(
+        "Whether records say in the end how often the model is right: a noisy count within the same budget, for 4% "
+        "of its mu^2; by-class also recall, for as much again. Left out: where noise leaves less than +-5 points.",
+        MODEL,
+    )
+    student: str | None = setting(
+        "Who learns from the labels, and is kept as the model: logistic-regression, random-forest, vote-spreading, "
+        "image, ...; the strongest for such data when left out. With --select uncertain its doubts choose, too.",
+        MODEL,
+    )
+    no_model: bool = setting(
+        "Write labels alone, and no OUT.pate beside them.", MODEL, default=False, argument="keep_model"
+    )
 
-    out: Annotated[
-        Path, option("CSV file to write; must not exist. Missing folders are made.", OUTPUT), Use(argument=None)
-    ]
-    proba: Annotated[
-        bool, option("Also write one column of probabilities per class.", OUTPUT, "--proba"), Use(argument=None)
-    ] = False
-    safe_csv: Annotated[
-        bool,
-        option("An apostrophe before cells that a spreadsheet would run as a formula.", OUTPUT, "--safe-csv"),
-        Use(argument=None),
-    ] = False
+    out: Path = setting(
+        "CSV file to write; must not exist. Missing folders are made.", OUTPUT, default=MISSING, argument=None
+    )
+    proba: bool = setting("Also write one column of probabilities per class.", OUTPUT, default=False, argument=None)
+    safe_csv: bool = setting(
+        "An apostrophe before cells that a spreadsheet would run as a formula.", OUTPUT, default=False, argument=None
+    )
 
-    config: Annotated[
-        Path | None,
-        option(
-            "TOML file with any of these options; the command line wins. Its paths start at its own folder.",
-            RUN,
-            callback=_take_config,
-            is_eager=True,
-        ),
-        Use(argument=None, not_in_file="a file names no other file. Put all options into one"),
-    ] = None
-    anyway: Annotated[
-        bool, option("Go on with a setting from which nearly nothing is to be expected.", RUN, "--anyway")
-    ] = False
-    yes: Annotated[
-        bool,
-        option("Spend without asking; on a terminal you are asked otherwise.", RUN, "--yes", "-y"),
-        Use(argument=None, not_in_file="it says that a person saw the price. Say --yes on the command line"),
-    ] = False
-    plan: Annotated[bool, option("Only say what would be done and spent.", RUN, "--plan"), Use(argument=None)] = False
-    seed: Annotated[o.Seed, Use(argument="random_state")] = 0
-    jobs: Annotated[o.Jobs, Use(argument="n_jobs")] = o.JOBS
+    config: Path | None = setting(
+        "TOML file with any of these options; the command line wins. Its paths start at its own folder.",
+        RUN,
+        callback=_take_config,
+        is_eager=True,
+        argument=None,
+        not_in_file="a file names no other file. Put all options into one",
+    )
+    anyway: bool = setting("Go on with a setting from which nearly nothing is to be expected.", RUN, default=False)
+    yes: bool = setting(
+        "Spend without asking; on a terminal you are asked otherwise.",
+        RUN,
+        "--yes",
+        "-y",
+        default=False,
+        argument=None,
+        not_in_file="it says that a person saw the price. Say --yes on the command line",
+    )
+    plan: bool = setting("Only say what would be done and spent.", RUN, default=False, argument=None)
+    seed: o.Seed = 0
+    jobs: o.Jobs = o.JOBS
 
     def __post_init__(self) -> None:
         """Bring names to one form: what reads the command line gives lists."""

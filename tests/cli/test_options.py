@@ -38,7 +38,7 @@ from pate.cli._options import (
     TEACHERS,
     VOTES,
     GroupedCommand,
-    Use,
+    annotated,
     option,
     read_job_file,
     takes_options,
@@ -165,9 +165,7 @@ def test_a_new_option_touches_one_place(tmp_path):
 
     @dataclass(frozen=True, kw_only=True)
     class More(LabelOptions):
-        most_seconds: Annotated[
-            int, option("Stop after so long.", "Patience"), Use(argument="limit", way="private")
-        ] = 60
+        most_seconds: Annotated[int, option("Stop after so long.", "Patience", argument="limit", way="private")] = 60
 
     globals()["Annotated"], globals()["More"] = Annotated, More
     found = []
@@ -200,7 +198,7 @@ def words(annotation):
 
 
 def test_words_are_those_that_the_house_knows():
-    label = {name: words(said) for name, said in typing.get_type_hints(LabelOptions, include_extras=True).items()}
+    label = {name: words(said) for name, said in annotated(LabelOptions).items()}
     run, asks = (typing.get_type_hints(f, include_extras=True) for f in (experiment.run, account.account))
     assert set(label["select"]) == set(CHOICES)
     assert label["preprocess"] == PREPROCESSING
@@ -218,7 +216,7 @@ def refusal(call, *arguments, **options):
 
 
 def test_words_are_those_that_lower_floors_refuse_all_others_for(tmp_path):
-    label = {name: words(said) for name, said in typing.get_type_hints(LabelOptions, include_extras=True).items()}
+    label = {name: words(said) for name, said in annotated(LabelOptions).items()}
     terms = {"budget": Budget(1.0, 1e-5), "on_exhausted": "?"}
     assert refusal(quote, 1, GNMax(40.0), **terms) == list(label["on_exhausted"])
     (tmp_path / "v.csv").write_text("1,2\n2,1\n")
@@ -230,12 +228,7 @@ def test_words_are_those_that_lower_floors_refuse_all_others_for(tmp_path):
 @pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("name", "word"),
-    [
-        (n, w)
-        for n, said in typing.get_type_hints(LabelOptions, include_extras=True).items()
-        for w in words(said)
-        if isinstance(w, str)
-    ],
+    [(n, w) for n, said in annotated(LabelOptions).items() for w in words(said) if isinstance(w, str)],
 )
 def test_each_word_is_taken(asked, name, word):
     done = pate("label", "--epsilon", 1, "--out", "a.csv", flag(name), word)
