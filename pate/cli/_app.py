@@ -24,7 +24,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pate.cli._options import OPTIONS_OF, SCREEN, CommandGroup, GroupedCommand, options_of
+from pate.cli._options import OPTIONS_OF, SCREEN, CommandGroup, GroupedCommand, option, options_of
 from pate.exceptions import PateError, PateWarning
 
 # Examples for ``-h``, to copy and adapt: every one is read by its own command in the tests.
@@ -134,21 +134,16 @@ def _bare(value: str) -> str:
 
 # What a command says.
 
-Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", help="Only the result and warnings: no plan, no progress.", rich_help_panel=SCREEN),
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Also the reasons behind every choice.", rich_help_panel=SCREEN)
-]
-Json = Annotated[
-    bool,
-    typer.Option(
+#: What every command takes besides its own options.
+_SPEAKS = {
+    "quiet": option("Only the result and warnings: no plan, no progress.", SCREEN, "--quiet", "-q"),
+    "verbose": option("Also the reasons behind every choice.", SCREEN, "--verbose", "-v"),
+    "as_json": option(
+        "One JSON document on standard output, and nothing else there; the rest goes to standard error.",
+        SCREEN,
         "--json",
-        help="One JSON document on standard output, and nothing else there; the rest goes to standard error.",
-        rich_help_panel=SCREEN,
     ),
-]
+}
 
 
 @dataclass
@@ -247,10 +242,12 @@ def as_command(run: Callable[..., None]) -> Callable[..., None]:
         begin(**{name: given.pop(name) for name in ("quiet", "verbose")}, json=given.pop("as_json"), options=names)
         run(**given)
 
-    added = {"quiet": Quiet, "verbose": Verbose, "as_json": Json}
     parameters = [
         *(p.replace(annotation=hints.get(name, p.annotation)) for name, p in kept.parameters.items()),
-        *(inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=a) for n, a in added.items()),
+        *(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, info])
+            for name, info in _SPEAKS.items()
+        ),
     ]
     # typer reads both.
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -103,9 +103,17 @@ def takes_options(declaration: type) -> Callable[[Callable[[typer.Context, Any],
     return wrap
 
 
+class _InOneLine:
+    """What says, as every other refusal is said, what is wrong with a command line, and what would be right."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line, of a group up to the command's name."""
+        with _refused_in_one_line(ctx.command_path, args):
+            return super().parse_args(ctx, args)  # type: ignore[misc]
+
+
 @contextmanager
 def _refused_in_one_line(where: str, args: list[str]) -> Iterator[None]:
-    """Say what is wrong with a command line as every other refusal is said: one line, and what would be right."""
     given = list(args)
     try:
         yield
@@ -145,7 +153,7 @@ def _value_of(option: str, args: list[str]) -> str:
     return ""
 
 
-class GroupedCommand(TyperCommand):
+class GroupedCommand(_InOneLine, TyperCommand):
     """A command whose help has its options in groups, as plain text, and examples to copy below them."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -168,19 +176,9 @@ class GroupedCommand(TyperCommand):
                 for line in self.epilog.splitlines():
                     formatter.write(f"  {line}\n")
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line."""
-        with _refused_in_one_line(ctx.command_path, args):
-            return super().parse_args(ctx, args)
 
-
-class CommandGroup(TyperGroup):
+class CommandGroup(_InOneLine, TyperGroup):
     """Commands under one name."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line up to the command's name."""
-        with _refused_in_one_line(ctx.command_path, args):
-            return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command of that name."""
@@ -362,27 +360,15 @@ def chosen_mechanism(
 # Options of a command in a TOML file: plain values only, so that reading one runs nothing.
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(v, str) for v in value)
-
-
-#: What a file must hold for an option of each type: in words, and whether a value is that.
-_KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
-    Path: ("a text (a path)", lambda v: isinstance(v, str) and v != "" and "\0" not in v),
-    str: ("a text", _is_text),
-    Size: ("a text", _is_text),
-    float: ("a number", lambda v: _is_whole(v) or (isinstance(v, float) and math.isfinite(v))),
-    int: ("a whole number", _is_whole),
-    list[str]: ("a list of texts", _are_texts),
-    bool: ("true or false", lambda v: isinstance(v, bool)),
+#: What a file must hold for an option of each type: in words, and TOML's own types for it.
+_KINDS: dict[Any, tuple[str, tuple[type, ...]]] = {
+    Path: ("a text (a path)", (str,)),
+    str: ("a text", (str,)),
+    Size: ("a text", (str,)),
+    float: ("a number", (int, float)),
+    int: ("a whole number", (int,)),
+    list[str]: ("a list of texts", (list,)),
+    bool: ("true or false", (bool,)),
 }
 _MOST_BYTES = 1_000_000
 _MOST_DOTS = 200
@@ -433,9 +419,16 @@ def read_job_file(path: str | os.PathLike[str], uses: Mapping[str, Use]) -> dict
 
 def _checked(path: Path, key: str, value: Any, kind: Any) -> Any:
     allowed = typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
-    words, fits = _KINDS[str if allowed else kind]
-    if not fits(value):
-        hint = f" Put each in quotes: {key} = ['0', '1']." if fits is _are_texts else ""
+    words, types = _KINDS[str if allowed else kind]
+    fits = type(value) in types
+    if fits and kind is Path:
+        fits = value != "" and "\0" not in value
+    elif fits and isinstance(value, list):
+        fits = all(isinstance(one, str) for one in value)
+    elif fits and isinstance(value, float):
+        fits = math.isfinite(value)
+    if not fits:
+        hint = f" Put each in quotes: {key} = ['0', '1']." if types == (list,) else ""
         raise InvalidInputError(f"{path}: {key} must be {words}, got {str(value)[:60]!r}.{hint}")
     if allowed:
         from pate.core.checks import check_choice  # --help needs no numpy

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.files import atomic_path, check_can_write, json_text, write_bytes
+from pate.core.files import check_can_write, json_text, write_bytes
 from pate.data import Table, read_images, read_table
 from pate.data.files._arrow import file_of
 from pate.data.files._csv import TableFormat
@@ -351,8 +351,7 @@ def predict_file(
     frame = _asked(clf, X, proba=proba)
     content = as_csv(frame, names=names, ids=ids, id_name=id, safe_csv=safe_csv)
     try:
-        with atomic_path(goal) as beside:
-            beside.write_bytes(content)
+        write_bytes(goal, content)
     except OSError as error:
         raise InvalidInputError(f"out={os.fspath(out)!r} could not be written: {error.strerror or error}.") from error
     measured = "" if file.statement.measured is None else str(file.statement.measured)
@@ -402,29 +401,30 @@ def _read(
         if id in door.names:
             raise InvalidInputError(f"id column {id!r} is a feature of the model: an id is none. Name another column.")
         ids = X.pop(id).to_numpy(dtype=object)
+    columns = takes = list(X.columns)
     if door.kind == "table":
-        missing = [column for column in door.names if column not in X.columns]
+        takes = list(door.names)
+        missing = [column for column in takes if column not in columns]
         if missing:
             raise InvalidInputError(
-                f"{name} lacks columns that the model asks for: {quoted(missing)}. It has: {quoted(X.columns)}."
+                f"{name} lacks columns that the model asks for: {quoted(missing)}. It has: {quoted(columns)}."
             )
-        left_out = tuple(column for column in X.columns if column not in door.names)
-        return X[door.names], ids, None, left_out
-    if door.kind == "texts":
-        if door.names and door.names[0] in X.columns:
-            left_out = tuple(column for column in X.columns if column != door.names[0])
-            return X[door.names[0]].fillna("").to_numpy(dtype=object), ids, None, left_out
-        if X.shape[1] != 1:
+    elif door.kind == "texts":
+        takes = [column for column in columns if column in door.names] or columns
+        if len(takes) != 1:
             raise InvalidInputError(
-                f"the model takes texts: {name} must have one column beside the id, and has {quoted(X.columns)}."
+                f"the model takes texts: {name} must have one column beside the id, and has {quoted(columns)}."
             )
-        return X.iloc[:, 0].fillna("").to_numpy(dtype=object), ids, None, ()
-    if X.shape[1] != door.n_features:
+    elif len(columns) != door.n_features:
         raise InvalidInputError(
-            f"the model takes {door} by their places: {name} has {X.shape[1]} columns beside the id. It was "
+            f"the model takes {door} by their places: {name} has {len(columns)} columns beside the id. It was "
             "made of arrays, which have no names."
         )
-    return X.to_numpy(dtype=object if door.mixed else np.float64), ids, None, ()
+    if door.kind == "texts":
+        X = X[takes[0]].fillna("").to_numpy(dtype=object)
+    else:
+        X = X[takes] if door.kind == "table" else X.to_numpy(dtype=object if door.mixed else np.float64)
+    return X, ids, None, tuple(column for column in columns if column not in takes)
 
 
 def _table(door: Door, rows: Any, id: str | None, written: Mapping[str, Any]) -> pd.DataFrame:
