@@ -77,6 +77,17 @@ def options_of(signature: Signature, hints: Mapping[str, Any]) -> dict[str, str]
     return found | {python: found[name] for python, name in _CALLED.items() if name in found}
 
 
+#: What ``--help-all`` is called, of a command that has many options.
+_ALL = "help_all"
+
+
+def _help_all(context: typer.Context, value: bool) -> None:
+    if value:
+        context.meta[_ALL] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
 def takes_options(declaration: type) -> Callable[[Callable[[typer.Context, Any], None]], Callable[..., None]]:
     """Give a command the options that a dataclass declares: its fields, by their names, types and defaults."""
     said = annotated(declaration)
@@ -84,9 +95,11 @@ def takes_options(declaration: type) -> Callable[[Callable[[typer.Context, Any],
     for one in fields(declaration):
         default = Parameter.empty if one.default is MISSING else one.default
         parameters.append(Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=said[one.name]))
+    more = option("Show all options, also those that few need.", SCREEN, callback=_help_all, is_eager=True)
+    parameters.append(Parameter(_ALL, Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, more]))
 
     def wrap(run: Callable[[typer.Context, Any], None]) -> Callable[..., None]:
-        def command(*, context: typer.Context, **given: Any) -> None:
+        def command(*, context: typer.Context, help_all: bool, **given: Any) -> None:
             run(context, declaration(**given))
 
         command.__name__, command.__doc__, command.__module__ = run.__name__, run.__doc__, run.__module__
@@ -159,11 +172,13 @@ class GroupedCommand(_InOneLine, TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments, then options group by group."""
         groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
+        parameters = self.get_params(ctx)
+        in_short = any(p.name == _ALL for p in parameters) and not ctx.meta.get(_ALL)
+        for parameter in parameters:
             record = parameter.get_help_record(ctx)
-            if record is not None:
-                argument = parameter.param_type_name == "argument"
-                group = getattr(parameter, "rich_help_panel", None) or ("Arguments" if argument else "On the screen")
+            argument = parameter.param_type_name == "argument"
+            group = getattr(parameter, "rich_help_panel", None) or ("Arguments" if argument else "On the screen")
+            if record is not None and not (in_short and isinstance(group, Rare)):
                 groups.setdefault(group, []).append(record)
         for group, records in groups.items():
             with formatter.section(group):
@@ -239,11 +254,24 @@ class Size(tuple[int, int]):
         return cls((int(width), int(height)))
 
 
+class Rare(str):
+    """A group of ``--help``, of an option that few need: where a command has many, only ``--help-all`` shows it."""
+
+    __slots__ = ()
+
+
 def option(
-    text: str, group: str, *names: str, argument: str | None = "", way: str = "", not_in_file: str = "", **more: Any
+    text: str,
+    group: str,
+    *names: str,
+    argument: str | None = "",
+    way: str = "",
+    not_in_file: str = "",
+    rare: bool = False,
+    **more: Any,
 ) -> Any:
     """Return what ``Annotated`` says of an option: ``names`` where ``--name`` would not do, and its :class:`Use`."""
-    info = typer.Option(*names, help=text, rich_help_panel=group, **more)
+    info = typer.Option(*names, help=text, rich_help_panel=Rare(group) if rare else group, **more)
     info.use = Use(argument, way, not_in_file)
     return info
 
@@ -281,12 +309,16 @@ Commonest = Annotated[
     float | None,
     option("Share of the commonest class, if publicly known: labels expected to be worse are refused.", PRIVATE),
 ]
-Tuning = Annotated[str, option("For the statement: what was tuned on private data, and if it is charged.", STATEMENT)]
+Tuning = Annotated[
+    str, option("For the statement: what was tuned on private data, and if it is charged.", STATEMENT, rare=True)
+]
 
 Teachers = Annotated[int, option("Number of teachers: disjoint shards of the private data.", TEACHERS)]
 PartitionSeed = Annotated[
     int | None,
-    option("Cut the shards by this seed, not by a secret: for data that are nobody's secret only.", TEACHERS),
+    option(
+        "Cut the shards by this seed, not by a secret: for data that are nobody's secret only.", TEACHERS, rare=True
+    ),
 ]
 
 #: A mechanism's name where one must be named (``pate account``), and where it may be left out.
@@ -296,17 +328,21 @@ MechanismName = Annotated[
     option("Kind of noise; histogram, calibrated to the budget, when left out.", NOISE),
 ]
 Sigma = Annotated[float | None, option("Gaussian noise on every count, in votes.", NOISE, argument="mechanism")]
-Scale = Annotated[float | None, option("Laplace noise on every count (lnmax), in votes.", NOISE, argument="mechanism")]
+Scale = Annotated[
+    float | None, option("Laplace noise on every count (lnmax), in votes.", NOISE, argument="mechanism", rare=True)
+]
 Threshold = Annotated[
-    float | None, option("Votes the largest count must reach (confident).", NOISE, argument="mechanism")
+    float | None, option("Votes the largest count must reach (confident).", NOISE, argument="mechanism", rare=True)
 ]
 SigmaThreshold = Annotated[
-    float | None, option("Noise of that test, in votes (confident).", NOISE, argument="mechanism")
+    float | None, option("Noise of that test, in votes (confident).", NOISE, argument="mechanism", rare=True)
 ]
 Queries = Annotated[int | None, option("How many public rows to ask about.", NOISE, argument="n_queries")]
-Gap = Annotated[float | None, option("Abstain below so many votes of noisy lead (histogram).", NOISE)]
-MaxAnswers = Annotated[int | None, option("Cap on answers (confident); the whole cap is charged.", NOISE)]
-OnExhausted = Annotated[Literal["raise", "abstain"], option("When the budget does not buy all queries.", NOISE)]
+Gap = Annotated[float | None, option("Abstain below so many votes of noisy lead (histogram).", NOISE, rare=True)]
+MaxAnswers = Annotated[int | None, option("Cap on answers (confident); the whole cap is charged.", NOISE, rare=True)]
+OnExhausted = Annotated[
+    Literal["raise", "abstain"], option("When the budget does not buy all queries.", NOISE, rare=True)
+]
 
 Jobs = Annotated[int, option("Teachers side by side; -1 takes every core.", RUN, argument="n_jobs")]
 Seed = Annotated[
@@ -317,9 +353,9 @@ Seed = Annotated[
 VoteKind = Annotated[
     Literal["counts", "labels"] | None,
     option("What the file holds, where its shape does not tell: counts (rows x classes) or labels (teachers x rows).",
-           VOTES),
+           VOTES, rare=True),
 ]  # fmt: skip
-VoteKey = Annotated[str | None, option("Which array of an .npz, where it has several.", VOTES)]
+VoteKey = Annotated[str | None, option("Which array of an .npz, where it has several.", VOTES, rare=True)]
 
 # Of named data sets.
 

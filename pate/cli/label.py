@@ -150,6 +150,7 @@ class LabelOptions:
         way="private",
         not_in_file="it publishes what private labels hold, which is for a person to say each time. Say "
         "--classes-from-private on the command line",
+        rare=True,
     )
     commonest: o.Commonest = None
     group: str | None = setting(
@@ -167,16 +168,22 @@ class LabelOptions:
         argument="ranges",
     )
     ranges: Path | None = setting(
-        "The same in a TOML or JSON file: age = [0, 120], sex = ['male', 'female'].", PUBLIC, argument="ranges"
+        "The same in a TOML or JSON file: age = [0, 120], sex = ['male', 'female'].",
+        PUBLIC,
+        argument="ranges",
+        rare=True,
     )
     overlap_is_public: bool = setting(
-        "You say that the public rows are public, wherever they also stand.", PUBLIC, default=False
+        "You say that the public rows are public, wherever they also stand.", PUBLIC, default=False, rare=True
     )
     preprocess: Literal["public", "shard", "none"] = setting(
-        "Where scaling and encoding are learnt: from public rows, in each shard, or nowhere.", PUBLIC, default="public"
+        "Where scaling and encoding are learnt: from public rows, in each shard, or nowhere.",
+        PUBLIC,
+        default="public",
+        rare=True,
     )
     max_categories: int = setting(
-        "Most columns that one text column becomes, by what is frequent in public rows.", PUBLIC, default=50
+        "Most columns that one text column becomes, by what is frequent in public rows.", PUBLIC, default=50, rare=True
     )
 
     id: str | None = setting(
@@ -190,23 +197,27 @@ class LabelOptions:
     )
     only_common: bool = setting("Leave out columns that stand in one file only.", TABLES, default=False)
     sep: str | None = setting(
-        "What parts the cells of a CSV file: one character, or tab; recognised by the header line.", TABLES
+        "What parts the cells of a CSV file: one character, or tab; recognised by the header line.", TABLES, rare=True
     )
     encoding: str | None = setting(
         "How the letters of a CSV file are written, such as cp1252; the public one's is recognised, the private "
         "one's is taken to be the same.",
         TABLES,
+        rare=True,
     )
     decimal: Literal[".", ","] | None = setting(
-        "What stands before the decimals of a CSV file; as the public one has it.", TABLES
+        "What stands before the decimals of a CSV file; as the public one has it.", TABLES, rare=True
     )
     dates: Literal["auto", "day-first", "month-first", "text"] = setting(
-        "Columns of dates become days; how 1/2/2020 is meant, or that dates stay text.", TABLES, default="auto"
+        "Columns of dates become days; how 1/2/2020 is meant, or that dates stay text.",
+        TABLES,
+        default="auto",
+        rare=True,
     )
-    sheet: str | None = setting("Which sheet of an Excel workbook that has several.", TABLES)
+    sheet: str | None = setting("Which sheet of an Excel workbook that has several.", TABLES, rare=True)
 
     size: o.Size | None = setting("Size of all images; the public ones' when left out.", IMAGES, **AS_SIZE)
-    resize: bool = setting("Bring other images to that size, not refuse them.", IMAGES, default=False)
+    resize: bool = setting("Bring other images to that size, not refuse them.", IMAGES, default=False, rare=True)
     color: Literal["grey", "rgb"] | None = setting("Bring all images to that.", IMAGES)
 
     votes: Path | None = setting(
@@ -216,8 +227,10 @@ class LabelOptions:
     )
     kind: o.VoteKind = None
     key: o.VoteKey = None
-    unit: Literal["record", "group"] = setting("What one teacher's shard holds whole.", VOTES, default="record")
-    units: int | None = setting("How many of them there are, if known.", VOTES, argument="n_units")
+    unit: Literal["record", "group"] = setting(
+        "What one teacher's shard holds whole.", VOTES, default="record", rare=True
+    )
+    units: int | None = setting("How many of them there are, if known.", VOTES, argument="n_units", rare=True)
 
     voters: Literal["auto", "records", "heads", "shards", "dpsgd"] | None = setting(
         "Who votes: every private record, on all public rows; small heads on shards; teachers on shards; or "
@@ -243,6 +256,7 @@ class LabelOptions:
         default=False,
         not_in_file="it lets code run, and a file that is passed on must not decide that. Say --allow-import on "
         "the command line",
+        rare=True,
     )
     partition_seed: o.PartitionSeed = None
     checkpoints: bool = setting(
@@ -250,6 +264,7 @@ class LabelOptions:
         TEACHERS,
         default=True,
         argument="checkpoint_dir",
+        rare=True,
     )
 
     epsilon: o.Epsilon
@@ -263,6 +278,7 @@ class LabelOptions:
         "What a new ledger counts in, for good: gdp, renyi, renyi:ORDER or pure; left out, whichever buys most of "
         "the first release's kind.",
         PRIVACY,
+        rare=True,
     )
     new_ledger: bool = setting(
         "Start a ledger: nothing was released from these private data before.",
@@ -284,7 +300,7 @@ class LabelOptions:
         NOISE,
         default="auto",
     )
-    rounds: int | None = setting("Rounds of --select uncertain; 5 when left out.", NOISE)
+    rounds: int | None = setting("Rounds of --select uncertain; 5 when left out.", NOISE, rare=True)
     gap: o.Gap = None
     max_answers: o.MaxAnswers = None
     on_exhausted: o.OnExhausted = "raise"
@@ -326,7 +342,11 @@ class LabelOptions:
     )
     proba: bool = setting("Also write one column of probabilities per class.", OUTPUT, default=False, argument=None)
     safe_csv: bool = setting(
-        "An apostrophe before cells that a spreadsheet would run as a formula.", OUTPUT, default=False, argument=None
+        "An apostrophe before cells that a spreadsheet would run as a formula.",
+        OUTPUT,
+        default=False,
+        argument=None,
+        rare=True,
     )
 
     config: Path | None = setting(
@@ -501,11 +521,13 @@ def label(context: typer.Context, options: LabelOptions) -> None:
         check_proba(job.plan)
     told = job.check_records() if options.way == "private" else ()
     planned = {"plan": dict(job.plan.lines()), "will_spend": job.plan.guarantee.to_dict(), "paid": job.plan.is_paid}
+    plan = job.plan.text(brief=not manner.verbose)
+    if plan != job.plan.text():
+        plan += "\n(--verbose also says what becomes of every column, and why)"
+    (answer if options.plan else say)(f"Plan\n{in_own_words(plan, manner.options)}")
     if options.plan:
         say_json(planned)
-        answer(f"Plan\n{in_own_words(job.plan.text(), manner.options)}")
         return
-    say(f"Plan\n{in_own_words(job.plan.text(), manner.options)}")
     if not (options.yes or job.plan.is_paid) and is_interactive():
         for one in told:
             if one.quoting:  # private values: for a terminal alone

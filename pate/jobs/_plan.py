@@ -36,14 +36,19 @@ def measures_line(counts: Sequence[GaussianSum], n_units: int) -> tuple[str, str
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JobPlan:
-    """What every plan has."""
+    """What every plan has; ``odd`` are columns with a remark on what becomes of them."""
 
     n_public: int
     unit: str
+    odd: tuple[str, ...] = ()
 
-    def text(self) -> str:
-        """Return the plan line by line."""
-        return as_lines(self.lines())
+    def text(self, *, brief: bool = False) -> str:
+        """Return the plan line by line; ``brief``: of columns only the odd ones, and no reasons."""
+        found = self.lines()
+        if brief:
+            told = {"columns": "\n".join(self.odd), "chosen": ""}
+            found = [(name, told.get(name, value)) for name, value in found]
+        return as_lines(found)
 
     def lines(self) -> list[tuple[str, str]]:
         """Return what will be done, each with its name."""

@@ -118,6 +118,7 @@ class BallotRoad(ModelRoad):
             expectation=str(hope),
             instead=without_privacy(ballots.facts, job.commonest),
             files=source.files,
+            odd=source.odd,
         )
         maps = "public" if ballots.voters.own_maps else "none"
         evidence = Evidence(preprocessing=maps, public_rows=job.public_rows, road=why)
@@ -216,6 +217,7 @@ class GradientRoad(ModelRoad):
             before=training.before,
             counts=getattr(planned.mechanism, "counts", ()),
             files=source.files,
+            odd=source.odd,
         )
         evidence = Evidence(public_rows=None if rows is None else job.public_rows, road=why)
         return cls(job, source, evidence, training, plan)
@@ -336,6 +338,7 @@ class ShardRoad:
             affordable=affordable_answers(asking.mechanism, questions.terms),
             counts=questions.terms.counts,
             files=source.files,
+            odd=source.odd,
             expectation=expected_of_votes(asking.mechanism, n_teachers, n_classes),
         )
         job.check_enough(plan, n_classes)

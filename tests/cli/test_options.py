@@ -271,12 +271,32 @@ def groups_of(text):
     return found
 
 
+#: Options of the command that are no job's.
+SPOKEN = ["--help-all", "--quiet", "--verbose", "--json", "--help"]
+
+
+def test_help_has_the_common_options_and_says_where_the_others_are():
+    """What few need is shown by --help-all alone; it works all the same, and comes back as it was."""
+    every, common = (groups_of(pate("label", how).stdout) for how in ("--help-all", "--help"))
+    assert list(common) == list(every)
+    shown = [name for names in common.values() for name in names]
+    assert 40 <= len(shown) <= 50
+    assert set(SPOKEN) <= set(shown)
+    for name in ("private", "target", "classes", "public", "epsilon", "delta", "out", "voters", "plan", "config"):
+        assert flag(name) in shown
+    for group, names in common.items():  # in the same order
+        assert names == [name for name in every[group] if name in names]
+    rare = {name for names in every.values() for name in names} - set(shown)
+    assert {"--partition-seed", "--ledger-currency", "--max-categories"} <= rare
+    assert "--sigma-threshold" in pate("run", "--help").stdout  # a command with fewer options hides none
+
+
 def test_help_has_every_option_once_and_every_group():
-    groups = groups_of(pate("label", "--help").stdout)
+    groups = groups_of(pate("label", "--help-all").stdout)
     order = [PRIVATE, PUBLIC, TABLES, IMAGES, VOTES, TEACHERS, PRIVACY, NOISE, STATEMENT, MODEL, OUTPUT, RUN, SCREEN]
     assert list(groups) == order
     options = [name for names in groups.values() for name in names]
-    assert sorted(options) == sorted([flag(name) for name in NAMES] + ["--quiet", "--verbose", "--json", "--help"])
+    assert sorted(options) == sorted([flag(name) for name in NAMES] + SPOKEN)
     assert groups[PRIVACY] == ["--epsilon", "--delta", "--ledger", "--ledger-currency", "--new-ledger"]
     assert max(len(names) for names in groups.values()) <= 12
 
