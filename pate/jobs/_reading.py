@@ -210,9 +210,8 @@ def _alone(job: LabelSettings) -> Sources:
         )
     if held.y is None:
         raise InvalidInputError(f"target must name the column of classes in {name}, got {target!r}.")
-    left = [column for column in held.X.columns if column not in kinds]
-    lines = [f"{column}: {_declared(ranges[column])}" for column in kinds]
-    lines += [f"{column}: left out, as no range of it was declared" for column in left]
+    left = [f"{c}: left out, as no range of it was declared" for c in held.X.columns if c not in kinds]
+    lines = [*(f"{column}: {_declared(ranges[column])}" for column in kinds), *left]
     n = f"; {len(held.X):,} rows" if held.groups is None else ""
     return Sources(
         "table",
@@ -222,6 +221,7 @@ def _alone(job: LabelSettings) -> Sources:
         None,
         None,
         files=(("private", f"{name}: {held.format}{n}"), ("columns", "\n".join(lines))),
+        odd=tuple(left[:_MOST_REMARKS]),
         kinds=kinds,
         decimal=held.format.decimal,
     )
