@@ -77,17 +77,6 @@ def options_of(signature: Signature, hints: Mapping[str, Any]) -> dict[str, str]
     return found | {python: found[name] for python, name in _CALLED.items() if name in found}
 
 
-#: What ``--help-all`` is called, of a command that has many options.
-_ALL = "help_all"
-
-
-def _help_all(context: typer.Context, value: bool) -> None:
-    if value:
-        context.meta[_ALL] = True
-        typer.echo(context.get_help())
-        raise typer.Exit
-
-
 def takes_options(declaration: type) -> Callable[[Callable[[typer.Context, Any], None]], Callable[..., None]]:
     """Give a command the options that a dataclass declares: its fields, by their names, types and defaults."""
     said = annotated(declaration)
@@ -95,11 +84,9 @@ def takes_options(declaration: type) -> Callable[[Callable[[typer.Context, Any],
     for one in fields(declaration):
         default = Parameter.empty if one.default is MISSING else one.default
         parameters.append(Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=said[one.name]))
-    more = option("Show all options, also those that few need.", SCREEN, callback=_help_all, is_eager=True)
-    parameters.append(Parameter(_ALL, Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, more]))
 
     def wrap(run: Callable[[typer.Context, Any], None]) -> Callable[..., None]:
-        def command(*, context: typer.Context, help_all: bool, **given: Any) -> None:
+        def command(*, context: typer.Context, **given: Any) -> None:
             run(context, declaration(**given))
 
         command.__name__, command.__doc__, command.__module__ = run.__name__, run.__doc__, run.__module__
@@ -173,7 +160,7 @@ class GroupedCommand(_InOneLine, TyperCommand):
         """Write arguments, then options group by group."""
         groups: dict[str, list[tuple[str, str]]] = {}
         parameters = self.get_params(ctx)
-        in_short = any(p.name == _ALL for p in parameters) and not ctx.meta.get(_ALL)
+        in_short = any(p.name == "help_all" for p in parameters) and "help_all" not in ctx.meta
         for parameter in parameters:
             record = parameter.get_help_record(ctx)
             argument = parameter.param_type_name == "argument"
@@ -276,6 +263,15 @@ def option(
     return info
 
 
+def help_all(context: typer.Context, value: bool) -> bool:
+    """Show the help with every option; what a command that has such an option calls ``help_all``."""
+    if value:
+        context.meta["help_all"] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+    return value
+
+
 def setting(text: str, group: str, *names: str, default: Any = None, **more: Any) -> Any:
     """Return a field of a declaration, which is an option of one command alone; see :func:`option`."""
     return field(default=default, metadata={"option": option(text, group, *names, **more)})
@@ -313,7 +309,6 @@ Tuning = Annotated[
     str, option("For the statement: what was tuned on private data, and if it is charged.", STATEMENT, rare=True)
 ]
 
-Teachers = Annotated[int, option("Number of teachers: disjoint shards of the private data.", TEACHERS)]
 PartitionSeed = Annotated[
     int | None,
     option(
@@ -369,8 +364,8 @@ def _known(value: str) -> str:
 
 DatasetName = Annotated[str, option("digits, mnist, fashion_mnist, adult, diabetes130, ...", RUN, callback=_known)]
 Protocol = Annotated[Literal["standard", "paper"], option("paper takes public rows from the test set.", PUBLIC)]
-PublicRows = Annotated[int | None, option("Number of public rows.", PUBLIC)]
-PrivateRows = Annotated[int | None, option("Number of private rows.", PRIVATE)]
+PublicRows = Annotated[int | None, option("Number of public rows.", PUBLIC, argument="n_public")]
+PrivateRows = Annotated[int | None, option("Number of private rows.", PRIVATE, argument="n_private")]
 
 
 def chosen_mechanism(

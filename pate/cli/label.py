@@ -38,6 +38,7 @@ from pate.cli._options import (
     PRIVATE,
     PUBLIC,
     RUN,
+    SCREEN,
     STATEMENT,
     TABLES,
     TEACHERS,
@@ -371,6 +372,11 @@ class LabelOptions:
     seed: o.Seed = 0
     jobs: o.Jobs = o.JOBS
 
+    help_all: bool = setting(
+        "Show all options, also those that few need.", SCREEN, default=False, callback=o.help_all, is_eager=True,
+        argument=None, not_in_file="it is for the command line alone",
+    )  # fmt: skip
+
     def __post_init__(self) -> None:
         """Bring names to one form: what reads the command line gives lists."""
         for name in ("drop", "text"):
@@ -398,32 +404,26 @@ class LabelOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Return what a job of this way in is given: ``LabelJob(**arguments)`` or ``VoteJob(**arguments)``."""
-        found = {
-            use.argument: getattr(self, name)
-            for name, use in uses_of(type(self)).items()
-            if use.argument is not None and self.heeds(use)
-        }
-        return found | {argument: value for argument, value in self._made().items() if argument in found}
+        named = {use.argument: getattr(self, name) for name, use in uses_of(type(self)).items() if self.heeds(use)}
+        made = self._made()
+        return {argument: made.get(argument, value) for argument, value in named.items() if argument is not None}
 
     def _made(self) -> dict[str, Any]:
         """Return the arguments that are more than one option's value as it stands."""
         from pate.privacy.budget import Budget
 
+        named = {"dataset": self.dataset_name, "organisation": self.organisation, "purpose": self.purpose}
+        noise = (self.mechanism, self.sigma, self.scale, self.threshold, self.sigma_threshold)
+        keeps = self.checkpoints and not self.plan
         made = {
-            "classes": self.classes if self.classes_file is None else _classes_in(self.classes_file, self.classes),
             "budget": Budget(self.epsilon, self.delta),
-            "mechanism": o.chosen_mechanism(
-                self.mechanism, self.sigma, self.scale, self.threshold, self.sigma_threshold
-            ),
-            "stated": _stated(
-                self.stated, dataset=self.dataset_name, organisation=self.organisation, purpose=self.purpose
-            ),
+            "mechanism": o.chosen_mechanism(*noise),
+            "classes": self.classes if self.classes_file is None else _classes_in(self.classes_file, self.classes),
+            "stated": _stated(self.stated, **named),
             "ranges": _ranges(self.range, self.ranges),
             "keep_model": not self.no_model,
             "measure": {"yes": True, "no": False, "by-class": "by class"}.get(self.measure or ""),
-            "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers"
-            if self.checkpoints and not self.plan
-            else None,
+            "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers" if keeps else None,
         }
         if self.private is not None and self.ledger is None:
             from pate.data.files._arrow import beside

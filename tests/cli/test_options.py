@@ -119,7 +119,7 @@ def test_every_field_is_an_argument_of_the_job_and_every_argument_a_field(way):
     taken = set(inspect.signature(JOBS[way]).parameters)
     assert set(minimal(way).arguments()) == taken - NOT_OPTIONS[way]
     none_of_the_jobs = {name for name, use in uses_of(LabelOptions).items() if use.argument is None}
-    assert none_of_the_jobs == {"out", "proba", "safe_csv", "config", "plan", "yes", "classes_from_private"}
+    assert none_of_the_jobs == {"out", "proba", "safe_csv", "config", "plan", "yes", "classes_from_private", "help_all"}
 
 
 @pytest.mark.few(1)
@@ -296,7 +296,7 @@ def test_help_has_every_option_once_and_every_group():
     order = [PRIVATE, PUBLIC, TABLES, IMAGES, VOTES, TEACHERS, PRIVACY, NOISE, STATEMENT, MODEL, OUTPUT, RUN, SCREEN]
     assert list(groups) == order
     options = [name for names in groups.values() for name in names]
-    assert sorted(options) == sorted([flag(name) for name in NAMES] + SPOKEN)
+    assert sorted(options) == sorted({flag(name) for name in NAMES} | set(SPOKEN))
     assert groups[PRIVACY] == ["--epsilon", "--delta", "--ledger", "--ledger-currency", "--new-ledger"]
     assert max(len(names) for names in groups.values()) <= 12
 
