@@ -27,28 +27,6 @@ from pate.cli._app import (
     show_progress,
     was_given,
 )
-from pate.cli._options import (
-    AS_NAMES,
-    AS_SIZE,
-    IMAGES,
-    MODEL,
-    NOISE,
-    OUTPUT,
-    PRIVACY,
-    PRIVATE,
-    PUBLIC,
-    RUN,
-    SCREEN,
-    STATEMENT,
-    TABLES,
-    TEACHERS,
-    VOTES,
-    Use,
-    read_job_file,
-    setting,
-    takes_options,
-    uses_of,
-)
 from pate.exceptions import InvalidInputError
 
 # ``pate predict``: what a model says of any rows; free, however often it is asked.
@@ -123,7 +101,7 @@ def show(
 def _take_config(context: typer.Context, value: Path | None) -> Path | None:
     """Let a file's options stand in for those that the command line leaves out."""
     if value is not None:
-        context.default_map = {**(context.default_map or {}), **read_job_file(value, uses_of(LabelOptions))}
+        context.default_map = {**(context.default_map or {}), **o.read_job_file(value, o.uses_of(LabelOptions))}
     return value
 
 
@@ -131,21 +109,23 @@ def _take_config(context: typer.Context, value: Path | None) -> Path | None:
 class LabelOptions:
     """What a person asks of ``pate label``."""
 
-    private: Path | None = setting(
+    private: Path | None = o.setting(
         "Private table: CSV, Parquet (or a folder of it), xlsx, npz, npy, duckdb:FILE?table=NAME, sqlite:...; or "
         "folder of images, one sub-folder per class.",
-        PRIVATE,
+        o.PRIVATE,
     )
-    target: str | None = setting("Column of the classes; folders of images have none.", PRIVATE)
-    classes: list[str] | None = setting(
-        "Every class that could occur, by commas, or one each time it is given. Public knowledge.", PRIVATE, **AS_NAMES
+    target: str | None = o.setting("Column of the classes; folders of images have none.", o.PRIVATE)
+    classes: list[str] | None = o.setting(
+        "Every class that could occur, by commas, or one each time it is given. Public knowledge.",
+        o.PRIVATE,
+        **o.AS_NAMES,
     )
-    classes_file: Path | None = setting(
-        "Instead of --classes: a text file with one class a line, commas and all.", PRIVATE, argument="classes"
+    classes_file: Path | None = o.setting(
+        "Instead of --classes: a text file with one class a line, commas and all.", o.PRIVATE, argument="classes"
     )
-    classes_from_private: bool = setting(
+    classes_from_private: bool = o.setting(
         "Instead of --classes: every value that private labels have becomes public; the statement says so.",
-        PRIVATE,
+        o.PRIVATE,
         default=False,
         argument=None,
         way="private",
@@ -154,115 +134,118 @@ class LabelOptions:
         rare=True,
     )
     commonest: o.Commonest = None
-    group: str | None = setting(
+    group: str | None = o.setting(
         "Column that says whose row it is: protects people, not rows. For images: prefix, the file name's part "
         "before _.",
-        PRIVATE,
+        o.PRIVATE,
     )
-    public: Path | None = setting("Public table with the same features, or flat folder of images.", PUBLIC)
-    range: list[str] | None = setting(
+    public: Path | None = o.setting("Public table with the same features, or flat folder of images.", o.PUBLIC)
+    range: list[str] | None = o.setting(
         "What a column may hold, where there is no public table: age=0:120, or sex=male,female; given again for "
         "each column. As you know it without these records: DP-SGD then learns from them alone, and columns "
         "without a range are left out.",
-        PUBLIC,
+        o.PUBLIC,
         metavar="COLUMN=LOW:HIGH|A,B,...",
         argument="ranges",
     )
-    ranges: Path | None = setting(
+    ranges: Path | None = o.setting(
         "The same in a TOML or JSON file: age = [0, 120], sex = ['male', 'female'].",
-        PUBLIC,
+        o.PUBLIC,
         argument="ranges",
         rare=True,
     )
-    overlap_is_public: bool = setting(
-        "You say that the public rows are public, wherever they also stand.", PUBLIC, default=False, rare=True
+    overlap_is_public: bool = o.setting(
+        "You say that the public rows are public, wherever they also stand.", o.PUBLIC, default=False, rare=True
     )
-    preprocess: Literal["public", "shard", "none"] = setting(
+    preprocess: Literal["public", "shard", "none"] = o.setting(
         "Where scaling and encoding are learnt: from public rows, in each shard, or nowhere.",
-        PUBLIC,
+        o.PUBLIC,
         default="public",
         rare=True,
     )
-    max_categories: int = setting(
-        "Most columns that one text column becomes, by what is frequent in public rows.", PUBLIC, default=50, rare=True
-    )
-
-    id: str | None = setting(
-        "Column of ids, in either file: no feature; the public file's stand beside the labels.", TABLES
-    )
-    drop: list[str] = setting(
-        "Columns to leave out of either file; by commas, or given again.", TABLES, default=o.Names(), **AS_NAMES
-    )
-    text: list[str] = setting(
-        "Columns of codes: text even where they look like numbers.", TABLES, default=o.Names(), **AS_NAMES
-    )
-    only_common: bool = setting("Leave out columns that stand in one file only.", TABLES, default=False)
-    sep: str | None = setting(
-        "What parts the cells of a CSV file: one character, or tab; recognised by the header line.", TABLES, rare=True
-    )
-    encoding: str | None = setting(
-        "How the letters of a CSV file are written, such as cp1252; the public one's is recognised, the private "
-        "one's is taken to be the same.",
-        TABLES,
+    max_categories: int = o.setting(
+        "Most columns that one text column becomes, by what is frequent in public rows.",
+        o.PUBLIC,
+        default=50,
         rare=True,
     )
-    decimal: Literal[".", ","] | None = setting(
-        "What stands before the decimals of a CSV file; as the public one has it.", TABLES, rare=True
+
+    id: str | None = o.setting(
+        "Column of ids, in either file: no feature; the public file's stand beside the labels.", o.TABLES
     )
-    dates: Literal["auto", "day-first", "month-first", "text"] = setting(
+    drop: list[str] = o.setting(
+        "Columns to leave out of either file; by commas, or given again.", o.TABLES, default=o.Names(), **o.AS_NAMES
+    )
+    text: list[str] = o.setting(
+        "Columns of codes: text even where they look like numbers.", o.TABLES, default=o.Names(), **o.AS_NAMES
+    )
+    only_common: bool = o.setting("Leave out columns that stand in one file only.", o.TABLES, default=False)
+    sep: str | None = o.setting(
+        "What parts the cells of a CSV file: one character, or tab; recognised by the header line.", o.TABLES, rare=True
+    )
+    encoding: str | None = o.setting(
+        "How the letters of a CSV file are written, such as cp1252; the public one's is recognised, the private "
+        "one's is taken to be the same.",
+        o.TABLES,
+        rare=True,
+    )
+    decimal: Literal[".", ","] | None = o.setting(
+        "What stands before the decimals of a CSV file; as the public one has it.", o.TABLES, rare=True
+    )
+    dates: Literal["auto", "day-first", "month-first", "text"] = o.setting(
         "Columns of dates become days; how 1/2/2020 is meant, or that dates stay text.",
-        TABLES,
+        o.TABLES,
         default="auto",
         rare=True,
     )
-    sheet: str | None = setting("Which sheet of an Excel workbook that has several.", TABLES, rare=True)
+    sheet: str | None = o.setting("Which sheet of an Excel workbook that has several.", o.TABLES, rare=True)
 
-    size: o.Size | None = setting("Size of all images; the public ones' when left out.", IMAGES, **AS_SIZE)
-    resize: bool = setting("Bring other images to that size, not refuse them.", IMAGES, default=False, rare=True)
-    color: Literal["grey", "rgb"] | None = setting("Bring all images to that.", IMAGES)
+    size: o.Size | None = o.setting("Size of all images; the public ones' when left out.", o.IMAGES, **o.AS_SIZE)
+    resize: bool = o.setting("Bring other images to that size, not refuse them.", o.IMAGES, default=False, rare=True)
+    color: Literal["grey", "rgb"] | None = o.setting("Bring all images to that.", o.IMAGES)
 
-    votes: Path | None = setting(
+    votes: Path | None = o.setting(
         "Instead of --private: votes cast elsewhere, npy, npz or csv; labels (teachers x rows, indices into "
         "--classes) or counts (rows x classes). With --public, line for line, the ledger knows rows.",
-        VOTES,
+        o.VOTES,
     )
     kind: o.VoteKind = None
     key: o.VoteKey = None
-    unit: Literal["record", "group"] = setting(
-        "What one teacher's shard holds whole.", VOTES, default="record", rare=True
+    unit: Literal["record", "group"] = o.setting(
+        "What one teacher's shard holds whole.", o.VOTES, default="record", rare=True
     )
-    units: int | None = setting("How many of them there are, if known.", VOTES, argument="n_units", rare=True)
+    units: int | None = o.setting("How many of them there are, if known.", o.VOTES, argument="n_units", rare=True)
 
-    voters: Literal["auto", "records", "heads", "shards", "dpsgd"] | None = setting(
+    voters: Literal["auto", "records", "heads", "shards", "dpsgd"] | None = o.setting(
         "Who votes: every private record, on all public rows; small heads on shards; teachers on shards; or "
         "nobody, and DP-SGD learns a model. Left out: auto, unless something is said of teachers, queries or "
         "noise; that is records, or DP-SGD where public rows are none or too few.",
-        TEACHERS,
+        o.TEACHERS,
     )
-    teachers: int | None = setting(
+    teachers: int | None = o.setting(
         "Number of teachers: disjoint shards of the private data; 100; of heads one for every 15 records, 10 at "
         "least and 1000 at most.",
-        TEACHERS,
+        o.TEACHERS,
         argument="n_teachers",
         way="private",
     )
-    teacher: str | None = setting(
+    teacher: str | None = o.setting(
         "logistic-regression, random-forest, hist-gradient-boosting, mlp, svm, knn, decision-tree, naive-bayes, "
         "torch-mlp, torch-small-cnn, ...; or package.module:attribute with --allow-import.",
-        TEACHERS,
+        o.TEACHERS,
     )
-    allow_import: bool = setting(
+    allow_import: bool = o.setting(
         "Import the teacher's module. This runs its code: only if you trust it.",
-        TEACHERS,
+        o.TEACHERS,
         default=False,
         not_in_file="it lets code run, and a file that is passed on must not decide that. Say --allow-import on "
         "the command line",
         rare=True,
     )
     partition_seed: o.PartitionSeed = None
-    checkpoints: bool = setting(
+    checkpoints: bool = o.setting(
         "Keep what was trained in OUT.private, so that a killed run goes on.",
-        TEACHERS,
+        o.TEACHERS,
         default=True,
         argument="checkpoint_dir",
         rare=True,
@@ -270,20 +253,20 @@ class LabelOptions:
 
     epsilon: o.Epsilon
     delta: o.Delta = o.DELTA
-    ledger: Path | None = setting(
+    ledger: Path | None = o.setting(
         "Ledger of the private data, under whatever names they come; default: PRIVATE.ledger.sqlite, beside it. "
         "For --votes it must be there, or --new-ledger be said.",
-        PRIVACY,
+        o.PRIVACY,
     )
-    ledger_currency: str | None = setting(
+    ledger_currency: str | None = o.setting(
         "What a new ledger counts in, for good: gdp, renyi, renyi:ORDER or pure; left out, whichever buys most of "
         "the first release's kind.",
-        PRIVACY,
+        o.PRIVACY,
         rare=True,
     )
-    new_ledger: bool = setting(
+    new_ledger: bool = o.setting(
         "Start a ledger: nothing was released from these private data before.",
-        PRIVACY,
+        o.PRIVACY,
         default=False,
         not_in_file="it grants a whole budget once more, which is for a person to say each time. Say --new-ledger "
         "on the command line",
@@ -295,85 +278,85 @@ class LabelOptions:
     threshold: o.Threshold = None
     sigma_threshold: o.SigmaThreshold = None
     queries: o.Queries = None
-    select: Literal["auto", "random", "first", "spread", "cluster", "uncertain"] = setting(
+    select: Literal["auto", "random", "first", "spread", "cluster", "uncertain"] = o.setting(
         "How they are chosen, from public information alone; cluster is for many rows, uncertain asks in rounds, "
         "where a student of the labels so far is least sure.",
-        NOISE,
+        o.NOISE,
         default="auto",
     )
-    rounds: int | None = setting("Rounds of --select uncertain; 5 when left out.", NOISE, rare=True)
+    rounds: int | None = o.setting("Rounds of --select uncertain; 5 when left out.", o.NOISE, rare=True)
     gap: o.Gap = None
     max_answers: o.MaxAnswers = None
     on_exhausted: o.OnExhausted = "raise"
 
     tuning: o.Tuning = ""
-    dataset_name: str | None = setting("What the private data are.", STATEMENT, argument="stated")
-    organisation: str | None = setting("Who holds them.", STATEMENT, argument="stated")
-    purpose: str | None = setting("What the labels are for.", STATEMENT, argument="stated")
-    stated: list[str] | None = setting(
+    dataset_name: str | None = o.setting("What the private data are.", o.STATEMENT, argument="stated")
+    organisation: str | None = o.setting("Who holds them.", o.STATEMENT, argument="stated")
+    purpose: str | None = o.setting("What the labels are for.", o.STATEMENT, argument="stated")
+    stated: list[str] | None = o.setting(
         "How you ensured one of its assumptions, such as 'one person=patients are unique by their number'. What "
         "nobody states and pate did not see to is open. May be given several times.",
-        STATEMENT,
+        o.STATEMENT,
         metavar="NAME=TEXT",
         argument="stated",
     )
 
-    decide: Literal["likeliest", "balanced"] = setting(
+    decide: Literal["likeliest", "balanced"] = o.setting(
         "Which class a row gets: the likeliest, or the one whose probability is largest beside its mean over the "
         "public rows (for balanced accuracy where classes are of unequal size).",
-        MODEL,
+        o.MODEL,
         default="likeliest",
     )
-    measure: Literal["yes", "no", "by-class"] | None = setting(
+    measure: Literal["yes", "no", "by-class"] | None = o.setting(
         "Whether records say in the end how often the model is right: a noisy count within the same budget, for 4% "
         "of its mu^2; by-class also recall, for as much again. Left out: where noise leaves less than +-5 points.",
-        MODEL,
+        o.MODEL,
     )
-    student: str | None = setting(
+    student: str | None = o.setting(
         "Who learns from the labels, and is kept as the model: logistic-regression, random-forest, vote-spreading, "
         "image, ...; the strongest for such data when left out. With --select uncertain its doubts choose, too.",
-        MODEL,
+        o.MODEL,
     )
-    no_model: bool = setting(
-        "Write labels alone, and no OUT.pate beside them.", MODEL, default=False, argument="keep_model"
+    no_model: bool = o.setting(
+        "Write labels alone, and no OUT.pate beside them.", o.MODEL, default=False, argument="keep_model"
     )
 
-    out: Path = setting(
-        "CSV file to write; must not exist. Missing folders are made.", OUTPUT, default=MISSING, argument=None
+    out: Path = o.setting(
+        "CSV file to write; must not exist. Missing folders are made.", o.OUTPUT, default=MISSING, argument=None
     )
-    proba: bool = setting("Also write one column of probabilities per class.", OUTPUT, default=False, argument=None)
-    safe_csv: bool = setting(
+    proba: bool = o.setting("Also write one column of probabilities per class.", o.OUTPUT, default=False, argument=None)
+    safe_csv: bool = o.setting(
         "An apostrophe before cells that a spreadsheet would run as a formula.",
-        OUTPUT,
+        o.OUTPUT,
         default=False,
         argument=None,
         rare=True,
     )
 
-    config: Path | None = setting(
+    config: Path | None = o.setting(
         "TOML file with any of these options; the command line wins. Its paths start at its own folder.",
-        RUN,
+        o.RUN,
         callback=_take_config,
         is_eager=True,
         argument=None,
         not_in_file="a file names no other file. Put all options into one",
     )
-    anyway: bool = setting("Go on with a setting from which nearly nothing is to be expected.", RUN, default=False)
-    yes: bool = setting(
+    anyway: bool = o.setting("Go on with a setting from which nearly nothing is to be expected.", o.RUN, default=False)
+    yes: bool = o.setting(
         "Spend without asking; on a terminal you are asked otherwise.",
-        RUN,
+        o.RUN,
         "--yes",
         "-y",
         default=False,
         argument=None,
         not_in_file="it says that a person saw the price. Say --yes on the command line",
     )
-    plan: bool = setting("Only say what would be done and spent.", RUN, default=False, argument=None)
+    plan: bool = o.setting("Only say what would be done and spent.", o.RUN, default=False, argument=None)
     seed: o.Seed = 0
     jobs: o.Jobs = o.JOBS
 
-    help_all: bool = setting(
-        "Show all options, also those that few need.", SCREEN, default=False, callback=o.help_all, is_eager=True,
+    help_all: bool = o.setting(
+        "Show all options, also those that few need.", o.SCREEN, default=False, callback=o.help_all, is_eager=True,
         argument=None, not_in_file="it is for the command line alone",
     )  # fmt: skip
 
@@ -394,7 +377,7 @@ class LabelOptions:
 
         return self.private is not None and not is_table(self.private)
 
-    def heeds(self, use: Use) -> bool:
+    def heeds(self, use: o.Use) -> bool:
         """Return whether this way in heeds an option: its job takes what is made of it, where nothing else is said."""
         if use.way or use.argument is None:
             return use.way in ("", self.way)
@@ -404,7 +387,7 @@ class LabelOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Return what a job of this way in is given: ``LabelJob(**arguments)`` or ``VoteJob(**arguments)``."""
-        named = {use.argument: getattr(self, name) for name, use in uses_of(type(self)).items() if self.heeds(use)}
+        named = {use.argument: getattr(self, name) for name, use in o.uses_of(type(self)).items() if self.heeds(use)}
         made = self._made()
         return {argument: made.get(argument, value) for argument, value in named.items() if argument is not None}
 
@@ -505,7 +488,7 @@ def _stated(pairs: list[str] | None, **named: str | None) -> dict[str, str]:
 _DECLINED = 1
 
 
-@takes_options(LabelOptions)
+@o.takes_options(LabelOptions)
 def label(context: typer.Context, options: LabelOptions) -> None:
     """Label public rows with what private records, or teachers of theirs, say, within a budget."""
     _check_way_in(context, options)
@@ -568,7 +551,7 @@ def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
     """Refuse options that would be passed over in silence: a --group that is not heeded protects nobody."""
     if options.private is not None and options.votes is not None:
         raise InvalidInputError("--private and --votes are two ways in: teachers here, or votes cast elsewhere.")
-    for name, use in uses_of(type(options)).items():
+    for name, use in o.uses_of(type(options)).items():
         if was_given(context, name) and not options.heeds(use):
             here = {"votes": "votes cast elsewhere (--votes)", "private": "teachers trained here (--private)"}
             raise InvalidInputError(f"--{name.replace('_', '-')} says nothing about {here[options.way]}. Leave it out.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -325,7 +326,7 @@ class RoundsPlan:
         asked: list[Votes] = []
         chosen: list[npt.NDArray[np.int64]] = []
         session: LabelSession | None = None
-        try:
+        with ExitStack() as opens:
             for number, n in enumerate(self.rounds):
                 now = self.chooser.choose(n, labels, open_rows, number)
                 votes = cast_votes(voter, take(rows, now), tuple(self.hashes[now]), evidence, n_queries=len(now))
@@ -340,6 +341,7 @@ class RoundsPlan:
                         name=self.name,
                         planned=(self.n_fresh, self.quote),
                     )
+                    opens.callback(session.close)
                     # Otherwise some labels are of teachers that an earlier process trained: nobody here saw those.
                     whole = session.n_left == session.quote.n_queries
                     evidence = replace(evidence, trained=evidence.trained and whole)
@@ -354,9 +356,6 @@ class RoundsPlan:
             counts = np.concatenate([votes.counts for votes in asked])[order]
             every = replace(asked[0], counts=counts, query_hashes=tuple(self.hashes[queries]))
             release = session.ask(every, on_exhausted="abstain")
-        finally:
-            if session is not None:
-                session.close()
         return Outcome(self.asking.decided(evidence.told_in(release, voter)), queries, every, session.counts())
 
 

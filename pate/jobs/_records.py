@@ -61,11 +61,7 @@ class ModelRoad:
     job: LabelSettings
     source: Sources
     evidence: Evidence
-
-    @property
-    def representation(self) -> Representation | None:
-        """What public rows taught of how rows become numbers, for a student that is named."""
-        return None
+    representation: Representation | None
 
     def pupil(self, n_classes: int) -> Pupil:
         """Return who learns from the labels: nobody, as a model is there already, unless one is named."""
@@ -122,12 +118,7 @@ class BallotRoad(ModelRoad):
         )
         maps = "public" if ballots.voters.own_maps else "none"
         evidence = Evidence(preprocessing=maps, public_rows=job.public_rows, road=why)
-        return cls(job, source, evidence, ballots, plan)
-
-    @property
-    def representation(self) -> Representation | None:
-        """What public rows taught of how rows become numbers, for a student that is named."""
-        return self.ballots.voters.representation
+        return cls(job, source, evidence, ballots.voters.representation, ballots, plan)
 
     def run(self, y: npt.NDArray[Any], pupil: Pupil | None) -> Learnt:
         """Charge, cast every round, and return all labels and the model; ``y`` holds the classes' own values."""
@@ -220,7 +211,7 @@ class GradientRoad(ModelRoad):
             odd=source.odd,
         )
         evidence = Evidence(public_rows=None if rows is None else job.public_rows, road=why)
-        return cls(job, source, evidence, training, plan)
+        return cls(job, source, evidence, None, training, plan)
 
     def run(self, y: npt.NDArray[Any], pupil: Pupil | None) -> Learnt:
         """Charge, train, and return all labels, the model and what was kept to go on with."""

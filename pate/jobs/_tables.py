@@ -137,6 +137,7 @@ class LabelJob(LabelSettings, LeavesModel):
     Examples
     --------
     >>> import tempfile, pandas as pd
+    >>> from pathlib import Path
     >>> from pate import Budget
     >>> folder = Path(tempfile.mkdtemp())
     >>> rows = pd.DataFrame({"age": range(600), "ill": ["no"] * 300 + ["yes"] * 300})

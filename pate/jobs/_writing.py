@@ -392,7 +392,7 @@ def _read(
         return in_planes(images.rows(), door.image_shape), None, images.names, ()
     if resize:
         raise InvalidInputError("resize is for folders of images, not for tables. Leave it out.")
-    X = _table(door, rows, id, written)
+    X: Any = _table(door, rows, id, written)
     name = file_of(rows).name
     ids = None
     if id is not None:
