@@ -7,6 +7,7 @@ everywhere.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import json
@@ -229,26 +230,26 @@ def show_table(
 
 def as_command(run: Callable[..., None]) -> Callable[..., None]:
     """Return a command that also takes ``--quiet``, ``--verbose`` and ``--json``, and tells how errors name options."""
-    kept = inspect.signature(run)
     hints = typing.get_type_hints(run, include_extras=True)
-    for name, parameter in kept.parameters.items():
-        if parameter.default is False:  # nobody needs a --no-name then
-            (info,) = hints[name].__metadata__
-            info.param_decls = info.param_decls or (f"--{name.replace('_', '-')}",)
-    names = {**options_of(kept, hints), **getattr(run, OPTIONS_OF, {})}
+    parameters = []
+    for parameter in inspect.signature(run).parameters.values():
+        hint, default = hints[parameter.name], parameter.default
+        if isinstance(default, dataclasses.Field):
+            hint, default = Annotated[hint, default.metadata["option"]], default.default
+        if default is False and not typing.get_args(hint)[1].param_decls:  # nobody needs a --no-name then
+            typing.get_args(hint)[1].param_decls = (f"--{parameter.name.replace('_', '-')}",)
+        default = inspect.Parameter.empty if default is dataclasses.MISSING else default
+        parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hint, default=default))
+    names = {**options_of(parameters), **getattr(run, OPTIONS_OF, {})}
 
     @functools.wraps(run)
     def command(**given: Any) -> None:
         begin(**{name: given.pop(name) for name in ("quiet", "verbose")}, json=given.pop("as_json"), options=names)
         run(**given)
 
-    parameters = [
-        *(p.replace(annotation=hints.get(name, p.annotation)) for name, p in kept.parameters.items()),
-        *(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, info])
-            for name, info in _SPEAKS.items()
-        ),
-    ]
+    for name, info in _SPEAKS.items():
+        said = Annotated[bool, info]
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=said))
     # typer reads both.
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}

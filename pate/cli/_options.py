@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, replace
 from inspect import Parameter, Signature
@@ -66,11 +66,11 @@ def uses_of(declaration: type) -> dict[str, Use]:
     return found
 
 
-def options_of(signature: Signature, hints: Mapping[str, Any]) -> dict[str, str]:
+def options_of(parameters: Iterable[Parameter]) -> dict[str, str]:
     """Return a command's options, such as ``--teachers``, by what errors call them: ``teachers``, ``n_teachers``."""
     found: dict[str, str] = {}
-    for name in signature.parameters:
-        (info,) = [x for x in typing.get_args(hints.get(name))[1:] if type(x).__name__ == "OptionInfo"] or [None]
+    for name, hint in ((parameter.name, parameter.annotation) for parameter in parameters):
+        (info,) = [x for x in typing.get_args(hint)[1:] if type(x).__name__ == "OptionInfo"] or [None]
         if info is not None:
             flag = next(iter(info.param_decls or ()), "--" + name.replace("_", "-")).split("/")[0]
             found |= {name: flag, f"n_{name}": flag}

@@ -34,23 +34,20 @@ from pate.exceptions import InvalidInputError
 
 def predict(
     rows: Annotated[Path, typer.Argument(help="Table with the model's columns, or flat folder of images.")],
-    model: Annotated[Path, o.option("Model file that pate label wrote, such as labels.pate.", o.MODEL)],
-    out: Annotated[Path, o.option("CSV file to write; must not exist.", o.OUTPUT)],
-    id: Annotated[str | None, o.option("Column of ids, which stand beside the predictions.", o.TABLES)] = None,
-    sep: Annotated[
-        str | None, o.option("What parts the cells of a CSV file: one character, or tab; seen.", o.TABLES)
-    ] = None,
-    encoding: Annotated[str | None, o.option("How its letters are written; UTF-8.", o.TABLES)] = None,
-    decimal: Annotated[
-        Literal[".", ","] | None,
-        o.option("What stands before its decimals; as in the model's own public table.", o.TABLES),
-    ] = None,
-    sheet: Annotated[str | None, o.option("Which sheet of an Excel workbook that has several.", o.TABLES)] = None,
-    resize: Annotated[bool, o.option("Bring images to the model's size and colour.", o.IMAGES)] = False,
-    proba: Annotated[bool, o.option("Also write one column of probabilities per class.", o.OUTPUT)] = False,
-    safe_csv: Annotated[
-        bool, o.option("An apostrophe before cells that a spreadsheet would run as a formula.", o.OUTPUT)
-    ] = False,
+    model: Path = o.setting("Model file that pate label wrote, such as labels.pate.", o.MODEL, default=o.MISSING),
+    out: Path = o.setting("CSV file to write; must not exist.", o.OUTPUT, default=o.MISSING),
+    id: str | None = o.setting("Column of ids, which stand beside the predictions.", o.TABLES),
+    sep: str | None = o.setting("What parts the cells of a CSV file: one character, or tab; seen.", o.TABLES),
+    encoding: str | None = o.setting("How its letters are written; UTF-8.", o.TABLES),
+    decimal: Literal[".", ","] | None = o.setting(
+        "What stands before its decimals; as in the model's own public table.", o.TABLES
+    ),
+    sheet: str | None = o.setting("Which sheet of an Excel workbook that has several.", o.TABLES),
+    resize: bool = o.setting("Bring images to the model's size and colour.", o.IMAGES, default=False),
+    proba: bool = o.setting("Also write one column of probabilities per class.", o.OUTPUT, default=False),
+    safe_csv: bool = o.setting(
+        "An apostrophe before cells that a spreadsheet would run as a formula.", o.OUTPUT, default=False
+    ),
 ) -> None:
     """Predict the classes of further rows by a model; this spends nothing."""
     from pate.jobs import predict_file
@@ -81,9 +78,7 @@ def predict(
 
 def show(
     model: Annotated[Path, typer.Argument(help="Model file, such as labels.pate.")],
-    out: Annotated[
-        Path | None, o.option("Write the page to this .html or .txt file; must not exist.", o.OUTPUT)
-    ] = None,
+    out: Path | None = o.setting("Write the page to this .html or .txt file; must not exist.", o.OUTPUT),
 ) -> None:
     """Check a model file, and show what it is and what its release cost; nothing in it is run."""
     from pate.model import read_model, write_page

@@ -21,6 +21,7 @@ from pate import Budget, GNMax, InvalidInputError, quote
 from pate.cli import _options as shared
 from pate.cli import account, app, experiment
 from pate.cli import label as label_command
+from pate.cli._app import as_command
 from pate.cli._options import (
     _KINDS,
     DELTA,
@@ -192,7 +193,7 @@ def test_a_new_option_touches_one_place(tmp_path):
 
 
 def words(annotation):
-    base = typing.get_args(annotation)[0]
+    base = typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
     inner = [kind for kind in typing.get_args(base) if typing.get_origin(kind) is typing.Literal]
     return typing.get_args(inner[0] if inner else base)
 
@@ -435,6 +436,11 @@ def test_every_type_of_option_is_one_that_a_file_can_hold():
 # Other commands -------------------------------------------------------------------------------------------------
 
 
+def defaults(command):
+    """The defaults of a command's options, as they are typed."""
+    return {name: parameter.default for name, parameter in inspect.signature(as_command(command)).parameters.items()}
+
+
 def test_defaults_of_run_and_compare_are_those_of_their_functions():
     """Commands take every core."""
     names = {"teachers": "n_teachers", "queries": "n_queries", "repeats": "n_repeats", "public": "n_public",
@@ -445,15 +451,15 @@ def test_defaults_of_run_and_compare_are_those_of_their_functions():
     ):
         theirs = inspect.signature(target).parameters
         differ = {
-            name: (parameter.default, theirs[names.get(name, name)].default)
-            for name, parameter in inspect.signature(command).parameters.items()
+            name: (default, theirs[names.get(name, name)].default)
+            for name, default in defaults(command).items()
             if name not in own
             and names.get(name, name) in theirs
-            and inspect.Parameter.empty not in (parameter.default, theirs[names.get(name, name)].default)
-            and parameter.default != theirs[names.get(name, name)].default
+            and inspect.Parameter.empty not in (default, theirs[names.get(name, name)].default)
+            and default != theirs[names.get(name, name)].default
         }
         assert differ == {}, command.__name__
-    assert inspect.signature(account.plan).parameters["delta"].default == DELTA
+    assert defaults(account.plan)["delta"] == DELTA
 
 
 def test_an_option_is_called_as_its_argument_is_but_for_n():
