@@ -7,6 +7,7 @@ everywhere.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import json
@@ -24,7 +25,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pate.cli._options import OPTIONS_OF, SCREEN, CommandGroup, GroupedCommand, options_of
+from pate.cli._options import OPTIONS_OF, SCREEN, CommandGroup, GroupedCommand, option, options_of
 from pate.exceptions import PateError, PateWarning
 
 # Examples for ``-h``, to copy and adapt: every one is read by its own command in the tests.
@@ -134,21 +135,16 @@ def _bare(value: str) -> str:
 
 # What a command says.
 
-Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", help="Only the result and warnings: no plan, no progress.", rich_help_panel=SCREEN),
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Also the reasons behind every choice.", rich_help_panel=SCREEN)
-]
-Json = Annotated[
-    bool,
-    typer.Option(
+#: What every command takes besides its own options.
+_SPEAKS = {
+    "quiet": option("Only the result and warnings: no plan, no progress.", SCREEN, "--quiet", "-q"),
+    "verbose": option("Also the reasons behind every choice.", SCREEN, "--verbose", "-v"),
+    "as_json": option(
+        "One JSON document on standard output, and nothing else there; the rest goes to standard error.",
+        SCREEN,
         "--json",
-        help="One JSON document on standard output, and nothing else there; the rest goes to standard error.",
-        rich_help_panel=SCREEN,
     ),
-]
+}
 
 
 @dataclass
@@ -234,20 +230,26 @@ def show_table(
 
 def as_command(run: Callable[..., None]) -> Callable[..., None]:
     """Return a command that also takes ``--quiet``, ``--verbose`` and ``--json``, and tells how errors name options."""
-    kept = inspect.signature(run)
     hints = typing.get_type_hints(run, include_extras=True)
-    names = {**options_of(kept, hints), **getattr(run, OPTIONS_OF, {})}
+    parameters = []
+    for parameter in inspect.signature(run).parameters.values():
+        hint, default = hints[parameter.name], parameter.default
+        if isinstance(default, dataclasses.Field):
+            hint, default = Annotated[hint, default.metadata["option"]], default.default
+        if default is False and not typing.get_args(hint)[1].param_decls:  # nobody needs a --no-name then
+            typing.get_args(hint)[1].param_decls = (f"--{parameter.name.replace('_', '-')}",)
+        default = inspect.Parameter.empty if default is dataclasses.MISSING else default
+        parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hint, default=default))
+    names = {**options_of(parameters), **getattr(run, OPTIONS_OF, {})}
 
     @functools.wraps(run)
     def command(**given: Any) -> None:
         begin(**{name: given.pop(name) for name in ("quiet", "verbose")}, json=given.pop("as_json"), options=names)
         run(**given)
 
-    added = {"quiet": Quiet, "verbose": Verbose, "as_json": Json}
-    parameters = [
-        *(p.replace(annotation=hints.get(name, p.annotation)) for name, p in kept.parameters.items()),
-        *(inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=a) for n, a in added.items()),
-    ]
+    for name, info in _SPEAKS.items():
+        said = Annotated[bool, info]
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=said))
     # typer reads both.
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}

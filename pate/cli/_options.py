@@ -11,9 +11,9 @@ import os
 import re
 import tomllib
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import NoneType
@@ -34,7 +34,7 @@ OPTIONS_OF = "__pate_options__"
 _CALLED = {"random_state": "seed", "currency": "ledger_currency", "y": "target", "max_releases": "releases"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Use:
     """What becomes of an option besides its place on the command line.
 
@@ -49,23 +49,28 @@ class Use:
     kind: Any = None
 
 
+def annotated(declaration: type) -> dict[str, Any]:
+    """Return the annotation of each option, as typer reads it."""
+    said = typing.get_type_hints(declaration, include_extras=True)
+    return {f.name: Annotated[said[f.name], f.metadata["option"]] if f.metadata else said[f.name]
+            for f in fields(declaration)}  # fmt: skip
+
+
 def uses_of(declaration: type) -> dict[str, Use]:
     """Return what becomes of each option."""
     found = {}
-    for name, annotation in typing.get_type_hints(declaration, include_extras=True).items():
-        base, *extras = typing.get_args(annotation)
-        kinds = [kind for kind in typing.get_args(base) if kind is not NoneType]
-        use = next((extra for extra in extras if isinstance(extra, Use)), Use())
-        kind = kinds[0] if NoneType in typing.get_args(base) else base
-        found[name] = replace(use, kind=kind, argument=name if use.argument == "" else use.argument)
+    for name, annotation in annotated(declaration).items():
+        base, info = typing.get_args(annotation)
+        kind = typing.get_args(base)[0] if NoneType in typing.get_args(base) else base
+        found[name] = replace(info.use, kind=kind, argument=name if info.use.argument == "" else info.use.argument)
     return found
 
 
-def options_of(signature: Signature, hints: Mapping[str, Any]) -> dict[str, str]:
+def options_of(parameters: Iterable[Parameter]) -> dict[str, str]:
     """Return a command's options, such as ``--teachers``, by what errors call them: ``teachers``, ``n_teachers``."""
     found: dict[str, str] = {}
-    for name in signature.parameters:
-        (info,) = [x for x in typing.get_args(hints.get(name))[1:] if type(x).__name__ == "OptionInfo"] or [None]
+    for name, hint in ((parameter.name, parameter.annotation) for parameter in parameters):
+        (info,) = [x for x in typing.get_args(hint)[1:] if type(x).__name__ == "OptionInfo"] or [None]
         if info is not None:
             flag = next(iter(info.param_decls or ()), "--" + name.replace("_", "-")).split("/")[0]
             found |= {name: flag, f"n_{name}": flag}
@@ -74,11 +79,11 @@ def options_of(signature: Signature, hints: Mapping[str, Any]) -> dict[str, str]
 
 def takes_options(declaration: type) -> Callable[[Callable[[typer.Context, Any], None]], Callable[..., None]]:
     """Give a command the options that a dataclass declares: its fields, by their names, types and defaults."""
-    said = typing.get_type_hints(declaration, include_extras=True)
+    said = annotated(declaration)
     parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-    for field in fields(declaration):
-        default = Parameter.empty if field.default is MISSING else field.default
-        parameters.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=said[field.name]))
+    for one in fields(declaration):
+        default = Parameter.empty if one.default is MISSING else one.default
+        parameters.append(Parameter(one.name, Parameter.KEYWORD_ONLY, default=default, annotation=said[one.name]))
 
     def wrap(run: Callable[[typer.Context, Any], None]) -> Callable[..., None]:
         def command(*, context: typer.Context, **given: Any) -> None:
@@ -98,9 +103,17 @@ def takes_options(declaration: type) -> Callable[[Callable[[typer.Context, Any],
     return wrap
 
 
+class _InOneLine:
+    """What says, as every other refusal is said, what is wrong with a command line, and what would be right."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line, of a group up to the command's name."""
+        with _refused_in_one_line(ctx.command_path, args):
+            return super().parse_args(ctx, args)  # type: ignore[misc]
+
+
 @contextmanager
 def _refused_in_one_line(where: str, args: list[str]) -> Iterator[None]:
-    """Say what is wrong with a command line as every other refusal is said: one line, and what would be right."""
     given = list(args)
     try:
         yield
@@ -140,17 +153,19 @@ def _value_of(option: str, args: list[str]) -> str:
     return ""
 
 
-class GroupedCommand(TyperCommand):
+class GroupedCommand(_InOneLine, TyperCommand):
     """A command whose help has its options in groups, as plain text, and examples to copy below them."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments, then options group by group."""
         groups: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
+        parameters = self.get_params(ctx)
+        in_short = any(p.name == "help_all" for p in parameters) and "help_all" not in ctx.meta
+        for parameter in parameters:
             record = parameter.get_help_record(ctx)
-            if record is not None:
-                argument = parameter.param_type_name == "argument"
-                group = getattr(parameter, "rich_help_panel", None) or ("Arguments" if argument else "On the screen")
+            argument = parameter.param_type_name == "argument"
+            group = getattr(parameter, "rich_help_panel", None) or ("Arguments" if argument else "On the screen")
+            if record is not None and not (in_short and isinstance(group, Rare)):
                 groups.setdefault(group, []).append(record)
         for group, records in groups.items():
             with formatter.section(group):
@@ -163,19 +178,9 @@ class GroupedCommand(TyperCommand):
                 for line in self.epilog.splitlines():
                     formatter.write(f"  {line}\n")
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line."""
-        with _refused_in_one_line(ctx.command_path, args):
-            return super().parse_args(ctx, args)
 
-
-class CommandGroup(TyperGroup):
+class CommandGroup(_InOneLine, TyperGroup):
     """Commands under one name."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line up to the command's name."""
-        with _refused_in_one_line(ctx.command_path, args):
-            return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command of that name."""
@@ -236,14 +241,40 @@ class Size(tuple[int, int]):
         return cls((int(width), int(height)))
 
 
-def option(text: str, group: str, *names: str, **more: Any) -> Any:
-    """Return what ``Annotated`` says of an option; ``names`` where ``--name`` would not do."""
-    return typer.Option(*names, help=text, rich_help_panel=group, **more)
+class Rare(str):
+    """A group of ``--help``, of an option that few need: where a command has many, only ``--help-all`` shows it."""
+
+    __slots__ = ()
 
 
-def names_option(text: str, group: str) -> Any:
-    """Return what ``Annotated`` says of an option that takes :class:`Names`; its type is ``list[str]``."""
-    return option(text, group, callback=_names, metavar="A,B,...", show_default=False)
+def option(
+    text: str,
+    group: str,
+    *names: str,
+    argument: str | None = "",
+    way: str = "",
+    not_in_file: str = "",
+    rare: bool = False,
+    **more: Any,
+) -> Any:
+    """Return what ``Annotated`` says of an option: ``names`` where ``--name`` would not do, and its :class:`Use`."""
+    info = typer.Option(*names, help=text, rich_help_panel=Rare(group) if rare else group, **more)
+    info.use = Use(argument, way, not_in_file)
+    return info
+
+
+def help_all(context: typer.Context, value: bool) -> bool:
+    """Show the help with every option; what a command that has such an option calls ``help_all``."""
+    if value:
+        context.meta["help_all"] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+    return value
+
+
+def setting(text: str, group: str, *names: str, default: Any = None, **more: Any) -> Any:
+    """Return a field of a declaration, which is an option of one command alone; see :func:`option`."""
+    return field(default=default, metadata={"option": option(text, group, *names, **more)})
 
 
 def _names(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
@@ -256,11 +287,6 @@ def _names(context: typer.Context, parameter: typer.CallbackParam, value: Any) -
     return names
 
 
-def size_option(text: str, group: str) -> Any:
-    """Return what ``Annotated`` says of an option that takes a :class:`Size`."""
-    return option(text, group, parser=_size, metavar="WxH")
-
-
 def _size(value: Any) -> Size:
     try:
         return Size.parse(value)
@@ -268,19 +294,26 @@ def _size(value: Any) -> Size:
         raise typer.BadParameter(str(error)) from None
 
 
+#: What an option that takes :class:`Names` says besides, whose type is ``list[str]``; and one that takes a size.
+AS_NAMES: Any = {"callback": _names, "metavar": "A,B,...", "show_default": False}
+AS_SIZE: Any = {"parser": _size, "metavar": "WxH"}
+
 EPSILON_TEXT = "The most that may be spent, above 0; at most 1 is strong."
-Epsilon = Annotated[float, option(EPSILON_TEXT, PRIVACY)]
-Delta = Annotated[float, option("Well below one over the number of people.", PRIVACY)]
+Epsilon = Annotated[float, option(EPSILON_TEXT, PRIVACY, argument="budget")]
+Delta = Annotated[float, option("Well below one over the number of people.", PRIVACY, argument="budget")]
 Commonest = Annotated[
     float | None,
     option("Share of the commonest class, if publicly known: labels expected to be worse are refused.", PRIVATE),
 ]
-Tuning = Annotated[str, option("For the statement: what was tuned on private data, and if it is charged.", STATEMENT)]
+Tuning = Annotated[
+    str, option("For the statement: what was tuned on private data, and if it is charged.", STATEMENT, rare=True)
+]
 
-Teachers = Annotated[int, option("Number of teachers: disjoint shards of the private data.", TEACHERS)]
 PartitionSeed = Annotated[
     int | None,
-    option("Cut the shards by this seed, not by a secret: for data that are nobody's secret only.", TEACHERS),
+    option(
+        "Cut the shards by this seed, not by a secret: for data that are nobody's secret only.", TEACHERS, rare=True
+    ),
 ]
 
 #: A mechanism's name where one must be named (``pate account``), and where it may be left out.
@@ -289,25 +322,35 @@ MechanismName = Annotated[
     Literal["histogram", "gnmax", "lnmax", "confident"] | None,
     option("Kind of noise; histogram, calibrated to the budget, when left out.", NOISE),
 ]
-Sigma = Annotated[float | None, option("Gaussian noise on every count, in votes.", NOISE)]
-Scale = Annotated[float | None, option("Laplace noise on every count (lnmax), in votes.", NOISE)]
-Threshold = Annotated[float | None, option("Votes the largest count must reach (confident).", NOISE)]
-SigmaThreshold = Annotated[float | None, option("Noise of that test, in votes (confident).", NOISE)]
-Queries = Annotated[int | None, option("How many public rows to ask about.", NOISE)]
-Gap = Annotated[float | None, option("Abstain below so many votes of noisy lead (histogram).", NOISE)]
-MaxAnswers = Annotated[int | None, option("Cap on answers (confident); the whole cap is charged.", NOISE)]
-OnExhausted = Annotated[Literal["raise", "abstain"], option("When the budget does not buy all queries.", NOISE)]
+Sigma = Annotated[float | None, option("Gaussian noise on every count, in votes.", NOISE, argument="mechanism")]
+Scale = Annotated[
+    float | None, option("Laplace noise on every count (lnmax), in votes.", NOISE, argument="mechanism", rare=True)
+]
+Threshold = Annotated[
+    float | None, option("Votes the largest count must reach (confident).", NOISE, argument="mechanism", rare=True)
+]
+SigmaThreshold = Annotated[
+    float | None, option("Noise of that test, in votes (confident).", NOISE, argument="mechanism", rare=True)
+]
+Queries = Annotated[int | None, option("How many public rows to ask about.", NOISE, argument="n_queries")]
+Gap = Annotated[float | None, option("Abstain below so many votes of noisy lead (histogram).", NOISE, rare=True)]
+MaxAnswers = Annotated[int | None, option("Cap on answers (confident); the whole cap is charged.", NOISE, rare=True)]
+OnExhausted = Annotated[
+    Literal["raise", "abstain"], option("When the budget does not buy all queries.", NOISE, rare=True)
+]
 
-Jobs = Annotated[int, option("Teachers side by side; -1 takes every core.", RUN)]
-Seed = Annotated[int, option("Seed of splits and training; never of the shards or the privacy noise.", RUN)]
+Jobs = Annotated[int, option("Teachers side by side; -1 takes every core.", RUN, argument="n_jobs")]
+Seed = Annotated[
+    int, option("Seed of splits and training; never of the shards or the privacy noise.", RUN, argument="random_state")
+]
 
 # Of files of votes.
 VoteKind = Annotated[
     Literal["counts", "labels"] | None,
     option("What the file holds, where its shape does not tell: counts (rows x classes) or labels (teachers x rows).",
-           VOTES),
+           VOTES, rare=True),
 ]  # fmt: skip
-VoteKey = Annotated[str | None, option("Which array of an .npz, where it has several.", VOTES)]
+VoteKey = Annotated[str | None, option("Which array of an .npz, where it has several.", VOTES, rare=True)]
 
 # Of named data sets.
 
@@ -321,8 +364,8 @@ def _known(value: str) -> str:
 
 DatasetName = Annotated[str, option("digits, mnist, fashion_mnist, adult, diabetes130, ...", RUN, callback=_known)]
 Protocol = Annotated[Literal["standard", "paper"], option("paper takes public rows from the test set.", PUBLIC)]
-PublicRows = Annotated[int | None, option("Number of public rows.", PUBLIC)]
-PrivateRows = Annotated[int | None, option("Number of private rows.", PRIVATE)]
+PublicRows = Annotated[int | None, option("Number of public rows.", PUBLIC, argument="n_public")]
+PrivateRows = Annotated[int | None, option("Number of private rows.", PRIVATE, argument="n_private")]
 
 
 def chosen_mechanism(
@@ -348,27 +391,15 @@ def chosen_mechanism(
 # Options of a command in a TOML file: plain values only, so that reading one runs nothing.
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(v, str) for v in value)
-
-
-#: What a file must hold for an option of each type: in words, and whether a value is that.
-_KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
-    Path: ("a text (a path)", lambda v: isinstance(v, str) and v != "" and "\0" not in v),
-    str: ("a text", _is_text),
-    Size: ("a text", _is_text),
-    float: ("a number", lambda v: _is_whole(v) or (isinstance(v, float) and math.isfinite(v))),
-    int: ("a whole number", _is_whole),
-    list[str]: ("a list of texts", _are_texts),
-    bool: ("true or false", lambda v: isinstance(v, bool)),
+#: What a file must hold for an option of each type: in words, and TOML's own types for it.
+_KINDS: dict[Any, tuple[str, tuple[type, ...]]] = {
+    Path: ("a text (a path)", (str,)),
+    str: ("a text", (str,)),
+    Size: ("a text", (str,)),
+    float: ("a number", (int, float)),
+    int: ("a whole number", (int,)),
+    list[str]: ("a list of texts", (list,)),
+    bool: ("true or false", (bool,)),
 }
 _MOST_BYTES = 1_000_000
 _MOST_DOTS = 200
@@ -419,9 +450,16 @@ def read_job_file(path: str | os.PathLike[str], uses: Mapping[str, Use]) -> dict
 
 def _checked(path: Path, key: str, value: Any, kind: Any) -> Any:
     allowed = typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
-    words, fits = _KINDS[str if allowed else kind]
-    if not fits(value):
-        hint = f" Put each in quotes: {key} = ['0', '1']." if fits is _are_texts else ""
+    words, types = _KINDS[str if allowed else kind]
+    fits = type(value) in types
+    if fits and kind is Path:
+        fits = value != "" and "\0" not in value
+    elif fits and isinstance(value, list):
+        fits = all(isinstance(one, str) for one in value)
+    elif fits and isinstance(value, float):
+        fits = math.isfinite(value)
+    if not fits:
+        hint = f" Put each in quotes: {key} = ['0', '1']." if types == (list,) else ""
         raise InvalidInputError(f"{path}: {key} must be {words}, got {str(value)[:60]!r}.{hint}")
     if allowed:
         from pate.core.checks import check_choice  # --help needs no numpy

@@ -32,39 +32,28 @@ def account(
     max_answers: o.MaxAnswers = None,
     kind: o.VoteKind = None,
     key: o.VoteKey = None,
-    teachers: Annotated[int | None, o.option("What every row of counts must sum to.", o.VOTES)] = None,
-    classes: Annotated[int | None, o.option("Number of classes; needed for labels.", o.VOTES)] = None,
-    rows: Annotated[int | None, o.option("Use the first queries only.", o.VOTES)] = None,
-    sanitise: Annotated[
-        str | None,
-        o.option(
-            "Also give a publishable bound (gnmax, confident): 'usual' settings, or ORDER,BETA,NOISE[,DELTA0] of "
-            "smooth sensitivity, chosen without the votes; DELTA0, a tenth of delta if left out, is its part of delta. "
-            "Needs --ledger.",
-            o.PRIVACY,
-        ),
-    ] = None,
-    ledger: Annotated[
-        Path | None,
-        o.option("Ledger of the private data, which pays for the sanitised number and keeps it.", o.PRIVACY),
-    ] = None,
-    new_ledger: Annotated[
-        float | None,
-        o.option(
-            "Make that ledger, with this total epsilon (at --delta), in Renyi currency.", o.PRIVACY, "--new-ledger"
-        ),
-    ] = None,
-    pld: Annotated[
-        bool | None,
-        o.option("Compose privacy loss distributions too; default: where it takes seconds.", o.RUN, "--pld/--no-pld"),
-    ] = None,
-    reveal: Annotated[
-        bool, o.option("Also print data-dependent costs, which are private.", o.OUTPUT, "--reveal")
-    ] = False,
-    plot: Annotated[
-        Path | None,
-        o.option("Draw epsilon against the number of queries into this .png or .svg; needs --reveal.", o.OUTPUT),
-    ] = None,
+    teachers: int | None = o.setting("What every row of counts must sum to.", o.VOTES),
+    classes: int | None = o.setting("Number of classes; needed for labels.", o.VOTES),
+    rows: int | None = o.setting("Use the first queries only.", o.VOTES),
+    sanitise: str | None = o.setting(
+        "Also give a publishable bound (gnmax, confident): 'usual' settings, or ORDER,BETA,NOISE[,DELTA0] of "
+        "smooth sensitivity, chosen without the votes; DELTA0, a tenth of delta if left out, is its part of delta. "
+        "Needs --ledger.",
+        o.PRIVACY,
+    ),
+    ledger: Path | None = o.setting(
+        "Ledger of the private data, which pays for the sanitised number and keeps it.", o.PRIVACY
+    ),
+    new_ledger: float | None = o.setting(
+        "Make that ledger, with this total epsilon (at --delta), in Renyi currency.", o.PRIVACY, "--new-ledger"
+    ),
+    pld: bool | None = o.setting(
+        "Compose privacy loss distributions too; default: where it takes seconds.", o.RUN, "--pld/--no-pld"
+    ),
+    reveal: bool = o.setting("Also print data-dependent costs, which are private.", o.OUTPUT, default=False),
+    plot: Path | None = o.setting(
+        "Draw epsilon against the number of queries into this .png or .svg; needs --reveal.", o.OUTPUT
+    ),
 ) -> None:
     """Say what a vote matrix that somebody else made costs under a mechanism."""
     from pate.core.checks import check_int
@@ -213,44 +202,35 @@ def _purse(path: Path, new: float | None, delta: float, file: Path, votes: Any) 
 
 
 def plan(
-    classes: Annotated[str, o.option("How many classes there are, or their names by commas.", o.PRIVATE)],
-    epsilon: Annotated[float | None, o.option(o.EPSILON_TEXT, o.PRIVACY)] = None,
-    attacker: Annotated[
-        float | None,
-        o.option(
-            "In place of --epsilon: of 100 guesses of one who knows everything but whether a record is this or another "
-            "one, how many may be right; a coin is right 50 times.",
-            o.PRIVACY,
-        ),
-    ] = None,
+    classes: str = o.setting("How many classes there are, or their names by commas.", o.PRIVATE, default=o.MISSING),
+    epsilon: float | None = o.setting(o.EPSILON_TEXT, o.PRIVACY),
+    attacker: float | None = o.setting(
+        "In place of --epsilon: of 100 guesses of one who knows everything but whether a record is this or another "
+        "one, how many may be right; a coin is right 50 times.",
+        o.PRIVACY,
+    ),
     delta: o.Delta = o.DELTA,
-    records: Annotated[int | None, o.option("Number of private records (of persons, if --group).", o.PRIVATE)] = None,
+    records: int | None = o.setting("Number of private records (of persons, if --group).", o.PRIVATE),
     commonest: o.Commonest = None,
-    best: Annotated[
-        float | None,
-        o.option("Share of right labels that a model without privacy would reach, if publicly known.", o.PRIVATE),
-    ] = None,
-    public: Annotated[
-        str | None, o.option("Number of public rows; or the public table, or folder of images, itself.", o.PUBLIC)
-    ] = None,
-    kind: Annotated[
-        Literal["table", "mixed", "image", "text"] | None,
-        o.option("Of the data, where --public is a number; mixed is a table with categories.", o.PUBLIC),
-    ] = None,
-    drop: Annotated[
-        list[str] | None, o.names_option("Columns of the public table that the private one will lack.", o.PUBLIC)
-    ] = None,
-    queries: Annotated[
-        int | None, o.option("How many public rows teachers on shards would be asked about.", o.NOISE)
-    ] = None,
-    teachers: Annotated[
-        str | None, o.option("Numbers of teachers, separated by commas; default: as many as it takes.", o.TEACHERS)
-    ] = None,
-    max_answers: Annotated[int | None, o.option("Cap on answers of confident; default: half.", o.NOISE)] = None,
-    right: Annotated[float, o.option("Probability of a right answer behind the gap.", o.NOISE)] = 0.99,
-    ledger: Annotated[
-        Path | None, o.option("Also fit what is left in this ledger, in the currency it counts in.", o.PRIVACY)
-    ] = None,
+    best: float | None = o.setting(
+        "Share of right labels that a model without privacy would reach, if publicly known.", o.PRIVATE
+    ),
+    public: str | None = o.setting(
+        "Number of public rows; or the public table, or folder of images, itself.", o.PUBLIC
+    ),
+    kind: Literal["table", "mixed", "image", "text"] | None = o.setting(
+        "Of the data, where --public is a number; mixed is a table with categories.", o.PUBLIC
+    ),
+    drop: list[str] | None = o.setting(
+        "Columns of the public table that the private one will lack.", o.PUBLIC, **o.AS_NAMES
+    ),
+    queries: int | None = o.setting("How many public rows teachers on shards would be asked about.", o.NOISE),
+    teachers: str | None = o.setting(
+        "Numbers of teachers, separated by commas; default: as many as it takes.", o.TEACHERS
+    ),
+    max_answers: int | None = o.setting("Cap on answers of confident; default: half.", o.NOISE),
+    right: float = o.setting("Probability of a right answer behind the gap.", o.NOISE, default=0.99),
+    ledger: Path | None = o.setting("Also fit what is left in this ledger, in the currency it counts in.", o.PRIVACY),
 ) -> None:
     """Recommend how to spend a budget, with what to expect, before private data is touched."""
     from pate.ledger import Ledger

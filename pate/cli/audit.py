@@ -32,44 +32,31 @@ def audit(
     sigma_threshold: o.SigmaThreshold = None,
     max_answers: o.MaxAnswers = None,
     delta: o.Delta = o.DELTA,
-    epsilon: Annotated[
-        float | None,
-        o.option("What somebody claims of the release, at --delta; left out: the mechanism's own price.", o.PRIVACY),
-    ] = None,
+    epsilon: float | None = o.setting(
+        "What somebody claims of the release, at --delta; left out: the mechanism's own price.", o.PRIVACY
+    ),
     kind: o.VoteKind = None,
     key: o.VoteKey = None,
-    teachers: Annotated[int | None, o.option("What every row of counts must sum to.", o.VOTES)] = None,
-    classes: Annotated[int | None, o.option("Number of classes; needed for labels.", o.VOTES)] = None,
-    rows: Annotated[int | None, o.option("Use the first queries only.", o.VOTES)] = None,
-    canary: Annotated[
-        Path | None,
-        o.option("Votes on the same queries with one person's data changed: what that pair tells apart.", o.VOTES),
-    ] = None,
-    published: Annotated[
-        bool,
-        o.option(
-            "The data are public or made up: what is found of them need not stay inside.", o.PRIVATE, "--published"
-        ),
-    ] = False,
-    releases: Annotated[
-        int | None, o.option("Most releases drawn of each histogram of the law; 20,000 when left out.", o.RUN)
-    ] = None,
-    runs: Annotated[
-        int | None, o.option("Most runs of the game in each world; 200 to 2,000 when left out.", o.RUN)
-    ] = None,
-    pairs: Annotated[
-        int | None, o.option("Pairs of data sets that a job is replayed on; one of each kind when left out.", o.RUN)
-    ] = None,
-    out: Annotated[
-        Path | None,
-        o.option("Folder for audit.html and audit.json; TARGET.audit, with a number where that is taken.", o.OUTPUT),
-    ] = None,
-    cite: Annotated[
-        Path | None,
-        o.option(
-            "Write the statement again to this .json file, with what was tried and whether the claim stood.", o.OUTPUT
-        ),
-    ] = None,
+    teachers: int | None = o.setting("What every row of counts must sum to.", o.VOTES),
+    classes: int | None = o.setting("Number of classes; needed for labels.", o.VOTES),
+    rows: int | None = o.setting("Use the first queries only.", o.VOTES),
+    canary: Path | None = o.setting(
+        "Votes on the same queries with one person's data changed: what that pair tells apart.", o.VOTES
+    ),
+    published: bool = o.setting(
+        "The data are public or made up: what is found of them need not stay inside.", o.PRIVATE, default=False
+    ),
+    releases: int | None = o.setting("Most releases drawn of each histogram of the law; 20,000 when left out.", o.RUN),
+    runs: int | None = o.setting("Most runs of the game in each world; 200 to 2,000 when left out.", o.RUN),
+    pairs: int | None = o.setting(
+        "Pairs of data sets that a job is replayed on; one of each kind when left out.", o.RUN
+    ),
+    out: Path | None = o.setting(
+        "Folder for audit.html and audit.json; TARGET.audit, with a number where that is taken.", o.OUTPUT
+    ),
+    cite: Path | None = o.setting(
+        "Write the statement again to this .json file, with what was tried and whether the claim stood.", o.OUTPUT
+    ),
 ) -> None:
     """Try to refute what is claimed of a release; ends with 1 where that succeeds."""
     from dataclasses import replace

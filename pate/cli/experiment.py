@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pate.cli import _options as o
 from pate.cli._app import (
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 def compare(
     dataset: o.DatasetName,
-    out: Annotated[Path, o.option("Folder for rows and report; the same call goes on after a kill.", o.OUTPUT)],
-    contestants: Annotated[
-        list[str], o.names_option("pate, dpsgd, confident-gnmax, ...; the quick ones when left out.", o.RUN)
-    ] = (),  # type: ignore[assignment]
-    epsilons: Annotated[str, o.option("Budgets, separated by commas.", o.PRIVACY)] = "0.5,1,3,8",
+    out: Path = o.setting(
+        "Folder for rows and report; the same call goes on after a kill.", o.OUTPUT, default=o.MISSING
+    ),
+    contestants: list[str] = o.setting(
+        "pate, dpsgd, confident-gnmax, ...; the quick ones when left out.", o.RUN, default=(), **o.AS_NAMES
+    ),
+    epsilons: str = o.setting("Budgets, separated by commas.", o.PRIVACY, default="0.5,1,3,8"),
     delta: o.Delta = o.DELTA,
-    repeats: Annotated[int, o.option("Splits drawn anew, on each of which all contestants meet.", o.RUN)] = 5,
+    repeats: int = o.setting("Splits drawn anew, on each of which all contestants meet.", o.RUN, default=5),
     protocol: o.Protocol = "standard",
     public: o.PublicRows = None,
     private: o.PrivateRows = None,
-    by: Annotated[str | None, o.option("A column: accuracy and answers by its values, too.", o.RUN)] = None,
-    sensitive_report: Annotated[
-        bool, o.option("Also write sensitive.html, which must stay inside.", o.OUTPUT, "--sensitive-report")
-    ] = False,
+    by: str | None = o.setting("A column: accuracy and answers by its values, too.", o.RUN),
+    sensitive_report: bool = o.setting("Also write sensitive.html, which must stay inside.", o.OUTPUT, default=False),
     seed: o.Seed = 0,
-    jobs: Annotated[int, o.option("Fits side by side; -1 takes every core.", o.RUN)] = o.JOBS,
+    jobs: int = o.setting("Fits side by side; -1 takes every core.", o.RUN, default=o.JOBS),
 ) -> None:
     """Compare PATE with DP-SGD and others, over budgets and repeats."""
     from pate.comparison.run import compare_on
@@ -76,9 +76,9 @@ def compare(
 
 
 def demo(
-    out: Annotated[Path, o.option("Run folder; a number is appended when it is taken.", o.OUTPUT)] = Path("runs/demo"),
+    out: Path = o.setting("Run folder; a number is appended when it is taken.", o.OUTPUT, default=Path("runs/demo")),
     epsilon: o.Epsilon = 3.0,
-    repeats: Annotated[int, o.option("Seeds to average over.", o.RUN)] = 5,
+    repeats: int = o.setting("Seeds to average over.", o.RUN, default=5),
     jobs: o.Jobs = o.JOBS,
 ) -> None:
     """Run the main job on scikit-learn's digits and write a report to open."""
@@ -103,46 +103,40 @@ def demo(
 def run(
     dataset: o.DatasetName,
     epsilon: o.Epsilon,
-    out: Annotated[Path, o.option("Run folder; absent or empty.", o.OUTPUT)],
+    out: Path = o.setting("Run folder; absent or empty.", o.OUTPUT, default=o.MISSING),
     delta: o.Delta = o.DELTA,
     protocol: o.Protocol = "standard",
-    voters: Annotated[
-        Literal["records", "heads", "shards"] | None,
-        o.option("Who votes: every record, unless something is said of teachers.", o.RUN),
-    ] = None,
-    teachers: Annotated[int | None, o.option("Number of teachers, each on a shard of its own.", o.TEACHERS)] = None,
-    teacher: Annotated[
-        str | None, o.option("logistic-regression, svm, random-forest, knn, mlp, ...", o.TEACHERS)
-    ] = None,
-    student: Annotated[
-        str | None, o.option("Any of those, label-spreading or vote-spreading; by who votes when left out.", o.RUN)
-    ] = None,
+    voters: Literal["records", "heads", "shards"] | None = o.setting(
+        "Who votes: every record, unless something is said of teachers.", o.RUN
+    ),
+    teachers: int | None = o.setting("Number of teachers, each on a shard of its own.", o.TEACHERS),
+    teacher: str | None = o.setting("logistic-regression, svm, random-forest, knn, mlp, ...", o.TEACHERS),
+    student: str | None = o.setting(
+        "Any of those, label-spreading or vote-spreading; by who votes when left out.", o.RUN
+    ),
     mechanism: o.MechanismName = None,
     sigma: o.Sigma = None,
     scale: o.Scale = None,
     threshold: o.Threshold = None,
     sigma_threshold: o.SigmaThreshold = None,
     queries: o.Queries = None,
-    select: Annotated[
-        Literal["auto", "random", "first", "spread", "cluster"],
-        o.option("How they are chosen, from public data alone.", o.NOISE),
-    ] = "auto",
+    select: Literal["auto", "random", "first", "spread", "cluster"] = o.setting(
+        "How they are chosen, from public data alone.", o.NOISE, default="auto"
+    ),
     gap: o.Gap = None,
     max_answers: o.MaxAnswers = None,
     on_exhausted: o.OnExhausted = "raise",
-    dpsgd: Annotated[
-        Literal["auto", "linear", "tanh-mlp", "tanh-cnn", "none"], o.option("Module of the DP-SGD baseline.", o.RUN)
-    ] = "auto",
-    repeats: Annotated[int, o.option("Seeds to average over; each is a release of its own.", o.RUN)] = 1,
+    dpsgd: Literal["auto", "linear", "tanh-mlp", "tanh-cnn", "none"] = o.setting(
+        "Module of the DP-SGD baseline.", o.RUN, default="auto"
+    ),
+    repeats: int = o.setting("Seeds to average over; each is a release of its own.", o.RUN, default=1),
     public: o.PublicRows = None,
     private: o.PrivateRows = None,
     seed: o.Seed = 0,
     partition_seed: o.PartitionSeed = None,
     jobs: o.Jobs = o.JOBS,
     tuning: o.Tuning = "",
-    sensitive_report: Annotated[
-        bool, o.option("Also write sensitive.html, which must stay inside.", o.OUTPUT, "--sensitive-report")
-    ] = False,
+    sensitive_report: bool = o.setting("Also write sensitive.html, which must stay inside.", o.OUTPUT, default=False),
 ) -> None:
     """Run PATE, and DP-SGD beside it, on a named data set."""
     from pate.privacy.budget import Budget

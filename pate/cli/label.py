@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import shutil
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,25 +27,6 @@ from pate.cli._app import (
     show_progress,
     was_given,
 )
-from pate.cli._options import (
-    IMAGES,
-    MODEL,
-    NOISE,
-    OUTPUT,
-    PRIVACY,
-    PRIVATE,
-    PUBLIC,
-    RUN,
-    STATEMENT,
-    TABLES,
-    TEACHERS,
-    VOTES,
-    Use,
-    option,
-    read_job_file,
-    takes_options,
-    uses_of,
-)
 from pate.exceptions import InvalidInputError
 
 # ``pate predict``: what a model says of any rows; free, however often it is asked.
@@ -53,23 +34,20 @@ from pate.exceptions import InvalidInputError
 
 def predict(
     rows: Annotated[Path, typer.Argument(help="Table with the model's columns, or flat folder of images.")],
-    model: Annotated[Path, o.option("Model file that pate label wrote, such as labels.pate.", o.MODEL)],
-    out: Annotated[Path, o.option("CSV file to write; must not exist.", o.OUTPUT)],
-    id: Annotated[str | None, o.option("Column of ids, which stand beside the predictions.", o.TABLES)] = None,
-    sep: Annotated[
-        str | None, o.option("What parts the cells of a CSV file: one character, or tab; seen.", o.TABLES)
-    ] = None,
-    encoding: Annotated[str | None, o.option("How its letters are written; UTF-8.", o.TABLES)] = None,
-    decimal: Annotated[
-        Literal[".", ","] | None,
-        o.option("What stands before its decimals; as in the model's own public table.", o.TABLES),
-    ] = None,
-    sheet: Annotated[str | None, o.option("Which sheet of an Excel workbook that has several.", o.TABLES)] = None,
-    resize: Annotated[bool, o.option("Bring images to the model's size and colour.", o.IMAGES, "--resize")] = False,
-    proba: Annotated[bool, o.option("Also write one column of probabilities per class.", o.OUTPUT, "--proba")] = False,
-    safe_csv: Annotated[
-        bool, o.option("An apostrophe before cells that a spreadsheet would run as a formula.", o.OUTPUT, "--safe-csv")
-    ] = False,
+    model: Path = o.setting("Model file that pate label wrote, such as labels.pate.", o.MODEL, default=o.MISSING),
+    out: Path = o.setting("CSV file to write; must not exist.", o.OUTPUT, default=o.MISSING),
+    id: str | None = o.setting("Column of ids, which stand beside the predictions.", o.TABLES),
+    sep: str | None = o.setting("What parts the cells of a CSV file: one character, or tab; seen.", o.TABLES),
+    encoding: str | None = o.setting("How its letters are written; UTF-8.", o.TABLES),
+    decimal: Literal[".", ","] | None = o.setting(
+        "What stands before its decimals; as in the model's own public table.", o.TABLES
+    ),
+    sheet: str | None = o.setting("Which sheet of an Excel workbook that has several.", o.TABLES),
+    resize: bool = o.setting("Bring images to the model's size and colour.", o.IMAGES, default=False),
+    proba: bool = o.setting("Also write one column of probabilities per class.", o.OUTPUT, default=False),
+    safe_csv: bool = o.setting(
+        "An apostrophe before cells that a spreadsheet would run as a formula.", o.OUTPUT, default=False
+    ),
 ) -> None:
     """Predict the classes of further rows by a model; this spends nothing."""
     from pate.jobs import predict_file
@@ -100,9 +78,7 @@ def predict(
 
 def show(
     model: Annotated[Path, typer.Argument(help="Model file, such as labels.pate.")],
-    out: Annotated[
-        Path | None, o.option("Write the page to this .html or .txt file; must not exist.", o.OUTPUT)
-    ] = None,
+    out: Path | None = o.setting("Write the page to this .html or .txt file; must not exist.", o.OUTPUT),
 ) -> None:
     """Check a model file, and show what it is and what its release cost; nothing in it is run."""
     from pate.model import read_model, write_page
@@ -116,13 +92,11 @@ def show(
 
 # ``pate label``.
 
-NO_NAMES = o.Names()
-
 
 def _take_config(context: typer.Context, value: Path | None) -> Path | None:
     """Let a file's options stand in for those that the command line leaves out."""
     if value is not None:
-        context.default_map = {**(context.default_map or {}), **read_job_file(value, uses_of(LabelOptions))}
+        context.default_map = {**(context.default_map or {}), **o.read_job_file(value, o.uses_of(LabelOptions))}
     return value
 
 
@@ -130,297 +104,256 @@ def _take_config(context: typer.Context, value: Path | None) -> Path | None:
 class LabelOptions:
     """What a person asks of ``pate label``."""
 
-    private: Annotated[
-        Path | None,
-        option(
-            "Private table: CSV, Parquet (or a folder of it), xlsx, npz, npy, duckdb:FILE?table=NAME, sqlite:...; or "
-            "folder of images, one sub-folder per class.",
-            PRIVATE,
-        ),
-    ] = None
-    target: Annotated[str | None, option("Column of the classes; folders of images have none.", PRIVATE)] = None
-    classes: Annotated[
-        list[str] | None,
-        o.names_option(
-            "Every class that could occur, by commas, or one each time it is given. Public knowledge.", PRIVATE
-        ),
-    ] = None
-    classes_file: Annotated[
-        Path | None,
-        option("Instead of --classes: a text file with one class a line, commas and all.", PRIVATE),
-        Use(argument="classes"),
-    ] = None
-    classes_from_private: Annotated[
-        bool,
-        option(
-            "Instead of --classes: every value that private labels have becomes public; the statement says so.",
-            PRIVATE,
-            "--classes-from-private",
-        ),
-        Use(
-            argument=None,
-            way="private",
-            not_in_file="it publishes what private labels hold, which is for a person to say each time. Say "
-            "--classes-from-private on the command line",
-        ),
-    ] = False
+    private: Path | None = o.setting(
+        "Private table: CSV, Parquet (or a folder of it), xlsx, npz, npy, duckdb:FILE?table=NAME, sqlite:...; or "
+        "folder of images, one sub-folder per class.",
+        o.PRIVATE,
+    )
+    target: str | None = o.setting("Column of the classes; folders of images have none.", o.PRIVATE)
+    classes: list[str] | None = o.setting(
+        "Every class that could occur, by commas, or one each time it is given. Public knowledge.",
+        o.PRIVATE,
+        **o.AS_NAMES,
+    )
+    classes_file: Path | None = o.setting(
+        "Instead of --classes: a text file with one class a line, commas and all.", o.PRIVATE, argument="classes"
+    )
+    classes_from_private: bool = o.setting(
+        "Instead of --classes: every value that private labels have becomes public; the statement says so.",
+        o.PRIVATE,
+        default=False,
+        argument=None,
+        way="private",
+        not_in_file="it publishes what private labels hold, which is for a person to say each time. Say "
+        "--classes-from-private on the command line",
+        rare=True,
+    )
     commonest: o.Commonest = None
-    group: Annotated[
-        str | None,
-        option(
-            "Column that says whose row it is: protects people, not rows. For images: prefix, the file name's part "
-            "before _.",
-            PRIVATE,
-        ),
-    ] = None
-    public: Annotated[Path | None, option("Public table with the same features, or flat folder of images.", PUBLIC)] = (
-        None
+    group: str | None = o.setting(
+        "Column that says whose row it is: protects people, not rows. For images: prefix, the file name's part "
+        "before _.",
+        o.PRIVATE,
     )
-    range: Annotated[
-        list[str] | None,
-        option(
-            "What a column may hold, where there is no public table: age=0:120, or sex=male,female; given again for "
-            "each column. As you know it without these records: DP-SGD then learns from them alone, and columns "
-            "without a range are left out.",
-            PUBLIC,
-            metavar="COLUMN=LOW:HIGH|A,B,...",
-        ),
-        Use(argument="ranges"),
-    ] = None
-    ranges: Annotated[
-        Path | None,
-        option("The same in a TOML or JSON file: age = [0, 120], sex = ['male', 'female'].", PUBLIC),
-        Use(argument="ranges"),
-    ] = None
-    overlap_is_public: Annotated[
-        bool,
-        option("You say that the public rows are public, wherever they also stand.", PUBLIC, "--overlap-is-public"),
-    ] = False
-    preprocess: Annotated[
-        Literal["public", "shard", "none"],
-        option("Where scaling and encoding are learnt: from public rows, in each shard, or nowhere.", PUBLIC),
-    ] = "public"
-    max_categories: Annotated[
-        int, option("Most columns that one text column becomes, by what is frequent in public rows.", PUBLIC)
-    ] = 50
-
-    id: Annotated[
-        str | None,
-        option("Column of ids, in either file: no feature; the public file's stand beside the labels.", TABLES),
-    ] = None
-    drop: Annotated[
-        list[str], o.names_option("Columns to leave out of either file; by commas, or given again.", TABLES)
-    ] = NO_NAMES  # type: ignore[assignment]
-    text: Annotated[list[str], o.names_option("Columns of codes: text even where they look like numbers.", TABLES)] = (
-        NO_NAMES  # type: ignore[assignment]
+    public: Path | None = o.setting("Public table with the same features, or flat folder of images.", o.PUBLIC)
+    range: list[str] | None = o.setting(
+        "What a column may hold, where there is no public table: age=0:120, or sex=male,female; given again for "
+        "each column. As you know it without these records: DP-SGD then learns from them alone, and columns "
+        "without a range are left out.",
+        o.PUBLIC,
+        metavar="COLUMN=LOW:HIGH|A,B,...",
+        argument="ranges",
     )
-    only_common: Annotated[bool, option("Leave out columns that stand in one file only.", TABLES, "--only-common")] = (
-        False
+    ranges: Path | None = o.setting(
+        "The same in a TOML or JSON file: age = [0, 120], sex = ['male', 'female'].",
+        o.PUBLIC,
+        argument="ranges",
+        rare=True,
     )
-    sep: Annotated[
-        str | None,
-        option("What parts the cells of a CSV file: one character, or tab; recognised by the header line.", TABLES),
-    ] = None
-    encoding: Annotated[
-        str | None,
-        option(
-            "How the letters of a CSV file are written, such as cp1252; the public one's is recognised, the private "
-            "one's is taken to be the same.",
-            TABLES,
-        ),
-    ] = None
-    decimal: Annotated[
-        Literal[".", ","] | None,
-        option("What stands before the decimals of a CSV file; as the public one has it.", TABLES),
-    ] = None
-    dates: Annotated[
-        Literal["auto", "day-first", "month-first", "text"],
-        option("Columns of dates become days; how 1/2/2020 is meant, or that dates stay text.", TABLES),
-    ] = "auto"
-    sheet: Annotated[str | None, option("Which sheet of an Excel workbook that has several.", TABLES)] = None
+    overlap_is_public: bool = o.setting(
+        "You say that the public rows are public, wherever they also stand.", o.PUBLIC, default=False, rare=True
+    )
+    preprocess: Literal["public", "shard", "none"] = o.setting(
+        "Where scaling and encoding are learnt: from public rows, in each shard, or nowhere.",
+        o.PUBLIC,
+        default="public",
+        rare=True,
+    )
+    max_categories: int = o.setting(
+        "Most columns that one text column becomes, by what is frequent in public rows.",
+        o.PUBLIC,
+        default=50,
+        rare=True,
+    )
 
-    size: Annotated[o.Size | None, o.size_option("Size of all images; the public ones' when left out.", IMAGES)] = None
-    resize: Annotated[bool, option("Bring other images to that size, not refuse them.", IMAGES, "--resize")] = False
-    color: Annotated[Literal["grey", "rgb"] | None, option("Bring all images to that.", IMAGES)] = None
+    id: str | None = o.setting(
+        "Column of ids, in either file: no feature; the public file's stand beside the labels.", o.TABLES
+    )
+    drop: list[str] = o.setting(
+        "Columns to leave out of either file; by commas, or given again.", o.TABLES, default=o.Names(), **o.AS_NAMES
+    )
+    text: list[str] = o.setting(
+        "Columns of codes: text even where they look like numbers.", o.TABLES, default=o.Names(), **o.AS_NAMES
+    )
+    only_common: bool = o.setting("Leave out columns that stand in one file only.", o.TABLES, default=False)
+    sep: str | None = o.setting(
+        "What parts the cells of a CSV file: one character, or tab; recognised by the header line.", o.TABLES, rare=True
+    )
+    encoding: str | None = o.setting(
+        "How the letters of a CSV file are written, such as cp1252; the public one's is recognised, the private "
+        "one's is taken to be the same.",
+        o.TABLES,
+        rare=True,
+    )
+    decimal: Literal[".", ","] | None = o.setting(
+        "What stands before the decimals of a CSV file; as the public one has it.", o.TABLES, rare=True
+    )
+    dates: Literal["auto", "day-first", "month-first", "text"] = o.setting(
+        "Columns of dates become days; how 1/2/2020 is meant, or that dates stay text.",
+        o.TABLES,
+        default="auto",
+        rare=True,
+    )
+    sheet: str | None = o.setting("Which sheet of an Excel workbook that has several.", o.TABLES, rare=True)
 
-    votes: Annotated[
-        Path | None,
-        option(
-            "Instead of --private: votes cast elsewhere, npy, npz or csv; labels (teachers x rows, indices into "
-            "--classes) or counts (rows x classes). With --public, line for line, the ledger knows rows.",
-            VOTES,
-        ),
-    ] = None
+    size: o.Size | None = o.setting("Size of all images; the public ones' when left out.", o.IMAGES, **o.AS_SIZE)
+    resize: bool = o.setting("Bring other images to that size, not refuse them.", o.IMAGES, default=False, rare=True)
+    color: Literal["grey", "rgb"] | None = o.setting("Bring all images to that.", o.IMAGES)
+
+    votes: Path | None = o.setting(
+        "Instead of --private: votes cast elsewhere, npy, npz or csv; labels (teachers x rows, indices into "
+        "--classes) or counts (rows x classes). With --public, line for line, the ledger knows rows.",
+        o.VOTES,
+    )
     kind: o.VoteKind = None
     key: o.VoteKey = None
-    unit: Annotated[Literal["record", "group"], option("What one teacher's shard holds whole.", VOTES)] = "record"
-    units: Annotated[int | None, option("How many of them there are, if known.", VOTES), Use(argument="n_units")] = None
+    unit: Literal["record", "group"] = o.setting(
+        "What one teacher's shard holds whole.", o.VOTES, default="record", rare=True
+    )
+    units: int | None = o.setting("How many of them there are, if known.", o.VOTES, argument="n_units", rare=True)
 
-    voters: Annotated[
-        Literal["auto", "records", "heads", "shards", "dpsgd"] | None,
-        option(
-            "Who votes: every private record, on all public rows; small heads on shards; teachers on shards; or "
-            "nobody, and DP-SGD learns a model. Left out: auto, unless something is said of teachers, queries or "
-            "noise; that is records, or DP-SGD where public rows are none or too few.",
-            TEACHERS,
-        ),
-    ] = None
-    teachers: Annotated[
-        int | None,
-        option(
-            "Number of teachers: disjoint shards of the private data; 100; of heads one for every 15 records, 10 at "
-            "least and 1000 at most.",
-            TEACHERS,
-        ),
-        Use(argument="n_teachers", way="private"),
-    ] = None
-    teacher: Annotated[
-        str | None,
-        option(
-            "logistic-regression, random-forest, hist-gradient-boosting, mlp, svm, knn, decision-tree, naive-bayes, "
-            "torch-mlp, torch-small-cnn, ...; or package.module:attribute with --allow-import.",
-            TEACHERS,
-        ),
-    ] = None
-    allow_import: Annotated[
-        bool,
-        option("Import the teacher's module. This runs its code: only if you trust it.", TEACHERS, "--allow-import"),
-        Use(
-            not_in_file="it lets code run, and a file that is passed on must not decide that. Say --allow-import on "
-            "the command line"
-        ),
-    ] = False
+    voters: Literal["auto", "records", "heads", "shards", "dpsgd"] | None = o.setting(
+        "Who votes: every private record, on all public rows; small heads on shards; teachers on shards; or "
+        "nobody, and DP-SGD learns a model. Left out: auto, unless something is said of teachers, queries or "
+        "noise; that is records, or DP-SGD where public rows are none or too few.",
+        o.TEACHERS,
+    )
+    teachers: int | None = o.setting(
+        "Number of teachers: disjoint shards of the private data; 100; of heads one for every 15 records, 10 at "
+        "least and 1000 at most.",
+        o.TEACHERS,
+        argument="n_teachers",
+        way="private",
+    )
+    teacher: str | None = o.setting(
+        "logistic-regression, random-forest, hist-gradient-boosting, mlp, svm, knn, decision-tree, naive-bayes, "
+        "torch-mlp, torch-small-cnn, ...; or package.module:attribute with --allow-import.",
+        o.TEACHERS,
+    )
+    allow_import: bool = o.setting(
+        "Import the teacher's module. This runs its code: only if you trust it.",
+        o.TEACHERS,
+        default=False,
+        not_in_file="it lets code run, and a file that is passed on must not decide that. Say --allow-import on "
+        "the command line",
+        rare=True,
+    )
     partition_seed: o.PartitionSeed = None
-    checkpoints: Annotated[
-        bool,
-        option("Keep what was trained in OUT.private, so that a killed run goes on.", TEACHERS),
-        Use(argument="checkpoint_dir"),
-    ] = True
+    checkpoints: bool = o.setting(
+        "Keep what was trained in OUT.private, so that a killed run goes on.",
+        o.TEACHERS,
+        default=True,
+        argument="checkpoint_dir",
+        rare=True,
+    )
 
-    epsilon: Annotated[o.Epsilon, Use(argument="budget")]
-    delta: Annotated[o.Delta, Use(argument="budget")] = o.DELTA
-    ledger: Annotated[
-        Path | None,
-        option(
-            "Ledger of the private data, under whatever names they come; default: PRIVATE.ledger.sqlite, beside it. "
-            "For --votes it must be there, or --new-ledger be said.",
-            PRIVACY,
-        ),
-    ] = None
-    ledger_currency: Annotated[
-        str | None,
-        option(
-            "What a new ledger counts in, for good: gdp, renyi, renyi:ORDER or pure; left out, whichever buys most of "
-            "the first release's kind.",
-            PRIVACY,
-        ),
-    ] = None
-    new_ledger: Annotated[
-        bool,
-        option("Start a ledger: nothing was released from these private data before.", PRIVACY, "--new-ledger"),
-        Use(
-            not_in_file="it grants a whole budget once more, which is for a person to say each time. Say --new-ledger "
-            "on the command line"
-        ),
-    ] = False
+    epsilon: o.Epsilon
+    delta: o.Delta = o.DELTA
+    ledger: Path | None = o.setting(
+        "Ledger of the private data, under whatever names they come; default: PRIVATE.ledger.sqlite, beside it. "
+        "For --votes it must be there, or --new-ledger be said.",
+        o.PRIVACY,
+    )
+    ledger_currency: str | None = o.setting(
+        "What a new ledger counts in, for good: gdp, renyi, renyi:ORDER or pure; left out, whichever buys most of "
+        "the first release's kind.",
+        o.PRIVACY,
+        rare=True,
+    )
+    new_ledger: bool = o.setting(
+        "Start a ledger: nothing was released from these private data before.",
+        o.PRIVACY,
+        default=False,
+        not_in_file="it grants a whole budget once more, which is for a person to say each time. Say --new-ledger "
+        "on the command line",
+    )
 
     mechanism: o.MechanismName = None
-    sigma: Annotated[o.Sigma, Use(argument="mechanism")] = None
-    scale: Annotated[o.Scale, Use(argument="mechanism")] = None
-    threshold: Annotated[o.Threshold, Use(argument="mechanism")] = None
-    sigma_threshold: Annotated[o.SigmaThreshold, Use(argument="mechanism")] = None
-    queries: Annotated[o.Queries, Use(argument="n_queries")] = None
-    select: Annotated[
-        Literal["auto", "random", "first", "spread", "cluster", "uncertain"],
-        option(
-            "How they are chosen, from public information alone; cluster is for many rows, uncertain asks in rounds, "
-            "where a student of the labels so far is least sure.",
-            NOISE,
-        ),
-    ] = "auto"
-    rounds: Annotated[int | None, option("Rounds of --select uncertain; 5 when left out.", NOISE)] = None
+    sigma: o.Sigma = None
+    scale: o.Scale = None
+    threshold: o.Threshold = None
+    sigma_threshold: o.SigmaThreshold = None
+    queries: o.Queries = None
+    select: Literal["auto", "random", "first", "spread", "cluster", "uncertain"] = o.setting(
+        "How they are chosen, from public information alone; cluster is for many rows, uncertain asks in rounds, "
+        "where a student of the labels so far is least sure.",
+        o.NOISE,
+        default="auto",
+    )
+    rounds: int | None = o.setting("Rounds of --select uncertain; 5 when left out.", o.NOISE, rare=True)
     gap: o.Gap = None
     max_answers: o.MaxAnswers = None
     on_exhausted: o.OnExhausted = "raise"
 
     tuning: o.Tuning = ""
-    dataset_name: Annotated[str | None, option("What the private data are.", STATEMENT), Use(argument="stated")] = None
-    organisation: Annotated[str | None, option("Who holds them.", STATEMENT), Use(argument="stated")] = None
-    purpose: Annotated[str | None, option("What the labels are for.", STATEMENT), Use(argument="stated")] = None
-    stated: Annotated[
-        list[str] | None,
-        option(
-            "How you ensured one of its assumptions, such as 'one person=patients are unique by their number'. What "
-            "nobody states and pate did not see to is open. May be given several times.",
-            STATEMENT,
-            metavar="NAME=TEXT",
-        ),
-        Use(argument="stated"),
-    ] = None
+    dataset_name: str | None = o.setting("What the private data are.", o.STATEMENT, argument="stated")
+    organisation: str | None = o.setting("Who holds them.", o.STATEMENT, argument="stated")
+    purpose: str | None = o.setting("What the labels are for.", o.STATEMENT, argument="stated")
+    stated: list[str] | None = o.setting(
+        "How you ensured one of its assumptions, such as 'one person=patients are unique by their number'. What "
+        "nobody states and pate did not see to is open. May be given several times.",
+        o.STATEMENT,
+        metavar="NAME=TEXT",
+        argument="stated",
+    )
 
-    decide: Annotated[
-        Literal["likeliest", "balanced"],
-        option(
-            "Which class a row gets: the likeliest, or the one whose probability is largest beside its mean over the "
-            "public rows (for balanced accuracy where classes are of unequal size).",
-            MODEL,
-        ),
-    ] = "likeliest"
-    measure: Annotated[
-        Literal["yes", "no", "by-class"] | None,
-        option(
-            "Whether records say in the end how often the model is right: a noisy count within the same budget, for 4% "
-            "of its mu^2; by-class also recall, for as much again. Left out: where noise leaves less than +-5 points.",
-            MODEL,
-        ),
-    ] = None
-    student: Annotated[
-        str | None,
-        option(
-            "Who learns from the labels, and is kept as the model: logistic-regression, random-forest, vote-spreading, "
-            "image, ...; the strongest for such data when left out. With --select uncertain its doubts choose, too.",
-            MODEL,
-        ),
-    ] = None
-    no_model: Annotated[
-        bool,
-        option("Write labels alone, and no OUT.pate beside them.", MODEL, "--no-model"),
-        Use(argument="keep_model"),
-    ] = False
+    decide: Literal["likeliest", "balanced"] = o.setting(
+        "Which class a row gets: the likeliest, or the one whose probability is largest beside its mean over the "
+        "public rows (for balanced accuracy where classes are of unequal size).",
+        o.MODEL,
+        default="likeliest",
+    )
+    measure: Literal["yes", "no", "by-class"] | None = o.setting(
+        "Whether records say in the end how often the model is right: a noisy count within the same budget, for 4% "
+        "of its mu^2; by-class also recall, for as much again. Left out: where noise leaves less than +-5 points.",
+        o.MODEL,
+    )
+    student: str | None = o.setting(
+        "Who learns from the labels, and is kept as the model: logistic-regression, random-forest, vote-spreading, "
+        "image, ...; the strongest for such data when left out. With --select uncertain its doubts choose, too.",
+        o.MODEL,
+    )
+    no_model: bool = o.setting(
+        "Write labels alone, and no OUT.pate beside them.", o.MODEL, default=False, argument="keep_model"
+    )
 
-    out: Annotated[
-        Path, option("CSV file to write; must not exist. Missing folders are made.", OUTPUT), Use(argument=None)
-    ]
-    proba: Annotated[
-        bool, option("Also write one column of probabilities per class.", OUTPUT, "--proba"), Use(argument=None)
-    ] = False
-    safe_csv: Annotated[
-        bool,
-        option("An apostrophe before cells that a spreadsheet would run as a formula.", OUTPUT, "--safe-csv"),
-        Use(argument=None),
-    ] = False
+    out: Path = o.setting(
+        "CSV file to write; must not exist. Missing folders are made.", o.OUTPUT, default=MISSING, argument=None
+    )
+    proba: bool = o.setting("Also write one column of probabilities per class.", o.OUTPUT, default=False, argument=None)
+    safe_csv: bool = o.setting(
+        "An apostrophe before cells that a spreadsheet would run as a formula.",
+        o.OUTPUT,
+        default=False,
+        argument=None,
+        rare=True,
+    )
 
-    config: Annotated[
-        Path | None,
-        option(
-            "TOML file with any of these options; the command line wins. Its paths start at its own folder.",
-            RUN,
-            callback=_take_config,
-            is_eager=True,
-        ),
-        Use(argument=None, not_in_file="a file names no other file. Put all options into one"),
-    ] = None
-    anyway: Annotated[
-        bool, option("Go on with a setting from which nearly nothing is to be expected.", RUN, "--anyway")
-    ] = False
-    yes: Annotated[
-        bool,
-        option("Spend without asking; on a terminal you are asked otherwise.", RUN, "--yes", "-y"),
-        Use(argument=None, not_in_file="it says that a person saw the price. Say --yes on the command line"),
-    ] = False
-    plan: Annotated[bool, option("Only say what would be done and spent.", RUN, "--plan"), Use(argument=None)] = False
-    seed: Annotated[o.Seed, Use(argument="random_state")] = 0
-    jobs: Annotated[o.Jobs, Use(argument="n_jobs")] = o.JOBS
+    config: Path | None = o.setting(
+        "TOML file with any of these options; the command line wins. Its paths start at its own folder.",
+        o.RUN,
+        callback=_take_config,
+        is_eager=True,
+        argument=None,
+        not_in_file="a file names no other file. Put all options into one",
+    )
+    anyway: bool = o.setting("Go on with a setting from which nearly nothing is to be expected.", o.RUN, default=False)
+    yes: bool = o.setting(
+        "Spend without asking; on a terminal you are asked otherwise.",
+        o.RUN,
+        "--yes",
+        "-y",
+        default=False,
+        argument=None,
+        not_in_file="it says that a person saw the price. Say --yes on the command line",
+    )
+    plan: bool = o.setting("Only say what would be done and spent.", o.RUN, default=False, argument=None)
+    seed: o.Seed = 0
+    jobs: o.Jobs = o.JOBS
+
+    help_all: bool = o.setting(
+        "Show all options, also those that few need.", o.SCREEN, default=False, callback=o.help_all, is_eager=True,
+        argument=None, not_in_file="it is for the command line alone",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         """Bring names to one form: what reads the command line gives lists."""
@@ -439,7 +372,7 @@ class LabelOptions:
 
         return self.private is not None and not is_table(self.private)
 
-    def heeds(self, use: Use) -> bool:
+    def heeds(self, use: o.Use) -> bool:
         """Return whether this way in heeds an option: its job takes what is made of it, where nothing else is said."""
         if use.way or use.argument is None:
             return use.way in ("", self.way)
@@ -449,32 +382,26 @@ class LabelOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Return what a job of this way in is given: ``LabelJob(**arguments)`` or ``VoteJob(**arguments)``."""
-        found = {
-            use.argument: getattr(self, name)
-            for name, use in uses_of(type(self)).items()
-            if use.argument is not None and self.heeds(use)
-        }
-        return found | {argument: value for argument, value in self._made().items() if argument in found}
+        named = {use.argument: getattr(self, name) for name, use in o.uses_of(type(self)).items() if self.heeds(use)}
+        made = self._made()
+        return {argument: made.get(argument, value) for argument, value in named.items() if argument is not None}
 
     def _made(self) -> dict[str, Any]:
         """Return the arguments that are more than one option's value as it stands."""
         from pate.privacy.budget import Budget
 
+        named = {"dataset": self.dataset_name, "organisation": self.organisation, "purpose": self.purpose}
+        noise = (self.mechanism, self.sigma, self.scale, self.threshold, self.sigma_threshold)
+        keeps = self.checkpoints and not self.plan
         made = {
-            "classes": self.classes if self.classes_file is None else _classes_in(self.classes_file, self.classes),
             "budget": Budget(self.epsilon, self.delta),
-            "mechanism": o.chosen_mechanism(
-                self.mechanism, self.sigma, self.scale, self.threshold, self.sigma_threshold
-            ),
-            "stated": _stated(
-                self.stated, dataset=self.dataset_name, organisation=self.organisation, purpose=self.purpose
-            ),
+            "mechanism": o.chosen_mechanism(*noise),
+            "classes": self.classes if self.classes_file is None else _classes_in(self.classes_file, self.classes),
+            "stated": _stated(self.stated, **named),
             "ranges": _ranges(self.range, self.ranges),
             "keep_model": not self.no_model,
             "measure": {"yes": True, "no": False, "by-class": "by class"}.get(self.measure or ""),
-            "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers"
-            if self.checkpoints and not self.plan
-            else None,
+            "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers" if keeps else None,
         }
         if self.private is not None and self.ledger is None:
             from pate.data.files._arrow import beside
@@ -556,7 +483,7 @@ def _stated(pairs: list[str] | None, **named: str | None) -> dict[str, str]:
 _DECLINED = 1
 
 
-@takes_options(LabelOptions)
+@o.takes_options(LabelOptions)
 def label(context: typer.Context, options: LabelOptions) -> None:
     """Label public rows with what private records, or teachers of theirs, say, within a budget."""
     _check_way_in(context, options)
@@ -572,11 +499,13 @@ def label(context: typer.Context, options: LabelOptions) -> None:
         check_proba(job.plan)
     told = job.check_records() if options.way == "private" else ()
     planned = {"plan": dict(job.plan.lines()), "will_spend": job.plan.guarantee.to_dict(), "paid": job.plan.is_paid}
+    plan = job.plan.text(brief=not manner.verbose)
+    if plan != job.plan.text():
+        plan += "\n(--verbose also says what becomes of every column, and why)"
+    (answer if options.plan else say)(f"Plan\n{in_own_words(plan, manner.options)}")
     if options.plan:
         say_json(planned)
-        answer(f"Plan\n{in_own_words(job.plan.text(), manner.options)}")
         return
-    say(f"Plan\n{in_own_words(job.plan.text(), manner.options)}")
     if not (options.yes or job.plan.is_paid) and is_interactive():
         for one in told:
             if one.quoting:  # private values: for a terminal alone
@@ -617,7 +546,7 @@ def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
     """Refuse options that would be passed over in silence: a --group that is not heeded protects nobody."""
     if options.private is not None and options.votes is not None:
         raise InvalidInputError("--private and --votes are two ways in: teachers here, or votes cast elsewhere.")
-    for name, use in uses_of(type(options)).items():
+    for name, use in o.uses_of(type(options)).items():
         if was_given(context, name) and not options.heeds(use):
             here = {"votes": "votes cast elsewhere (--votes)", "private": "teachers trained here (--private)"}
             raise InvalidInputError(f"--{name.replace('_', '-')} says nothing about {here[options.way]}. Leave it out.")

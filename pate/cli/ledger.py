@@ -137,9 +137,7 @@ def bind(
 def export(
     file: File,
     out: Annotated[Path, typer.Argument(help="A new .csv or .jsonl file.", show_default=False)],
-    escape_formulas: Annotated[
-        bool, typer.Option("--escape-formulas", help="Make texts harmless that a spreadsheet would run.")
-    ] = False,
+    escape_formulas: Annotated[bool, typer.Option(help="Make texts harmless that a spreadsheet would run.")] = False,
 ) -> None:
     """Write every label and noisy sum that was ever paid for."""
     ledger = _open(file)

@@ -19,7 +19,9 @@ def verify(
         list[Path],
         typer.Argument(help="Labels, statement, page, model: under any name they have now.", show_default=False),
     ],
-    ledger: Annotated[Path, o.option("Ledger that charged the release, with its key file beside it.", o.PRIVACY)],
+    ledger: Path = o.setting(
+        "Ledger that charged the release, with its key file beside it.", o.PRIVACY, default=o.MISSING
+    ),
     head: Head = None,
 ) -> None:
     """Say of each file whether it is as released, changed or unknown; ends with 0 if all are as released.
@@ -32,20 +34,12 @@ def verify(
 
 def statement(
     file: Annotated[Path | None, typer.Argument(help="The statement's JSON, such as labels.statement.json.")] = None,
-    out: Annotated[
-        Path | None, o.option("Write the page to this .html or .txt file; must not exist.", o.OUTPUT)
-    ] = None,
-    ledger: Annotated[
-        Path | None, o.option("Also see that it is, word for word, as this ledger's release has it.", o.PRIVACY)
-    ] = None,
+    out: Path | None = o.setting("Write the page to this .html or .txt file; must not exist.", o.OUTPUT),
+    ledger: Path | None = o.setting("Also see that it is, word for word, as this ledger's release has it.", o.PRIVACY),
     head: Head = None,
-    language: Annotated[str, o.option("Of the plain words of the .html page; en ships.", o.OUTPUT)] = "en",
-    catalogue: Annotated[
-        Path | None, o.option("Your own translation of those words; comes before --language.", o.OUTPUT)
-    ] = None,
-    new_catalogue: Annotated[
-        Path | None, o.option("Write the English words to this .toml file, to be translated.", o.OUTPUT)
-    ] = None,
+    language: str = o.setting("Of the plain words of the .html page; en ships.", o.OUTPUT, default="en"),
+    catalogue: Path | None = o.setting("Your own translation of those words; comes before --language.", o.OUTPUT),
+    new_catalogue: Path | None = o.setting("Write the English words to this .toml file, to be translated.", o.OUTPUT),
 ) -> None:
     """Check a privacy statement's JSON and show it as one page for people."""
     from pate.exceptions import InvalidInputError

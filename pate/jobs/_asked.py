@@ -23,30 +23,18 @@ _COLUMNS = ("label", "status", "lead", "confidence")
 PREPROCESSING = ("public", "shard", "none")
 UNITS = ("record", "group")
 
-#: Parameters of a job that speak of teachers on shards, their options, and what says nothing.
-_OF_SHARDS: dict[str, tuple[str, Any]] = {
-    "teacher": ("--teacher", None),
-    "n_teachers": ("--teachers", None),
-    "mechanism": ("--mechanism", None),
-    "n_queries": ("--queries", None),
-    "gap": ("--gap", None),
-    "select": ("--select", "auto"),
-    "rounds": ("--rounds", None),
-    "max_answers": ("--max-answers", None),
-    "on_exhausted": ("--on-exhausted", "raise"),
-    "preprocess": ("--preprocess", "public"),
-    "partition_seed": ("--partition-seed", None),
-}
+#: Parameters of a job that speak of teachers on shards.
+_OF_SHARDS = ("teacher", "n_teachers", "mechanism", "n_queries", "gap", "select", "rounds", "max_answers",
+              "on_exhausted", "preprocess", "partition_seed")  # fmt: skip
 #: ... that DP-SGD does not heed.
-_UNHEEDED: dict[str, tuple[str, Any]] = {"max_categories": ("--max-categories", 50), "commonest": ("--commonest", None)}
+_UNHEEDED = ("max_categories", "commonest")
 #: ... that speak of a public table.
-_OF_PUBLIC: dict[str, tuple[str, Any]] = {
-    "text": ("--text", ()),
-    "only_common": ("--only-common", False),
-    "overlap_is_public": ("--overlap-is-public", False),
-    "dates": ("--dates", "auto"),
-    "student": ("--student", None),
-}
+_OF_PUBLIC = ("text", "only_common", "overlap_is_public", "dates", "student")
+
+
+def _spelt(name: str) -> str:
+    """Return a parameter's name beside its option's."""
+    return f"{name} (--{name.removeprefix('n_').replace('_', '-')})"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -74,6 +62,8 @@ class JobSettings:
     student: Any = None
     keep_model: bool = True
     anyway: bool = False
+    voters: str | None = field(default="shards", init=False)
+    max_categories: int = field(default=50, init=False)
 
     def terms(self, ledger: Ledger | None, stated: Mapping[str, str]) -> ReleaseTerms:
         """Return what a release is bound to."""
@@ -154,12 +144,8 @@ class LabelSettings(JobSettings):
         check_budget(self.budget)
         check_choice("preprocess", self.preprocess, PREPROCESSING)
         check_int("max_categories", self.max_categories, low=2)
-        given = {
-            f"{name} ({option})": getattr(self, name)
-            for name, (option, silent) in _OF_SHARDS.items()
-            if not (isinstance(getattr(self, name), str) and getattr(self, name) == silent)
-        }
-        not_of_heads = [f"{name} ({_OF_SHARDS[name][0]})" for name in ("teacher", "preprocess")]
+        given = dict.fromkeys(self._said(*_OF_SHARDS), True)
+        not_of_heads = [_spelt(name) for name in ("teacher", "preprocess")]
         self.voters = chosen_voters(self.voters, given, not_of_heads=not_of_heads)
         if self.public is None and self.voters not in ("auto", "dpsgd"):
             raise InvalidInputError(
@@ -172,21 +158,31 @@ class LabelSettings(JobSettings):
         self.choice = make_choice(self.select, rounds=self.rounds, student=learns)
         if self.teacher is None:
             self.teacher = "logistic-regression"
-        self.drop = [self.drop] if isinstance(self.drop, str) else list(self.drop)
-        self.text = [self.text] if isinstance(self.text, str) else list(self.text)
+        self.drop = (self.drop,) if isinstance(self.drop, str) else tuple(self.drop)
+        self.text = (self.text,) if isinstance(self.text, str) else tuple(self.text)
 
     @property
     def public_rows(self) -> str:
         """How it is known that public rows are public, for the statement."""
         return "declared" if self.overlap_is_public else "checked"
 
+    def _said(self, *names: str) -> list[str]:
+        """Return the parameters among these that are not as they are left out, each beside its option."""
+        return [_spelt(name) for name in names if getattr(self, name) != getattr(LabelSettings, name)]
+
     def check_heeded(self) -> None:
         """Refuse what would be passed over in silence where DP-SGD learns."""
-        no_rows = ("where there are no public rows", _OF_PUBLIC)
-        for where, names in (("with voters='dpsgd' (--voters dpsgd)", _UNHEEDED), no_rows):
-            for name, (option, silent) in names.items() if names is _UNHEEDED or self.public is None else ():
-                if getattr(self, name) != (list(silent) if silent == () else silent):
-                    raise InvalidInputError(f"{name} ({option}) must be left out {where}. It would change nothing.")
+        of_public = self._said(*_OF_PUBLIC) if self.public is None else []
+        for where, said in (
+            ("with voters='dpsgd' (--voters dpsgd)", self._said(*_UNHEEDED)),
+            ("where there are no public rows", of_public),
+        ):
+            if said:
+                raise InvalidInputError(f"{said[0]} must be left out {where}. It would change nothing.")
+        if self.public is None and not self.keep_model:
+            raise InvalidInputError(
+                "keep_model must be True (no --no-model) where there are no public rows: the model is all there is."
+            )
 
 
 def check_id(name: str | None, classes: Sequence[Any] | None = None) -> str | None:
@@ -225,18 +221,18 @@ def find_ledger(records: str, *folders: Path) -> Path | None:
     return next(known, None)
 
 
-def check_only_ledger(book: Ledger, data: Registration, private: Path, *, new_ledger: bool) -> None:
-    """Refuse to begin a ledger for records, or largely the same people's, that have one already.
+def check_ledger(book: Ledger, data: Registration, private: Path, *, new_ledger: bool) -> None:
+    """Refuse a ledger of other records, or to begin one for records, or largely the same people's, that have one.
 
     It is looked for beside them and beside the new one; so are releases whose ledger is gone. What is said depends on
     the records: it is for the curator's eyes, like every message of a run that was refused, and comes before anything
     is trained or released.
     """
-    if book.registration is not None:
-        return
-    said = book.look_beside(str(private), data, private.parent)
-    if said and not new_ledger:
-        raise InvalidInputError(said)
+    if book.registration is None:
+        said = book.look_beside(str(private), data, private.parent)
+        if said and not new_ledger:
+            raise InvalidInputError(said)
+    book.check(data)
 
 
 def check_absent(book: Ledger | None) -> None:

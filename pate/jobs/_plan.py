@@ -18,12 +18,6 @@ from pate.release._measured import SHARE
 from pate.release._quote import counted
 
 
-def as_lines(named: list[tuple[str, str]]) -> str:
-    r"""Return named values as text; those of several lines below one another, and empty ones not at all."""
-    wide = 11
-    return "\n".join(f"{name:<{wide}}" + value.replace("\n", "\n" + " " * wide) for name, value in named if value)
-
-
 def measures_line(counts: Sequence[GaussianSum], n_units: int) -> tuple[str, str]:
     """Return what a plan says of counts of right answers; nothing where there are none."""
     if not counts:
@@ -36,14 +30,19 @@ def measures_line(counts: Sequence[GaussianSum], n_units: int) -> tuple[str, str
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JobPlan:
-    """What every plan has."""
+    """What every plan has; ``odd`` are columns with a remark on what becomes of them."""
 
     n_public: int
     unit: str
+    odd: tuple[str, ...] = ()
 
-    def text(self) -> str:
-        """Return the plan line by line."""
-        return as_lines(self.lines())
+    def text(self, *, brief: bool = False) -> str:
+        """Return the plan line by line; ``brief``: of columns only the odd ones, and no reasons."""
+        found = self.lines()
+        if brief:
+            told = {"columns": "\n".join(self.odd), "chosen": ""}
+            found = [(name, told.get(name, value)) for name, value in found]
+        return "\n".join(f"{name:<11}" + value.replace("\n", "\n" + " " * 11) for name, value in found if value)
 
     def lines(self) -> list[tuple[str, str]]:
         """Return what will be done, each with its name."""

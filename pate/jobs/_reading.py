@@ -92,8 +92,8 @@ class Sources:
     whose one feature is a column of texts), or one of numbers for images. ``public`` are public rows before any
     encoding, ``hashed`` the same as they stand in the files, by which a ledger recognises them; ``names`` the files of
     public images, ``ids`` and ``id_name`` the public rows' own. ``files`` says how all was read, from public rows and
-    names alone; ``told`` what the curator should know of private columns. ``image_shape`` is (height, width), or
-    (3, height, width) of colours, whose rows hold pixel after pixel nevertheless.
+    names alone, ``odd`` which columns have a remark; ``told`` what the curator should know of private columns.
+    ``image_shape`` is (height, width), or (3, height, width) of colours: rows hold pixel after pixel nevertheless.
     """
 
     kind: str
@@ -107,6 +107,7 @@ class Sources:
     ids: npt.NDArray[Any] | None = None
     id_name: str | None = None
     files: tuple[tuple[str, str], ...] = ()
+    odd: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
     decimal: str = ""
     told: tuple[Told, ...] = ()
@@ -209,9 +210,8 @@ def _alone(job: LabelSettings) -> Sources:
         )
     if held.y is None:
         raise InvalidInputError(f"target must name the column of classes in {name}, got {target!r}.")
-    left = [column for column in held.X.columns if column not in kinds]
-    lines = [f"{column}: {_declared(ranges[column])}" for column in kinds]
-    lines += [f"{column}: left out, as no range of it was declared" for column in left]
+    left = [f"{c}: left out, as no range of it was declared" for c in held.X.columns if c not in kinds]
+    lines = [*(f"{column}: {_declared(ranges[column])}" for column in kinds), *left]
     n = f"; {len(held.X):,} rows" if held.groups is None else ""
     return Sources(
         "table",
@@ -221,6 +221,7 @@ def _alone(job: LabelSettings) -> Sources:
         None,
         None,
         files=(("private", f"{name}: {held.format}{n}"), ("columns", "\n".join(lines))),
+        odd=tuple(left[:_MOST_REMARKS]),
         kinds=kinds,
         decimal=held.format.decimal,
     )
@@ -248,6 +249,7 @@ def _tables(job: LabelSettings, public: str | os.PathLike[str], classes: tuple[A
     shown = pair.public
     texts = _are_texts(shown.X, job.text)
     X, rows = (_as_texts(side) if texts else side for side in (pair.private.X, shown.X))
+    columns = _uses(pair, classes, texts=texts)
     return Sources(
         "texts" if texts else "table",
         X,
@@ -257,7 +259,8 @@ def _tables(job: LabelSettings, public: str | os.PathLike[str], classes: tuple[A
         shown.X,
         ids=shown.ids,
         id_name=shown.id_name,
-        files=_described(pair, classes, texts=texts),
+        files=_described(pair, columns),
+        odd=tuple(str(use) for use in columns if use.remark)[:_MOST_REMARKS],
         kinds=shown.kinds,
         decimal=shown.format.decimal,
         told=pair.told,
@@ -282,12 +285,17 @@ _MOST_LISTED = 40
 _MOST_REMARKS = 20
 
 
-def _described(pair: TablePair, classes: tuple[Any, ...] | None, *, texts: bool) -> tuple[tuple[str, str], ...]:
-    """Return how two tables were read and what becomes of their columns, as named lines."""
+def _uses(pair: TablePair, classes: tuple[Any, ...] | None, *, texts: bool) -> list[ColumnUse]:
+    """Return what becomes of the columns of two tables."""
     odd = _not_classes(pair.public.y, classes)
     columns = [replace(use, remark=odd) if use.becomes == TARGET else use for use in pair.columns]
     if texts:
         columns = [ColumnUse(use.name, "texts") if use.name in pair.public.X.columns else use for use in columns]
+    return columns
+
+
+def _described(pair: TablePair, columns: list[ColumnUse]) -> tuple[tuple[str, str], ...]:
+    """Return how two tables were read and what becomes of their columns, as named lines."""
     if len(columns) <= _MOST_LISTED:
         lines = [str(use) for use in columns]
     else:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,25 +21,25 @@ from pate.data._columns import column_kind
 from pate.data._door import is_texts
 from pate.estimator import PATEClassifier
 from pate.exceptions import InvalidInputError, PateError, StudentError
-from pate.jobs._asked import JobSettings, LabelSettings
+from pate.jobs._asked import JobSettings
 from pate.jobs._choice import take
+from pate.jobs._plan import JobPlan
 from pate.jobs._reading import Sources, in_planes
-from pate.jobs._records import ShardRoad
 from pate.jobs._writing import write_labels
 from pate.ledger import Ledger
-from pate.mechanisms import NoisyHistogram
 from pate.model import Door, Manifest
 from pate.recipes import MappedLinear, RecordModel
-from pate.release import LabelRelease, ReleasedLabels, check_measure, tell_doubts
+from pate.release import LabelRelease, ReleasedLabels, tell_doubts
 from pate.representations import Representation
 from pate.statement.files import bind_statement
 from pate.students import ImageStudent, check_is_student, default_student, fit_student, make_student, mapped_student
 from pate.students import try_student as try_on_rows
 from pate.students._kept import keep_student
-from pate.teachers import HeadTeacherEnsemble
 from pate.votes import ABSTAIN
 
-_Labels = TypeVar("_Labels", bound=ReleasedLabels)
+if TYPE_CHECKING:
+    from pate.dpsgd._checkpoint import Checkpoint
+
 #: Public rows on which it is seen that a student can be kept.
 _TRIED = 100
 _SEED_PATH = (0x57D, 1)
@@ -48,6 +47,31 @@ _GOES_ON = (
     "The labels are written, and the ledger keeps what was paid for: the same command with another --student and "
     "another --out makes a model of them for nothing."
 )
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """Made-up labels that a student is tried on: at most ``n_answers`` of the ``queries`` will be answered."""
+
+    queries: npt.NDArray[np.int64]
+    n_answers: int
+    n_classes: int
+    noisy_counts: bool
+
+    def hold(self, student: Any, seen: Any) -> None:
+        """See that a student learns from such labels, and that a file can hold it; nothing is spent."""
+        try_on_rows(student, seen, **vars(self))
+        if isinstance(student, ImageStudent):
+            if not isinstance(student.network, str) or student.init is not None:
+                raise InvalidInputError("student must have a network that has a name: no file can hold another.")
+            return
+        rows = take(seen, np.arange(min(_TRIED, self.n_answers, len(self.queries))))
+        if len(rows) < 2:
+            return
+        with tempfile.TemporaryDirectory(prefix="pate-model-") as folder, suppress(StudentError):
+            keep_student(
+                fit_student(student, rows, np.arange(len(rows)) % self.n_classes, random_state=0), Path(folder)
+            )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,71 +93,56 @@ class Pupil:
     def of(
         cls,
         job: JobSettings,
-        public: Any,
-        image_shape: tuple[int, ...] | None = None,
+        source: Sources,
+        asked: Rehearsal,
         *,
-        door: Door,
-        voters: str,
-        max_categories: int,
-        n_classes: int,
-        queries: npt.NDArray[np.int64],
-        n_answers: int,
-        noisy_counts: bool,
         teacher: Any = None,
         representation: Representation | None = None,
     ) -> Self:
-        """Choose the student, and see on made-up labels that it learns, and that a file can hold it; nothing is spent.
+        """Choose the student, and rehearse with it, before anything is paid for.
 
-        At most ``n_answers`` of the ``queries`` will be answered. A ``teacher``'s kind is the student's, where nothing
-        is better; ``representation`` is that of heads, and of texts.
+        A ``teacher``'s kind is the student's, where nothing is better; ``representation`` is that of ballots, of heads
+        and of texts.
         """
-        given: dict[str, Any] = {
-            "queries": queries,
-            "n_answers": n_answers,
-            "n_classes": n_classes,
-            "noisy_counts": noisy_counts,
-        }
+        public, noisy = source.public, asked.noisy_counts
         lens: Any = None
-        seen = in_planes(public, image_shape)
-        if image_shape is None:
+        seen = planes = in_planes(public, source.image_shape)
+        if source.image_shape is None:
             of_texts = representation if is_texts(public) else None
-            lens = of_texts or TableEncoder(max_categories=max_categories).fit(public)
+            lens = of_texts or TableEncoder(max_categories=job.max_categories).fit(public)
             seen = lens.transform(public)
         named = job.student is not None
         if named:
             made = make_student(job.student)
-        elif representation is not None and default_student(public, noisy_counts=noisy_counts) is None:
-            made, lens = mapped_student(len(public), noisy_counts=noisy_counts), representation
-            seen = representation.transform(in_planes(public, image_shape))
+        elif representation is not None and default_student(public, noisy_counts=noisy) is None:
+            made, lens = mapped_student(len(public), noisy_counts=noisy), representation
+            seen = representation.transform(planes)
         else:
-            made = default_student(seen, noisy_counts=noisy_counts) or _of_its_kind(teacher)
-        if isinstance(made, ImageStudent) and made.image_shape is None and image_shape is not None:
-            made.set_params(image_shape=image_shape)
+            made = default_student(seen, noisy_counts=noisy) or _of_its_kind(teacher)
+        if isinstance(made, ImageStudent) and made.image_shape is None and source.image_shape is not None:
+            made.set_params(image_shape=source.image_shape)
         try:
-            _rehearse(made, seen, **given)
+            asked.hold(made, seen)
         except InvalidInputError:
             if named:
                 raise
             made = LogisticRegression(max_iter=500)  # nobody asked for that one
-        return cls(made, lens, seen, door, voters, job.random_state)
+        return cls(made, lens, seen, door_of(source), str(job.voters), job.random_state)
 
     def learn(
         self,
         release: ReleasedLabels,
         queries: npt.NDArray[np.int64],
         *,
-        model: RecordModel | MappedLinear | None = None,
-        taught: Any = None,
+        learnt: Any = None,
         ledger: Ledger | None = None,
     ) -> PATEClassifier:
         """Return the classifier of what was released of these public rows: public, as the release is.
 
-        ``model`` is that of the ballots, or of DP-SGD; ``taught`` the student of these very labels, where it was fitted
+        ``learnt`` is the model of the ballots, of DP-SGD, or the student of these very labels, where it is there
         already; the ledger binds the model's file when it is saved.
         """
-        fitted: Any = model
-        if self.student is not None:
-            fitted = self.fitted(release, queries) if taught is None else taught
+        fitted: Any = self.fitted(release, queries) if learnt is None else learnt
         values = release.classes
         classes = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
         kind = self.voters if self.student is None else "student"
@@ -164,18 +173,32 @@ class Pupil:
         return None if self.random_state is None else training_seed(self.random_state, *_SEED_PATH)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Learnt:
+    """What came of a job: labels of these public rows, and who learnt.
+
+    ``model`` is that of ballots or of DP-SGD, ``taught`` the student of these very labels that was measured, ``kept``
+    what DP-SGD needs to go on with.
+    """
+
+    release: Any
+    queries: npt.NDArray[np.int64]
+    model: RecordModel | MappedLinear | None = None
+    taught: Any = None
+    kept: Checkpoint | None = None
+
+
 class LeavesModel:
     """What a job does with released labels; a mixin of :class:`pate.jobs.LabelJob` and ``VoteJob``."""
 
+    plan: JobPlan
     queries_: npt.NDArray[np.int64]
+    _source: Sources
     _pupil: Pupil | None = None
-    _model: RecordModel | MappedLinear | None = None
     _ledger: Ledger | None = None
-    #: Labels and the student of theirs that was measured.
-    _taught: tuple[Any, Any] | None = None
-    #: A release whose files were written, with the statement that names them: the model's is the same.
-    _written: ReleasedLabels | None = None
-    _of_files: ReleasedLabels | None = None
+    _learnt: Learnt | None = None
+    #: A release whose files were written, and the same with the statement that names them, as the model's does.
+    _written: tuple[ReleasedLabels, ReleasedLabels] | None = None
 
     @property
     def keeps_model(self) -> bool:
@@ -199,100 +222,90 @@ class LeavesModel:
         """
         if self._pupil is None:
             raise InvalidInputError("public and keep_model=True must be given for a model to be made of the labels.")
-        if self._of_files is not None and release is self._written:
-            release = self._of_files
-        taught = None if self._taught is None or self._taught[0] is not release.labels else self._taught[1]
-        return self._pupil.learn(release, self.queries_, model=self._model, taught=taught, ledger=self._ledger)
+        if self._written is not None and release is self._written[0]:
+            release = self._written[1]
+        learnt: Any = None
+        if (done := self._learnt) is not None:
+            same = done.release.labels is release.labels
+            learnt = done.model if self._pupil.student is None else done.taught if same else None
+        return self._pupil.learn(release, self.queries_, learnt=learnt, ledger=self._ledger)
 
-    def _bound(self, release: _Labels) -> _Labels:
-        """Return a release whose statement the ledger knows, and tell what speaks against it."""
-        bind_statement(release.statement, self._ledger)
-        tell_doubts(release.statement, stacklevel=3)
-        return release
-
-    def _write(
-        self, release: ReleasedLabels, rows: npt.NDArray[np.int64], out: str | os.PathLike[str], **how: Any
+    def write(
+        self, release: ReleasedLabels, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
     ) -> list[Path]:
-        paths, statement = write_labels(release, rows, out, ledger=self._ledger, **how)
-        self._written, self._of_files = release, replace(release, statement=statement)
+        """Write the labels and the statement.
+
+        Parameters
+        ----------
+        release : LabelRelease
+        out : path
+            A CSV file: the public rows' own ids where there are some (``id``), ``row`` (position in the public file, or
+            among the votes' queries, from 0; for images ``file``, their name), ``label`` (empty where there is none)
+            and ``status`` of *every* public row. Where records vote also ``confidence``, the probability of the label
+            by the model that was released; where noisy counts were released ``lead``, in votes, and ``confidence``, how
+            probable it is that the label leads the votes without their noise. The statement goes beside it as
+            ``.statement.json``, ``.statement.txt`` and ``.statement.html`` (one page to print); alone where there are
+            no public rows.
+        proba : bool
+            Also one column per class, ``p_CLASS``: of what ``confidence`` is the label's.
+        safe_csv : bool
+            Put an apostrophe before labels and names that a spreadsheet would take for a formula.
+
+        Returns
+        -------
+        list of Path
+
+        Raises
+        ------
+        RunFolderError
+            One of them exists: results are never overwritten. Ask with :func:`pate.jobs.check_new_files` before
+            :meth:`run`.
+        """
+        source = self._source
+        paths, statement = write_labels(
+            release,
+            self.queries_,
+            out,
+            n_public=self.plan.n_public,
+            proba=proba,
+            ledger=self._ledger,
+            names=source.names,
+            ids=source.ids,
+            id_name=source.id_name,
+            safe_csv=safe_csv,
+        )
+        self._written = release, replace(release, statement=statement)
         return paths
 
-
-def measured_for(measure: bool | str | None, *, keep_model: bool) -> bool | str | None:
-    """Return whether the student of teachers' labels is measured: not where there is to be none."""
-    measure = check_measure(measure)
-    if measure and not keep_model:
-        raise InvalidInputError(
-            f"measure must be None or False with keep_model=False (--no-model), got {measure!r}: where teachers on "
-            "shards vote, what is measured is the student that is kept as the model. Leave either out."
-        )
-    return measure if keep_model else False
+    def _let_out(self, done: Learnt) -> Any:
+        """Return the release, whose statement the ledger then knows, and tell what speaks against it."""
+        self._learnt, self.queries_ = done, done.queries
+        bind_statement(done.release.statement, self._ledger)
+        tell_doubts(done.release.statement, stacklevel=3)
+        return done.release
 
 
-def pupil_of_ballots(
-    job: LabelSettings, source: Sources, *, n_classes: int, representation: Representation | None = None
-) -> Pupil:
-    """Return who learns where records vote, or DP-SGD: nobody, as a model is there already, unless one is named."""
-    voters = str(job.voters)
-    if job.student is None:
-        return Pupil(None, None, None, _door_of(source), voters, job.random_state)
-    n_public = len(source.public)
-    return Pupil.of(
-        job,
-        source.public,
-        source.image_shape,
-        door=_door_of(source),
-        voters=voters,
-        max_categories=job.max_categories,
-        n_classes=n_classes,
-        queries=np.arange(n_public),
-        n_answers=n_public,
-        noisy_counts=False,
-        representation=representation,
-    )
+def door_of(source: Sources) -> Door:
+    """Return what a row is, by the public ones.
 
-
-def pupil_of_shards(job: LabelSettings, road: ShardRoad, *, teacher: Any, n_classes: int) -> Pupil:
-    """Return who learns where teachers on shards vote; ``teacher`` is one of them, as it was named."""
-    plan, source, heads = road.plan, road.source, isinstance(road.teachers, HeadTeacherEnsemble)
-    return Pupil.of(
-        job,
-        source.public,
-        source.image_shape,
-        door=_door_of(source),
-        voters=str(job.voters),
-        max_categories=job.max_categories,
-        n_classes=n_classes,
-        queries=np.arange(sum(plan.rounds)) if plan.queries is None else plan.queries,
-        n_answers=plan.n_free + plan.quote.max_answers,
-        noisy_counts=isinstance(plan.mechanism, NoisyHistogram),
-        teacher=None if heads else teacher,
-        representation=road.teachers.representation if heads else road.encoder if source.kind == "texts" else None,
-    )
-
-
-def _door_of(source: Sources) -> Door:
-    if source.kind != "texts":
-        # Of a private table without a public one the declared kinds are asked alone, not its cells.
-        return door_of(
-            source.X if source.public is None else source.public, source.image_shape, source.kinds, source.decimal
-        )
-    return Door(kind="texts", n_features=1, columns=tuple(source.kinds.items()))
-
-
-def door_of(public: Any, image_shape: tuple[int, ...] | None, kinds: Mapping[str, str], decimal: str = "") -> Door:
-    """Return what a row is, by the public ones; ``kinds`` and ``decimal`` are those that their file's reader found."""
-    if image_shape is None:
-        columns = tuple((str(name), kinds.get(name) or column_kind(name, public[name])) for name in public.columns)
-        return Door(kind="table", n_features=len(columns), columns=columns, decimal="," if decimal == "," else None)
-    height, width = image_shape[-2:]
+    Of a private table without a public one the declared kinds are asked alone, not its cells.
+    """
+    kinds, shape = source.kinds, source.image_shape
+    if source.kind == "texts":
+        return Door(kind="texts", n_features=1, columns=tuple(kinds.items()))
+    if shape is None:
+        rows = source.X if source.public is None else source.public
+        columns = tuple((str(name), kinds.get(name) or column_kind(name, rows[name])) for name in rows.columns)
+        decimal = "," if source.decimal == "," else None
+        return Door(kind="table", n_features=len(columns), columns=columns, decimal=decimal)
+    height, width = shape[-2:]
     return Door(
         kind="images",
-        n_features=int(np.prod(image_shape)),
-        image_shape=image_shape,
+        n_features=int(np.prod(shape)),
+        image_shape=shape,
         mixed=False,
         size=(width, height),
-        color="grey" if len(image_shape) == 2 else "rgb",
+        color="grey" if len(shape) == 2 else "rgb",
     )
 
 
@@ -303,21 +316,3 @@ def _of_its_kind(teacher: Any) -> Any:
             check_is_student(teacher)
             return teacher
     return LogisticRegression(max_iter=500)
-
-
-def _rehearse(
-    student: Any, seen: Any, *, queries: npt.NDArray[np.int64], n_answers: int, n_classes: int, noisy_counts: bool
-) -> None:
-    try_on_rows(
-        student, seen, n_classes=n_classes, queries=queries, n_answers=n_answers, noisy_counts=noisy_counts
-    )  # fmt: skip
-    if isinstance(student, ImageStudent):
-        if not isinstance(student.network, str) or student.init is not None:
-            raise InvalidInputError("student must have a network that has a name: no file can hold another.")
-        return
-    rows = take(seen, np.arange(min(_TRIED, n_answers, len(queries))))
-    made_up = np.arange(len(rows)) % n_classes
-    if len(rows) < 2:
-        return
-    with tempfile.TemporaryDirectory(prefix="pate-model-") as folder, suppress(StudentError):
-        keep_student(fit_student(student, rows, made_up, random_state=0), Path(folder))

@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 
 from pate.core.checks import check_classes
 from pate.core.curator import Told, tell
-from pate.core.secret import beside_ledger
 from pate.data import check_other_file, check_public_rows, recognised_by
 from pate.data._shift import about_shift
 from pate.data.files._arrow import file_of
-from pate.estimator._by_dpsgd import check_likeliest, check_ranges, road_of
-from pate.exceptions import InvalidInputError, StudentError
-from pate.jobs._asked import LabelSettings, check_absent, check_only_ledger
+from pate.estimator._by_dpsgd import check_ranges, road_of
+from pate.jobs._asked import LabelSettings, check_absent, check_ledger
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan
-from pate.jobs._reading import as_classes, chosen_teacher, in_planes, read_classes, read_sources
+from pate.jobs._reading import as_classes, chosen_teacher, read_classes, read_sources
 from pate.jobs._records import BallotRoad, GradientRoad, ShardRoad
-from pate.jobs._student import LeavesModel, measured_for, pupil_of_ballots, pupil_of_shards
-from pate.jobs._writing import write_statement
+from pate.jobs._student import LeavesModel
 from pate.ledger import Ledger, Registration
 from pate.release import (
     LabelRelease,
     ModelLabels,
-    ReleasedLabels,
-    check_ballots_stated,
-    check_release_stated,
-    doubted,
 )
-from pate.students._asked import measured_labels
 from pate.teachers import class_indices
 from pate.teachers._usable import about_labels, owned
-from pate.votes import hash_queries
 
 if TYPE_CHECKING:
-    from pate.dpsgd._checkpoint import Checkpoint
+    pass
 
 
 class LabelJob(LabelSettings, LeavesModel):
@@ -150,6 +137,7 @@ class LabelJob(LabelSettings, LeavesModel):
     Examples
     --------
     >>> import tempfile, pandas as pd
+    >>> from pathlib import Path
     >>> from pate import Budget
     >>> folder = Path(tempfile.mkdtemp())
     >>> rows = pd.DataFrame({"age": range(600), "ill": ["no"] * 300 + ["yes"] * 300})
@@ -178,9 +166,7 @@ class LabelJob(LabelSettings, LeavesModel):
     (0, ['no', 'yes'])
     """
 
-    queries_: npt.NDArray[np.int64]
     plan: BallotPlan | GradientPlan | LabelPlan
-    _kept: Checkpoint | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -190,17 +176,17 @@ class LabelJob(LabelSettings, LeavesModel):
             check_other_file(self.private, self.public)
         self._source = source = read_sources(self, named)
         self._classes = named
-        self._ledger = None if self.ledger is None else Ledger(self.ledger, currency=self.ledger_currency)
+        self._ledger = book = None if self.ledger is None else Ledger(self.ledger, currency=self.ledger_currency)
         if self.new_ledger:
-            check_absent(self._ledger)
+            check_absent(book)
         self._private, self._told = file_of(self.private), False
-        n_classes, why = 2 if named is None else len(named), ""
+        why = ""
         if self.voters == "auto":
             self.voters, why = road_of(
                 source.public,
                 self.budget,
                 n_units=source.n_units,
-                n_classes=n_classes,
+                n_classes=2 if named is None else len(named),
                 image_shape=source.image_shape,
                 ranges=self.ranges,
             )
@@ -209,46 +195,19 @@ class LabelJob(LabelSettings, LeavesModel):
             self.check_heeded()
         if self.public is not None and not self.overlap_is_public:
             check_public_rows(source.X, source.public, source.groups)
-        terms = self.terms(self._ledger, self._stated())
+        self._road: BallotRoad | GradientRoad | ShardRoad
         if self.voters in ("dpsgd", "records"):
             self._classes = classes = read_classes(source.y) if named is None else named
-            representation = None
-            if self.voters == "dpsgd":
-                self._training = GradientRoad.of(self, source, terms, classes=classes, why=why)
-                self.plan = self._training.plan
-            else:
-                self._ballots = BallotRoad.of(self, source, terms, classes=classes, why=why)
-                self.plan = self._ballots.plan
-                representation = self._ballots.ballots.voters.representation
-            if self.keep_model:
-                self._pupil = pupil_of_ballots(self, source, n_classes=len(classes), representation=representation)
-            elif self.public is None:
-                raise InvalidInputError(
-                    "keep_model must be True (no --no-model) where there are no public rows: the model is all there is."
-                )
-            return
-        check_likeliest(self.decide)
-        measure = measured_for(self.measure, keep_model=self.keep_model)
-        self._shards = ShardRoad.of(self, source, terms, classes=named, estimator=estimator, measure=measure)
-        self.plan = self._shards.plan
+            by = GradientRoad if self.voters == "dpsgd" else BallotRoad
+            self._road = by.of(self, source, book, classes=classes, why=why)
+        else:
+            self._road = ShardRoad.of(self, source, book, classes=named, estimator=estimator)
+        self.plan = self._road.plan
         if self.keep_model:
-            self._pupil = pupil_of_shards(self, self._shards, teacher=estimator, n_classes=n_classes)
-        if self._ledger is not None:
-            self._shards.teachers.keep_secret_in(beside_ledger(self._ledger.path))
+            self._pupil = self._road.pupil(2 if self._classes is None else len(self._classes))
 
     def __repr__(self) -> str:
         return f"LabelJob({self.plan})"
-
-    # Planning ----------------------------------------------------------------------------------------------------
-
-    def _stated(self) -> dict[str, str]:
-        if self.voters == "records":
-            return check_ballots_stated(self.stated, residual=True)
-        if self.voters == "dpsgd":
-            return dict(self.stated or {})  # the plan knows what may be stated
-        return check_release_stated(self.stated, unit=self._source.unit, classes_inferred=self._classes is None)
-
-    # Running -----------------------------------------------------------------------------------------------------
 
     def run(self) -> LabelRelease | ModelLabels:
         """Let records vote, or train teachers and ask them, and release; the charge is stored before this returns.
@@ -262,39 +221,11 @@ class LabelJob(LabelSettings, LeavesModel):
         if not self._told:
             self._tell(counted=False)  # voters and teachers tell of records that they cannot use
         y, _ = self._checked()
-        release: LabelRelease | ModelLabels
-        if self.voters == "dpsgd":
-            self.queries_ = np.arange(self.plan.n_public)
-            release, self._model, self._kept = self._training.run(y)
-        elif self.voters == "records":
-            self.queries_ = np.arange(self.plan.n_public)
-            release, self._model = self._ballots.run(y)
-        else:
-            release = self._by_teachers(y)
+        done = self._road.run(y, self._pupil)
         if self._ledger is not None:
-            self._ledger.warn_of_other_features(release.statement.ledger_releases)
-        return self._bound(release)
-
-    def _by_teachers(self, y: npt.NDArray[Any]) -> LabelRelease:
-        """Train, ask and release; and count about how many records the labels' student is right, where that is paid."""
-        source, outcome = self._source, self._shards.run(y)
-        self.queries_, release, cells = outcome.queries, outcome.release, None
-        if outcome.counts is not None and self._pupil is not None:
-            with suppress(StudentError):  # model() says so, once the labels are written
-                student = self._pupil.fitted(release, outcome.queries)
-                release, cells = measured_labels(
-                    release,
-                    outcome.counts,
-                    student,
-                    in_planes(source.X, source.image_shape),
-                    class_indices(y, release.classes),
-                    usable=np.ones(len(y), dtype=bool),
-                    groups=source.groups,
-                    told=(self._pupil.student, self._pupil.lens, self._pupil.seed, hash_queries(source.hashed)),
-                    asked_for=bool(self.measure),
-                )
-                self._taught = release.labels, student
-        return doubted(release, commonest=self._shards.commonest, cells=cells)
+            self._ledger.warn_of_other_features(done.release.statement.ledger_releases)
+        release: LabelRelease | ModelLabels = self._let_out(done)
+        return release
 
     def check_records(self) -> tuple[Told, ...]:
         """Tell the curator before :meth:`run` what it would tell or refuse, of labels, owners, columns and the ledger.
@@ -324,14 +255,14 @@ class LabelJob(LabelSettings, LeavesModel):
         """Return labels and classes; see before days of training, not after, that the ledger is of these records."""
         values = self._classes
         if values is None:
-            values = self._classes = self._shards.teachers.classes = read_classes(self._source.y)
+            assert isinstance(self._road, ShardRoad)
+            values = self._classes = self._road.teachers.classes = read_classes(self._source.y)
         y = as_classes(self._source.y, values)
         if self._ledger is not None:
             groups, _ = owned(self._source.groups, len(y))  # as the voters will see them
             known = recognised_by(self._source.X, class_indices(y, values), groups)
             data = Registration(self.plan.unit, values, n_units=self.plan.n_units, **known)
-            check_only_ledger(self._ledger, data, self._private, new_ledger=self.new_ledger)
-            self._ledger.check(data)
+            check_ledger(self._ledger, data, self._private, new_ledger=self.new_ledger)
             if not self.plan.is_paid:
                 self._ledger.check_writable()
         return y, values
@@ -341,43 +272,5 @@ class LabelJob(LabelSettings, LeavesModel):
 
         Until then the same job, after a kill, gives the very model that was paid for.
         """
-        if self._kept is not None:
-            self._kept.remove()
-
-    def write(
-        self, release: ReleasedLabels, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
-    ) -> list[Path]:
-        """Write the labels and the statement.
-
-        Parameters
-        ----------
-        release : LabelRelease
-        out : path
-            A CSV file: the public rows' own ids where there are some (``id``), ``row`` (position in the public file,
-            from 0; for images ``file``, their name), ``label`` (empty where there is none) and ``status`` of *every*
-            public row. Where records vote also ``confidence``, the probability of the label by the model that was
-            released; where noisy counts were released ``lead``, in votes, and ``confidence``, how probable it is that
-            the label leads the votes without their noise. The statement goes beside it as ``.statement.json``,
-            ``.statement.txt`` and ``.statement.html`` (one page to print); alone where there are no public rows.
-        proba : bool
-            Also one column per class, ``p_CLASS``: of what ``confidence`` is the label's.
-        safe_csv : bool
-            Put an apostrophe before labels and names that a spreadsheet would take for a formula.
-
-        Returns
-        -------
-        list of Path
-        """
-        if self._source.public is None:
-            return write_statement(release.statement, out, ledger=self._ledger)
-        return self._write(
-            release,
-            self.queries_,
-            out,
-            n_public=self.plan.n_public,
-            names=self._source.names,
-            proba=proba,
-            ids=self._source.ids,
-            id_name=self._source.id_name,
-            safe_csv=safe_csv,
-        )
+        if self._learnt is not None and self._learnt.kept is not None:
+            self._learnt.kept.remove()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.files import atomic_path, check_can_write, json_text, write_bytes
+from pate.core.files import check_can_write, json_text, write_bytes
 from pate.data import Table, read_images, read_table
 from pate.data.files._arrow import file_of
 from pate.data.files._csv import TableFormat
@@ -90,52 +90,36 @@ def write_labels(
     out: str | os.PathLike[str],
     *,
     n_public: int,
-    names: tuple[str, ...] | None = None,
-    ids: npt.NDArray[Any] | None = None,
-    id_name: str | None = None,
     proba: bool = False,
-    safe_csv: bool = False,
     ledger: Ledger | None = None,
+    **how: Any,
 ) -> tuple[list[Path], PrivacyStatement]:
     """Write the labels of all public rows, and the statement beside them; return paths and statement.
 
-    With a ledger the files' digests are bound first: whatever lies there after a crash is known to it.
+    All files are written or none; ``how`` as for :func:`as_csv`. Where there are no public rows there is a statement
+    alone. With a ledger the files' digests are bound first: whatever lies there after a crash is known to it.
     """
-    paths = _new_paths(out)
-    frame = release.to_frame(rows=rows).set_index("row")
-    found, lead = sureness(release, proba=proba)
-    if lead is not None:
-        frame["lead"] = lead.round(_DIGITS)
-    if found is not None:
-        # Of the label that is there; where the gap let none pass, of none.
-        chosen = np.where(release.answered, release.labels, 0)
-        sure = found if found.ndim == 1 else found[np.arange(len(found)), chosen]
-        frame["confidence"] = np.where(release.answered, sure, np.nan).round(_DIGITS)
-        if proba:
-            frame[proba_columns(release.classes)] = found.round(_DIGITS)
-    frame = frame.reindex(range(n_public)).reset_index(drop=True)
-    frame["status"] = frame["status"].fillna("not asked")
-    content = as_csv(frame, names=names, ids=ids, id_name=id_name, safe_csv=safe_csv)
-    statement = release.statement.of_file(paths[0].name, content)
-    return _write_all(paths, statement, ledger, labels=content), statement
-
-
-def write_statement(
-    statement: PrivacyStatement, out: str | os.PathLike[str], *, ledger: Ledger | None = None
-) -> list[Path]:
-    """Write a statement alone, where there are no labels, beside what ``out`` names; return the paths."""
-    return _write_all(_new_paths(out), statement, ledger, labels=None)
-
-
-def _write_all(
-    paths: list[Path], statement: PrivacyStatement, ledger: Ledger | None, *, labels: bytes | None
-) -> list[Path]:
-    """Write all files or none, and return their paths; with a ledger their digests are bound first."""
-    out, *beside = paths
+    paths, statement, content = _new_paths(out), release.statement, b""
+    if n_public:
+        frame = release.to_frame(rows=rows).set_index("row")
+        found, lead = sureness(release, proba=proba)
+        if lead is not None:
+            frame["lead"] = lead.round(_DIGITS)
+        if found is not None:
+            # Of the label that is there; where the gap let none pass, of none.
+            chosen = np.where(release.answered, release.labels, 0)
+            sure = found if found.ndim == 1 else found[np.arange(len(found)), chosen]
+            frame["confidence"] = np.where(release.answered, sure, np.nan).round(_DIGITS)
+            if proba:
+                frame[proba_columns(release.classes)] = found.round(_DIGITS)
+        frame = frame.reindex(range(n_public)).reset_index(drop=True)
+        frame["status"] = frame["status"].fillna("not asked")
+        content = as_csv(frame, **how)
+        statement = statement.of_file(paths[0].name, content)
     texts = (json_text(statement.to_dict()), statement.text(), statement.html())
-    files = {path: text.encode("utf-8") for path, text in zip(beside, texts, strict=True)}
-    if labels is not None:  # last: without their statement they should not lie around
-        files[out] = labels
+    files = {path: text.encode("utf-8") for path, text in zip(paths[1:], texts, strict=True)}
+    if n_public:  # last: without their statement they should not lie around
+        files[paths[0]] = content
     if statement.ledger_releases:
         bind_released(ledger, contents={path.name: data for path, data in files.items()})
     try:
@@ -145,10 +129,10 @@ def _write_all(
         for path in files:
             path.unlink(missing_ok=True)  # none was there before
         raise InvalidInputError(
-            f"out={str(out)!r} could not be written: {error.strerror or error}. No file was left. A ledger keeps "
+            f"out={str(paths[0])!r} could not be written: {error.strerror or error}. No file was left. A ledger keeps "
             "what was paid for: make room or name another file, and the same command gives it for free."
         ) from error
-    return beside if labels is None else paths
+    return (paths if n_public else paths[1:]), statement
 
 
 def check_proba(plan: Any) -> None:
@@ -367,8 +351,7 @@ def predict_file(
     frame = _asked(clf, X, proba=proba)
     content = as_csv(frame, names=names, ids=ids, id_name=id, safe_csv=safe_csv)
     try:
-        with atomic_path(goal) as beside:
-            beside.write_bytes(content)
+        write_bytes(goal, content)
     except OSError as error:
         raise InvalidInputError(f"out={os.fspath(out)!r} could not be written: {error.strerror or error}.") from error
     measured = "" if file.statement.measured is None else str(file.statement.measured)
@@ -409,7 +392,7 @@ def _read(
         return in_planes(images.rows(), door.image_shape), None, images.names, ()
     if resize:
         raise InvalidInputError("resize is for folders of images, not for tables. Leave it out.")
-    X = _table(door, rows, id, written)
+    X: Any = _table(door, rows, id, written)
     name = file_of(rows).name
     ids = None
     if id is not None:
@@ -418,29 +401,30 @@ def _read(
         if id in door.names:
             raise InvalidInputError(f"id column {id!r} is a feature of the model: an id is none. Name another column.")
         ids = X.pop(id).to_numpy(dtype=object)
+    columns = takes = list(X.columns)
     if door.kind == "table":
-        missing = [column for column in door.names if column not in X.columns]
+        takes = list(door.names)
+        missing = [column for column in takes if column not in columns]
         if missing:
             raise InvalidInputError(
-                f"{name} lacks columns that the model asks for: {quoted(missing)}. It has: {quoted(X.columns)}."
+                f"{name} lacks columns that the model asks for: {quoted(missing)}. It has: {quoted(columns)}."
             )
-        left_out = tuple(column for column in X.columns if column not in door.names)
-        return X[door.names], ids, None, left_out
-    if door.kind == "texts":
-        if door.names and door.names[0] in X.columns:
-            left_out = tuple(column for column in X.columns if column != door.names[0])
-            return X[door.names[0]].fillna("").to_numpy(dtype=object), ids, None, left_out
-        if X.shape[1] != 1:
+    elif door.kind == "texts":
+        takes = [column for column in columns if column in door.names] or columns
+        if len(takes) != 1:
             raise InvalidInputError(
-                f"the model takes texts: {name} must have one column beside the id, and has {quoted(X.columns)}."
+                f"the model takes texts: {name} must have one column beside the id, and has {quoted(columns)}."
             )
-        return X.iloc[:, 0].fillna("").to_numpy(dtype=object), ids, None, ()
-    if X.shape[1] != door.n_features:
+    elif len(columns) != door.n_features:
         raise InvalidInputError(
-            f"the model takes {door} by their places: {name} has {X.shape[1]} columns beside the id. It was "
+            f"the model takes {door} by their places: {name} has {len(columns)} columns beside the id. It was "
             "made of arrays, which have no names."
         )
-    return X.to_numpy(dtype=object if door.mixed else np.float64), ids, None, ()
+    if door.kind == "texts":
+        X = X[takes[0]].fillna("").to_numpy(dtype=object)
+    else:
+        X = X[takes] if door.kind == "table" else X.to_numpy(dtype=object if door.mixed else np.float64)
+    return X, ids, None, tuple(column for column in columns if column not in takes)
 
 
 def _table(door: Door, rows: Any, id: str | None, written: Mapping[str, Any]) -> pd.DataFrame:

@@ -16,9 +16,10 @@ from pate.core.checks import check_choice, check_classes, check_int
 from pate.data import read_table, votes_fingerprint
 from pate.data.files._npz import BROKEN, read_npy, read_npz
 from pate.exceptions import InvalidInputError
-from pate.jobs._asked import UNITS, JobSettings, check_absent, check_id, check_only_ledger
+from pate.jobs._asked import UNITS, JobSettings, check_absent, check_id, check_ledger
 from pate.jobs._plan import VotePlan
-from pate.jobs._student import LeavesModel, Pupil, door_of
+from pate.jobs._reading import Sources
+from pate.jobs._student import Learnt, LeavesModel, Pupil, Rehearsal
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import NoisyHistogram
 from pate.privacy.budget import check_budget
@@ -38,8 +39,6 @@ KINDS = ("counts", "labels")
 #: A count beyond this is no number of teachers, and sums of such counts would not fit 64 bits.
 _MOST_VOTES = 2**40
 _SUFFIXES = (".npy", ".npz", ".csv")
-#: Most columns that one text column becomes for the student.
-_MAX_CATEGORIES = 50
 
 
 def read_votes(
@@ -334,7 +333,7 @@ class VoteJob(JobSettings, LeavesModel):
             raise InvalidInputError(
                 f"id is a column of public, which is not given, got {self.id!r}. Name the table too."
             )
-        self._shown = shown = None if public is None else read_table(public, id=check_id(self.id, cast.classes))
+        shown = None if public is None else read_table(public, id=check_id(self.id, cast.classes))
         if shown is not None and len(shown.X) != cast.n_queries:
             raise InvalidInputError(
                 f"public must have one row per query: {public} has {len(shown.X)}, {file} has votes on "
@@ -350,9 +349,20 @@ class VoteJob(JobSettings, LeavesModel):
         self._voter = FileVotes(replace(cast, unit=self.unit, n_units=n_units, fingerprint=records))
         place = file.with_name(file.name + ".ledger.sqlite") if self.ledger is None else self.ledger
         self._ledger = book = Ledger(place, currency=self.ledger_currency)
-        data = Registration(self.unit, cast.classes, n_units=n_units, fingerprint=records)
-        _check_votes_ledger(book, data, file, new_ledger=self.new_ledger)
-        book.check(data)
+        if self.new_ledger:
+            check_absent(book)
+        check_ledger(
+            book,
+            Registration(self.unit, cast.classes, n_units=n_units, fingerprint=records),
+            file,
+            new_ledger=self.new_ledger,
+        )
+        if not self.new_ledger and book.total is None:  # how often they were asked before, nobody could know
+            raise InvalidInputError(
+                f"there is no ledger {str(book.path)!r} for the votes {str(file)!r}. Name the one that all releases "
+                "from these teachers' private data are charged to: ledger= (--ledger). If this is the first release "
+                "from them, say new_ledger=True (--new-ledger)."
+            )
         self._asked = places[queries]
         self._batch = batch = BatchPlan.of(self.terms(book, said), asking, queries, hashes)
         if shown is None and self.student is not None:
@@ -360,18 +370,17 @@ class VoteJob(JobSettings, LeavesModel):
                 f"student={self.student!r} has no rows to learn from: votes say nothing of what they are about. Name "
                 "the public table too (public=, --public), line for line."
             )
-        if shown is not None and self.keep_model:
-            self._pupil = Pupil.of(
-                self,
-                shown.X,
-                door=door_of(shown.X, None, shown.kinds, shown.format.decimal),
-                voters="shards",
-                max_categories=_MAX_CATEGORIES,
-                n_classes=cast.n_classes,
-                queries=queries,
-                n_answers=batch.n_free + batch.quote.max_answers,
-                noisy_counts=isinstance(asking.mechanism, NoisyHistogram),
-            )
+        if shown is None:
+            self._source = Sources("table", None, np.empty(0), None, None, None)
+        else:
+            self._source = Sources(
+                "table", None, np.empty(0), None, shown.X, shown.X, ids=shown.ids, id_name=shown.id_name,
+                kinds=shown.kinds, decimal=shown.format.decimal,
+            )  # fmt: skip
+            if self.keep_model:
+                noisy = isinstance(asking.mechanism, NoisyHistogram)
+                n_answers = batch.n_free + batch.quote.max_answers
+                self._pupil = Pupil.of(self, self._source, Rehearsal(queries, n_answers, cast.n_classes, noisy))
         self.plan = VotePlan(
             n_public=cast.n_queries,
             n_teachers=cast.n_teachers,
@@ -394,56 +403,5 @@ class VoteJob(JobSettings, LeavesModel):
             In the order of ``plan.queries``.
         """
         outcome = self._batch.run(self._voter, self._asked, Evidence(classes_inferred=False))
-        return self._bound(doubted(outcome.release))
-
-    def write(
-        self, release: LabelRelease, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
-    ) -> list[Path]:
-        """Write the labels and the statement.
-
-        Parameters
-        ----------
-        release : LabelRelease
-        out : path
-            A CSV file: ``row`` (position among the votes' queries, from 0), ``label`` (empty where there is none) and
-            ``status`` of *every* row; where noisy counts are released ``lead`` and ``confidence``, see
-            :meth:`pate.jobs.LabelJob.write`. The statement goes beside it as ``.statement.json``, ``.statement.txt``
-            and ``.statement.html``.
-        proba : bool
-            Also one column per class, ``p_CLASS``.
-        safe_csv : bool
-            Put an apostrophe before labels that a spreadsheet would take for a formula.
-
-        Returns
-        -------
-        list of Path
-
-        Raises
-        ------
-        RunFolderError
-            One of them exists: results are never overwritten. Ask with :func:`pate.jobs.check_new_files` before
-            :meth:`run`.
-        """
-        return self._write(
-            release,
-            self._batch.queries,
-            out,
-            n_public=self.plan.n_public,
-            ids=None if self._shown is None else self._shown.ids,
-            id_name=self.id,
-            proba=proba,
-            safe_csv=safe_csv,
-        )
-
-
-def _check_votes_ledger(book: Ledger, data: Registration, votes: Path, *, new_ledger: bool) -> None:
-    """Refuse votes without a ledger: how often they were asked before, nobody could know."""
-    if new_ledger:
-        check_absent(book)
-    check_only_ledger(book, data, votes, new_ledger=new_ledger)
-    if not new_ledger and book.total is None:
-        raise InvalidInputError(
-            f"there is no ledger {str(book.path)!r} for the votes {str(votes)!r}. Name the one that all releases from "
-            "these teachers' private data are charged to: ledger= (--ledger). If this is the first release from them, "
-            "say new_ledger=True (--new-ledger)."
-        )
+        release: LabelRelease = self._let_out(Learnt(doubted(outcome.release), outcome.queries))
+        return release

@@ -416,7 +416,7 @@ def test_a_file_runs_nothing(tables, module):
 def test_every_option_may_stand_in_a_file_but_these():
     keys = uses_of(LabelOptions)
     assert {name for name, key in keys.items() if key.not_in_file} == {
-        "allow_import", "classes_from_private", "new_ledger", "config", "yes",
+        "allow_import", "classes_from_private", "new_ledger", "config", "yes", "help_all",
     }  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def test_the_same_command_again_is_free_and_another_is_not(tables):
 
 
 def test_the_plan_says_who_votes_and_why_and_leaves_nothing(tables):
-    done = run(tables, "--plan")
+    done = run(tables, "--plan", "--verbose")
     assert done.returncode == 0, done.stderr
     for start in (f"voters     {N} records", "rows       2 columns become ", "chosen     representation ",
                   "rounds     ", "noise      Gaussian, ", f"labels     all {N_PUBLIC} public rows",
@@ -83,6 +83,14 @@ def test_the_plan_says_who_votes_and_why_and_leaves_nothing(tables):
                   "instead    always answering the commonest class would reach its share",
                   "will spend (2, 0.0001)-DP"):  # fmt: skip
         assert any(line.startswith(start) for line in done.stdout.splitlines()), start
+    brief = run(tables, "--plan").stdout.splitlines()
+    hidden = [line for line in done.stdout.splitlines() if line not in brief]
+    assert hidden[0].startswith("columns    ")
+    assert any(line.startswith("chosen     ") for line in hidden)
+    assert [line for line in brief if line in done.stdout.splitlines()] == brief[:-1]
+    assert brief[-1] == "(--verbose also says what becomes of every column, and why)"
+    assert len(brief) < 20
+    assert "chosen" in json.loads(run(tables, "--plan", "--json").stdout)["plan"]
     assert sorted(p.name for p in tables.iterdir()) == ["private.csv", "public.csv"]
 
 

@@ -21,6 +21,7 @@ from pate import Budget, GNMax, InvalidInputError, quote
 from pate.cli import _options as shared
 from pate.cli import account, app, experiment
 from pate.cli import label as label_command
+from pate.cli._app import as_command
 from pate.cli._options import (
     _KINDS,
     DELTA,
@@ -38,7 +39,7 @@ from pate.cli._options import (
     TEACHERS,
     VOTES,
     GroupedCommand,
-    Use,
+    annotated,
     option,
     read_job_file,
     takes_options,
@@ -119,7 +120,7 @@ def test_every_field_is_an_argument_of_the_job_and_every_argument_a_field(way):
     taken = set(inspect.signature(JOBS[way]).parameters)
     assert set(minimal(way).arguments()) == taken - NOT_OPTIONS[way]
     none_of_the_jobs = {name for name, use in uses_of(LabelOptions).items() if use.argument is None}
-    assert none_of_the_jobs == {"out", "proba", "safe_csv", "config", "plan", "yes", "classes_from_private"}
+    assert none_of_the_jobs == {"out", "proba", "safe_csv", "config", "plan", "yes", "classes_from_private", "help_all"}
 
 
 @pytest.mark.few(1)
@@ -165,9 +166,7 @@ def test_a_new_option_touches_one_place(tmp_path):
 
     @dataclass(frozen=True, kw_only=True)
     class More(LabelOptions):
-        most_seconds: Annotated[
-            int, option("Stop after so long.", "Patience"), Use(argument="limit", way="private")
-        ] = 60
+        most_seconds: Annotated[int, option("Stop after so long.", "Patience", argument="limit", way="private")] = 60
 
     globals()["Annotated"], globals()["More"] = Annotated, More
     found = []
@@ -194,13 +193,13 @@ def test_a_new_option_touches_one_place(tmp_path):
 
 
 def words(annotation):
-    base = typing.get_args(annotation)[0]
+    base = typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
     inner = [kind for kind in typing.get_args(base) if typing.get_origin(kind) is typing.Literal]
     return typing.get_args(inner[0] if inner else base)
 
 
 def test_words_are_those_that_the_house_knows():
-    label = {name: words(said) for name, said in typing.get_type_hints(LabelOptions, include_extras=True).items()}
+    label = {name: words(said) for name, said in annotated(LabelOptions).items()}
     run, asks = (typing.get_type_hints(f, include_extras=True) for f in (experiment.run, account.account))
     assert set(label["select"]) == set(CHOICES)
     assert label["preprocess"] == PREPROCESSING
@@ -218,7 +217,7 @@ def refusal(call, *arguments, **options):
 
 
 def test_words_are_those_that_lower_floors_refuse_all_others_for(tmp_path):
-    label = {name: words(said) for name, said in typing.get_type_hints(LabelOptions, include_extras=True).items()}
+    label = {name: words(said) for name, said in annotated(LabelOptions).items()}
     terms = {"budget": Budget(1.0, 1e-5), "on_exhausted": "?"}
     assert refusal(quote, 1, GNMax(40.0), **terms) == list(label["on_exhausted"])
     (tmp_path / "v.csv").write_text("1,2\n2,1\n")
@@ -230,12 +229,7 @@ def test_words_are_those_that_lower_floors_refuse_all_others_for(tmp_path):
 @pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("name", "word"),
-    [
-        (n, w)
-        for n, said in typing.get_type_hints(LabelOptions, include_extras=True).items()
-        for w in words(said)
-        if isinstance(w, str)
-    ],
+    [(n, w) for n, said in annotated(LabelOptions).items() for w in words(said) if isinstance(w, str)],
 )
 def test_each_word_is_taken(asked, name, word):
     done = pate("label", "--epsilon", 1, "--out", "a.csv", flag(name), word)
@@ -278,12 +272,32 @@ def groups_of(text):
     return found
 
 
+#: Options of the command that are no job's.
+SPOKEN = ["--help-all", "--quiet", "--verbose", "--json", "--help"]
+
+
+def test_help_has_the_common_options_and_says_where_the_others_are():
+    """What few need is shown by --help-all alone; it works all the same, and comes back as it was."""
+    every, common = (groups_of(pate("label", how).stdout) for how in ("--help-all", "--help"))
+    assert list(common) == list(every)
+    shown = [name for names in common.values() for name in names]
+    assert 40 <= len(shown) <= 50
+    assert set(SPOKEN) <= set(shown)
+    for name in ("private", "target", "classes", "public", "epsilon", "delta", "out", "voters", "plan", "config"):
+        assert flag(name) in shown
+    for group, names in common.items():  # in the same order
+        assert names == [name for name in every[group] if name in names]
+    rare = {name for names in every.values() for name in names} - set(shown)
+    assert {"--partition-seed", "--ledger-currency", "--max-categories"} <= rare
+    assert "--sigma-threshold" in pate("run", "--help").stdout  # a command with fewer options hides none
+
+
 def test_help_has_every_option_once_and_every_group():
-    groups = groups_of(pate("label", "--help").stdout)
+    groups = groups_of(pate("label", "--help-all").stdout)
     order = [PRIVATE, PUBLIC, TABLES, IMAGES, VOTES, TEACHERS, PRIVACY, NOISE, STATEMENT, MODEL, OUTPUT, RUN, SCREEN]
     assert list(groups) == order
     options = [name for names in groups.values() for name in names]
-    assert sorted(options) == sorted([flag(name) for name in NAMES] + ["--quiet", "--verbose", "--json", "--help"])
+    assert sorted(options) == sorted({flag(name) for name in NAMES} | set(SPOKEN))
     assert groups[PRIVACY] == ["--epsilon", "--delta", "--ledger", "--ledger-currency", "--new-ledger"]
     assert max(len(names) for names in groups.values()) <= 12
 
@@ -422,6 +436,11 @@ def test_every_type_of_option_is_one_that_a_file_can_hold():
 # Other commands -------------------------------------------------------------------------------------------------
 
 
+def defaults(command):
+    """The defaults of a command's options, as they are typed."""
+    return {name: parameter.default for name, parameter in inspect.signature(as_command(command)).parameters.items()}
+
+
 def test_defaults_of_run_and_compare_are_those_of_their_functions():
     """Commands take every core."""
     names = {"teachers": "n_teachers", "queries": "n_queries", "repeats": "n_repeats", "public": "n_public",
@@ -432,15 +451,15 @@ def test_defaults_of_run_and_compare_are_those_of_their_functions():
     ):
         theirs = inspect.signature(target).parameters
         differ = {
-            name: (parameter.default, theirs[names.get(name, name)].default)
-            for name, parameter in inspect.signature(command).parameters.items()
+            name: (default, theirs[names.get(name, name)].default)
+            for name, default in defaults(command).items()
             if name not in own
             and names.get(name, name) in theirs
-            and inspect.Parameter.empty not in (parameter.default, theirs[names.get(name, name)].default)
-            and parameter.default != theirs[names.get(name, name)].default
+            and inspect.Parameter.empty not in (default, theirs[names.get(name, name)].default)
+            and default != theirs[names.get(name, name)].default
         }
         assert differ == {}, command.__name__
-    assert inspect.signature(account.plan).parameters["delta"].default == DELTA
+    assert defaults(account.plan)["delta"] == DELTA
 
 
 def test_an_option_is_called_as_its_argument_is_but_for_n():

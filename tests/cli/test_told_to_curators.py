@@ -189,7 +189,7 @@ def test_texts_alone_are_labelled_and_predicted(tables):
     frame = pd.DataFrame({"note": notes, "tumour": kinds})
     frame[:N].to_csv(tables / "private.csv", index=False)
     frame[["note"]][N:].to_csv(tables / "public.csv", index=False)
-    done = label(tables, only=())
+    done = label(tables, "--verbose", only=())
     assert done.returncode == 0, done.stderr
     assert "note: texts\n" in done.stdout
     assert (pd.read_csv(tables / "labels.csv")["label"] == kinds[N:]).mean() > 0.9

@@ -302,7 +302,7 @@ def test_a_job_on_files_cuts_by_the_secret_beside_its_ledger(tmp_path):
             budget=Budget(50.0, 1e-5), mechanism=GNMax(9.0), n_queries=5, teacher="naive-bayes", n_teachers=8,
             ledger=ledger, anyway=True, **options,
         )  # fmt: skip
-        return job.run().statement, job._shards.teachers.partition_.fingerprint()
+        return job.run().statement, job._road.teachers.partition_.fingerprint()
 
     statement, first = cut(None)
     assert first != cut(None)[1]
