@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pate.core.checks import check_choice
 from pate.core.tape import settled
-from pate.core.types import IntArray
+from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.noise._endless import CHUNK, TAIL, LazyUniform, WordSource, below_exp, check_counts, check_scale
 
@@ -124,6 +124,14 @@ def discrete_laplace(scale: float, shape: int | tuple[int, ...], source: WordSou
     scale = _scale("scale", scale)
     size = int(np.prod(shape))
     return _signed(size, lambda n: _geometric(scale, n, source), source).reshape(shape)
+
+
+def laplace_law(scale: float) -> tuple[int, FloatArray, FloatArray]:
+    """Return r, the discrete Laplace's masses at -r .. r, and P(X <= x) there; beyond 100 scales it is left out."""
+    r = int(np.ceil(100.0 * scale)) + 2
+    mass = np.exp(-np.abs(np.arange(-r, r + 1.0)) / scale)
+    mass = mass / mass.sum()
+    return r, mass, np.cumsum(mass)
 
 
 def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], source: WordSource) -> IntArray:

@@ -28,10 +28,10 @@ import numpy.typing as npt
 from pate.core.checks import largest_of
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
-from pate.privacy.convert import DEFAULT_ORDERS, check_delta
+from pate.privacy.convert import DEFAULT_ORDERS, check_delta, check_orders
 from pate.privacy.exact.composition import PROBABILITY_ERROR
 from pate.privacy.exact.histograms import check_counts
-from pate.privacy.exact.laws import NoiseLike, check_orders, log_probs
+from pate.privacy.exact.laws import NoiseLike, log_probs
 from pate.privacy.exact.noise import ThresholdTest
 from pate.privacy.exact.quadrature import log_terms
 

@@ -341,9 +341,7 @@ def trapezoid_tables(
         return None
     t: FloatArray = (np.arange(first, last + 1) * unit).astype(np.float64)
     table = np.empty((len(t), 8))
-    table[:, 0], table[:, 1] = noise.log_cdf(t), noise.log_hazard(t)
-    table[:, 2], table[:, 3] = noise.cdf_shift(t, shift), noise.cdf_shift(t, -shift)
-    table[:, 4], table[:, 5] = noise.density_shift(t, shift), noise.density_shift(t, -shift)
+    table[:, :6] = np.stack(noise.one_vote(t), axis=1)
     with np.errstate(under="ignore"):
         table[:, 6:] = np.exp(table[:, :2])
     step = stride * unit
