@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,14 +92,28 @@ class Priced:
     charge: Charge | None = None
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class Rival(ByRecords):
-    """A private method of other people's, as a classifier; abstract."""
+    """A private method of other people's, as a classifier; abstract.
+
+    Its parameters are what all of them are told: see :class:`pate.rivals.PrivateKNN`.
+    """
 
     #: None of them is charged to a ledger: see docs/rivals.md.
-    ledger: Any = None
-    budget: Any
-    n_queries: Any
-    _map: Representation
+    ledger = None
+
+    budget: Budget | None = None
+    classes: Any = None
+    n_queries: int | None = None
+    representation: Any = None
+    image_shape: Any = None
+    student: Any = None
+    random_state: int | None = None
+    noise_seed: int | None = None
+    overlap_is_public: bool = False
+    tuning: str = ""
+    stated: Mapping[str, str] | None = None
+    verbose: bool = False
 
     @abstractmethod
     def _price(self, task: Task) -> Priced:

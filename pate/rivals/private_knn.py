@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -356,21 +355,9 @@ class PrivateKNN(Rival):
     (True, True)
     """
 
-    budget: Budget | None = None
-    classes: Any = None
     sample_rate: float = 1.0
     n_neighbors: int | None = None
-    n_queries: int | None = None
     screening: tuple[float, float] | None = None
-    representation: Any = None
-    image_shape: Any = None
-    student: Any = None
-    random_state: int | None = None
-    noise_seed: int | None = None
-    overlap_is_public: bool = False
-    tuning: str = ""
-    stated: Mapping[str, str] | None = None
-    verbose: bool = False
 
     def _price(self, task: Task) -> Priced:
         share, wanted = neighbour_settings(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -297,22 +296,10 @@ class SparseVectorPATE(Rival):
     (True, True)
     """
 
-    budget: Budget | None = None
-    classes: Any = None
     estimator: Any = None
     n_teachers: int | None = None
     max_unstable: int | None = None
-    n_queries: int | None = None
-    representation: Any = None
-    image_shape: Any = None
-    student: Any = None
     n_jobs: int | None = None
-    random_state: int | None = None
-    noise_seed: int | None = None
-    overlap_is_public: bool = False
-    tuning: str = ""
-    stated: Mapping[str, str] | None = None
-    verbose: bool = False
 
     def _price(self, task: Task) -> Priced:
         n_teachers = min(task.n_units, default_heads(task.n_units if task.unit == "record" else None))

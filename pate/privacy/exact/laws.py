@@ -40,7 +40,8 @@ NoiseLike = GaussianNoise | LaplaceNoise
 SAFETY = 1 + 1e-8
 FLOOR = 1e-290
 
-_CHUNK = 2048
+#: Histograms at once, on one thread.
+CHUNK = 2048
 
 
 def upper_bound(divergences: npt.ArrayLike) -> FloatArray:
@@ -282,26 +283,24 @@ def exact_divergences(
     n = len(histograms.rows)
     worst = np.zeros((n, 2, len(unique)))
 
-    def work(start: int) -> None:
-        groups = group_counts(histograms.rows[start : start + _CHUNK])
-        worst[start : start + _CHUNK] = group_divergences(
-            groups, noise, unique, threshold=threshold, per_group=False, engine=engine
-        )
+    def work(part: slice) -> None:
+        groups = group_counts(histograms.rows[part])
+        worst[part] = group_divergences(groups, noise, unique, threshold=threshold, per_group=False, engine=engine)
 
     run_chunks(work, n)
     worst = worst[..., back]
     return ExactDivergences(alphas, worst[:, 0], worst[:, 1], histograms)
 
 
-def run_chunks(work: Callable[[int], None], n: int, size: int = _CHUNK) -> None:
-    """Call ``work(start)`` for every chunk, on as many threads as there are cores."""
-    starts = range(0, n, size)
-    if len(starts) <= 1 or worker_count() == 1:
-        for start in starts:
-            work(start)
+def run_chunks(work: Callable[[slice], None], n: int) -> None:
+    """Call ``work(part)`` for every chunk of n histograms, on as many threads as there are cores."""
+    parts = [slice(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
+    if len(parts) <= 1 or worker_count() == 1:
+        for part in parts:
+            work(part)
         return
     with ThreadPoolExecutor(worker_count()) as pool:
-        list(pool.map(work, starts))
+        list(pool.map(work, parts))
 
 
 def exact_rdp(

@@ -289,34 +289,13 @@ def safe_distance(scores: QueryScores, bound: TailBound, tau: float, *, limit: f
 
 
 def ptr(
-    counts: npt.ArrayLike,
-    sigma: float,
-    *,
-    tau: float,
-    order: float,
-    width: float,
-    delta: float,
-    delta0: float,
-    noise: NoiseSource,
-    threshold: float | None = None,
-    sigma_threshold: float | None = None,
-    public: float | None = None,
-    ledger: Purse | None = None,
+    counts: npt.ArrayLike, sigma: float, *, noise: NoiseSource, ledger: Purse | None = None, **proposal: Any
 ) -> PTRGate:
     """Make a :class:`PTRGate` and test ``counts`` with it; see there for the parameters and the guarantee.
 
-    All parameters are chosen without looking at the votes. With ``ledger`` the gate is charged there first.
+    All parameters (``proposal``: tau, order, width, delta, delta0, threshold, sigma_threshold, public) are chosen
+    without looking at the votes. With ``ledger`` the gate is charged there first.
     """
-    gate = PTRGate(
-        sigma=sigma,
-        order=order,
-        tau=tau,
-        width=width,
-        delta=delta,
-        delta0=delta0,
-        threshold=threshold,
-        sigma_threshold=sigma_threshold,
-        public=public,
-    )
+    gate = PTRGate(sigma=sigma, **proposal)
     gate.test(counts, noise, ledger=ledger)
     return gate
