@@ -54,7 +54,7 @@ class LossTable:
     @property
     def losses(self) -> FloatArray:
         """(2 reach + 1,) the lattice."""
-        return np.arange(-self.reach, self.reach + 1) * self.discretization
+        return np.asarray(np.arange(-self.reach, self.reach + 1) * self.discretization, dtype=np.float64)
 
     def cumulant(self, theta: float) -> FloatArray:
         """(n_rows,) log E exp(theta loss)."""

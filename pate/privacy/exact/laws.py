@@ -139,7 +139,7 @@ def _numpy_maxima(
 ) -> tuple[FloatArray, IntArray]:
     """Do what :func:`pate.privacy.exact.native.maxima` does."""
     out = np.zeros((len(groups.values), 2, plan.n_orders))
-    state = np.zeros(len(groups), dtype=np.int64)
+    state = np.full(len(groups), native.LOST, dtype=np.int64)
     for index, values, law, inexact, extreme in batches(groups, noise, max_order=max(plan.alphas), finer=finer):
         if law is not None:
             k = np.moveaxis(_batch_maxima(law, values[:, 0], plan, join), (0, 1), (2, 3))

@@ -89,7 +89,7 @@ def maxima(
     """Return K (rows, 2, n_orders), a row per group or per histogram, and of each histogram 0, INEXACT or LOST."""
     n = len(groups)
     out = np.zeros((len(groups.values) if per_group else n, 2, plan.n_orders))
-    flags = np.full(n, LOST)
+    flags = np.full(n, LOST, dtype=np.int64)
     library = _library()
     if library is None or not n:
         return out, flags

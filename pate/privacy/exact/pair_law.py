@@ -108,7 +108,7 @@ def _laplace_integrand(values: IntArray, nodes: LaplaceNodes, noise: LaplaceNois
     x[row, column] = nodes.x
     log_weight[row, column] = np.log(nodes.weights)
     t = (x[:, :, None] - values[:, None, :]) / noise.scale
-    return _Integrand(*noise.one_vote(t), log_weight)  # type: ignore[arg-type]
+    return _Integrand(*noise.one_vote(t), log_weight)  # type: ignore[arg-type, call-arg]
 
 
 def _log_sum(logs: FloatArray) -> FloatArray:

@@ -58,6 +58,7 @@ __all__ = [
     "allowance",
     "divergence_terms",
     "laplace_nodes",
+    "log_sum",
     "log_terms",
     "plan_orders",
     "strip_log",
@@ -218,6 +219,14 @@ def log_terms(order: float, logs: FloatArray) -> FloatArray:
     big = np.where(huge, logs, 1e3)
     tail = order * big + np.log1p((order - 1) * np.exp(-order * big) - order * np.exp(-(order - 1) * big))
     return np.where(huge, tail, moderate)
+
+
+def log_sum(logs: FloatArray, axis: int = 0) -> FloatArray:
+    """Log of the sum of exponentials over an axis; -inf where all are."""
+    peak = logs.max(axis=axis)
+    safe = np.where(np.isfinite(peak), peak, 0.0)
+    with np.errstate(divide="ignore", under="ignore"):
+        return np.asarray(safe + np.log(np.exp(logs - np.expand_dims(safe, axis)).sum(axis=axis)))
 
 
 def _remainder(order: float, logs: FloatArray) -> FloatArray:

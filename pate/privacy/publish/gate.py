@@ -60,13 +60,18 @@ def query_scores(
     # Not at the top: the exact law is the heavier module of the two, and this one is read by `import pate.privacy`.
     from pate.privacy.exact import GaussianNoise, log_probs
 
-    if (threshold is None) != (sigma_threshold is None):
-        raise InvalidInputError("threshold and sigma_threshold belong together: pass both or neither.")
+    check_together(threshold, sigma_threshold)
     votes = np.asarray(getattr(counts, "counts", counts))
     law = log_probs(votes, noise=GaussianNoise(sigma))
     if threshold is None or sigma_threshold is None:
         return outcome_scores(law)
     return outcome_scores(law, (votes.max(axis=1) - threshold) / sigma_threshold)
+
+
+def check_together(threshold: float | None, sigma_threshold: float | None) -> None:
+    """Refuse half of a threshold test."""
+    if (threshold is None) != (sigma_threshold is None):
+        raise InvalidInputError("threshold and sigma_threshold belong together: pass both or neither.")
 
 
 class PTRGate:
@@ -121,8 +126,7 @@ class PTRGate:
         self.delta0 = check_real(
             "delta0", delta0, low=0, high=self.delta, low_open=True, high_open=True, remedy="Take a tenth of delta."
         )
-        if (threshold is None) != (sigma_threshold is None):
-            raise InvalidInputError("threshold and sigma_threshold belong together: pass both or neither.")
+        check_together(threshold, sigma_threshold)
         self.threshold = None if threshold is None else check_real("threshold", threshold)
         self.sigma_threshold = sigma_threshold
         _check_public(public, self.order, self.sigma, sigma_threshold)
