@@ -73,14 +73,12 @@ def select_queries(
     if strategy == "random":
         return np.sort(np.random.default_rng(seed).choice(n_public, n_queries, replace=False))
 
-    if strategy == "spread":
-        return _spread(_numbers(X_public, strategy), n_queries, seed)
     n_rows = max(_CLUSTER_ROWS, _CLUSTER_ROWS_PER_QUERY * n_queries)
-    if n_rows >= n_public:
-        return _cluster(_numbers(X_public, strategy), n_queries, seed)
+    if strategy == "spread" or n_rows >= n_public:
+        return _central(X_public, n_queries, strategy, seed)
     some = np.sort(np.random.default_rng(seed).choice(n_public, n_rows, replace=False))
     part = X_public.iloc[some] if hasattr(X_public, "iloc") else np.asarray(X_public)[some]
-    return some[_cluster(_numbers(part, strategy), n_queries, seed)]
+    return some[_central(part, n_queries, strategy, seed)]
 
 
 def _on_one_scale(X_public: Any, n_public: int, one_scale: bool) -> tuple[Any, str]:
@@ -142,43 +140,34 @@ def _distinct(X: npt.NDArray[np.floating[Any]]) -> tuple[npt.NDArray[np.int64], 
     return first[order].astype(np.int64), n_times[order]
 
 
-def _spread(X: npt.NDArray[np.floating[Any]], n_queries: int, seed: int) -> npt.NDArray[np.int64]:
-    """Return the rows nearest to the centres of at most ``n_queries`` clusters."""
-    from sklearn.cluster import KMeans
+def _central(X_public: Any, n_queries: int, strategy: str, seed: int) -> npt.NDArray[np.int64]:
+    """Return the rows nearest to the centres of at most ``n_queries`` clusters.
+
+    By mini-batches (``"cluster"``) a random other row makes up for it where two centres have one nearest row.
+    """
+    from sklearn.cluster import KMeans, MiniBatchKMeans
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.metrics import pairwise_distances_argmin
     from threadpoolctl import threadpool_limits
 
+    X = _numbers(X_public, strategy)
     # A row that repeats is one place of a larger weight.
     first, n_times = _distinct(X)
     if n_queries >= len(first):
         return first
-    # One thread: k-means on a few thousand rows is slower with more, and its sums then do not depend on their number.
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # rows that differ in their last digits are one to k-means
-        model = KMeans(n_queries, n_init=1, random_state=seed).fit(X[first], sample_weight=n_times)
-        nearest = pairwise_distances_argmin(model.cluster_centers_, X[first])
-    return first[np.unique(nearest)]
-
-
-def _cluster(X: npt.NDArray[np.floating[Any]], n_queries: int, seed: int) -> npt.NDArray[np.int64]:
-    """Do the same by mini-batches; where two centres have one nearest row, a random other row makes up for it."""
-    from sklearn.cluster import MiniBatchKMeans
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.metrics import pairwise_distances_argmin
-    from threadpoolctl import threadpool_limits
-
-    first, n_times = _distinct(X)
-    if n_queries >= len(first):
-        return first
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    model = KMeans(n_queries, n_init=1, random_state=seed)
+    if strategy == "cluster":
         model = MiniBatchKMeans(
             n_queries, batch_size=max(1024, 2 * n_queries), n_init=1, max_iter=20, random_state=seed,
             init_size=min(len(first), 3 * n_queries), compute_labels=False,
-        ).fit(X[first], sample_weight=n_times)  # fmt: skip
-        nearest = pairwise_distances_argmin(model.cluster_centers_, X[first])
-    found = np.unique(nearest)
-    rest = np.setdiff1d(np.arange(len(first)), found)
-    more = np.random.default_rng(seed).choice(rest, n_queries - len(found), replace=False)
-    return np.sort(first[np.concatenate([found, more])])
+        )  # fmt: skip
+    # One thread: k-means on a few thousand rows is slower with more, and its sums then do not depend on their number.
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # rows that differ in their last digits are one to k-means
+        model.fit(X[first], sample_weight=n_times)
+        found = np.unique(pairwise_distances_argmin(model.cluster_centers_, X[first]))
+    if strategy == "cluster":
+        rest = np.setdiff1d(np.arange(len(first)), found)
+        more = np.random.default_rng(seed).choice(rest, n_queries - len(found), replace=False)
+        found = np.sort(np.concatenate([found, more]))
+    return first[found]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pate.core.checks import check_choice
 from pate.core.tape import settled
-from pate.core.types import IntArray
+from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.noise._endless import CHUNK, TAIL, LazyUniform, WordSource, below_exp, check_counts, check_scale
 
@@ -86,17 +86,23 @@ def _geometric(scale: float, size: int, source: WordSource) -> IntArray:
 
 def _signed(size: int, magnitudes: Callable[[int], IntArray], source: WordSource) -> IntArray:
     """Attach a fair sign, refusing minus zero, until ``size`` values stand."""
-    parts: list[IntArray] = []
-    left = size
-    while left > 0:
-        ask = min(CHUNK, left + left // 16 + 16)
+
+    def kept(ask: int) -> IntArray:
         y = magnitudes(ask)
         negative = (source.words((ask + 63) // 64)[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
         minus = negative.ravel()[:ask].astype(bool)
-        kept = np.where(minus, -y, y)[~(minus & (y == 0))]
-        parts.append(kept[:left])
+        return np.where(minus, -y, y)[~(minus & (y == 0))]
+
+    return _filled(size, 17 / 16, kept)
+
+
+def _filled(size: int, asked: float, kept: Callable[[int], IntArray]) -> IntArray:
+    """Return ``size`` values of those that ``kept(n)`` keeps of n, asked for so many times what is missing."""
+    parts, left = [np.zeros(0, dtype=np.int64)], size
+    while left > 0:
+        parts.append(kept(min(CHUNK, int(asked * left) + 16))[:left])
         left -= len(parts[-1])
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+    return np.concatenate(parts)
 
 
 def discrete_laplace(scale: float, shape: int | tuple[int, ...], source: WordSource) -> IntArray:
@@ -124,6 +130,14 @@ def discrete_laplace(scale: float, shape: int | tuple[int, ...], source: WordSou
     scale = _scale("scale", scale)
     size = int(np.prod(shape))
     return _signed(size, lambda n: _geometric(scale, n, source), source).reshape(shape)
+
+
+def laplace_law(scale: float) -> tuple[int, FloatArray, FloatArray]:
+    """Return r, the discrete Laplace's masses at -r .. r, and P(X <= x) there; beyond 100 scales it is left out."""
+    r = int(np.ceil(100.0 * scale)) + 2
+    mass = np.exp(-np.abs(np.arange(-r, r + 1.0)) / scale)
+    mass = mass / mass.sum()
+    return r, mass, np.cumsum(mass)
 
 
 def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], source: WordSource) -> IntArray:
@@ -154,26 +168,20 @@ def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], source: WordSo
     variance = Fraction(sigma) ** 2
     centre = float(variance / t)
 
-    def magnitudes(n: int) -> IntArray:
-        parts: list[IntArray] = []
-        left = n
-        while left > 0:
-            ask = min(CHUNK, int(1.6 * left) + 16)
-            y = _signed(ask, lambda m: _geometric(float(t), m, source), source)
-            word = source.words(ask)
-            gap = np.abs(y).astype(np.float64) - centre
-            chance = np.exp(-0.5 * (gap / sigma) ** 2)
-            # U in [word, word + 1) 2^-64 against exp(-gamma), known to a relative _TRUST.
-            keep = (word.astype(np.float64) + 1.0) * 2.0**-64 < chance * (1.0 - _TRUST)
-            drop = word.astype(np.float64) * 2.0**-64 > chance * (1.0 + _TRUST) + 2.0**-900
-            for i in np.flatnonzero(~(keep | drop)):
-                gamma = (abs(int(y[i])) - variance / t) ** 2 / (2 * variance)
-                keep[i] = below_exp(LazyUniform(int(word[i]), 64, source), gamma)
-            parts.append(y[keep][:left])
-            left -= len(parts[-1])
-        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+    def kept(ask: int) -> IntArray:
+        y = _signed(ask, lambda m: _geometric(float(t), m, source), source)
+        word = source.words(ask)
+        gap = np.abs(y).astype(np.float64) - centre
+        chance = np.exp(-0.5 * (gap / sigma) ** 2)
+        # U in [word, word + 1) 2^-64 against exp(-gamma), known to a relative _TRUST.
+        keep = (word.astype(np.float64) + 1.0) * 2.0**-64 < chance * (1.0 - _TRUST)
+        drop = word.astype(np.float64) * 2.0**-64 > chance * (1.0 + _TRUST) + 2.0**-900
+        for i in np.flatnonzero(~(keep | drop)):
+            gamma = (abs(int(y[i])) - variance / t) ** 2 / (2 * variance)
+            keep[i] = below_exp(LazyUniform(int(word[i]), 64, source), gamma)
+        return np.asarray(y[keep])
 
-    return magnitudes(size).reshape(shape)
+    return _filled(size, 1.6, kept).reshape(shape)
 
 
 @settled

@@ -262,24 +262,10 @@ class Charge:
     def __add__(self, other: Charge) -> Charge:
         if not isinstance(other, Charge):
             return NotImplemented
-        if self.orders != other.orders:
-            return Charge.total([(self, 1), (other, 1)])
-        rdp = tuple(a + b for a, b in zip(self.rdp, other.rdp, strict=True))
-        return Charge(
-            self.mu_squared + other.mu_squared,
-            rdp,
-            self.pure + other.pure,
-            self.orders,
-            self.delta0 + other.delta0,
-            _losses([(self, 1), (other, 1)]),
-        )
+        return Charge.total([(self, 1), (other, 1)])
 
     def __mul__(self, n: int) -> Charge:
-        n = check_times(n)
-        if n == 0:
-            return Charge.zero()
-        rdp = tuple(r * n for r in self.rdp)
-        return Charge(self.mu_squared * n, rdp, self.pure * n, self.orders, self.delta0 * n, _losses([(self, n)]))
+        return Charge.total([(self, n)])
 
     __rmul__ = __mul__
 

@@ -7,6 +7,7 @@ direction, D(M(D) || M(D')), and the result is itself private: it is a function 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -50,10 +51,16 @@ def log_q_gaussian(counts: npt.ArrayLike, sigma: float) -> npt.NDArray[np.float6
         At most log(1 - 1/n_classes).
     """
     sigma = check_real("sigma", sigma, low=0, low_open=True)
+    return _log_union(counts, math.sqrt(2) * sigma, lambda gaps: log_ndtr(-gaps))
+
+
+def _log_union(
+    counts: npt.ArrayLike, scale: float, beaten: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+) -> npt.NDArray[np.float64]:
+    """Return log of the sum, over all others, of exp(``beaten``) of how far they are behind, in units of ``scale``."""
     n = check_votes(counts)
     winner = n.argmax(axis=1)
-    gaps = n[np.arange(len(n)), winner][:, None] - n
-    terms = log_ndtr(-gaps / (math.sqrt(2) * sigma))
+    terms = beaten((n[np.arange(len(n)), winner][:, None] - n) / scale)
     terms[np.arange(len(n)), winner] = -np.inf
     return np.minimum(logsumexp(terms, axis=1), math.log1p(-1 / n.shape[1]))
 
@@ -155,12 +162,7 @@ def log_q_laplace(counts: npt.ArrayLike, scale: float) -> npt.NDArray[np.float64
     Papernot et al. 2017, Lemma 4: q <= sum over i of (2 + gap_i / b) / (4 exp(gap_i / b)).
     """
     scale = check_real("scale", scale, low=0, low_open=True)
-    n = check_votes(counts)
-    winner = n.argmax(axis=1)
-    gaps = (n[np.arange(len(n)), winner][:, None] - n) / scale
-    terms = np.log(2 + gaps) - math.log(4) - gaps
-    terms[np.arange(len(n)), winner] = -np.inf
-    return np.minimum(logsumexp(terms, axis=1), math.log1p(-1 / n.shape[1]))
+    return _log_union(counts, scale, lambda gaps: np.log(2 + gaps) - math.log(4) - gaps)
 
 
 def laplace_moments(counts: npt.ArrayLike, scale: float, orders: npt.ArrayLike) -> npt.NDArray[np.float64]:

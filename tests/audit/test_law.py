@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from noise_laws import argmax_law, confident_law
 from scipy.stats import multinomial
 
 from pate import ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram
@@ -16,7 +17,6 @@ from pate.dpsgd.mechanisms._mechanism import gaussian
 from pate.mechanisms import Draw
 from pate.mechanisms._base import capped
 from pate.noise import discrete_gaussian, noisy_argmax, real_argmax, real_at_least
-from pate.noise.laws import argmax_law, confident_law
 from pate.noise.source import NoiseSource
 from pate.votes import ABSTAIN
 

@@ -6,9 +6,8 @@ import itertools
 
 import numpy as np
 import pytest
+from noise_laws import NOISES, argmax_law, pass_probability, renyi
 from scipy.special import ndtr
-
-from pate.noise.laws import NOISES, argmax_law, pass_probability, renyi
 
 
 def test_golden_log_probabilities():

@@ -81,7 +81,7 @@ def test_sums_over_parts_and_chunks(monkeypatch):
         per_teacher_rdp(labels[:, s], ORDERS, noise=noise, n_classes=4) for s in (slice(0, 40), slice(40, None))
     )
     np.testing.assert_allclose(parts, whole, rtol=1e-12)
-    monkeypatch.setattr("pate.privacy.exact.per_teacher._CHUNK", 7)
+    monkeypatch.setattr("pate.privacy.exact.laws.CHUNK", 7)
     np.testing.assert_allclose(per_teacher_rdp(labels, ORDERS, noise=noise, n_classes=4), whole, rtol=1e-12)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.special import ndtr, ndtri, ndtri_exp
+from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 from scipy.stats import binom
 
 from pate.exceptions import InvalidInputError, PateError
@@ -21,9 +21,9 @@ from pate.privacy.publish import gate as ptr_module
 from pate.privacy.publish.gate import PTRGate, ptr, query_scores, safe_distance
 from pate.privacy.publish.tail_bound import (
     TailBound,
+    _log_log_ratio,
     _water_fill,
     concave_table,
-    log_pair_terms,
     log_term,
     loser_tables,
     outcome_scores,
@@ -31,6 +31,16 @@ from pate.privacy.publish.tail_bound import (
 )
 
 GATE = {"sigma": 40.0, "order": 8.0, "tau": 0.5, "width": 4.0, "delta": 1e-5, "delta0": 1e-6}
+
+
+def log_pair_terms(v, shift, order):
+    """Return log psi: the largest log T over ordered pairs of v and a score at most ``shift`` away."""
+    best = np.full(v.shape, -np.inf)
+    for low in (v, v - shift):
+        size = _log_log_ratio(low, shift)
+        best = np.maximum(best, log_ndtr(low) + log_term(order, size, rising=True))
+        best = np.maximum(best, log_ndtr(low + shift) + log_term(order, size, rising=False))
+    return best
 
 
 def random_counts(rng, n, m, k):

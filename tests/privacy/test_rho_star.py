@@ -5,12 +5,12 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 import pytest
+from noise_laws import argmax_law, renyi
 from scipy.integrate import quad
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_ndtr, ndtr
 
 from pate import ConfidentGNMax, GNMax
-from pate.noise.laws import argmax_law, renyi
 from pate.privacy import DEFAULT_ORDERS
 from pate.privacy.public_curve import certify, rho_star, threshold_rho_star, vote_cap_rho_star
 

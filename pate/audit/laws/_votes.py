@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from pate.audit.laws._registry import Numbers, law_bank, register
 from pate.core.types import FloatArray, IntArray
 from pate.mechanisms import NOT_ASKED, ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyHistogram, VoteCap
-from pate.noise.laws import lattice_law
+from pate.noise.integers import laplace_law
 from pate.noise.source import NoiseSource
 from pate.privacy.convert import rdp_overhead
 from pate.privacy.publish.gate import PTRGate, query_scores, safe_distance
@@ -241,8 +241,8 @@ def _stability_law(test: StabilityTest, counts: IntArray) -> FloatArray:
     Outcomes: the second was never asked (the first was unstable), stable then unstable, both stable. Given the
     threshold's noise the two are independent.
     """
-    r, mass, _ = lattice_law(test.threshold_scale, "discrete_laplace")
-    q, _, below = lattice_law(test.query_scale, "discrete_laplace")
+    r, mass, _ = laplace_law(test.threshold_scale)
+    q, _, below = laplace_law(test.query_scale)
     lines = test.threshold + np.arange(-r, r + 1)
     laws = []
     for d in distance_to_instability(counts):

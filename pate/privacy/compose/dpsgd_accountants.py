@@ -305,37 +305,18 @@ def dpsgd_epsilons(
     replace_one = adjacency == "replace-one"
     by_rdp = _rdp(s, q, n, delta, replace_one=replace_one)
     rows = [
-        AccountedEpsilon(
-            "pld",
-            least_of(by_rdp, _pld(s, q, n, delta, about=by_rdp, replace_one=replace_one)),
-            True,
-            "Koskela, Jalko, Honkela 2020; Doroshenko et al. 2022",
-        ),
-        AccountedEpsilon("rdp", by_rdp, True, "Mironov, Talwar, Zhang 2019; Canonne, Kamath, Steinke 2020"),
-        AccountedEpsilon("moments", _moments(s, q, n, delta, replace_one=replace_one), True, "Abadi et al. 2016"),
-    ]
+        ("pld", least_of(by_rdp, _pld(s, q, n, delta, about=by_rdp, replace_one=replace_one)), True,
+         "Koskela, Jalko, Honkela 2020; Doroshenko et al. 2022"),
+        ("rdp", by_rdp, True, "Mironov, Talwar, Zhang 2019; Canonne, Kamath, Steinke 2020"),
+        ("moments", _moments(s, q, n, delta, replace_one=replace_one), True, "Abadi et al. 2016"),
+        ("gdp limit", _gdp_limit(s, q, n, delta, replace_one), False, "Bu, Dong, Long, Su 2020"),
+    ]  # fmt: skip
     if not replace_one:
-        rows.append(
-            AccountedEpsilon(
-                "strong composition",
-                _strong(s, q, n, delta),
-                True,
-                "Balle, Wang 2018; Balle, Barthe, Gaboardi 2018; Kairouz, Oh, Viswanath 2015",
-            )
-        )
-    rows.append(
-        AccountedEpsilon("gdp limit", _gdp_limit(s, q, n, delta, replace_one), False, "Bu, Dong, Long, Su 2020")
-    )
-    if not replace_one:
-        rows.append(
-            AccountedEpsilon(
-                "strong composition, 2016",
-                _strong_2016(s, q, n, delta),
-                False,
-                "Dwork, Rothblum, Vadhan 2010; constants as in Abadi et al. 2016",
-            )
-        )
-    return tuple(rows)
+        known = "Balle, Wang 2018; Balle, Barthe, Gaboardi 2018; Kairouz, Oh, Viswanath 2015"
+        rows.insert(3, ("strong composition", _strong(s, q, n, delta), True, known))
+        known = "Dwork, Rothblum, Vadhan 2010; constants as in Abadi et al. 2016"
+        rows.append(("strong composition, 2016", _strong_2016(s, q, n, delta), False, known))
+    return tuple(AccountedEpsilon(*row) for row in rows)
 
 
 def _pld(s: float, q: float, n: int, delta: float, *, about: float, replace_one: bool) -> float:

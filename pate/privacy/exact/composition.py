@@ -34,16 +34,27 @@ _LONGEST = 2**25
 
 @dataclass(frozen=True)
 class LossTable:
-    """One direction of a :class:`LossMasses`: (n_rows, 2 reach + 1) masses on ``discretization * k``."""
+    """Privacy loss distributions on the lattice ``discretization * k``, k = -reach ... reach.
+
+    Attributes
+    ----------
+    discretization : float
+    masses : (n_rows, 2 reach + 1), or (2, n_rows, 2 reach + 1)
+        Probabilities under the first distribution of the pair; of two directions forward, then reverse.
+    """
 
     discretization: float
     masses: FloatArray
 
     @property
+    def reach(self) -> int:
+        """Largest lattice index."""
+        return self.masses.shape[-1] // 2
+
+    @property
     def losses(self) -> FloatArray:
         """(2 reach + 1,) the lattice."""
-        reach = self.masses.shape[1] // 2
-        return np.arange(-reach, reach + 1) * self.discretization
+        return np.asarray(np.arange(-self.reach, self.reach + 1) * self.discretization, dtype=np.float64)
 
     def cumulant(self, theta: float) -> FloatArray:
         """(n_rows,) log E exp(theta loss)."""
@@ -109,7 +120,7 @@ def _composed(table: LossTable, counts: FloatArray, window: _Window) -> tuple[Fl
     of them, M, is then off by at most 2 e n M over the smallest of them, and by 2 e n as all true ones are at most 1.
     By Parseval, norms at frequencies are norms in the window, where the transform back rounds once more.
     """
-    reach, unit = len(table.losses) // 2, 4 * np.finfo(np.float64).eps * (np.log2(window.length) + 2)
+    reach, unit = table.reach, 4 * np.finfo(np.float64).eps * (np.log2(window.length) + 2)
     total = np.zeros((len(counts), window.length // 2 + 1), dtype=np.complex128)
     least = np.zeros(window.length // 2 + 1)
     used = np.flatnonzero(counts.any(axis=0))

@@ -28,12 +28,12 @@ import numpy.typing as npt
 from pate.core.checks import largest_of
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
-from pate.privacy.convert import DEFAULT_ORDERS, check_delta
+from pate.privacy.convert import DEFAULT_ORDERS, check_delta, check_orders
 from pate.privacy.exact.composition import PROBABILITY_ERROR
 from pate.privacy.exact.histograms import check_counts
-from pate.privacy.exact.laws import NoiseLike, check_orders, log_probs
+from pate.privacy.exact.laws import NoiseLike, log_probs
 from pate.privacy.exact.noise import ThresholdTest
-from pate.privacy.exact.quadrature import log_terms
+from pate.privacy.exact.quadrature import log_sum, log_terms
 
 __all__ = ["GivenPair", "PairEpsilon", "given_pair"]
 
@@ -336,11 +336,7 @@ def _from_above(p: FloatArray, q: FloatArray, delta: float, slack: float) -> tup
 
 def _rdp(log_p: FloatArray, log_q: FloatArray, order: float) -> FloatArray:
     """Return the Renyi divergence of each query, (n_queries,)."""
-    terms = log_q + log_terms(order, log_p - log_q)
-    peak = terms.max(axis=1)
-    safe = np.where(np.isfinite(peak), peak, 0.0)
-    with np.errstate(divide="ignore", under="ignore"):
-        log_k = safe + np.log(np.exp(terms - safe[:, None]).sum(axis=1))
+    log_k = log_sum(log_q + log_terms(order, log_p - log_q), axis=1)
     return np.asarray(np.logaddexp(0.0, log_k) / (order - 1))
 
 

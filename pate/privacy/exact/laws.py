@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.core.types import FloatArray, IntArray
-from pate.exceptions import InvalidInputError
+from pate.privacy.convert import check_orders
 from pate.privacy.exact import native
 from pate.privacy.exact.histograms import Groups, Histograms, check_counts, distinct_histograms, group_counts, merge_far
 from pate.privacy.exact.log_space import JoinTables, join_tables, log_divergences, log_law
@@ -40,7 +40,8 @@ NoiseLike = GaussianNoise | LaplaceNoise
 SAFETY = 1 + 1e-8
 FLOOR = 1e-290
 
-_CHUNK = 2048
+#: Histograms at once, on one thread.
+CHUNK = 2048
 
 
 def upper_bound(divergences: npt.ArrayLike) -> FloatArray:
@@ -92,24 +93,11 @@ class ExactDivergences:
         return np.asarray(self.totals().max(axis=0))
 
 
-def check_orders(orders: npt.ArrayLike) -> FloatArray:
-    """Return Renyi orders as a float array of shape (n_orders,), all above 1."""
-    array = np.atleast_1d(np.asarray(orders, dtype=np.float64))
-    if array.ndim != 1 or not array.size or not (np.isfinite(array) & (array > 1)).all():
-        raise InvalidInputError(f"orders must be finite Renyi orders above 1, got {orders!r}.")
-    return array
-
-
 def worker_count() -> int:
     """Return how many threads to use: the cores this process may run on, at most 8."""
     if hasattr(os, "sched_getaffinity"):
         return max(1, min(8, len(os.sched_getaffinity(0))))
     return max(1, min(8, os.cpu_count() or 1))
-
-
-def to_divergence(k: FloatArray, orders: FloatArray) -> FloatArray:
-    """D_a from K = exp((a - 1) D_a) - 1; orders on the last axis."""
-    return np.log1p(k) / (orders - 1)
 
 
 def _from_log(log_k: FloatArray, orders: FloatArray) -> FloatArray:
@@ -147,31 +135,18 @@ def _batch_maxima(law: PairLaw, top: IntArray, plan: OrderPlan, join: JoinTables
 
 
 def _numpy_maxima(
-    groups: Groups, noise: NoiseLike, plan: OrderPlan, join: JoinTables | None, *, per_group: bool
-) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-    """Return K (rows, 2, n_orders), a row per group or per histogram, and which need the log-space engine."""
+    groups: Groups, noise: NoiseLike, plan: OrderPlan, join: JoinTables | None, *, per_group: bool, finer: int
+) -> tuple[FloatArray, IntArray]:
+    """Do what :func:`pate.privacy.exact.native.maxima` does."""
     out = np.zeros((len(groups.values), 2, plan.n_orders))
-    lost = np.zeros(len(groups), dtype=bool)
-    todo = np.arange(len(groups))
-    for finer in FINER:
-        again = []
-        part = groups.take(todo) if finer > 1 else groups
-        for index, values, law, inexact, extreme in batches(part, noise, max_order=max(plan.alphas), finer=finer):
-            where = todo[index]
-            if law is None:
-                lost[where] = True
-                continue
+    state = np.full(len(groups), native.LOST, dtype=np.int64)
+    for index, values, law, inexact, extreme in batches(groups, noise, max_order=max(plan.alphas), finer=finer):
+        if law is not None:
             k = np.moveaxis(_batch_maxima(law, values[:, 0], plan, join), (0, 1), (2, 3))
             extreme |= ~np.isfinite(k).all(axis=(1, 2, 3))
-            lost[where] = extreme
-            again.append(where[inexact & ~extreme])
-            rows = groups.offsets[where][:, None] + np.arange(values.shape[1])
-            out[rows] = k
-        todo = np.concatenate(again) if again else todo[:0]
-        if not len(todo):
-            break
-    lost[todo] = True
-    return out if per_group else np.maximum.reduceat(out, groups.offsets[:-1], axis=0), lost
+            out[groups.offsets[index][:, None] + np.arange(values.shape[1])] = k
+        state[index] = np.where(extreme, native.LOST, np.where(inexact, native.INEXACT, 0))
+    return out if per_group else np.maximum.reduceat(out, groups.offsets[:-1], axis=0), state
 
 
 def _log_maxima(
@@ -188,6 +163,34 @@ def _log_maxima(
         log_k = np.logaddexp(factor + log_k, np.moveaxis(join.log_addend[at], (-2, -1), (0, 1)))
     log_k = np.where(law.valid, log_k, -np.inf).max(axis=-1)
     return np.moveaxis(_from_log(np.moveaxis(log_k, 1, -1), orders), 0, 1)
+
+
+def _refined(
+    compute: Callable[..., tuple[FloatArray, IntArray]],
+    groups: Groups,
+    noise: NoiseLike,
+    plan: OrderPlan,
+    join: JoinTables | None,
+    *,
+    per_group: bool,
+) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+    """Return K (rows, 2, n_orders), by a rule as fine as its proof needs, and which need the log-space engine."""
+    out = np.zeros((len(groups.values) if per_group else len(groups), 2, plan.n_orders))
+    lost = np.zeros(len(groups), dtype=bool)
+    todo = np.arange(len(groups))
+    for finer in FINER if isinstance(noise, GaussianNoise) else FINER[:1]:
+        part = groups if finer == 1 else groups.take(todo)
+        k, state = compute(part, noise, plan, join, per_group=per_group, finer=finer)
+        rows = todo
+        if per_group:
+            rows = np.repeat(groups.offsets[todo] - part.offsets[:-1], part.n_groups) + np.arange(part.offsets[-1])
+        out[rows] = k
+        lost[todo[state == native.LOST]] = True
+        todo = todo[state == native.INEXACT]
+        if not len(todo):
+            break
+    lost[todo] = True
+    return out, lost
 
 
 def group_divergences(
@@ -223,11 +226,9 @@ def group_divergences(
         lost = np.ones(len(groups), dtype=bool)
     else:
         use_native = engine == "native" or (engine == "auto" and native.available())
-        compute: Callable[..., tuple[FloatArray, npt.NDArray[np.bool_]]] = (
-            native.maxima if use_native else _numpy_maxima
-        )
-        k, lost = compute(groups, noise, plan, join, per_group=per_group)
-        out = to_divergence(k, orders)
+        compute = native.maxima if use_native else _numpy_maxima
+        k, lost = _refined(compute, groups, noise, plan, join, per_group=per_group)
+        out = np.log1p(k) / (orders - 1)
     for index in np.flatnonzero(lost):
         found = _log_maxima(groups, int(index), noise, orders, join)
         if per_group:
@@ -282,26 +283,24 @@ def exact_divergences(
     n = len(histograms.rows)
     worst = np.zeros((n, 2, len(unique)))
 
-    def work(start: int) -> None:
-        groups = group_counts(histograms.rows[start : start + _CHUNK])
-        worst[start : start + _CHUNK] = group_divergences(
-            groups, noise, unique, threshold=threshold, per_group=False, engine=engine
-        )
+    def work(part: slice) -> None:
+        groups = group_counts(histograms.rows[part])
+        worst[part] = group_divergences(groups, noise, unique, threshold=threshold, per_group=False, engine=engine)
 
     run_chunks(work, n)
     worst = worst[..., back]
     return ExactDivergences(alphas, worst[:, 0], worst[:, 1], histograms)
 
 
-def run_chunks(work: Callable[[int], None], n: int, size: int = _CHUNK) -> None:
-    """Call ``work(start)`` for every chunk, on as many threads as there are cores."""
-    starts = range(0, n, size)
-    if len(starts) <= 1 or worker_count() == 1:
-        for start in starts:
-            work(start)
+def run_chunks(work: Callable[[slice], None], n: int) -> None:
+    """Call ``work(part)`` for every chunk of n histograms, on as many threads as there are cores."""
+    parts = [slice(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
+    if len(parts) <= 1 or worker_count() == 1:
+        for part in parts:
+            work(part)
         return
     with ThreadPoolExecutor(worker_count()) as pool:
-        list(pool.map(work, starts))
+        list(pool.map(work, parts))
 
 
 def exact_rdp(

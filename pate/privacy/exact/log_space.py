@@ -16,7 +16,7 @@ from pate.core.types import FloatArray, IntArray
 from pate.exceptions import PateError
 from pate.privacy.exact.histograms import structure
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest
-from pate.privacy.exact.quadrature import SUM_ERROR, allowance, laplace_nodes, log_terms, strip_log
+from pate.privacy.exact.quadrature import SUM_ERROR, allowance, laplace_nodes, log_sum, log_terms, strip_log
 
 __all__ = ["JoinTables", "LogLaw", "join_tables", "log_divergences", "log_law"]
 
@@ -227,9 +227,5 @@ def log_divergences(law: LogLaw, orders: FloatArray) -> FloatArray:
     out = np.empty((2, len(orders), *law.valid.shape))
     for k, order in enumerate(orders):
         for side, sign, shift in ((0, -1.0, ratio), (1, 1.0, 0.0)):
-            terms = log_classes + law.log_weight + shift + log_terms(order, sign * ratio)
-            peak = terms.max(axis=0)
-            safe = np.where(np.isfinite(peak), peak, 0.0)
-            with np.errstate(divide="ignore", under="ignore"):
-                out[side, k] = safe + np.log(np.exp(terms - safe).sum(axis=0))
+            out[side, k] = log_sum(log_classes + law.log_weight + shift + log_terms(order, sign * ratio))
     return out

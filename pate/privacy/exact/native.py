@@ -17,7 +17,7 @@ from pate.privacy.exact.histograms import Groups, most_classes
 from pate.privacy.exact.log_space import JoinTables
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
 from pate.privacy.exact.pair_law import MAX_LOG_POWER, MIN_LOG_PROBABILITY, MIN_RATIO
-from pate.privacy.exact.quadrature import FINER, SUM_ERROR, OrderPlan, laplace_nodes, trapezoid_tables
+from pate.privacy.exact.quadrature import SUM_ERROR, OrderPlan, laplace_nodes, trapezoid_tables
 
 __all__ = ["available", "maxima"]
 
@@ -26,6 +26,8 @@ __all__ = ["available", "maxima"]
 _FILE = Path(__file__).with_name("_native.dll" if sys.platform == "win32" else "_native.so")
 _INT, _DOUBLE, _POINTER = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 _SUM = 6
+#: What becomes of a histogram: the proof of its error needs a finer rule; or it needs the log-space engine.
+INEXACT, LOST = 1, 2
 _BASES = {1.0: 0, 1.25: 1, 1.5: 2, 1.75: 3, 2.0: 4}
 
 
@@ -82,45 +84,15 @@ def maxima(
     join: JoinTables | None,
     *,
     per_group: bool,
-) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-    """Return K (rows, 2, n_orders), a row per group or per histogram, and which need the log-space engine."""
-    out = np.zeros((len(groups.values) if per_group else len(groups), 2, plan.n_orders))
-    lost = np.zeros(len(groups), dtype=bool)
-    todo = np.arange(len(groups))
-    for finer in FINER if isinstance(noise, GaussianNoise) else FINER[:1]:
-        part = groups if finer == 1 else groups.take(todo)
-        found = _run(part, noise, plan, join, per_group=per_group, finer=finer)
-        if found is None:
-            break
-        k, flags = found
-        if finer == 1:
-            out[:] = k
-        elif per_group:
-            lengths = part.n_groups
-            rows = np.repeat(groups.offsets[todo] - part.offsets[:-1], lengths) + np.arange(part.offsets[-1])
-            out[rows] = k
-        else:
-            out[todo] = k
-        lost[todo[flags == 2]] = True
-        todo = todo[flags == 1]
-        if not len(todo):
-            break
-    lost[todo] = True
-    return out, lost
-
-
-def _run(
-    groups: Groups,
-    noise: GaussianNoise | LaplaceNoise,
-    plan: OrderPlan,
-    join: JoinTables | None,
-    *,
-    per_group: bool,
     finer: int,
-) -> tuple[FloatArray, npt.NDArray[np.int64]] | None:
+) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+    """Return K (rows, 2, n_orders), a row per group or per histogram, and of each histogram 0, INEXACT or LOST."""
+    n = len(groups)
+    out = np.zeros((len(groups.values) if per_group else n, 2, plan.n_orders))
+    flags = np.full(n, LOST, dtype=np.int64)
     library = _library()
-    if library is None or not len(groups):
-        return None
+    if library is None or not n:
+        return out, flags
     task = _Task()
     keep: list[npt.NDArray[Any]] = []
 
@@ -129,7 +101,6 @@ def _run(
         keep.append(contiguous)
         setattr(task, name, contiguous.ctypes.data)
 
-    n = len(groups)
     task.n, task.n_groups_max = n, int(groups.n_groups.max())
     for name in ("offsets", "values", "sizes"):
         put(name, getattr(groups, name), np.int64)
@@ -137,7 +108,7 @@ def _run(
         top, bottom = groups.values[groups.offsets[:-1]], groups.values[groups.offsets[1:] - 1]
         tables = trapezoid_tables(top, bottom, most_classes(groups), noise, finer=finer)
         if tables is None:
-            return None
+            return out, flags
         for name in ("start", "length"):
             put(name, getattr(tables, name), np.int64)
         put("table", tables.table, np.float64)
@@ -166,8 +137,6 @@ def _run(
             put("factor", np.exp(join.log_factor), np.float64)
             put("addend", np.exp(join.log_addend), np.float64)
         task.join_low = join.low
-    out = np.empty((len(groups.values) if per_group else n, 2, plan.n_orders))
-    flags = np.empty(n, dtype=np.int64)
     task.per_group, task.out, task.flags = int(per_group), out.ctypes.data, flags.ctypes.data
     if library.pate_noisy_max(ctypes.byref(task)):
         raise MemoryError("the compiled accounting kernel could not get its working memory")

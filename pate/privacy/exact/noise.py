@@ -7,8 +7,9 @@ two rounded ones, so that tiny divergences keep their relative accuracy.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,37 +26,54 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
 
 
-class Noise(Protocol):
-    """What the exact law needs to know of a noise distribution; ``t`` is in units of ``scale``."""
+@dataclass(frozen=True)
+class Noise(ABC):
+    """What the exact law needs to know of a noise distribution; ``t`` is in units of ``scale``, which is in votes."""
 
-    @property
-    def scale(self) -> float:
-        """Scale of the noise, in votes."""
+    scale: float
+    _remedy: ClassVar[str]
 
+    def __post_init__(self) -> None:
+        check_real("scale", self.scale, low=0, low_open=True, remedy=self._remedy)
+
+    @abstractmethod
     def far(self, max_order: float) -> float:
         """Gap in votes beyond which an outcome contributes less than exp(-740), up to this order."""
 
+    @abstractmethod
     def log_cdf(self, t: FloatArray) -> FloatArray:
-        """Log of the cumulative distribution function."""
+        """Log of the cumulative distribution function F."""
 
+    @abstractmethod
     def log_hazard(self, t: FloatArray) -> FloatArray:
-        """Log of density over cumulative distribution function."""
+        """Log of f(t) / F(t), f the density."""
 
+    @abstractmethod
     def cdf_shift(self, t: FloatArray, d: float) -> FloatArray:
         """F(t + d) / F(t) - 1."""
 
-    def density_shift(self, t: FloatArray, d: float) -> FloatArray:
-        """f(t + d) / f(t) - 1."""
-
+    @abstractmethod
     def log_cdf_shift(self, t: FloatArray, d: float) -> FloatArray:
         """log(F(t + d) / F(t)), also where the ratio itself overflows."""
 
+    @abstractmethod
     def log_density_shift(self, t: FloatArray, d: float) -> FloatArray:
         """log(f(t + d) / f(t))."""
 
+    def density_shift(self, t: FloatArray, d: float) -> FloatArray:
+        """f(t + d) / f(t) - 1."""
+        with np.errstate(over="ignore"):
+            return np.expm1(self.log_density_shift(t, d))
+
+    def one_vote(self, t: FloatArray) -> tuple[FloatArray, ...]:
+        """Log F, log hazard, F(t + d)/F(t) - 1 and f(t + d)/f(t) - 1, each for d of one vote more and one less."""
+        d = 1 / self.scale
+        shifts = (shift(t, move) for shift in (self.cdf_shift, self.density_shift) for move in (d, -d))
+        return (self.log_cdf(t), self.log_hazard(t), *shifts)
+
 
 @dataclass(frozen=True)
-class GaussianNoise:
+class GaussianNoise(Noise):
     """Normal noise of standard deviation ``scale`` votes.
 
     Examples
@@ -65,10 +83,7 @@ class GaussianNoise:
     array([0.019945])
     """
 
-    scale: float
-
-    def __post_init__(self) -> None:
-        check_real("scale", self.scale, low=0, low_open=True, remedy="Use the noise's standard deviation.")
+    _remedy: ClassVar[str] = "Use the noise's standard deviation."
 
     def far(self, max_order: float) -> float:
         """Gap in votes beyond which an outcome contributes less than exp(-740), up to this order.
@@ -113,18 +128,13 @@ class GaussianNoise:
             low = np.expm1(self.log_cdf_shift(t, d))
         return np.where((np.abs(t * d) <= 2) & (abs(d) <= 1), small, np.where((t > 1) & (t + d > 1), high, low))
 
-    def density_shift(self, t: FloatArray, d: float) -> FloatArray:
-        """phi(t + d) / phi(t) - 1."""
-        with np.errstate(over="ignore"):
-            return np.expm1(self.log_density_shift(t, d))
-
     def log_density_shift(self, t: FloatArray, d: float) -> FloatArray:
         """log(phi(t + d) / phi(t))."""
         return -d * (np.asarray(t, dtype=np.float64) + 0.5 * d)
 
 
 @dataclass(frozen=True)
-class LaplaceNoise:
+class LaplaceNoise(Noise):
     """Laplace noise of scale ``scale`` votes (standard deviation sqrt(2) times that).
 
     Examples
@@ -133,10 +143,7 @@ class LaplaceNoise:
     array([0.051271])
     """
 
-    scale: float
-
-    def __post_init__(self) -> None:
-        check_real("scale", self.scale, low=0, low_open=True, remedy="Use the Laplace scale b.")
+    _remedy: ClassVar[str] = "Use the Laplace scale b."
 
     def far(self, max_order: float) -> float:
         """Gap in votes beyond which an outcome contributes less than exp(-740), up to this order.
@@ -174,11 +181,6 @@ class LaplaceNoise:
             right = -half * np.expm1(-d) / (1 - half)
             left = np.expm1(d)
         return np.where(t < 0, np.where(t + d <= 0, left, rising), np.where(t + d >= 0, right, falling))
-
-    def density_shift(self, t: FloatArray, d: float) -> FloatArray:
-        """f(t + d) / f(t) - 1."""
-        with np.errstate(over="ignore"):
-            return np.expm1(self.log_density_shift(t, d))
 
     def log_density_shift(self, t: FloatArray, d: float) -> FloatArray:
         """log(f(t + d) / f(t)), exactly +-d away from the kink."""

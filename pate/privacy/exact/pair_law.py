@@ -108,16 +108,7 @@ def _laplace_integrand(values: IntArray, nodes: LaplaceNodes, noise: LaplaceNois
     x[row, column] = nodes.x
     log_weight[row, column] = np.log(nodes.weights)
     t = (x[:, :, None] - values[:, None, :]) / noise.scale
-    d = 1 / noise.scale
-    return _Integrand(
-        noise.log_cdf(t),
-        noise.log_hazard(t),
-        noise.cdf_shift(t, d),
-        noise.cdf_shift(t, -d),
-        noise.density_shift(t, d),
-        noise.density_shift(t, -d),
-        log_weight,
-    )
+    return _Integrand(*noise.one_vote(t), log_weight)  # type: ignore[arg-type, call-arg]
 
 
 def _log_sum(logs: FloatArray) -> FloatArray:

@@ -17,8 +17,6 @@ depend on the votes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,14 +25,14 @@ from scipy import sparse
 
 from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
+from pate.privacy.convert import check_orders
 from pate.privacy.exact.histograms import Groups, Histograms, check_counts, distinct_histograms, group_counts
-from pate.privacy.exact.laws import NoiseLike, check_orders, group_divergences, worker_count
+from pate.privacy.exact.laws import NoiseLike, group_divergences, run_chunks, worker_count
 from pate.privacy.exact.noise import ThresholdTest
 
 __all__ = ["VoteGroups", "per_teacher_rdp", "vote_groups"]
 
 
-_CHUNK = 2048
 #: Rounding of one long sum, relative to its terms: covers the corrections of a dissenter's total.
 _ROUNDING = 1e-14
 
@@ -140,11 +138,6 @@ def vote_groups(
     return VoteGroups(histograms, groups, votes)
 
 
-def _chunks(n: int, size: int = _CHUNK) -> Iterator[slice]:
-    for start in range(0, n, size):
-        yield slice(start, min(start + size, n))
-
-
 def per_teacher_rdp(
     labels: npt.ArrayLike | VoteGroups,
     orders: npt.ArrayLike,
@@ -189,24 +182,23 @@ def per_teacher_rdp(
     # Queries in the order of their histograms, so that one chunk of histograms is one run of queries.
     by_histogram = np.argsort(inverse, kind="stable")
     ends = np.concatenate([[0], np.cumsum(found.histograms.multiplicity)])
-    chunks = list(_chunks(len(groups)))
-    base = np.zeros((len(chunks), 2 * len(unique)))
+    base: dict[int, FloatArray] = {}
     corrections = np.zeros((worker_count(), n_teachers, 2 * len(unique)))
     free = list(range(worker_count()))
 
-    def work(number: int) -> None:
-        part = chunks[number]
+    def work(part: slice) -> None:
         inside = groups.take(np.arange(part.start, part.stop))
         cost = group_divergences(inside, noise, unique, threshold=threshold).reshape(len(inside.values), -1)
         leading = cost[inside.offsets[:-1]]
         weight = found.histograms.multiplicity[part].astype(np.float64)
-        base[number] = weight @ leading
+        base[part.start] = weight @ leading
         # Most votes are for the leader: count everyone as such and correct the dissenters.
         extra = cost - np.repeat(leading, inside.n_groups, axis=0)
         queries = by_histogram[ends[part.start] : ends[part.stop]]
         local = inside.offsets[inverse[queries] - part.start]
         slot = free.pop()
-        for piece in _chunks(len(queries), max(1, (1 << 22) // n_teachers)):
+        size = max(1, (1 << 22) // n_teachers)
+        for piece in (slice(at, at + size) for at in range(0, len(queries), size)):
             votes = found.votes[:, queries[piece]]
             teacher, column = np.nonzero(votes)
             target = local[piece][column] + votes[teacher, column]
@@ -216,12 +208,8 @@ def per_teacher_rdp(
             corrections[slot] += counted @ extra
         free.append(slot)
 
-    if len(chunks) == 1:
-        work(0)
-    else:
-        with ThreadPoolExecutor(worker_count()) as pool:
-            list(pool.map(work, range(len(chunks))))
-    total = base.sum(axis=0)
+    run_chunks(work, len(groups))
+    total = np.sum([base[start] for start in sorted(base)], axis=0)
     # A dissenter's total is a difference of sums: whatever rounding it lost stays on the safe side.
     sums = np.maximum(total + corrections.sum(axis=0), 0.0) + _ROUNDING * total
     return np.moveaxis(sums.reshape(n_teachers, 2, len(unique)), 1, 2)[:, back]

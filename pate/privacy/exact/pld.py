@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from dp_accounting.pld import privacy_loss_distribution
 
 __all__ = [
-    "LossMasses",
     "PldEpsilon",
     "composed_pld",
     "dominating_masses",
@@ -59,7 +58,7 @@ def _undominated(curves: FloatArray) -> IntArray:
 
 def _curves(table: LossTable) -> FloatArray:
     """H at lattice points >= 0 and H - (1 - g) at those below, of every row, as sums of positive terms."""
-    losses, reach = table.losses, table.masses.shape[1] // 2
+    losses, reach = table.losses, table.reach
     second = table.masses * np.exp(-losses)
     widths = np.exp(losses[:-1]) * np.expm1(table.discretization)
     # H is the integral from g upwards of the second distribution's mass beyond; H - (1 - g) that from 0 of the mass
@@ -100,7 +99,7 @@ def worst_sequence_epsilon(
     ceiling : float
         A bound known otherwise; losses far beyond it need not be resolved.
     """
-    step, reach = table.discretization, table.masses.shape[1] // 2
+    step, reach = table.discretization, table.reach
     curves = _curves(table)
     low = -int(np.ceil((1.5 * ceiling + 1.0) / step))
     high = int(np.ceil(7.0 / step))
@@ -138,31 +137,6 @@ def worst_sequence_epsilon(
 
 
 # Dominating pairs of noisy-max queries on a lattice of privacy losses.
-
-
-@dataclass(frozen=True)
-class LossMasses:
-    """Privacy loss distributions on the lattice ``discretization * k``, k = -reach ... reach.
-
-    Attributes
-    ----------
-    discretization : float
-    masses : (2, n_rows, 2 reach + 1)
-        Probabilities under the first distribution of the pair: forward, then reverse.
-    """
-
-    discretization: float
-    masses: FloatArray
-
-    @property
-    def reach(self) -> int:
-        """Largest lattice index."""
-        return self.masses.shape[-1] // 2
-
-    @property
-    def losses(self) -> FloatArray:
-        """(2 reach + 1,) privacy losses."""
-        return np.asarray(np.arange(-self.reach, self.reach + 1) * self.discretization, dtype=np.float64)
 
 
 def _lanes(law: PairLaw, top: IntArray, threshold: ThresholdTest | None) -> tuple[FloatArray, FloatArray]:
@@ -216,7 +190,7 @@ def dominating_masses(
     *,
     threshold: ThresholdTest | None = None,
     per_group: bool = False,
-) -> LossMasses:
+) -> LossTable:
     """Discretised dominating pairs, one row per histogram, or one per group of the class that loses its vote.
 
     Rows of groups that cannot lose a vote have all their mass at loss 0.
@@ -251,7 +225,7 @@ def dominating_masses(
                 else:
                     below, above = below.max(axis=0, keepdims=True), above.max(axis=0, keepdims=True)
                     masses[side, row] = _to_masses(below, above, gammas, discretization)[0]
-    return LossMasses(discretization, masses)
+    return LossTable(discretization, masses)
 
 
 _ORDERS = np.array(DEFAULT_ORDERS)
@@ -507,10 +481,10 @@ def composed_pld(
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
     histograms = distinct_histograms(check_counts(counts))
-    table = dominating_masses(group_counts(histograms.rows), noise, discretization, threshold=threshold)
+    both = dominating_masses(group_counts(histograms.rows), noise, discretization, threshold=threshold)
     times = histograms.multiplicity.astype(np.float64)
     found = []
     for side in (0, 1):
-        low, masses, lost = compose_masses(LossTable(discretization, table.masses[side]), times, tail)
+        low, masses, lost = compose_masses(LossTable(discretization, both.masses[side]), times, tail)
         found.append(pld_pmf.DensePLDPmf(discretization, low, masses, lost, True))
     return privacy_loss_distribution.PrivacyLossDistribution(*found)

@@ -58,6 +58,7 @@ __all__ = [
     "allowance",
     "divergence_terms",
     "laplace_nodes",
+    "log_sum",
     "log_terms",
     "plan_orders",
     "strip_log",
@@ -220,6 +221,14 @@ def log_terms(order: float, logs: FloatArray) -> FloatArray:
     return np.where(huge, tail, moderate)
 
 
+def log_sum(logs: FloatArray, axis: int = 0) -> FloatArray:
+    """Log of the sum of exponentials over an axis; -inf where all are."""
+    peak = logs.max(axis=axis)
+    safe = np.where(np.isfinite(peak), peak, 0.0)
+    with np.errstate(divide="ignore", under="ignore"):
+        return np.asarray(safe + np.log(np.exp(logs - np.expand_dims(safe, axis)).sum(axis=axis)))
+
+
 def _remainder(order: float, logs: FloatArray) -> FloatArray:
     """g_order(logs) for order * logs <= 40."""
     r = np.expm1(logs)
@@ -341,9 +350,7 @@ def trapezoid_tables(
         return None
     t: FloatArray = (np.arange(first, last + 1) * unit).astype(np.float64)
     table = np.empty((len(t), 8))
-    table[:, 0], table[:, 1] = noise.log_cdf(t), noise.log_hazard(t)
-    table[:, 2], table[:, 3] = noise.cdf_shift(t, shift), noise.cdf_shift(t, -shift)
-    table[:, 4], table[:, 5] = noise.density_shift(t, shift), noise.density_shift(t, -shift)
+    table[:, :6] = np.stack(noise.one_vote(t), axis=1)
     with np.errstate(under="ignore"):
         table[:, 6:] = np.exp(table[:, :2])
     step = stride * unit

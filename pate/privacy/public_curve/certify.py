@@ -135,7 +135,7 @@ class Plane:
     Examples
     --------
     >>> plane = Plane(6.0, step=0.2)
-    >>> bool(abs(plane.win[5, 5] + plane.win[5, 5] + plane.neither(5, 5) - 1) < 1e-12)
+    >>> bool(abs(plane.win[5, 5] + plane.win[5, 5] + ndtr(-plane.axis[5]) ** 2 - 1) < 1e-12)
     True
     """
 
@@ -155,10 +155,6 @@ class Plane:
         """P(N(x,1) > max(0, N(y,1))) on the product of two axes: a sum of positive terms, so no cancellation."""
         density: FloatArray = self._w * np.exp(-0.5 * (self._v[None, :] - x[:, None]) ** 2)
         return density @ ndtr(self._v[:, None] - y[None, :])
-
-    def neither(self, i: int, k: int) -> float:
-        """Return P(neither beats 0) at a lattice point."""
-        return float(ndtr(-self.axis[i]) * ndtr(-self.axis[k]))
 
     def shift(self, h: float) -> None:
         """Prepare the shifted laws."""

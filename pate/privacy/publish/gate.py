@@ -60,13 +60,18 @@ def query_scores(
     # Not at the top: the exact law is the heavier module of the two, and this one is read by `import pate.privacy`.
     from pate.privacy.exact import GaussianNoise, log_probs
 
-    if (threshold is None) != (sigma_threshold is None):
-        raise InvalidInputError("threshold and sigma_threshold belong together: pass both or neither.")
+    check_together(threshold, sigma_threshold)
     votes = np.asarray(getattr(counts, "counts", counts))
     law = log_probs(votes, noise=GaussianNoise(sigma))
     if threshold is None or sigma_threshold is None:
         return outcome_scores(law)
     return outcome_scores(law, (votes.max(axis=1) - threshold) / sigma_threshold)
+
+
+def check_together(threshold: float | None, sigma_threshold: float | None) -> None:
+    """Refuse half of a threshold test."""
+    if (threshold is None) != (sigma_threshold is None):
+        raise InvalidInputError("threshold and sigma_threshold belong together: pass both or neither.")
 
 
 class PTRGate:
@@ -121,8 +126,7 @@ class PTRGate:
         self.delta0 = check_real(
             "delta0", delta0, low=0, high=self.delta, low_open=True, high_open=True, remedy="Take a tenth of delta."
         )
-        if (threshold is None) != (sigma_threshold is None):
-            raise InvalidInputError("threshold and sigma_threshold belong together: pass both or neither.")
+        check_together(threshold, sigma_threshold)
         self.threshold = None if threshold is None else check_real("threshold", threshold)
         self.sigma_threshold = sigma_threshold
         _check_public(public, self.order, self.sigma, sigma_threshold)
@@ -289,34 +293,13 @@ def safe_distance(scores: QueryScores, bound: TailBound, tau: float, *, limit: f
 
 
 def ptr(
-    counts: npt.ArrayLike,
-    sigma: float,
-    *,
-    tau: float,
-    order: float,
-    width: float,
-    delta: float,
-    delta0: float,
-    noise: NoiseSource,
-    threshold: float | None = None,
-    sigma_threshold: float | None = None,
-    public: float | None = None,
-    ledger: Purse | None = None,
+    counts: npt.ArrayLike, sigma: float, *, noise: NoiseSource, ledger: Purse | None = None, **proposal: Any
 ) -> PTRGate:
     """Make a :class:`PTRGate` and test ``counts`` with it; see there for the parameters and the guarantee.
 
-    All parameters are chosen without looking at the votes. With ``ledger`` the gate is charged there first.
+    All parameters (``proposal``: tau, order, width, delta, delta0, threshold, sigma_threshold, public) are chosen
+    without looking at the votes. With ``ledger`` the gate is charged there first.
     """
-    gate = PTRGate(
-        sigma=sigma,
-        order=order,
-        tau=tau,
-        width=width,
-        delta=delta,
-        delta0=delta0,
-        threshold=threshold,
-        sigma_threshold=sigma_threshold,
-        public=public,
-    )
+    gate = PTRGate(sigma=sigma, **proposal)
     gate.test(counts, noise, ledger=ledger)
     return gate

@@ -39,7 +39,7 @@ from pate.noise.source import NoiseSource
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, delta_left, rdp_overhead
 from pate.privacy.cost import Charge
 from pate.privacy.public_curve import rho_star, threshold_rho_star
-from pate.privacy.publish.gate import query_scores
+from pate.privacy.publish.gate import check_together, query_scores
 from pate.privacy.publish.tail_bound import TailBound, answer_weights, loser_tables, term_table
 from pate.privacy.words import Guarantee
 
@@ -250,6 +250,7 @@ def smooth_bound(
     votes = np.asarray(getattr(counts, "counts", counts))
     if votes.ndim != 2 or not votes.size or (votes.sum(axis=1) != votes[0].sum()).any():
         raise InvalidInputError("counts must have rows that all sum to the number of teachers.")
+    check_together(threshold, sigma_threshold)
     # Q is constant beyond its knots, and so may u be (which keeps it Lipschitz): the last window then holds them all.
     u = np.clip(query_scores(votes, sigma).rest, _LOWEST, _HIGHEST)
     labels = consensus_cost(float(sigma), float(order), votes.shape[1])
@@ -261,8 +262,6 @@ def smooth_bound(
         )
         cap = query_cap(order, float(sigma), float(sigma_threshold))
         cost = np.minimum(_times(tests.weight[tops], cost) + tests.test[tops], cap)
-    elif threshold is not sigma_threshold:
-        raise InvalidInputError("threshold and sigma_threshold belong together: pass both or neither.")
     # Beyond these every window holds everything.
     most = max(labels.n_windows, 0 if tests is None else int(votes[0].sum()) + 1)
     found = discounted_maximum(_changes(labels, u, tests, tops), beta, cap, most)

@@ -85,16 +85,6 @@ def _log_log_ratio(w: FloatArray, shift: float) -> FloatArray:
     return np.where(w > 0, right, left)
 
 
-def log_pair_terms(v: FloatArray, shift: float, order: float) -> FloatArray:
-    """Return log psi: the largest log T over ordered pairs of v and a score at most ``shift`` away."""
-    best = np.full(v.shape, -np.inf)
-    for low in (v, v - shift):
-        size = _log_log_ratio(low, shift)
-        best = np.maximum(best, log_ndtr(low) + log_term(order, size, rising=True))
-        best = np.maximum(best, log_ndtr(low + shift) + log_term(order, size, rising=False))
-    return best
-
-
 @dataclass(frozen=True, repr=False)
 class TermTable:
     """Running maxima of psi_shift from either side, in logarithms; a constant of (shift, order), not of any votes.
@@ -111,6 +101,15 @@ class TermTable:
     step: float
     below: FloatArray
     above: FloatArray
+
+    @classmethod
+    def of(cls, start: float, step: float, left: float, cells: FloatArray, right: float) -> TermTable:
+        """Return the running maxima of bounds left of the cells, in each of them and right of them."""
+        whole = np.concatenate([[left], cells, [right]]) + LOG_SLACK
+        table = cls(start, step, np.maximum.accumulate(whole), np.maximum.accumulate(whole[::-1])[::-1])
+        table.below.setflags(write=False)
+        table.above.setflags(write=False)
+        return table
 
     def _cell(self, v: FloatArray) -> npt.NDArray[np.int64]:
         cell = np.floor((v - self.start) / self.step) + 1
@@ -147,11 +146,7 @@ def term_table(shift: float, order: float) -> TermTable:
     far_left = largest_of(order * high - (order - 1) * low, math.log(order - 1) + high)
     size = _log_log_ratio(np.array([edges[-1] - shift]), shift)
     far_right = largest_of(*(float(log_term(order, size, rising=rising)[0]) for rising in (True, False)))
-    whole = np.concatenate([[far_left], cells, [far_right]]) + LOG_SLACK
-    table = TermTable(start, step, np.maximum.accumulate(whole), np.maximum.accumulate(whole[::-1])[::-1])
-    table.below.setflags(write=False)
-    table.above.setflags(write=False)
-    return table
+    return TermTable.of(start, step, far_left, cells, far_right)
 
 
 @dataclass(frozen=True, repr=False)
@@ -229,8 +224,7 @@ def answer_weights(shift: float, order: float) -> TermTable:
     # Left of the table it grows (as the terms do); right of it, s <= 1.
     far_left = order * log_ndtr(start) - (order - 1) * log_ndtr(start - shift)
     far_right = -(order - 1) * log_ndtr(edges[-1] - shift)
-    whole = np.concatenate([[far_left], log_weight, [far_right]]) + LOG_SLACK
-    return TermTable(start, step, np.maximum.accumulate(whole), np.maximum.accumulate(whole[::-1])[::-1])
+    return TermTable.of(start, step, far_left, log_weight, far_right)
 
 
 #: Ways to split the losers' mass; queries at once.

@@ -1,7 +1,7 @@
-"""The exact law of a noisy argmax, for real and for discrete noise.
+"""The exact law of a noisy argmax, for real and for discrete noise: a reference, apart from the accounting.
 
-These are reference implementations (finite sums and quadrature in probability space, one histogram at a time): the null
-hypothesis of the law tests and a check on fast kernels. Probabilities below 1e-290 come out as 0.
+Finite sums and quadrature in probability space, one histogram at a time: the null hypothesis of the law tests and a
+check on fast kernels. Probabilities below 1e-290 come out as 0.
 """
 
 from __future__ import annotations
