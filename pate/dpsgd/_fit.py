@@ -39,10 +39,8 @@ from pate.dpsgd._settings import (
     determining,
     filled,
     is_planned,
-    read_averaging,
     read_clipping,
     read_mechanism,
-    read_schedule,
     settle,
     shape_of,
 )
@@ -53,7 +51,6 @@ from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
 from pate.networks._contract import held_threads, one_device, own_generator
 from pate.noise.source import NoiseSource
-from pate.privacy.convert import gdp_from_budget
 from pate.statement.files import bind_statement
 from pate.statement.model import PrivacyStatement
 from pate.teachers._usable import usable
@@ -192,25 +189,13 @@ def fit_privately(
             numbered=numbered,
             canaries=marks,
         )
-        done = run_training(
-            training,
-            learning_rate=run.learning_rate,
-            schedule=read_schedule(run.schedule),
-            averaging=read_averaging(run.averaging),
-            kept=kept,
-            likeness=likeness,
-            callbacks=tuple(clf.callbacks),
-            show=clf.verbose,
-        )
+        done = run_training(training, run, kept, likeness)
     module, measured = engine.module.cpu().eval(), None
     if isinstance(plan.mechanism, Measured):
         with timed("labelling"), held_threads(clf.n_threads):
             measured = measure_module(
-                plan.mechanism, module, rows[:n], labels[:n], np.asarray(fine),
-                None if owners is None else owners[:n],
-                classes=classes, adjacency=clf.adjacency, nominal_n=shape.n_units,
-                offsets=0.0 if offsets is None else offsets(module),
-                mu=gdp_from_budget(clf.budget.epsilon, clf.budget.delta),
+                plan, module, rows[:n], labels[:n], np.asarray(fine), None if owners is None else owners[:n],
+                classes=classes, budget=clf.budget, offsets=0.0 if offsets is None else offsets(module),
                 # Never the kept key's: a run that is taken up must not show other counts under the same noise.
                 source=source.child(4) if source.seeded else NoiseSource(), kept=kept,
             )  # fmt: skip

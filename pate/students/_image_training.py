@@ -110,11 +110,8 @@ class Ended(nn.Module):
 def make_network(network: Any, init: Any, image_shape: tuple[int, int, int], n_classes: int) -> nn.Module:
     """Return a network that starts anew, or from ``init``, whose weights are copied."""
     if init is not None:
-        module = (
-            init
-            if isinstance(init, nn.Module)
-            else next((getattr(init, n, None) for n in _HELD_AS if hasattr(init, n)), None)
-        )
+        held = next((getattr(init, name) for name in _HELD_AS if hasattr(init, name)), None)
+        module = init if isinstance(init, nn.Module) else held
         if not isinstance(module, nn.Module):
             raise InvalidInputError(
                 f"init must be a torch.nn.Module or a fitted representation that holds one, got {shown(init)}. Leave "
@@ -260,6 +257,7 @@ class Training:
         self.recipe, self.device, self.file = recipe, device, None if file is None else Path(file)
         self.network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = copy.deepcopy(self.network).requires_grad_(False).eval()
+        self.parts = {"network": self.network, "average": self.average}
         self.images = torch.from_numpy(np.ascontiguousarray(images, dtype=np.float32)).to(device)
         self.released = torch.from_numpy(targets.astype(np.float32)).to(device)
         self.given = torch.from_numpy(weights.astype(np.float32)).to(device)
@@ -398,13 +396,10 @@ class Training:
             digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes())
         return digest.hexdigest()
 
-    def _parts(self) -> dict[str, nn.Module]:
-        return {"network": self.network, "average": self.average}
-
     def _keep(self) -> None:
         if self.file is None:
             return
-        tensors = state_of(self._parts(), self.optimizer, ".") | {"targets": self.targets, "weights": self.weights}
+        tensors = state_of(self.parts, self.optimizer, ".") | {"targets": self.targets, "weights": self.weights}
         tensors |= {} if self.said is None else {"said": self.said}
         told = {"digest": self.digest, "epoch": self.epoch, "spent": self.spent, "history": self.history}
         save_state(self.file, tensors, KEY, told)
@@ -420,6 +415,6 @@ class Training:
             )
         self.resumed = True
         at = {name: value.to(self.device) for name, value in tensors.items()}
-        take_state(tensors, self._parts(), self.optimizer, ".")
+        take_state(tensors, self.parts, self.optimizer, ".")
         self.targets, self.weights, self.said = at["targets"], at["weights"], at.get("said")
         self.epoch, self.spent, self.history = int(told["epoch"]), float(told["spent"]), list(told["history"])

@@ -70,17 +70,14 @@ def stacked_forward(recipe: Recipe, *, training: bool = True) -> StackedForward 
 def _takes_anything(forward: StackedForward, values: dict[str, torch.Tensor], rows: torch.Tensor) -> bool:
     """Whether no number raises: one shard's would stop a whole group (an index out of range, a singular matrix)."""
     for odd in (torch.nan, torch.inf, 1e30, -1e30):
-        for given, taken in ((values, torch.full_like(rows, odd)), (_filled(values, odd), rows)):
+        filled = {name: torch.full_like(value, odd) for name, value in values.items()}
+        for given, taken in ((values, torch.full_like(rows, odd)), (filled, rows)):
             try:
                 with torch.no_grad():
                     forward(given, taken)
             except Exception:
                 return False
     return True
-
-
-def _filled(values: dict[str, torch.Tensor], odd: float) -> dict[str, torch.Tensor]:
-    return {name: torch.full_like(value, odd) for name, value in values.items()}
 
 
 def alike(recipe: Recipe, indices: Iterable[int]) -> bool:
@@ -153,65 +150,63 @@ GroupStep = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], N
 _WARM_UP, _TIMED = 3, 5
 
 
-class Graphed:
-    """Decides once, on a batch like those to come; the state is put back after every trial."""
+def faster_step(
+    step: GroupStep, state: Sequence[torch.Tensor], batch: tuple[torch.Tensor, ...], device: torch.device
+) -> GroupStep:
+    """Return the step to take, decided once, on a batch like those to come; the state is put back after every trial."""
+    before = [t.clone() for t in state]
 
-    def __init__(self, step: GroupStep, state: list[torch.Tensor], device: torch.device) -> None:
-        self._eager, self._state, self._device = step, state, device
+    def restore() -> None:
+        for tensor, value in zip(state, before, strict=True):
+            tensor.copy_(value)
 
-    def choose(self, batch: tuple[torch.Tensor, ...]) -> GroupStep:
-        """Return the step to take."""
-        before = [t.clone() for t in self._state]
-
-        def restore() -> None:
-            for tensor, value in zip(self._state, before, strict=True):
-                tensor.copy_(value)
-
-        try:
-            recorded = self._record(batch)
-            restore()
-            self._eager(*batch)
-            expected = [t.clone() for t in self._state]
-            restore()
-            recorded(*batch)
-            same = all(
-                torch.allclose(found, value, rtol=1e-4, atol=1e-6, equal_nan=True)
-                for found, value in zip(self._state, expected, strict=True)
-            )
-            faster = same and self._seconds(recorded, batch) < self._seconds(self._eager, batch)
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError:  # an operation that cannot be recorded
-            faster = False
+    try:
+        recorded = _recorded(step, batch, device)
         restore()
-        return recorded if faster else self._eager
+        step(*batch)
+        expected = [t.clone() for t in state]
+        restore()
+        recorded(*batch)
+        same = all(
+            torch.allclose(found, value, rtol=1e-4, atol=1e-6, equal_nan=True)
+            for found, value in zip(state, expected, strict=True)
+        )
+        faster = same and _seconds(recorded, batch, device) < _seconds(step, batch, device)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:  # an operation that cannot be recorded
+        faster = False
+    restore()
+    return recorded if faster else step
 
-    def _record(self, batch: tuple[torch.Tensor, ...]) -> GroupStep:
-        fixed = tuple(t.contiguous().clone() for t in batch)
-        side = torch.cuda.Stream(self._device)
-        side.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(side):
-            for _ in range(_WARM_UP):
-                self._eager(*fixed)
-        torch.cuda.current_stream(self._device).wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._eager(*fixed)
 
-        def replay(*given: torch.Tensor) -> None:
-            for place, tensor in zip(fixed, given, strict=True):
-                place.copy_(tensor)
-            graph.replay()
+def _recorded(step: GroupStep, batch: tuple[torch.Tensor, ...], device: torch.device) -> GroupStep:
+    fixed = tuple(t.contiguous().clone() for t in batch)
+    side = torch.cuda.Stream(device)
+    side.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(side):
+        for _ in range(_WARM_UP):
+            step(*fixed)
+    torch.cuda.current_stream(device).wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step(*fixed)
 
-        return replay
+    def replay(*given: torch.Tensor) -> None:
+        for place, tensor in zip(fixed, given, strict=True):
+            place.copy_(tensor)
+        graph.replay()
 
-    def _seconds(self, step: GroupStep, batch: tuple[torch.Tensor, ...]) -> float:
-        torch.cuda.synchronize(self._device)
-        start = time.perf_counter()
-        for _ in range(_TIMED):
-            step(*batch)
-        torch.cuda.synchronize(self._device)
-        return time.perf_counter() - start
+    return replay
+
+
+def _seconds(step: GroupStep, batch: tuple[torch.Tensor, ...], device: torch.device) -> float:
+    torch.cuda.synchronize(device)
+    start = time.perf_counter()
+    for _ in range(_TIMED):
+        step(*batch)
+    torch.cuda.synchronize(device)
+    return time.perf_counter() - start
 
 
 #: Rows of a teacher on the device where their number is not public, and the most bytes of a group's rows there.
@@ -284,7 +279,7 @@ class Group:
         state = optimizer.state()
         trial = self._trial()
         # What is chosen hangs on no shard: the trial's rows are nobody's.
-        self._stepper = Graphed(step, state, device).choose(trial) if device.type == "cuda" else step
+        self._stepper = faster_step(step, state, trial, device) if device.type == "cuda" else step
         if not _apart(self._stepper, state, trial):
             raise NotApartError
 
