@@ -51,6 +51,7 @@ from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
 from pate.networks._contract import held_threads, one_device, own_generator
 from pate.noise.source import NoiseSource
+from pate.privacy.words import Guarantee
 from pate.statement.files import bind_statement
 from pate.statement.model import PrivacyStatement
 from pate.teachers._usable import usable
@@ -64,6 +65,7 @@ class Fitted:
     classes: tuple[Any, ...]
     module: nn.Module
     plan: Plan
+    guarantee: Guarantee
     n_steps: int
     road: RecipePlan | None
     statement: PrivacyStatement
@@ -172,6 +174,7 @@ def fit_privately(
         likeness = None if kept is None else Likeness(engine.module, tuple(features.shape[1:]), len(classes))
         # Charged once nothing public can fail any more, and before the first noise.
         releases = charge_run(run, plan, data, kept, clipping, seeded=source.seeded)
+        # Whoever knows the seed can subtract the noise.
         promised = replace(plan.guarantee, kind="seeded") if source.seeded else plan.guarantee
         clf._spend(promised, unit, priced(plan), run=None if kept is None else kept.run)
         training = Training(
@@ -216,4 +219,4 @@ def fit_privately(
     if offsets is None:  # else more is said of it, and the last statement alone is released
         bind_statement(statement, clf.ledger)
     canary_labels = labels[len(labels) - n_marks :]
-    return Fitted(reader, classes, module, plan, done, road, statement, marks, canary_labels, kept)
+    return Fitted(reader, classes, module, plan, promised, done, road, statement, marks, canary_labels, kept)

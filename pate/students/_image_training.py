@@ -9,7 +9,6 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -193,10 +192,6 @@ class Recipe:
     seed: int
 
 
-def _cast(device: torch.device, bf16: bool) -> Any:
-    return torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext()
-
-
 def changes_of(strength: float, *, flip: bool, erase: float) -> Augmentation:
     """Return how far images are changed."""
     return replace(_CHANGES.scaled(strength), flip=flip, erase=erase)
@@ -214,7 +209,7 @@ def probabilities(
     """Return the probabilities of images, on the device, in blocks: the mean over so many views."""
     network.eval()
     parts = []
-    with torch.no_grad(), _cast(device, bf16):
+    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
         for block in images.split(_BLOCK):
             seen = views(block.to(device), changes or Augmentation(), n_views)
             said = [
@@ -332,7 +327,7 @@ class Training:
             images = self.augmentation.apply(self.images[batch], generator).contiguous(
                 memory_format=torch.channels_last
             )
-            with _cast(self.device, r.bf16):
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=r.bf16):
                 logits = logits_of(self.network(images))
             weights = self.weights[batch]
             losses = -(self.targets[batch] * F.log_softmax(logits.float(), dim=1)).sum(1)

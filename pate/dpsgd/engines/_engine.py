@@ -217,20 +217,13 @@ def _sum_in_a_row(
     y: torch.Tensor,
     *,
     clip: Clip,
-    shared: bool,
-    rows_per_unit: int,
     weights: torch.Tensor | None = None,
     only: torch.Tensor | None = None,
+    **how: Any,
 ) -> torch.Tensor:
     """Return the sum in one row, in units of the norm; refuse one that would be spread out when it is added."""
     at = torch.arange(len(X)) if only is None else only
-    parts = engine.clipped_sum(
-        *(X[at], y[at], clip),
-        rows_per_unit=rows_per_unit,
-        weights=None if weights is None else weights[at],
-        seed=1,
-        shared=shared,
-    )
+    parts = engine.clipped_sum(X[at], y[at], clip, weights=None if weights is None else weights[at], seed=1, **how)
     wanted = [p.shape for p in engine.module.parameters() if p.requires_grad]
     if [part.shape for part in parts] != wanted or any(part.dtype != torch.float64 for part in parts):
         raise _broken(engine, "the sums are not one float64 tensor of each trainable parameter's shape")

@@ -180,17 +180,10 @@ def chain_backward(chain: tuple[Step, ...], flat: FlatParameters, saved: list[An
             if i > first:
                 grad = grad @ flat.values[step.weight]
         elif step.kind == "conv":
-            sizes = [flat.values[step.weight].shape[0]] if step.bias else None
+            kernel, asked = flat.values[step.weight], [i > first, True, bool(step.bias)]
+            sizes = [kernel.shape[0]] if step.bias else None
             grad, weight, bias = _aten.convolution_backward(
-                grad,
-                kept,
-                flat.values[step.weight],
-                sizes,
-                *step.options,
-                False,
-                [0, 0],
-                1,
-                [i > first, True, bool(step.bias)],
+                grad, kept, kernel, sizes, *step.options, False, [0, 0], 1, asked
             )
             flat.slots[step.weight].copy_(weight)
             if step.bias:

@@ -222,21 +222,10 @@ class Member:
     y: torch.Tensor
 
 
-@dataclass(frozen=True, eq=False)
-class Layout:
-    """Where each parameter of a teacher stands in its row of the stack."""
-
-    names: tuple[str, ...]
-    shapes: tuple[torch.Size, ...]
-
-    def views(self, stack: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return parameters by name, each of shape (n_teachers, *shape)."""
-        parts = stack.split([shape.numel() for shape in self.shapes], dim=1)
-        return {n: p.unflatten(1, s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
-
-    def weights(self, row: torch.Tensor) -> Weights:
-        """Return one teacher's parameters as arrays."""
-        return {name: view[0].cpu().numpy().copy() for name, view in self.views(row[None]).items()}
+def _views(stack: torch.Tensor, shapes: dict[str, torch.Size]) -> dict[str, torch.Tensor]:
+    """Return parameters by name, each of shape (n_teachers, *shape), of a stack of teachers' rows of numbers."""
+    parts = stack.split([shape.numel() for shape in shapes.values()], dim=1)
+    return {name: part.unflatten(1, shapes[name]) for name, part in zip(shapes, parts, strict=True)}
 
 
 def window_rows(recipe: Recipe, n_places: int, public_rows: int | None) -> int:
@@ -260,8 +249,7 @@ class Group:
         self, recipe: Recipe, indices: Sequence[int], forward: StackedForward, device: torch.device, window: int
     ) -> None:
         modules = [recipe.fresh(index) for index in indices]
-        named = list(modules[0].named_parameters())
-        self._layout = layout = Layout(tuple(n for n, _ in named), tuple(p.shape for _, p in named))
+        self._shapes = shapes = {name: p.shape for name, p in modules[0].named_parameters()}
         stack = torch.stack([torch.cat([p.detach().reshape(-1) for p in m.parameters()]) for m in modules]).to(device)
         del modules
         self._recipe, self._device, self._window, self._stack = recipe, device, window, stack
@@ -271,7 +259,7 @@ class Group:
         def step(rows: torch.Tensor, labels: torch.Tensor, weight: torch.Tensor, active: torch.Tensor) -> None:
             leaf = stack.detach().requires_grad_()
             with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
-                logits = forward(layout.views(leaf), rows)
+                logits = forward(_views(leaf, shapes), rows)
             losses = F.cross_entropy(logits.flatten(0, 1).to(recipe.dtype), labels.flatten(), reduction="none")
             (gradient,) = torch.autograd.grad((losses * weight.flatten()).sum(), leaf)
             optimizer.step(gradient, active)
@@ -302,10 +290,10 @@ class Group:
         feed = _Feed(self._recipe, members, self._slab, self._device)
         for batch in feed.batches():
             self._stepper(*batch)
-        rows = self._stack.detach().cpu()
+        found = _views(self._stack.detach().cpu(), self._shapes).items()
         return [
-            feed.failed.get(place) or (None if member is None else self._layout.weights(rows[place]))
-            for place, member in enumerate(members)
+            feed.failed.get(i) or (None if member is None else {name: v[i].numpy().copy() for name, v in found})
+            for i, member in enumerate(members)
         ]
 
 
@@ -466,12 +454,7 @@ def vote_group(
     """
     one = next(w for w in weights if w is not None)
     stacked = {
-        n: torch.stack(
-            [
-                torch.from_numpy(w[n]) if w is not None else torch.zeros(v.shape, dtype=torch.from_numpy(v).dtype)
-                for w in weights
-            ]
-        ).to(device)
+        n: torch.from_numpy(np.stack([np.zeros_like(v) if w is None else w[n] for w in weights])).to(device)
         for n, v in one.items()
     }
     labels = torch.empty((len(weights), len(rows)), dtype=torch.int64)
