@@ -147,7 +147,7 @@ def training_steps(run: Training, clip: ClippingRun, start: int = 0) -> Generato
     try:
         for step, (batch, noise) in enumerate(islice(zip(batches, draws, strict=True), start, None), start):
             # An empty sample is a step like any other: its sum is zero and gets its noise.
-            total: list[torch.Tensor] = []
+            total = [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
             which, marks = source.child(2, step), np.zeros(0, np.int64)
             if canaries is not None:
                 batch, marks = canaries.split(batch)
@@ -155,11 +155,8 @@ def training_steps(run: Training, clip: ClippingRun, start: int = 0) -> Generato
                 X, y, weights = units.take(some, which)
                 seed = training_seed(root, *((step,) if shared else (step, first)))
                 options = {"rows_per_unit": k, "weights": weights, "shared": shared, "blocks": blocks}
-                found = _sum(engine, X, y, clip, seed=seed, **options)
-                # Never spread out: one number would count for every weight.
-                found = [part.view(p.shape) for p, part in zip(parameters, found, strict=True)]
-                total = [whole.add_(part) for whole, part in zip(total, found, strict=True)] if total else found
-            total = total or [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
+                for whole, part in zip(total, _sum(engine, X, y, clip, seed=seed, **options), strict=True):
+                    whole.add_(part.view(whole.shape))  # never spread out: one number would count for every weight
             if canaries is not None:
                 canaries.add(total, marks, clip.max_norm)
             scale = multiplier * clip.max_norm

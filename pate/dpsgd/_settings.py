@@ -95,14 +95,10 @@ def settle(
     """Return a copy of a classifier in which nothing is open, and the plan of its recipe if it has one."""
     if not is_planned(clf):
         return filled(clf), None
-    if clf.sample_rate is not None:
-        n_units = max(1, round(clf.expected_batch_size / clf.sample_rate))
-    elif clf.nominal_n is not None:
-        n_units = int(clf.nominal_n)
     plan = RecipePlan.of(
         row_shape,
         X_public,
-        n_units=n_units,
+        n_units=_nominal(clf, n_units),
         n_classes=n_classes,
         budget=clf.budget,
         name=clf.recipe,
@@ -254,22 +250,25 @@ def _check_adjacency(clf: Any) -> None:
         )
 
 
+def _nominal(clf: Any, n_units: int) -> int:
+    """Return the number of units that neighbours agree on: the true one, or what a rate or its user says."""
+    if clf.sample_rate is not None:
+        return max(1, round(clf.expected_batch_size / clf.sample_rate))
+    return n_units if clf.nominal_n is None else int(clf.nominal_n)
+
+
 def shape_of(clf: Any, n_units: int, unit: str = "record") -> Shape:
     """Return the public numbers of the run: rate and steps from a number of units that neighbours agree on."""
-    batch = int(clf.expected_batch_size)
+    batch, nominal = int(clf.expected_batch_size), _nominal(clf, n_units)
     many = {"record": "records", "group": "persons"}[unit]
-    if clf.sample_rate is not None:
-        nominal = max(1, round(batch / clf.sample_rate))
-        rate = float(clf.sample_rate)
-    else:
-        nominal = n_units if clf.nominal_n is None else int(clf.nominal_n)
+    if clf.sample_rate is None:
         remedy = (
             f"There are {n_units} private {many}, and a step cannot expect more than all of them."
             if clf.nominal_n is None
             else f"A step cannot expect more {many} than nominal_n."
         )
         check_int("expected_batch_size", batch, low=1, high=nominal, remedy=remedy)
-        rate = batch / nominal
+    rate = batch / nominal if clf.sample_rate is None else float(clf.sample_rate)
     warn_if_weak(clf.budget.delta, nominal, epsilon=clf.budget.epsilon)
     n_steps = clf.epochs * -(-nominal // batch) if clf.n_steps is None else int(clf.n_steps)
     return Shape(nominal, rate, n_steps, batch)
