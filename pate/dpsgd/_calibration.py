@@ -84,6 +84,7 @@ def dpsgd_epsilon(
     n_steps: int,
     adjacency: str = "replace-one",
     interval: float = 1e-4,
+    beside: float | None = None,
 ) -> float:
     """Return an upper bound on the epsilon of DP-SGD: exact without sampling, else tight up to the discretization.
 
@@ -96,23 +97,10 @@ def dpsgd_epsilon(
     adjacency : {"replace-one", "add-or-remove", "zero-out"}
     interval : float
         Grid of the privacy loss, in nats.
+    beside : float or None
+        Standard deviation of the noise of one more Gaussian, of an L2 sensitivity of 1, that is composed with the
+        steps. Where rounding of privacy loss distributions would count, both are counted by Renyi divergence alone.
     """
-    noise_multiplier, delta, sample_rate, n_steps = _checked(noise_multiplier, delta, sample_rate, n_steps, adjacency)
-    if sample_rate == 1:
-        return gdp_to_epsilon(unsampled_mu(noise_multiplier, n_steps, adjacency), delta)
-    tilt = noise_multiplier >= LEAST_NOISE and needs_tilt(n_steps, delta)
-    if not tilt and (slack := rounding_slack(n_steps)) < delta:
-        return float(_composed(noise_multiplier, sample_rate, n_steps, adjacency, interval).get_epsilon(delta - slack))
-    by_rdp = _by_rdp(noise_multiplier, delta, sample_rate, n_steps, adjacency)
-    if not tilt:
-        return by_rdp
-    kinds = [(((1.0, sample_rate, noise_multiplier),), n_steps)]
-    return least_of(by_rdp, tilted_epsilon(kinds, delta, interval, adjacency=adjacency))
-
-
-def _checked(
-    noise_multiplier: float, delta: float, sample_rate: float, n_steps: int, adjacency: str
-) -> tuple[float, float, float, int]:
     noise_multiplier = check_real("noise_multiplier", noise_multiplier, low=0, low_open=True)
     if check_delta(delta) < SMALLEST_DELTA:
         raise InvalidInputError(
@@ -122,44 +110,23 @@ def _checked(
     sample_rate = check_real("sample_rate", sample_rate, low=0, high=1, low_open=True)
     n_steps = check_int("n_steps", n_steps, low=1)
     check_choice("adjacency", adjacency, ADJACENCIES)
-    return noise_multiplier, float(delta), sample_rate, n_steps
-
-
-def composed_epsilon(
-    noise_multiplier: float,
-    sigma: float,
-    *,
-    delta: float,
-    sample_rate: float,
-    n_steps: int,
-    adjacency: str = "replace-one",
-    interval: float = 1e-4,
-) -> float:
-    """Return an upper bound on the epsilon of DP-SGD and one more Gaussian, of an L2 sensitivity of 1 and this sigma.
-
-    Parameters
-    ----------
-    noise_multiplier, delta, sample_rate, n_steps, adjacency, interval
-        See :func:`dpsgd_epsilon`.
-    sigma : float
-        Standard deviation of the Gaussian's noise.
-
-    Notes
-    -----
-    By privacy loss distributions, as :func:`dpsgd_epsilon`; where their rounding would count, by Renyi divergence.
-    """
-    noise_multiplier, delta, sample_rate, n_steps = _checked(noise_multiplier, delta, sample_rate, n_steps, adjacency)
-    sigma = check_real("sigma", sigma, low=0, low_open=True)
+    delta, mu, once, n_parts = float(delta), unsampled_mu(noise_multiplier, n_steps, adjacency), math.inf, n_steps
+    if beside is not None:
+        beside, n_parts = check_real("beside", beside, low=0, low_open=True), n_steps + 1
+        mu = math.sqrt(mu * mu + 1 / beside**2) * (1 + 1e-12)
+        # As an unsampled step: under replace-one one moves by two clipping norms, so twice the noise is the same pair.
+        once = beside * (2.0 if adjacency == "replace-one" else 1.0)
     if sample_rate == 1:
-        mu = unsampled_mu(noise_multiplier, n_steps, adjacency)
-        return gdp_to_epsilon(math.sqrt(mu * mu + 1 / sigma**2) * (1 + 1e-12), delta)
-    # As an unsampled step: under replace-one one moves by two clipping norms, so twice the noise is the same pair.
-    as_step = sigma * (2.0 if adjacency == "replace-one" else 1.0)
-    slack = rounding_slack(n_steps + 1)
-    if not (noise_multiplier >= LEAST_NOISE and needs_tilt(n_steps + 1, delta)) and slack < delta:
-        found = _composed(noise_multiplier, sample_rate, n_steps, adjacency, interval, as_step)
+        return gdp_to_epsilon(mu, delta)
+    tilt = noise_multiplier >= LEAST_NOISE and needs_tilt(n_parts, delta)
+    if not tilt and (slack := rounding_slack(n_parts)) < delta:
+        found = _composed(noise_multiplier, sample_rate, n_steps, adjacency, interval, once)
         return float(found.get_epsilon(delta - slack))
-    return _by_rdp(noise_multiplier, delta, sample_rate, n_steps, adjacency, as_step)
+    by_rdp = _by_rdp(noise_multiplier, delta, sample_rate, n_steps, adjacency, once)
+    if not tilt or beside is not None:
+        return by_rdp
+    kinds = [(((1.0, sample_rate, noise_multiplier),), n_steps)]
+    return least_of(by_rdp, tilted_epsilon(kinds, delta, interval, adjacency=adjacency))
 
 
 def recomputed(n_steps: int, delta: float, interval: float) -> str:
@@ -201,9 +168,7 @@ def unsampled_mu(noise_multiplier: float, n_steps: int, adjacency: str) -> float
     return apart * math.sqrt(n_steps) / noise_multiplier * (1 + 1e-11)
 
 
-def _by_rdp(
-    noise_multiplier: float, delta: float, q: float, n_steps: int, adjacency: str, once: float = math.inf
-) -> float:
+def _by_rdp(noise_multiplier: float, delta: float, q: float, n_steps: int, adjacency: str, once: float) -> float:
     """Return epsilon by Renyi divergence, of one more step without sampling, with noise ``once``, too."""
     if noise_multiplier < SMALLEST_NOISE_MULTIPLIER:
         return math.inf
@@ -232,7 +197,7 @@ def least_noise(fits: Callable[[float], bool], start: float) -> float:
 
 @lru_cache(maxsize=2)  # for one run at several deltas
 def _composed(
-    noise_multiplier: float, q: float, n_steps: int, adjacency: str, interval: float, once: float = math.inf
+    noise_multiplier: float, q: float, n_steps: int, adjacency: str, interval: float, once: float
 ) -> pld.PLDAccountant:
     accountant = pld.PLDAccountant(ADJACENCIES[adjacency], value_discretization_interval=interval)
     if not math.isinf(once):

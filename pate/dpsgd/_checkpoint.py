@@ -17,7 +17,8 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from pate.core.provenance import package_versions
 from pate.core.tensors import load_tensors, save_tensors
 from pate.dpsgd._checks import close, made_up_rows
 from pate.dpsgd.engines import PerRecordEngine
-from pate.exceptions import InvalidInputError
+from pate.exceptions import InvalidInputError, PateError
 from pate.networks._contract import own_generator
 
 FORM = "DP-SGD checkpoint 2"
@@ -98,6 +99,55 @@ class Likeness:
             )
 
 
+@dataclass
+class Held:
+    """What has a ``state_dict``: its tensors by name, the rest of it as JSON."""
+
+    name: str
+    thing: Any
+
+    def save(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Any]) -> None:
+        facts[self.name] = {"state": self._put(self.thing.state_dict(), arrays, [])}
+
+    def _put(self, value: Any, arrays: dict[str, npt.NDArray[Any]], path: list[Any]) -> Any:
+        if isinstance(value, torch.Tensor):
+            name = ".".join(map(str, [self.name, *path]))
+            whole = value.detach().cpu()
+            # Halves are in no file; every one of them is a number of float32, and loading turns it back.
+            arrays[name] = (whole.float() if whole.dtype in (torch.bfloat16, torch.float16) else whole).numpy()
+            return {"tensor": name}
+        if isinstance(value, dict):
+            return {"items": [[key, self._put(part, arrays, [*path, key])] for key, part in value.items()]}
+        if isinstance(value, list | tuple):
+            return {"list": [self._put(part, arrays, [*path, i]) for i, part in enumerate(value)]}
+        if value is None or isinstance(value, bool | int | float | str):
+            return {"value": value}
+        raise InvalidInputError(f"checkpoint: the state of {self.name} holds a {type(value).__name__}.")
+
+    def load(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Any]) -> None:
+        problem = ""
+        try:
+            self.thing.load_state_dict(self._get(facts[self.name]["state"], arrays))
+        except PateError:
+            raise
+        except (KeyError, RuntimeError, ValueError) as error:  # of public names and shapes
+            problem = f"{type(error).__name__}: {error}"
+        if problem:
+            raise InvalidInputError(
+                f"checkpoint_dir= holds another run: the state of its {self.name} does not fit ({problem}). Take it up "
+                "with what it was begun with, or name another file; what it cost stays spent."
+            )
+
+    def _get(self, told: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
+        if "tensor" in told:
+            return torch.from_numpy(np.array(arrays[told["tensor"]]))
+        if "items" in told:
+            return {key: self._get(part, arrays) for key, part in told["items"]}
+        if "list" in told:
+            return [self._get(part, arrays) for part in told["list"]]
+        return told["value"]
+
+
 class Checkpoint:
     """The file of one run in its folder, or none.
 
@@ -136,8 +186,12 @@ class Checkpoint:
         """Whether writing now keeps it to a small share of the run."""
         return time.monotonic() >= self._next
 
-    def write(self, arrays: Mapping[str, npt.NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        """Write the state, whole or not at all."""
+    def write(self, held: Sequence[Held], step: int) -> None:
+        """Write the state after so many steps, whole or not at all."""
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        facts = {**self.facts, "step": step}
+        for part in held:
+            part.save(arrays, facts)
         begin = time.monotonic()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         save_tensors(self.path, arrays, {**facts, "fingerprint": self.fingerprint}, form=FORM, mode=0o600)

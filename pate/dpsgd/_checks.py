@@ -204,7 +204,7 @@ def _check_shape(module: nn.Module, rows: torch.Tensor, n_classes: int) -> None:
 
 def _check_apart(module: nn.Module, trial: Trial) -> None:
     kinds = trial.rows
-    before = {name: value.detach().clone() for name, value in _tensors(module)}
+    before = {name: value.detach().clone() for name, value in tensors_of(module)}
     draws = _draws(module, kinds[0][:1])
     for rows in kinds:
         alone = [_run(module, row[None])[0] for row in rows]
@@ -222,7 +222,7 @@ def _check_apart(module: nn.Module, trial: Trial) -> None:
                 odd = [i for i in range(size) if i != j and not close(found[i], again[i])]
                 if odd:
                     raise InvalidInputError(_MIXES.format(how=f"row {odd[0]} of {size} changed with row {j}"))
-    kept = [name for name, value in _tensors(module) if not torch.equal(value, before[name])]
+    kept = [name for name, value in tensors_of(module) if not torch.equal(value, before[name])]
     if kept or not all(close(_run(module, row[None])[0], was) for row, was in zip(rows, alone, strict=True)):
         what = (
             f"its buffers or parameters change: {', '.join(kept)}"
@@ -235,7 +235,7 @@ def _check_apart(module: nn.Module, trial: Trial) -> None:
         )
 
 
-def _tensors(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
+def tensors_of(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
     return [*module.named_parameters(), *module.named_buffers()]  # asked anew each time: they may be replaced
 
 

@@ -39,10 +39,8 @@ from pate.dpsgd._settings import (
     determining,
     filled,
     is_planned,
-    read_averaging,
     read_clipping,
     read_mechanism,
-    read_schedule,
     settle,
     shape_of,
 )
@@ -53,7 +51,7 @@ from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
 from pate.networks._contract import held_threads, one_device, own_generator
 from pate.noise.source import NoiseSource
-from pate.privacy.convert import gdp_from_budget
+from pate.privacy.words import Guarantee
 from pate.statement.files import bind_statement
 from pate.statement.model import PrivacyStatement
 from pate.teachers._usable import usable
@@ -67,6 +65,7 @@ class Fitted:
     classes: tuple[Any, ...]
     module: nn.Module
     plan: Plan
+    guarantee: Guarantee
     n_steps: int
     road: RecipePlan | None
     statement: PrivacyStatement
@@ -175,6 +174,7 @@ def fit_privately(
         likeness = None if kept is None else Likeness(engine.module, tuple(features.shape[1:]), len(classes))
         # Charged once nothing public can fail any more, and before the first noise.
         releases = charge_run(run, plan, data, kept, clipping, seeded=source.seeded)
+        # Whoever knows the seed can subtract the noise.
         promised = replace(plan.guarantee, kind="seeded") if source.seeded else plan.guarantee
         clf._spend(promised, unit, priced(plan), run=None if kept is None else kept.run)
         training = Training(
@@ -192,25 +192,13 @@ def fit_privately(
             numbered=numbered,
             canaries=marks,
         )
-        done = run_training(
-            training,
-            learning_rate=run.learning_rate,
-            schedule=read_schedule(run.schedule),
-            averaging=read_averaging(run.averaging),
-            kept=kept,
-            likeness=likeness,
-            callbacks=tuple(clf.callbacks),
-            show=clf.verbose,
-        )
+        done = run_training(training, run, kept, likeness)
     module, measured = engine.module.cpu().eval(), None
     if isinstance(plan.mechanism, Measured):
         with timed("labelling"), held_threads(clf.n_threads):
             measured = measure_module(
-                plan.mechanism, module, rows[:n], labels[:n], np.asarray(fine),
-                None if owners is None else owners[:n],
-                classes=classes, adjacency=clf.adjacency, nominal_n=shape.n_units,
-                offsets=0.0 if offsets is None else offsets(module),
-                mu=gdp_from_budget(clf.budget.epsilon, clf.budget.delta),
+                plan, module, rows[:n], labels[:n], np.asarray(fine), None if owners is None else owners[:n],
+                classes=classes, budget=clf.budget, offsets=0.0 if offsets is None else offsets(module),
                 # Never the kept key's: a run that is taken up must not show other counts under the same noise.
                 source=source.child(4) if source.seeded else NoiseSource(), kept=kept,
             )  # fmt: skip
@@ -231,4 +219,4 @@ def fit_privately(
     if offsets is None:  # else more is said of it, and the last statement alone is released
         bind_statement(statement, clf.ledger)
     canary_labels = labels[len(labels) - n_marks :]
-    return Fitted(reader, classes, module, plan, done, road, statement, marks, canary_labels, kept)
+    return Fitted(reader, classes, module, plan, promised, done, road, statement, marks, canary_labels, kept)

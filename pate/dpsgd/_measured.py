@@ -29,11 +29,12 @@ import torch
 from torch import nn
 
 from pate.core.types import IntArray, Mask
-from pate.dpsgd._calibration import composed_epsilon
+from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TrainingMechanism
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import GaussianSum
 from pate.noise.source import NoiseSource
+from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget, gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
@@ -45,6 +46,7 @@ from pate.statement.fields import MeasuredAccuracy
 
 if TYPE_CHECKING:
     from pate.dpsgd._checkpoint import Checkpoint
+    from pate.dpsgd._statement import Plan
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Measured:
     def check(self, shape: Shape, adjacency: str) -> None:
         """Refuse a run for which no theorem is known, alone or beside counts."""
         self.training.check(shape, adjacency)
-        if not composes(self.training, shape, adjacency):
+        if adjacency != "replace-one" and not _tight(self.training, shape, adjacency):
             raise InvalidInputError(
                 f"measure must be None or False for {self.training.name} under {adjacency} adjacency: what it costs "
                 "beside counts is known under replace-one. Leave measure out."
@@ -87,9 +89,9 @@ class Measured:
     def epsilon(self, noise_multiplier: float, shape: Shape, *, delta: float, adjacency: str, interval: float) -> float:
         """Return an upper bound on the epsilon of training and counts: the module's composition."""
         if isinstance(self.training, PoissonSGD):  # exact without sampling
-            return composed_epsilon(
+            return dpsgd_epsilon(
                 noise_multiplier,
-                1 / math.sqrt(self.counted.mu_squared),
+                beside=1 / math.sqrt(self.counted.mu_squared),
                 delta=delta,
                 sample_rate=shape.sample_rate,
                 n_steps=shape.n_steps,
@@ -147,10 +149,9 @@ class Measured:
         return None if mu is None else math.sqrt(mu * mu + self.counted.mu_squared) * (1 + 1e-12)
 
 
-def composes(training: TrainingMechanism, shape: Shape, adjacency: str) -> bool:
-    """Whether a price of this training beside counts is known."""
-    tight = isinstance(training, PoissonSGD) or training.mu(1.0, shape, adjacency) is not None
-    return tight or adjacency == "replace-one"
+def _tight(training: TrainingMechanism, shape: Shape, adjacency: str) -> bool:
+    """Whether this training is composed with counts exactly, or by privacy loss distributions."""
+    return isinstance(training, PoissonSGD) or training.mu(1.0, shape, adjacency) is not None
 
 
 def with_counts(clf: Any, training: TrainingMechanism, shape: Shape) -> TrainingMechanism:
@@ -160,8 +161,8 @@ def with_counts(clf: Any, training: TrainingMechanism, shape: Shape) -> Training
     exact or by privacy loss distributions, and noise was not given, nor canaries.
     """
     measure = check_measure(clf.measure)
-    tight = isinstance(training, PoissonSGD) or training.mu(1.0, shape, clf.adjacency) is not None
-    if measure is None and (clf.noise_multiplier is not None or clf.canaries is not None or not tight):
+    given = clf.noise_multiplier is not None or clf.canaries is not None
+    if measure is None and (given or not _tight(training, shape, clf.adjacency)):
         return training
     mu = gdp_from_budget(clf.budget.epsilon, clf.budget.delta)
     shares = measured_shares(measure, n=shape.n_units, mu=mu)
@@ -171,7 +172,7 @@ def with_counts(clf: Any, training: TrainingMechanism, shape: Shape) -> Training
 
 
 def measure_module(
-    mechanism: Measured,
+    plan: Plan,
     module: nn.Module,
     rows: Any,
     labels: IntArray,
@@ -179,12 +180,10 @@ def measure_module(
     owners: IntArray | None,
     *,
     classes: tuple[Any, ...],
-    adjacency: str,
-    nominal_n: int,
-    mu: float,
+    budget: Budget,
     source: NoiseSource,
-    offsets: Any = 0.0,
-    kept: Checkpoint | None = None,
+    offsets: Any,
+    kept: Checkpoint | None,
 ) -> MeasuredAccuracy:
     """Ask every private record whether the trained module is right about it, and release the counts paid for.
 
@@ -194,6 +193,8 @@ def measure_module(
     each row is asked alone, so that no place shows in its last bits. A record that is not usable is not asked: zeros
     stand in its place.
     """
+    mechanism, adjacency = plan.mechanism, plan.guarantee.adjacency
+    assert isinstance(mechanism, Measured)
     counted = adjacency == "add-or-remove"
     block = BLOCK_ROWS if owners is None and not counted else 1
 
@@ -210,7 +211,7 @@ def measure_module(
     sums = [
         count_right(
             answers, labels, classes=classes, groups=groups, by_class=by_class, own=True,
-            adjacency="add-or-remove" if counted else "replace-one", nominal_n=nominal_n if counted else None,
+            adjacency="add-or-remove" if counted else "replace-one", nominal_n=plan.shape.n_units if counted else None,
         )
         for by_class in (False, True)[: len(mechanism.counts)]
     ]  # fmt: skip
@@ -225,7 +226,7 @@ def measure_module(
         n_cells = counts.sums.size
         found.append(ReleasedCounts.of(np.array(noisy[:n_cells])[:, None], counts.facts, paid_for, None))
         noisy = noisy[n_cells:]
-    cost = mechanism.counted.mu_squared
+    cost, mu = mechanism.counted.mu_squared, gdp_from_budget(budget.epsilon, budget.delta)
     return measured_accuracy(found, mu=math.sqrt(max(mu * mu - cost, 0.0)), share=min(1.0, cost / (mu * mu)))
 
 

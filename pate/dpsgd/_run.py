@@ -21,14 +21,15 @@ from pate.core.progress import track
 from pate.core.secret import fresh_secret, training_seed
 from pate.core.tape import note, playing, settle
 from pate.dpsgd._canaries import CanaryRun
-from pate.dpsgd._checkpoint import Checkpoint, Likeness
+from pate.dpsgd._checkpoint import Checkpoint, Held, Likeness
 from pate.dpsgd._checks import Trial, check_trainable, try_module
-from pate.dpsgd._optimizers import Averaging, LearningRateSchedule, RunningAverage, tell_noise
+from pate.dpsgd._optimizers import RunningAverage, tell_noise
+from pate.dpsgd._settings import read_averaging, read_schedule
 from pate.dpsgd._statement import Plan, mechanism_of
 from pate.dpsgd._units import Units
 from pate.dpsgd.clipping import Clip, Clipping, ClippingRun
 from pate.dpsgd.engines import BookKeepingEngine, Engine, PerRecordEngine, check_promise
-from pate.dpsgd.engines._book_keeping import BLOCK, whole_blocks
+from pate.dpsgd.engines._book_keeping import BLOCK, passes
 from pate.exceptions import InvalidInputError, PateError
 from pate.ledger import Registration
 from pate.networks import make_module
@@ -146,7 +147,7 @@ def training_steps(run: Training, clip: ClippingRun, start: int = 0) -> Generato
     try:
         for step, (batch, noise) in enumerate(islice(zip(batches, draws, strict=True), start, None), start):
             # An empty sample is a step like any other: its sum is zero and gets its noise.
-            total: list[torch.Tensor] = []
+            total = [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
             which, marks = source.child(2, step), np.zeros(0, np.int64)
             if canaries is not None:
                 batch, marks = canaries.split(batch)
@@ -154,11 +155,8 @@ def training_steps(run: Training, clip: ClippingRun, start: int = 0) -> Generato
                 X, y, weights = units.take(some, which)
                 seed = training_seed(root, *((step,) if shared else (step, first)))
                 options = {"rows_per_unit": k, "weights": weights, "shared": shared, "blocks": blocks}
-                found = _sum(engine, X, y, clip, seed=seed, **options)
-                # Never spread out: one number would count for every weight.
-                found = [part.view(p.shape) for p, part in zip(parameters, found, strict=True)]
-                total = [whole.add_(part) for whole, part in zip(total, found, strict=True)] if total else found
-            total = total or [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
+                for whole, part in zip(total, _sum(engine, X, y, clip, seed=seed, **options), strict=True):
+                    whole.add_(part.view(whole.shape))  # never spread out: one number would count for every weight
             if canaries is not None:
                 canaries.add(total, marks, clip.max_norm)
             scale = multiplier * clip.max_norm
@@ -181,20 +179,18 @@ def training_steps(run: Training, clip: ClippingRun, start: int = 0) -> Generato
 
 def _parts(
     batch: npt.NDArray[np.int64], at_once: int, rate: float | None
-) -> Iterator[tuple[int, npt.NDArray[np.int64], list[int] | None]]:
+) -> Iterator[tuple[int, npt.NDArray[np.int64], Sequence[int] | None]]:
     """Yield where a part of a step's units begins, the part, and how many stand in each of its blocks.
 
     With a rate blocks are of so many numbers that some :data:`_IN_BLOCK` of their units are in a step, and parts are
     whole blocks: no unit's block hangs on who else is there.
     """
-    if rate is None or at_once < BLOCK:
-        for first in range(0, len(batch), at_once):
-            yield first, batch[first : first + at_once], None
-        return
-    counts = np.bincount(batch // max(1, int(_IN_BLOCK / rate)))
-    sizes = counts[counts > 0].tolist()
-    for first, held in whole_blocks(sizes, at_once):
-        yield first, batch[first : first + sum(held)], held
+    sizes = None
+    if rate is not None and at_once >= BLOCK:
+        counts = np.bincount(batch // max(1, int(_IN_BLOCK / rate)))
+        sizes = counts[counts > 0].tolist()
+    for some, held in passes(len(batch), at_once, sizes):
+        yield some.start, batch[some], held
 
 
 def _sum(engine: Engine, X: torch.Tensor, y: torch.Tensor, clip: Clip, **options: Any) -> list[torch.Tensor]:
@@ -307,33 +303,23 @@ def charge_run(
     return (release,)
 
 
-def run_training(
-    run: Training,
-    *,
-    learning_rate: float,
-    schedule: LearningRateSchedule,
-    averaging: Averaging | None = None,
-    kept: Checkpoint | None = None,
-    likeness: Likeness | None = None,
-    callbacks: Sequence[Callable[[TrainingStep], Any]] = (),
-    show: bool = False,
-) -> int:
-    """Train the module behind the engine to the end; return how many steps were done."""
+def run_training(run: Training, clf: Any, kept: Checkpoint | None = None, likeness: Likeness | None = None) -> int:
+    """Train the module behind the engine to the end, as a classifier is set; return how many steps were done."""
     plan, optimizer = run.plan, run.optimizer
+    schedule, averaging, callbacks = read_schedule(clf.schedule), read_averaging(clf.averaging), tuple(clf.callbacks)
     module, facts = run.engine.module, {} if kept is None else kept.facts
     n_steps, clip = plan.shape.n_steps, run.clipping.start(plan.shape.expected_batch_size)
     trained = [p for p in module.parameters() if p.requires_grad]
     average = None if averaging is None else RunningAverage(averaging, trained, n_steps)
     parts = {"module": module, "optimizer": optimizer, "clipping": clip, "average": average}
     parts |= {"canaries": run.canaries, "likeness": likeness}
-    held = [_Held(name, part) for name, part in parts.items() if part is not None]
+    held = [Held(name, part) for name, part in parts.items() if part is not None]
     start = int(facts.get("step", 0))
-    if kept is not None:
-        if kept.arrays:  # before its first step too: where a module starts may hang on more than the seed
-            for part in held:
-                part.load(kept.arrays, facts)
-        else:
-            _write(kept, held, facts, 0)  # the charge and the key are on disk before the first step
+    if kept is not None and not kept.arrays:
+        kept.write(held, 0)  # the charge and the key are on disk before the first step
+    elif kept is not None:
+        for part in held:  # before its first step too: where a module starts may hang on more than the seed
+            part.load(kept.arrays, facts)
     spent = lru_cache(maxsize=None)(lambda step: plan.epsilon_at(plan.guarantee.delta, step))
     done = start
     steps = training_steps(run, clip, start)
@@ -342,14 +328,14 @@ def run_training(
     def told(step: int) -> str:
         return f"epsilon {spent(min(n_steps, -(-step // every) * every)):.3g}" if step else ""
 
-    schedule.apply(optimizer, learning_rate, start, n_steps)
-    for done in track(steps, total=n_steps, begun=start, label="DP-SGD steps", show=show, note=told):
+    schedule.apply(optimizer, clf.learning_rate, start, n_steps)
+    for done in track(steps, total=n_steps, begun=start, label="DP-SGD steps", show=clf.verbose, note=told):
         if average is not None:
             average.update(done - 1)
-        schedule.apply(optimizer, learning_rate, done, n_steps)  # of the next step
+        schedule.apply(optimizer, clf.learning_rate, done, n_steps)  # of the next step
         # Nobody sees a step whose state is not on disk, but for the bar's constants.
         if kept is not None and (callbacks or done == n_steps or kept.is_due):
-            _write(kept, held, facts, done)
+            kept.write(held, done)
         seen = TrainingStep(done, n_steps, lru_cache(lambda: copy.deepcopy(module).cpu().eval()), partial(spent, done))
         answers = [callback(seen) for callback in callbacks]  # each is called, whatever another one says
         if any(answers):
@@ -358,60 +344,3 @@ def run_training(
     if average is not None:
         average.write()
     return done
-
-
-def _write(kept: Checkpoint, held: Sequence[_Held], facts: dict[str, Any], step: int) -> None:
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    told = dict(facts, step=step)
-    for part in held:
-        part.save(arrays, told)
-    kept.write(arrays, told)
-
-
-@dataclass
-class _Held:
-    """What has a ``state_dict``: its tensors by name, the rest of it as JSON."""
-
-    name: str
-    thing: Any
-
-    def save(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Any]) -> None:
-        facts[self.name] = {"state": self._put(self.thing.state_dict(), arrays, [])}
-
-    def _put(self, value: Any, arrays: dict[str, npt.NDArray[Any]], path: list[Any]) -> Any:
-        if isinstance(value, torch.Tensor):
-            name = ".".join(map(str, [self.name, *path]))
-            whole = value.detach().cpu()
-            # Halves are in no file; every one of them is a number of float32, and loading turns it back.
-            arrays[name] = (whole.float() if whole.dtype in (torch.bfloat16, torch.float16) else whole).numpy()
-            return {"tensor": name}
-        if isinstance(value, dict):
-            return {"items": [[key, self._put(part, arrays, [*path, key])] for key, part in value.items()]}
-        if isinstance(value, list | tuple):
-            return {"list": [self._put(part, arrays, [*path, i]) for i, part in enumerate(value)]}
-        if value is None or isinstance(value, bool | int | float | str):
-            return {"value": value}
-        raise InvalidInputError(f"checkpoint: the state of {self.name} holds a {type(value).__name__}.")
-
-    def load(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Any]) -> None:
-        problem = ""
-        try:
-            self.thing.load_state_dict(self._get(facts[self.name]["state"], arrays))
-        except PateError:
-            raise
-        except (KeyError, RuntimeError, ValueError) as error:  # of public names and shapes
-            problem = f"{type(error).__name__}: {error}"
-        if problem:
-            raise InvalidInputError(
-                f"checkpoint_dir= holds another run: the state of its {self.name} does not fit ({problem}). Take it up "
-                "with what it was begun with, or name another file; what it cost stays spent."
-            )
-
-    def _get(self, told: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
-        if "tensor" in told:
-            return torch.from_numpy(np.array(arrays[told["tensor"]]))
-        if "items" in told:
-            return {key: self._get(part, arrays) for key, part in told["items"]}
-        if "list" in told:
-            return [self._get(part, arrays) for part in told["list"]]
-        return told["value"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pate.core.checks import check_choice, check_int, check_real
@@ -94,14 +95,10 @@ def settle(
     """Return a copy of a classifier in which nothing is open, and the plan of its recipe if it has one."""
     if not is_planned(clf):
         return filled(clf), None
-    if clf.sample_rate is not None:
-        n_units = max(1, round(clf.expected_batch_size / clf.sample_rate))
-    elif clf.nominal_n is not None:
-        n_units = int(clf.nominal_n)
     plan = RecipePlan.of(
         row_shape,
         X_public,
-        n_units=n_units,
+        n_units=_nominal(clf, n_units),
         n_classes=n_classes,
         budget=clf.budget,
         name=clf.recipe,
@@ -154,42 +151,37 @@ AVERAGINGS: dict[str, type[Any]] = {"ema": ExponentialAveraging, "tail": TailAve
 _ROLES = ("check", "epsilon", "charge", "batches", "noise", "words", "theorem", "verify", "mu", "prefixes")
 
 
-def _found(name: str, value: Any, known: Any, roles: tuple[str, ...], other: str) -> Any:
-    """Return what ``known`` has under a name, None for an object with these roles, which stands for itself."""
+def _read(name: str, value: Any, known: Any, roles: tuple[str, ...], other: str, *args: Any, **how: Any) -> Any:
+    """Return what ``known`` makes under a name, or the object given, if it has these roles."""
     if isinstance(value, str):
-        return known[check_choice(name, value, known)]
+        return known[check_choice(name, value, known)](*args, **how)
     if isinstance(value, type) or not all(hasattr(value, role) for role in roles):
         raise InvalidInputError(f"{name} must be {', '.join(map(repr, known))} or {other}, got {value!r}.")
-    return None
+    return value
 
 
 def read_mechanism(clf: Any, shape: Shape | None = None) -> TrainingMechanism:
     """Return the mechanism of a run by its name, or the one given; without ``shape`` it is only looked at."""
     other = "an object of pate.dpsgd.mechanisms, such as PoissonSGD()"
-    make = _found("mechanism", clf.mechanism, MECHANISMS, _ROLES, other)
-    return make(clf, shape) if make else clf.mechanism
+    return _read("mechanism", clf.mechanism, MECHANISMS, _ROLES, other, clf, shape)
 
 
 def read_clipping(clipping: Any, max_grad_norm: float) -> Clipping:
     """Return a clipping by its name, with the norm given, or the one given."""
     other = "an object of pate.dpsgd.clipping, such as QuantileClipping()"
-    make = _found("clipping", clipping, CLIPPINGS, ("start", "words"), other)
-    return make(max_norm=float(max_grad_norm)) if make else clipping
+    return _read("clipping", clipping, CLIPPINGS, ("start", "words"), other, max_norm=float(max_grad_norm))
 
 
 def read_schedule(schedule: Any) -> LearningRateSchedule:
     """Return a learning rate schedule by its name, or the one given."""
-    kind = _found(
-        "schedule", schedule, {name: name for name in SCHEDULES}, ("factor", "apply"), "a LearningRateSchedule"
-    )
-    return LearningRateSchedule(kind) if kind else schedule
+    kinds = {name: partial(LearningRateSchedule, name) for name in SCHEDULES}
+    return _read("schedule", schedule, kinds, ("factor", "apply"), "a LearningRateSchedule")
 
 
 def read_averaging(averaging: Any) -> Averaging | None:
     """Return an average of weights by its name, the one given, or None."""
     other = "an ExponentialAveraging, a TailAveraging or None"
-    make = averaging is not None and _found("averaging", averaging, AVERAGINGS, ("share",), other)
-    return make() if make else averaging
+    return None if averaging is None else _read("averaging", averaging, AVERAGINGS, ("share",), other)
 
 
 def check_settings(clf: Any) -> None:
@@ -258,22 +250,25 @@ def _check_adjacency(clf: Any) -> None:
         )
 
 
+def _nominal(clf: Any, n_units: int) -> int:
+    """Return the number of units that neighbours agree on: the true one, or what a rate or its user says."""
+    if clf.sample_rate is not None:
+        return max(1, round(clf.expected_batch_size / clf.sample_rate))
+    return n_units if clf.nominal_n is None else int(clf.nominal_n)
+
+
 def shape_of(clf: Any, n_units: int, unit: str = "record") -> Shape:
     """Return the public numbers of the run: rate and steps from a number of units that neighbours agree on."""
-    batch = int(clf.expected_batch_size)
+    batch, nominal = int(clf.expected_batch_size), _nominal(clf, n_units)
     many = {"record": "records", "group": "persons"}[unit]
-    if clf.sample_rate is not None:
-        nominal = max(1, round(batch / clf.sample_rate))
-        rate = float(clf.sample_rate)
-    else:
-        nominal = n_units if clf.nominal_n is None else int(clf.nominal_n)
+    if clf.sample_rate is None:
         remedy = (
             f"There are {n_units} private {many}, and a step cannot expect more than all of them."
             if clf.nominal_n is None
             else f"A step cannot expect more {many} than nominal_n."
         )
         check_int("expected_batch_size", batch, low=1, high=nominal, remedy=remedy)
-        rate = batch / nominal
+    rate = batch / nominal if clf.sample_rate is None else float(clf.sample_rate)
     warn_if_weak(clf.budget.delta, nominal, epsilon=clf.budget.epsilon)
     n_steps = clf.epochs * -(-nominal // batch) if clf.n_steps is None else int(clf.n_steps)
     return Shape(nominal, rate, n_steps, batch)

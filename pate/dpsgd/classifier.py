@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -278,10 +278,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         self.noise_multiplier_, self.n_steps_ = done.plan.noise_multiplier, done.n_steps
         self.sample_rate_, self._road = done.plan.shape.sample_rate, done.road
         self.recipe_ = None if done.road is None else done.road.recipe
-        # Whoever knows the seed can subtract the noise.
-        seeded = done.statement.seeded
-        self.guarantee_ = replace(done.plan.guarantee, kind="seeded") if seeded else done.plan.guarantee
-        self.statement_, self.measured_ = done.statement, done.statement.measured
+        self.guarantee_, self.statement_, self.measured_ = done.guarantee, done.statement, done.statement.measured
         if done.canaries is not None:
             self.canaries_ = done.canaries.scores(self, done.canary_labels)
         if done.kept is not None:

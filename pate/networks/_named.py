@@ -275,13 +275,10 @@ class PapernotCNN(_Stack):
 
     def __init__(self, *, n_features: int, n_classes: int, channels: int | None = None, init: str = "torch") -> None:
         super().__init__()
-        check_choice("init", init, ("paper", "torch"))
-        shape = square_image_shape(n_features, channels, smallest=8)
-        side, half = shape[1], -(-shape[1] // 2)
-        quarter = -(-half // 2)
+        shape, half, quarter = _paper_sides(n_features, channels, init)
         self.layers = nn.Sequential(
             *as_images(shape),
-            *(nn.Conv2d(shape[0], 64, 5, padding=2), nn.ReLU(), _pool_same(side), _response_norm()),
+            *(nn.Conv2d(shape[0], 64, 5, padding=2), nn.ReLU(), _pool_same(shape[1]), _response_norm()),
             *(nn.Conv2d(64, 128, 5, padding=2), nn.ReLU(), _response_norm(), _pool_same(half)),
             *(nn.Flatten(), nn.Linear(128 * quarter * quarter, 384), nn.ReLU()),
             *(nn.Linear(384, 192), nn.ReLU(), head(192, n_classes)),
@@ -326,33 +323,25 @@ class PapernotDeepCNN(_Stack):
         init: str = "torch",
     ) -> None:
         super().__init__()
-        check_choice("init", init, ("paper", "torch"))
         dropout = check_real("dropout", dropout, low=0.0, high=1.0, high_open=True)
-        shape = square_image_shape(n_features, channels, smallest=8)
-        side, half = shape[1], -(-shape[1] // 2)
-        quarter = -(-half // 2)
+        shape, half, quarter = _paper_sides(n_features, channels, init)
 
         def drop() -> list[nn.Module]:
             return [nn.Dropout(dropout)] if dropout else []
 
+        def stage(before: int, after: int, side: int) -> list[nn.Module]:
+            """Return two convolutions, and one that halves the side."""
+            two = [nn.Conv2d(before, after, 3, padding=1), nn.ReLU(), nn.Conv2d(after, after, 3, padding=1), nn.ReLU()]
+            return [*two, *_halve_same(after, side), nn.ReLU(), *drop()]
+
         self.layers = nn.Sequential(
-            *as_images(shape),
-            *(nn.Conv2d(shape[0], 96, 3, padding=1), nn.ReLU()),
-            *(nn.Conv2d(96, 96, 3, padding=1), nn.ReLU()),
-            *(*_halve_same(96, side), nn.ReLU(), *drop()),
-            *(nn.Conv2d(96, 192, 3, padding=1), nn.ReLU()),
-            *(nn.Conv2d(192, 192, 3, padding=1), nn.ReLU()),
-            *(*_halve_same(192, half), nn.ReLU(), *drop()),
+            *(*as_images(shape), *stage(shape[0], 96, shape[1]), *stage(96, 192, half)),
             *(nn.Conv2d(192, 192, 5, padding=2), nn.ReLU(), nn.Flatten()),
             *(nn.Linear(192 * quarter * quarter, 192), nn.ReLU()),
             *(nn.Linear(192, 192), nn.ReLU(), *drop(), head(192, n_classes)),
         )
         if init == "paper":
-            _start(
-                self,
-                stds=(0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 1e-4, 0.05, 0.05, 0.05),
-                biases=(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.1, 0.1, 0.1, 0.0),
-            )
+            _start(self, stds=(*[0.05] * 6, 1e-4, 0.05, 0.05, 0.05), biases=(*[0.0] * 6, 0.1, 0.1, 0.1, 0.0))
 
 
 class TanhCNN(nn.Module):
@@ -404,6 +393,14 @@ class TanhCNN(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map (batch, n_features) or images to logits of shape (batch, n_classes)."""
         return self.head(self.convolutions(x.reshape(-1, *self.shape)))
+
+
+def _paper_sides(n_features: int, channels: int | None, init: str) -> tuple[tuple[int, int, int], int, int]:
+    """Return the shape of images, and their side after one stride and after two; check what both networks take."""
+    check_choice("init", init, ("paper", "torch"))
+    shape = square_image_shape(n_features, channels, smallest=8)
+    half = -(-shape[1] // 2)
+    return shape, half, -(-half // 2)
 
 
 def _response_norm() -> nn.LocalResponseNorm:

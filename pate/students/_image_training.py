@@ -9,7 +9,6 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -110,11 +109,8 @@ class Ended(nn.Module):
 def make_network(network: Any, init: Any, image_shape: tuple[int, int, int], n_classes: int) -> nn.Module:
     """Return a network that starts anew, or from ``init``, whose weights are copied."""
     if init is not None:
-        module = (
-            init
-            if isinstance(init, nn.Module)
-            else next((getattr(init, n, None) for n in _HELD_AS if hasattr(init, n)), None)
-        )
+        held = next((getattr(init, name) for name in _HELD_AS if hasattr(init, name)), None)
+        module = init if isinstance(init, nn.Module) else held
         if not isinstance(module, nn.Module):
             raise InvalidInputError(
                 f"init must be a torch.nn.Module or a fitted representation that holds one, got {shown(init)}. Leave "
@@ -196,10 +192,6 @@ class Recipe:
     seed: int
 
 
-def _cast(device: torch.device, bf16: bool) -> Any:
-    return torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext()
-
-
 def changes_of(strength: float, *, flip: bool, erase: float) -> Augmentation:
     """Return how far images are changed."""
     return replace(_CHANGES.scaled(strength), flip=flip, erase=erase)
@@ -217,7 +209,7 @@ def probabilities(
     """Return the probabilities of images, on the device, in blocks: the mean over so many views."""
     network.eval()
     parts = []
-    with torch.no_grad(), _cast(device, bf16):
+    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
         for block in images.split(_BLOCK):
             seen = views(block.to(device), changes or Augmentation(), n_views)
             said = [
@@ -260,6 +252,7 @@ class Training:
         self.recipe, self.device, self.file = recipe, device, None if file is None else Path(file)
         self.network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = copy.deepcopy(self.network).requires_grad_(False).eval()
+        self.parts = {"network": self.network, "average": self.average}
         self.images = torch.from_numpy(np.ascontiguousarray(images, dtype=np.float32)).to(device)
         self.released = torch.from_numpy(targets.astype(np.float32)).to(device)
         self.given = torch.from_numpy(weights.astype(np.float32)).to(device)
@@ -334,7 +327,7 @@ class Training:
             images = self.augmentation.apply(self.images[batch], generator).contiguous(
                 memory_format=torch.channels_last
             )
-            with _cast(self.device, r.bf16):
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=r.bf16):
                 logits = logits_of(self.network(images))
             weights = self.weights[batch]
             losses = -(self.targets[batch] * F.log_softmax(logits.float(), dim=1)).sum(1)
@@ -398,13 +391,10 @@ class Training:
             digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes())
         return digest.hexdigest()
 
-    def _parts(self) -> dict[str, nn.Module]:
-        return {"network": self.network, "average": self.average}
-
     def _keep(self) -> None:
         if self.file is None:
             return
-        tensors = state_of(self._parts(), self.optimizer, ".") | {"targets": self.targets, "weights": self.weights}
+        tensors = state_of(self.parts, self.optimizer, ".") | {"targets": self.targets, "weights": self.weights}
         tensors |= {} if self.said is None else {"said": self.said}
         told = {"digest": self.digest, "epoch": self.epoch, "spent": self.spent, "history": self.history}
         save_state(self.file, tensors, KEY, told)
@@ -420,6 +410,6 @@ class Training:
             )
         self.resumed = True
         at = {name: value.to(self.device) for name, value in tensors.items()}
-        take_state(tensors, self._parts(), self.optimizer, ".")
+        take_state(tensors, self.parts, self.optimizer, ".")
         self.targets, self.weights, self.said = at["targets"], at["weights"], at.get("said")
         self.epoch, self.spent, self.history = int(told["epoch"]), float(told["spent"]), list(told["history"])

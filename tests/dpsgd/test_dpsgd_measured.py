@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pate import Budget, DPSGDClassifier, GaussianSum, InvalidInputError, Ledger
-from pate.dpsgd._calibration import composed_epsilon, dpsgd_epsilon
+from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd._measured import Measured, _asked
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.estimator._by_dpsgd import Ask, plan_training
@@ -31,7 +31,7 @@ def fitted(*, groups=None, **settings):
 @pytest.mark.parametrize("sigma", [1.0, 5.0, 20.0])
 def test_a_count_beside_next_to_no_training_costs_what_its_gaussian_costs(adjacency, sigma):
     """Cross-check of dp_accounting's pairs: sensitivity 1 and noise sigma are (1/sigma)-GDP, under any adjacency."""
-    found = composed_epsilon(1e6, sigma, delta=1e-5, sample_rate=0.5, n_steps=1, adjacency=adjacency, interval=1e-4)
+    found = dpsgd_epsilon(1e6, beside=sigma, delta=1e-5, sample_rate=0.5, n_steps=1, adjacency=adjacency)
     wanted = gdp_to_epsilon(1 / sigma, 1e-5)
     assert wanted <= found < wanted * 1.01 + 1e-3
 
@@ -42,9 +42,9 @@ def test_a_count_beside_next_to_no_training_costs_what_its_gaussian_costs(adjace
 def test_both_together_cost_more_than_training_and_no_less_than_the_count(adjacency, rate, delta):
     told = {"delta": delta, "sample_rate": rate, "n_steps": 40, "adjacency": adjacency, "interval": 1e-3}
     alone = dpsgd_epsilon(8.0, **told)
-    both = composed_epsilon(8.0, 4.0, **told)
+    both = dpsgd_epsilon(8.0, beside=4.0, **told)
     assert both > max(alone, gdp_to_epsilon(1 / 4.0, delta) * (1 - 1e-9))
-    assert composed_epsilon(8.0, 2.0, **told) > both
+    assert dpsgd_epsilon(8.0, beside=2.0, **told) > both
     upper = gdp_to_epsilon(math.sqrt((2 if adjacency == "replace-one" else 1) ** 2 * 40 / 64 + 1 / 16), delta)
     if rate == 1:
         assert both == pytest.approx(upper, rel=1e-6)

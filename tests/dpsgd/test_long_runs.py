@@ -14,6 +14,7 @@ from dpsgd_steps import train
 
 from pate import Budget, DPSGDClassifier, Ledger
 from pate.dpsgd import ExponentialAveraging, _run
+from pate.dpsgd._checkpoint import Checkpoint
 from pate.dpsgd._run import build_engine
 from pate.dpsgd._units import Units
 from pate.dpsgd.clipping import QuantileClipping
@@ -173,14 +174,14 @@ def by(scale):
 
 def keep_first(monkeypatch, path, copy):
     """Have the file of a run before its first step copied, as a backup would."""
-    write = _run._write
+    write = Checkpoint.write
 
     def kept(*given, **options):
         write(*given, **options)
         if not copy.exists():
             shutil.copytree(path, copy)
 
-    monkeypatch.setattr(_run, "_write", kept)
+    monkeypatch.setattr(Checkpoint, "write", kept)
 
 
 @pytest.mark.long

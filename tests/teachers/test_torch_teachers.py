@@ -138,7 +138,7 @@ def textbook(fitted, index, rows, labels):
     n_steps = fitted.n_steps or fitted.epochs * per_pass
     for epoch in range(-(-n_steps // per_pass)):
         order = recipe.order(index, epoch, len(x))
-        torch.manual_seed(recipe.forward_seed(index, epoch))
+        torch.manual_seed(recipe.seed_of(index, _recipe.FORWARD, epoch))
         for part in order.split(fitted.batch_size)[: n_steps - epoch * per_pass]:
             optimizer.zero_grad()
             nn.functional.cross_entropy(module(x[part]), y[part]).backward()
@@ -637,23 +637,23 @@ def test_modules_that_cannot_be_grouped_are_trained_singly_and_it_is_said():
     same_weights(grouped.teachers_, ensemble(Noisy, 3).fit(X[:150], Y[:150]).teachers_)
 
 
-class FakeGraph(_grouped.Graphed):
+def chosen(monkeypatch, step, state, batch, recorded, seconds):
     """The decision without a GPU: the recorded step is given, and how long each takes."""
 
-    def __init__(self, step, state, recorded, seconds):
-        super().__init__(step, state, CPU)
-        self._recorded, self._times = recorded, seconds
-
-    def _record(self, batch):
-        if isinstance(self._recorded, Exception):
-            raise self._recorded
+    def record(step, batch, device):
+        if isinstance(recorded, Exception):
+            raise recorded
         for _ in range(3):
-            self._eager(*batch)  # a recording warms up on the live state
-        return self._recorded
+            step(*batch)  # a recording warms up on the live state
+        return recorded
 
-    def _seconds(self, step, batch):
+    def timed(step, batch, device):
         step(*batch)
-        return self._times[step is self._recorded]
+        return seconds[step is recorded]
+
+    monkeypatch.setattr(_grouped, "_recorded", record)
+    monkeypatch.setattr(_grouped, "_seconds", timed)
+    return _grouped.faster_step(step, state, batch, CPU)
 
 
 @pytest.mark.parametrize(
@@ -661,7 +661,7 @@ class FakeGraph(_grouped.Graphed):
     [(1.0, {True: 1, False: 2}, True), (1.0, {True: 2, False: 1}, False), (1.5, {True: 1, False: 2}, False)],
     ids=["same and faster", "slower", "another result"],
 )
-def test_a_recorded_step_is_used_only_if_it_is_the_same_and_faster(factor, seconds, replayed):
+def test_a_recorded_step_is_used_only_if_it_is_the_same_and_faster(monkeypatch, factor, seconds, replayed):
     state = [torch.zeros(3)]
     calls = []
 
@@ -674,7 +674,7 @@ def test_a_recorded_step_is_used_only_if_it_is_the_same_and_faster(factor, secon
         state[0].add_(rows, alpha=factor)
 
     batch = (torch.ones(3),) * 4
-    stepper = FakeGraph(eager, state, recorded, seconds).choose(batch)
+    stepper = chosen(monkeypatch, eager, state, batch, recorded, seconds)
     torch.testing.assert_close(state[0], torch.zeros(3))
     calls.clear()
     stepper(*batch)
@@ -683,10 +683,10 @@ def test_a_recorded_step_is_used_only_if_it_is_the_same_and_faster(factor, secon
     torch.testing.assert_close(state[0], torch.full((3,), 2.0))
 
 
-def test_a_step_that_cannot_be_recorded_is_run_as_it_is():
+def test_a_step_that_cannot_be_recorded_is_run_as_it_is(monkeypatch):
     state = [torch.zeros(3)]
     batch = (torch.ones(3),) * 4
-    FakeGraph(lambda *b: state[0].add_(b[0]), state, RuntimeError("capture"), {}).choose(batch)(*batch)
+    chosen(monkeypatch, lambda *b: state[0].add_(b[0]), state, batch, RuntimeError("capture"), {})(*batch)
     torch.testing.assert_close(state[0], torch.ones(3))
 
 

@@ -17,9 +17,9 @@ import math
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -48,38 +48,24 @@ _NARROW = 16
 _LARGEST = 1e30
 
 
-def whole_blocks(sizes: Sequence[int], most: int) -> Iterator[tuple[int, list[int]]]:
-    """Yield where each run of blocks begins and their sizes: as many as have ``most`` units together, or one."""
+def passes(n: int, most: int, blocks: Sequence[int] | None) -> Iterator[tuple[slice, Sequence[int] | None]]:
+    """Yield which units go in each pass, and the sizes of their blocks: whole ones, ``most`` units or one block."""
+    if blocks is None:
+        yield from ((slice(at, at + most), None) for at in range(0, n, most))
+        return
     at, held = 0, list[int]()
-    for size in [*sizes, most + 1]:
+    for size in [*blocks, most + 1]:
         if held and sum(held) + size > most:
-            yield at, held
+            yield slice(at, at + sum(held)), held
             at, held = at + sum(held), []
         held.append(size)
 
 
-class Part(Protocol):
-    """Gradients of n units with respect to some parameters of a layer."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of those parameters, in the layer."""
-
-    def squares(self) -> Tensor:
-        """Return their squared norms, float64 of shape (n,)."""
-
-    def add(self, factors: Tensor, totals: Sequence[Tensor], blocks: Sequence[int] | None = None) -> None:
-        """Add the sums of the gradients, each times its factor, to float64 tensors of the parameters' shapes.
-
-        Products are in the type of ``factors``, at most :data:`BLOCK` of them added up in it, or so many as ``blocks``
-        says; in float64 where that is more than :data:`FEW`.
-        """
-
-    def without(self, odd: Tensor) -> Part:
-        """Return the same with nothing of those units, whatever it holds."""
-
-    def apart(self) -> list[Part]:
-        """Return one part for each parameter, for a clipping that groups them otherwise than by layer."""
+# A part is gradients of n units with respect to some parameters of a layer, by their names in it. ``squares`` are their
+# squared norms, float64 of shape (n,). ``add`` adds their sums, each times its factor, to float64 tensors of the
+# parameters' shapes: products are in the type of the factors, at most BLOCK of them added up in it, or so many as
+# ``blocks`` says; in float64 where that is more than FEW. ``without`` is the same with nothing of some units, whatever
+# it holds.
 
 
 @dataclass(frozen=True)
@@ -99,9 +85,6 @@ class Whole:
 
     def without(self, odd: Tensor) -> Whole:
         return Whole(self.names, _nothing(self.rows, odd))
-
-    def apart(self) -> list[Part]:
-        return [self]
 
 
 @dataclass(frozen=True)
@@ -128,9 +111,6 @@ class Outer:
     def without(self, odd: Tensor) -> Outer:
         return Outer(self.names, _nothing(self.back, odd), _nothing(self.rows, odd))
 
-    def apart(self) -> list[Part]:
-        return [Outer((name,), self.back, self.rows) for name in self.names]
-
 
 @dataclass(frozen=True)
 class Looked:
@@ -155,8 +135,8 @@ class Looked:
     def without(self, odd: Tensor) -> Looked:
         return Looked(self.names, self.units, self.ids, _nothing(self.rows, odd[self.units]), self.n_units)
 
-    def apart(self) -> list[Part]:
-        return [self]
+
+Part = Whole | Outer | Looked
 
 
 def _looked(layer: nn.Embedding, ids: Tensor, g: Tensor, k: int) -> Looked:
@@ -605,7 +585,7 @@ class BookKeepingEngine:
         exact = coarse or (shared and blocks is None)
         # A caller's autocast would round blocks to eight bits; anomaly detection raises at what is not finite.
         with torch.autocast(X.device.type, enabled=False), torch.autograd.set_detect_anomaly(False):
-            for some, within in _passes(len(X), most, None if exact else blocks):
+            for some, within in passes(len(X), most, None if exact else blocks):
                 with torch.enable_grad():
                     logits, taps = self._forward(X[some])
                 g = loss_gradient(logits.detach(), y[some])
@@ -682,19 +662,10 @@ class BookKeepingEngine:
         return results[-1], taps
 
 
-def _passes(n: int, most: int, blocks: Sequence[int] | None) -> Iterator[tuple[slice, Sequence[int] | None]]:
-    """Yield the rows of each pass, at most so many or one block."""
-    if blocks is None:
-        for at in range(0, n, most):
-            yield slice(at, at + most), None
-        return
-    for at, held in whole_blocks(blocks, most):
-        yield slice(at, at + sum(held)), held
-
-
 def _in_groups(layer: str, part: Part, groups: Mapping[str, int]) -> list[Part]:
-    """Return the part, in several where its parameters are not of one group."""
-    return [part] if len({groups[layer + name] for name in part.names}) == 1 else part.apart()
+    """Return the part, or one for each of its parameters where these are not of one group."""
+    together = len({groups[layer + name] for name in part.names}) == 1
+    return [part] if together else [replace(part, names=(name,)) for name in part.names]
 
 
 def _own(layer: nn.Module | None) -> Iterator[nn.Parameter]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Protocol
@@ -32,7 +32,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from pate.core.secret import training_seed
-from pate.dpsgd._checks import SIZES, Trial, close
+from pate.dpsgd._checks import SIZES, Trial, close, tensors_of
 from pate.dpsgd.clipping import Clip, FlatClipping, PerLayerClipping, as_clip
 from pate.exceptions import InvalidInputError, PerformanceWarning
 from pate.networks._contract import own_generator
@@ -173,7 +173,7 @@ def check_promise(engine: Engine, trial: Trial) -> None:
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: module cannot be trained ... the sum of one unit has ... the clipping norm. ...
     """
-    before = [t.detach().clone() for t in _tensors(engine.module)]
+    before = [t.detach().clone() for _, t in tensors_of(engine.module)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for i, rows in enumerate(trial.rows):
@@ -186,7 +186,7 @@ def check_promise(engine: Engine, trial: Trial) -> None:
                 weights = torch.tensor([0.75, 0.25, 1.0, 2.0, 1.0, 0.0])
                 run = partial(_sum_in_a_row, engine, clip=clip, shared=shared, rows_per_unit=2, weights=weights)
                 _try_units(engine, trial, rows, 2, run)
-    if not all(map(torch.equal, before, _tensors(engine.module))):
+    if not all(torch.equal(t, was) for (_, t), was in zip(tensors_of(engine.module), before, strict=False)):
         raise _broken(engine, "the module's parameters or buffers change while sums are computed")
 
 
@@ -211,31 +211,19 @@ def _try_units(engine: Engine, trial: Trial, rows: torch.Tensor, k: int, run: pa
             raise _broken(engine, f"taking a unit away moves the sum by {gone:.4g} clipping norms")
 
 
-def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
-    yield from module.parameters()
-    yield from module.buffers()
-
-
 def _sum_in_a_row(
     engine: Engine,
     X: torch.Tensor,
     y: torch.Tensor,
     *,
     clip: Clip,
-    shared: bool,
-    rows_per_unit: int,
     weights: torch.Tensor | None = None,
     only: torch.Tensor | None = None,
+    **how: Any,
 ) -> torch.Tensor:
     """Return the sum in one row, in units of the norm; refuse one that would be spread out when it is added."""
     at = torch.arange(len(X)) if only is None else only
-    parts = engine.clipped_sum(
-        *(X[at], y[at], clip),
-        rows_per_unit=rows_per_unit,
-        weights=None if weights is None else weights[at],
-        seed=1,
-        shared=shared,
-    )
+    parts = engine.clipped_sum(X[at], y[at], clip, weights=None if weights is None else weights[at], seed=1, **how)
     wanted = [p.shape for p in engine.module.parameters() if p.requires_grad]
     if [part.shape for part in parts] != wanted or any(part.dtype != torch.float64 for part in parts):
         raise _broken(engine, "the sums are not one float64 tensor of each trainable parameter's shape")

@@ -29,6 +29,7 @@ from functools import cache, lru_cache
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.linalg import toeplitz
 from scipy.optimize import brentq, minimize
 from scipy.signal import lfilter
 
@@ -269,12 +270,9 @@ class Toeplitz:
 
     def dense(self) -> FloatArray:
         """Return C itself, shape (n_steps, n_steps)."""
-        n = self.n_steps
-        found = np.zeros((n, n))
-        for t in range(n):
-            entries = self.column[: n - t]
-            found[t : t + len(entries), t] = entries / self.lengths[t]
-        return found
+        spare = np.zeros(self.n_steps)
+        whole = np.r_[self.column, spare[len(self.column) :]]
+        return np.asarray(toeplitz(whole, spare) / self.lengths)
 
     def rmse(self, momentum: float = 0.0) -> float:
         """Return sqrt(|A C^-1|^2 / n_steps): the error of a coordinate of an iterate, for a noise multiplier of one.

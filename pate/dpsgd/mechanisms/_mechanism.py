@@ -353,7 +353,10 @@ class TruncatedPoissonSGD(_Independent):
         >>> TruncatedPoissonSGD(40).charge(2.0, Shape(1000, 0.032, 10, 32)).mu_squared
         10.0
         """
-        return from_dp_event(self._event(noise_multiplier, shape))
+        step = dp_accounting.dp_event.TruncatedSubsampledGaussianDpEvent(
+            shape.n_units, sampled_rate(shape.sample_rate), self.max_batch_size, noise_multiplier
+        )
+        return from_dp_event(dp_accounting.SelfComposedDpEvent(step, shape.n_steps))
 
     def batches(self, shape: Shape, n_units: int, source: NoiseSource) -> Iterator[IntArray]:
         """Yield ``shape.n_steps`` arrays of the units in a step, increasing, at most ``max_batch_size`` of them.
@@ -408,12 +411,6 @@ class TruncatedPoissonSGD(_Independent):
 
     def _losses(self, noise_multiplier: float, shape: Shape) -> Losses:
         return _losses(sampled_rate(shape.sample_rate), float(noise_multiplier), shape, self.max_batch_size)
-
-    def _event(self, noise_multiplier: float, shape: Shape) -> dp_accounting.DpEvent:
-        step = dp_accounting.dp_event.TruncatedSubsampledGaussianDpEvent(
-            shape.n_units, sampled_rate(shape.sample_rate), self.max_batch_size, noise_multiplier
-        )
-        return dp_accounting.SelfComposedDpEvent(step, shape.n_steps)
 
 
 def sampled_rate(sample_rate: float) -> float:

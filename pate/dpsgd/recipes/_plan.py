@@ -192,8 +192,10 @@ def _fitted(
         return _after(given, X_public, last)
     if kind is None:
         return ()
-    if kind in ("group-norm", "unit-rows"):
-        return _without_public_rows(kind, facts, last)
+    if kind == "unit-rows":
+        return (_of_any_size(int(np.prod(facts.row_shape)), last),)
+    if kind == "group-norm":
+        return _normed_in_groups(facts, last)
     if kind == "declared":
         return (_within_ranges(X_public, last, random_state),)
     pca = PublicPCA(recipe.n_components, alpha=recipe.alpha)
@@ -290,21 +292,18 @@ def _whatever_the_width(parts: list[tuple[Any, float]], random_state: int) -> li
     return [(middle, a), (beginning, b), (kernel, c), (near, _OF_NORM_ONE * rest)]
 
 
+def _normed_in_groups(facts: TrainingFacts, last: UnitRows) -> tuple[Representation, ...]:
+    """Return scattering that constants fix: where public images would say the range of pixels, it is [0, 1]."""
+    from pate.representations.images import Scattering
+
+    blank = np.array([0.0, 1.0])[:, None] * np.ones(int(np.prod(facts.row_shape)))
+    scattering = Scattering(image_shape=facts.row_shape).fit(blank)
+    d, groups = scattering.n_features_out_, GroupedRows(scattering.map_shape_[0] // _CHANNELS_TOGETHER)
+    return scattering, _wide(d, groups), _wide(d, last)
+
+
 def _of_any_size(n_columns: int, last: UnitRows) -> Representation:
     """Return rows of norm 1 beside a kernel of them, whose width needs no public row: they lie on one sphere."""
     rows = _ANY_SIZE * np.random.default_rng(0).normal(size=(_MADE_UP, n_columns))
     kernel = chain(UnitRows(), RandomFourier(_FEWER, bandwidth=_ON_SPHERE))
     return chain(combine(UnitRows(), kernel, weights=[1.0, 1.0]), last).fit(rows)
-
-
-def _without_public_rows(kind: str, facts: TrainingFacts, last: UnitRows) -> tuple[Representation, ...]:
-    """Return maps that constants fix: where public images would say the range of pixels, it is [0, 1]."""
-    ones = np.ones(int(np.prod(facts.row_shape)))
-    if kind == "unit-rows":
-        return (_of_any_size(len(ones), last),)
-    from pate.representations.images import Scattering
-
-    scattering = Scattering(image_shape=facts.row_shape).fit(np.array([0.0, 1.0])[:, None] * ones)
-    groups = GroupedRows(scattering.map_shape_[0] // _CHANNELS_TOGETHER)
-    d = scattering.n_features_out_
-    return scattering, _wide(d, groups), _wide(d, last)

@@ -127,95 +127,37 @@ class DPSGDRecipe:
         return "\n".join([f"{self.name}: {self.source}", *(f"{what}: {why}" for what, why in self.reasons)])
 
 
+_FEATURES = "Rahimi and Recht, NIPS 2007, for the features"
+#: Where presets come from: papers, and our own splits (seeds from 100 on; docs/dpsgd-recipes.md).
+_SOURCES = {
+    "linear": "Tramer and Boneh, ICLR 2021: linear on wavelet scattering; its components by public rows: ours",
+    "linear-group-norm": "Tramer and Boneh, ICLR 2021: linear on wavelet scattering in normed groups, no public rows",
+    "tempered-cnn": "Papernot et al., AAAI 2021: tempered sigmoids; clipping and length of the road of Tramer and "
+    "Boneh",
+    "resnet": "De et al. 2022: group norm, large batches, moving average of the weights; one copy of each record",
+    "tabular-mlp": "Papernot et al., AAAI 2021, for the bounded activation",
+    "tabular-kernel": f"{_FEATURES}; few components and few, full steps by our own splits",
+    "tabular-logistic": "Bassily et al., FOCS 2014, for private logistic regression by noisy gradients; our own splits",
+    "declared": f"{_FEATURES}, beside the columns themselves; scales as declared: ours",
+    "unit-rows": f"{_FEATURES}, beside rows of norm 1: what is left without public rows",
+    "pretrained": "Tramer and Boneh, ICLR 2021; De et al. 2022: a linear head on frozen features learnt elsewhere",
+}
 _LINEAR: dict[str, Any] = {"module": "linear", "module_kwargs": {"bias": False}, "max_grad_norm": 0.1}
-
-#: What papers and our own splits (seeds from 100 on; docs/dpsgd-recipes.md) say.
-_PRESETS = (
-    DPSGDRecipe(
-        "linear",
-        representation="scattering",
-        n_components=256,
-        alpha=0.65,
-        logit_noise=1.0,
-        source="Tramer and Boneh, ICLR 2021: linear on wavelet scattering; its components by public rows: ours",
-        **_LINEAR,
-    ),
-    DPSGDRecipe(
-        "linear-group-norm",
-        representation="group-norm",
-        epochs=30,
-        logit_noise=2.0,
-        source="Tramer and Boneh, ICLR 2021: linear on wavelet scattering in normed groups, no public rows",
-        **_LINEAR,
-    ),
-    DPSGDRecipe(
-        "tempered-cnn",
-        module="tanh-cnn",
-        max_grad_norm=0.1,
-        logit_noise=0.05,
-        source="Papernot et al., AAAI 2021: tempered sigmoids; clipping and length of the road of Tramer and Boneh",
-    ),
-    DPSGDRecipe(
-        "resnet",
-        module="small-resnet",
-        module_kwargs={"norm": "group"},
-        max_grad_norm=0.1,
-        logit_noise=0.05,
-        averaging="ema",
-        source="De et al. 2022: group norm, large batches, moving average of the weights; one copy of each record",
-    ),
-    DPSGDRecipe(
-        "tabular-mlp",
-        representation="encoded",
-        module="tanh-mlp",
-        max_grad_norm=0.1,
-        logit_noise=0.1,
-        source="Papernot et al., AAAI 2021, for the bounded activation",
-    ),
-    DPSGDRecipe(
-        "tabular-kernel",
-        representation="kernel",
-        alpha=0.7,
-        constant=0.2,
-        logit_noise=1.6,
-        source="Rahimi and Recht, NIPS 2007, for the features; few components and few, full steps by our own splits",
-        **_LINEAR | {"max_grad_norm": 0.2},
-    ),
-    DPSGDRecipe(
-        "tabular-logistic",
-        representation="encoded",
-        alpha=0.65,
-        constant=0.3,
-        logit_noise=1.0,
-        source="Bassily et al., FOCS 2014, for private logistic regression by noisy gradients; our own splits",
-        **_LINEAR | {"max_grad_norm": 0.3},
-    ),
-    DPSGDRecipe(
-        "declared",
-        representation="declared",
-        constant=0.3,
-        logit_noise=1.6,
-        source="Rahimi and Recht, NIPS 2007, for the features, beside the columns themselves; scales as declared: ours",
-        **_LINEAR | {"max_grad_norm": 0.2},
-    ),
-    DPSGDRecipe(
-        "unit-rows",
-        representation="unit-rows",
-        constant=0.3,
-        logit_noise=1.6,
-        source="Rahimi and Recht, NIPS 2007, for the features, beside rows of norm 1: what is left without public rows",
-        **_LINEAR | {"max_grad_norm": 0.2},
-    ),
-    DPSGDRecipe(
-        "pretrained",
-        representation="given",
-        constant=0.3,
-        logit_noise=1.0,
-        source="Tramer and Boneh, ICLR 2021; De et al. 2022: a linear head on frozen features learnt elsewhere",
-        **_LINEAR,
-    ),
-)
-_BY_NAME = {preset.name: preset for preset in _PRESETS}
+_WIDER = _LINEAR | {"max_grad_norm": 0.2}
+_NETWORK: dict[str, Any] = {"max_grad_norm": 0.1, "logit_noise": 0.05}
+_NUMBERS: dict[str, dict[str, Any]] = {
+    "linear": _LINEAR | {"representation": "scattering", "n_components": 256, "alpha": 0.65},
+    "linear-group-norm": _LINEAR | {"representation": "group-norm", "epochs": 30, "logit_noise": 2.0},
+    "tempered-cnn": _NETWORK | {"module": "tanh-cnn"},
+    "resnet": _NETWORK | {"module": "small-resnet", "module_kwargs": {"norm": "group"}, "averaging": "ema"},
+    "tabular-mlp": _NETWORK | {"module": "tanh-mlp", "representation": "encoded", "logit_noise": 0.1},
+    "tabular-kernel": _WIDER | {"representation": "kernel", "alpha": 0.7, "constant": 0.2, "logit_noise": 1.6},
+    "tabular-logistic": _LINEAR | {"representation": "encoded", "alpha": 0.65, "constant": 0.3, "max_grad_norm": 0.3},
+    "declared": _WIDER | {"representation": "declared", "constant": 0.3, "logit_noise": 1.6},
+    "unit-rows": _WIDER | {"representation": "unit-rows", "constant": 0.3, "logit_noise": 1.6},
+    "pretrained": _LINEAR | {"representation": "given", "constant": 0.3},
+}
+_BY_NAME = {name: DPSGDRecipe(name, source=_SOURCES[name], **numbers) for name, numbers in _NUMBERS.items()}
 
 
 def named_recipes() -> tuple[str, ...]:

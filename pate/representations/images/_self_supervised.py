@@ -188,7 +188,8 @@ def train(
             state.losses += (_epoch(state, rows, recipe, epoch, device),)
             state.epoch = epoch + 1
             if file is not None and (time.monotonic() - kept > _OFTEN or state.epoch == recipe.epochs):
-                _keep(state, file)
+                told = {"epoch": state.epoch, "losses": state.losses}
+                save_state(file, state_of({"encoder": encoder}, optimizer, "/"), "training", told)
                 kept = time.monotonic()
     return encoder.eval().cpu(), state.losses
 
@@ -226,11 +227,6 @@ def _key(images: npt.NDArray[np.float32], recipe: Recipe) -> str:
     digest = hashlib.sha256(text.encode())
     digest.update(np.ascontiguousarray(images).tobytes())
     return digest.hexdigest()[:32]
-
-
-def _keep(state: _State, file: Path) -> None:
-    told = {"epoch": state.epoch, "losses": state.losses}
-    save_state(file, state_of({"encoder": state.encoder}, state.optimizer, "/"), "training", told)
 
 
 def _resume(state: _State, file: Path) -> None:

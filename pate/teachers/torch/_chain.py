@@ -68,30 +68,29 @@ def read_chain(module: nn.Module) -> tuple[Step, ...] | None:
     return tuple(_pool_first(steps))
 
 
+_BARE: dict[type[nn.Module], str] = {nn.ReLU: "relu", nn.Tanh: "tanh", nn.Identity: "identity"}
+
+
 def _read_layer(layer: Any, name: str) -> Step | None:
     kind = type(layer)
+    learnt = (f"{name}.weight", f"{name}.bias" if getattr(layer, "bias", None) is not None else "")
     if kind is nn.Linear:
-        return Step("linear", f"{name}.weight", f"{name}.bias" if layer.bias is not None else "")
+        return Step("linear", *learnt)
     if kind is nn.Conv2d:
         if layer.groups != 1 or layer.padding_mode != "zeros" or isinstance(layer.padding, str):
             return None
-        options = (list(layer.stride), list(layer.padding), list(layer.dilation))
-        return Step("conv", f"{name}.weight", f"{name}.bias" if layer.bias is not None else "", options)
+        return Step("conv", *learnt, options=(list(layer.stride), list(layer.padding), list(layer.dilation)))
     if kind is nn.MaxPool2d:
         if layer.return_indices or layer.ceil_mode:
             return None
         sizes = [_pair(v) for v in (layer.kernel_size, layer.stride, layer.padding, layer.dilation)]
         return Step("pool", options=tuple(sizes))
-    if kind is nn.ReLU:
-        return Step("relu")
-    if kind is nn.Tanh:
-        return Step("tanh")
+    if kind in _BARE:
+        return Step(_BARE[kind])
     if kind is nn.Flatten and layer.start_dim == 1 and layer.end_dim == -1:
         return Step("flatten")
     if kind is nn.Unflatten and layer.dim == 1:
         return Step("unflatten", options=tuple(layer.unflattened_size))
-    if kind is nn.Identity:
-        return Step("identity")
     return None
 
 
@@ -113,29 +112,22 @@ class FlatParameters:
 
     def __init__(self, module: nn.Module, chain: tuple[Step, ...], low: torch.dtype) -> None:
         owned = dict(module.named_parameters())
-        self.names = [name for step in chain for name in (step.weight, step.bias) if name]
-        tensors = [owned[name].detach() for name in self.names]
+        names = [name for step in chain for name in (step.weight, step.bias) if name]
+        tensors = [owned[name].detach() for name in names]
         self.vector = torch.cat([t.reshape(-1) for t in tensors])
         self.gradient = torch.zeros_like(self.vector)
         self._low = self.vector if low == self.vector.dtype else self.vector.to(low)
-        self.values: dict[str, torch.Tensor] = {}
-        self.slots: dict[str, torch.Tensor] = {}
-        start = 0
-        for name, tensor in zip(self.names, tensors, strict=True):
-            stop = start + tensor.numel()
-            self.values[name] = self._low[start:stop].view(tensor.shape)
-            self.slots[name] = self.gradient[start:stop].view(tensor.shape)
-            start = stop
+        sizes = [t.numel() for t in tensors]
+        #: By name: the parameters in full precision, as the layers compute in them, and their gradients.
+        self.weights, self.values, self.slots = (
+            {n: part.view(t.shape) for n, t, part in zip(names, tensors, vector.split(sizes), strict=True)}
+            for vector in (self.vector, self._low, self.gradient)
+        )
 
     def refresh(self) -> None:
         """Round the vector to what the layers compute in."""
         if self._low is not self.vector:
             self._low.copy_(self.vector)
-
-    def weights(self) -> dict[str, torch.Tensor]:
-        """Return the full-precision parameters by name."""
-        parts = self.vector.split([self.slots[name].numel() for name in self.names])
-        return {name: part.view(self.slots[name].shape) for name, part in zip(self.names, parts, strict=True)}
 
 
 def chain_forward(
@@ -188,17 +180,10 @@ def chain_backward(chain: tuple[Step, ...], flat: FlatParameters, saved: list[An
             if i > first:
                 grad = grad @ flat.values[step.weight]
         elif step.kind == "conv":
-            sizes = [flat.values[step.weight].shape[0]] if step.bias else None
+            kernel, asked = flat.values[step.weight], [i > first, True, bool(step.bias)]
+            sizes = [kernel.shape[0]] if step.bias else None
             grad, weight, bias = _aten.convolution_backward(
-                grad,
-                kept,
-                flat.values[step.weight],
-                sizes,
-                *step.options,
-                False,
-                [0, 0],
-                1,
-                [i > first, True, bool(step.bias)],
+                grad, kept, kernel, sizes, *step.options, False, [0, 0], 1, asked
             )
             flat.slots[step.weight].copy_(weight)
             if step.bias:

@@ -70,17 +70,14 @@ def stacked_forward(recipe: Recipe, *, training: bool = True) -> StackedForward 
 def _takes_anything(forward: StackedForward, values: dict[str, torch.Tensor], rows: torch.Tensor) -> bool:
     """Whether no number raises: one shard's would stop a whole group (an index out of range, a singular matrix)."""
     for odd in (torch.nan, torch.inf, 1e30, -1e30):
-        for given, taken in ((values, torch.full_like(rows, odd)), (_filled(values, odd), rows)):
+        filled = {name: torch.full_like(value, odd) for name, value in values.items()}
+        for given, taken in ((values, torch.full_like(rows, odd)), (filled, rows)):
             try:
                 with torch.no_grad():
                     forward(given, taken)
             except Exception:
                 return False
     return True
-
-
-def _filled(values: dict[str, torch.Tensor], odd: float) -> dict[str, torch.Tensor]:
-    return {name: torch.full_like(value, odd) for name, value in values.items()}
 
 
 def alike(recipe: Recipe, indices: Iterable[int]) -> bool:
@@ -153,65 +150,63 @@ GroupStep = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], N
 _WARM_UP, _TIMED = 3, 5
 
 
-class Graphed:
-    """Decides once, on a batch like those to come; the state is put back after every trial."""
+def faster_step(
+    step: GroupStep, state: Sequence[torch.Tensor], batch: tuple[torch.Tensor, ...], device: torch.device
+) -> GroupStep:
+    """Return the step to take, decided once, on a batch like those to come; the state is put back after every trial."""
+    before = [t.clone() for t in state]
 
-    def __init__(self, step: GroupStep, state: list[torch.Tensor], device: torch.device) -> None:
-        self._eager, self._state, self._device = step, state, device
+    def restore() -> None:
+        for tensor, value in zip(state, before, strict=True):
+            tensor.copy_(value)
 
-    def choose(self, batch: tuple[torch.Tensor, ...]) -> GroupStep:
-        """Return the step to take."""
-        before = [t.clone() for t in self._state]
-
-        def restore() -> None:
-            for tensor, value in zip(self._state, before, strict=True):
-                tensor.copy_(value)
-
-        try:
-            recorded = self._record(batch)
-            restore()
-            self._eager(*batch)
-            expected = [t.clone() for t in self._state]
-            restore()
-            recorded(*batch)
-            same = all(
-                torch.allclose(found, value, rtol=1e-4, atol=1e-6, equal_nan=True)
-                for found, value in zip(self._state, expected, strict=True)
-            )
-            faster = same and self._seconds(recorded, batch) < self._seconds(self._eager, batch)
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError:  # an operation that cannot be recorded
-            faster = False
+    try:
+        recorded = _recorded(step, batch, device)
         restore()
-        return recorded if faster else self._eager
+        step(*batch)
+        expected = [t.clone() for t in state]
+        restore()
+        recorded(*batch)
+        same = all(
+            torch.allclose(found, value, rtol=1e-4, atol=1e-6, equal_nan=True)
+            for found, value in zip(state, expected, strict=True)
+        )
+        faster = same and _seconds(recorded, batch, device) < _seconds(step, batch, device)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:  # an operation that cannot be recorded
+        faster = False
+    restore()
+    return recorded if faster else step
 
-    def _record(self, batch: tuple[torch.Tensor, ...]) -> GroupStep:
-        fixed = tuple(t.contiguous().clone() for t in batch)
-        side = torch.cuda.Stream(self._device)
-        side.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(side):
-            for _ in range(_WARM_UP):
-                self._eager(*fixed)
-        torch.cuda.current_stream(self._device).wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._eager(*fixed)
 
-        def replay(*given: torch.Tensor) -> None:
-            for place, tensor in zip(fixed, given, strict=True):
-                place.copy_(tensor)
-            graph.replay()
+def _recorded(step: GroupStep, batch: tuple[torch.Tensor, ...], device: torch.device) -> GroupStep:
+    fixed = tuple(t.contiguous().clone() for t in batch)
+    side = torch.cuda.Stream(device)
+    side.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(side):
+        for _ in range(_WARM_UP):
+            step(*fixed)
+    torch.cuda.current_stream(device).wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step(*fixed)
 
-        return replay
+    def replay(*given: torch.Tensor) -> None:
+        for place, tensor in zip(fixed, given, strict=True):
+            place.copy_(tensor)
+        graph.replay()
 
-    def _seconds(self, step: GroupStep, batch: tuple[torch.Tensor, ...]) -> float:
-        torch.cuda.synchronize(self._device)
-        start = time.perf_counter()
-        for _ in range(_TIMED):
-            step(*batch)
-        torch.cuda.synchronize(self._device)
-        return time.perf_counter() - start
+    return replay
+
+
+def _seconds(step: GroupStep, batch: tuple[torch.Tensor, ...], device: torch.device) -> float:
+    torch.cuda.synchronize(device)
+    start = time.perf_counter()
+    for _ in range(_TIMED):
+        step(*batch)
+    torch.cuda.synchronize(device)
+    return time.perf_counter() - start
 
 
 #: Rows of a teacher on the device where their number is not public, and the most bytes of a group's rows there.
@@ -227,21 +222,10 @@ class Member:
     y: torch.Tensor
 
 
-@dataclass(frozen=True, eq=False)
-class Layout:
-    """Where each parameter of a teacher stands in its row of the stack."""
-
-    names: tuple[str, ...]
-    shapes: tuple[torch.Size, ...]
-
-    def views(self, stack: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return parameters by name, each of shape (n_teachers, *shape)."""
-        parts = stack.split([shape.numel() for shape in self.shapes], dim=1)
-        return {n: p.unflatten(1, s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
-
-    def weights(self, row: torch.Tensor) -> Weights:
-        """Return one teacher's parameters as arrays."""
-        return {name: view[0].cpu().numpy().copy() for name, view in self.views(row[None]).items()}
+def _views(stack: torch.Tensor, shapes: dict[str, torch.Size]) -> dict[str, torch.Tensor]:
+    """Return parameters by name, each of shape (n_teachers, *shape), of a stack of teachers' rows of numbers."""
+    parts = stack.split([shape.numel() for shape in shapes.values()], dim=1)
+    return {name: part.unflatten(1, shapes[name]) for name, part in zip(shapes, parts, strict=True)}
 
 
 def window_rows(recipe: Recipe, n_places: int, public_rows: int | None) -> int:
@@ -265,8 +249,7 @@ class Group:
         self, recipe: Recipe, indices: Sequence[int], forward: StackedForward, device: torch.device, window: int
     ) -> None:
         modules = [recipe.fresh(index) for index in indices]
-        named = list(modules[0].named_parameters())
-        self._layout = layout = Layout(tuple(n for n, _ in named), tuple(p.shape for _, p in named))
+        self._shapes = shapes = {name: p.shape for name, p in modules[0].named_parameters()}
         stack = torch.stack([torch.cat([p.detach().reshape(-1) for p in m.parameters()]) for m in modules]).to(device)
         del modules
         self._recipe, self._device, self._window, self._stack = recipe, device, window, stack
@@ -276,7 +259,7 @@ class Group:
         def step(rows: torch.Tensor, labels: torch.Tensor, weight: torch.Tensor, active: torch.Tensor) -> None:
             leaf = stack.detach().requires_grad_()
             with torch.autocast(device.type, torch.bfloat16, enabled=recipe.precision == "bf16"):
-                logits = forward(layout.views(leaf), rows)
+                logits = forward(_views(leaf, shapes), rows)
             losses = F.cross_entropy(logits.flatten(0, 1).to(recipe.dtype), labels.flatten(), reduction="none")
             (gradient,) = torch.autograd.grad((losses * weight.flatten()).sum(), leaf)
             optimizer.step(gradient, active)
@@ -284,7 +267,7 @@ class Group:
         state = optimizer.state()
         trial = self._trial()
         # What is chosen hangs on no shard: the trial's rows are nobody's.
-        self._stepper = Graphed(step, state, device).choose(trial) if device.type == "cuda" else step
+        self._stepper = faster_step(step, state, trial, device) if device.type == "cuda" else step
         if not _apart(self._stepper, state, trial):
             raise NotApartError
 
@@ -307,10 +290,10 @@ class Group:
         feed = _Feed(self._recipe, members, self._slab, self._device)
         for batch in feed.batches():
             self._stepper(*batch)
-        rows = self._stack.detach().cpu()
+        found = _views(self._stack.detach().cpu(), self._shapes).items()
         return [
-            feed.failed.get(place) or (None if member is None else self._layout.weights(rows[place]))
-            for place, member in enumerate(members)
+            feed.failed.get(i) or (None if member is None else {name: v[i].numpy().copy() for name, v in found})
+            for i, member in enumerate(members)
         ]
 
 
@@ -471,12 +454,7 @@ def vote_group(
     """
     one = next(w for w in weights if w is not None)
     stacked = {
-        n: torch.stack(
-            [
-                torch.from_numpy(w[n]) if w is not None else torch.zeros(v.shape, dtype=torch.from_numpy(v).dtype)
-                for w in weights
-            ]
-        ).to(device)
+        n: torch.from_numpy(np.stack([np.zeros_like(v) if w is None else w[n] for w in weights])).to(device)
         for n, v in one.items()
     }
     labels = torch.empty((len(weights), len(rows)), dtype=torch.int64)

@@ -31,7 +31,8 @@ from pate.teachers.torch._chain import Step, agrees, read_chain
 
 #: The place of torch teachers in the tree of training seeds.
 _SEED_PATH = 0x707C4
-_INIT, _EPOCH, _FORWARD, _AUGMENT, _VOTE = range(5)
+#: ... and what a seed is of: first weights, the order of an epoch, dropout in it, its augmentation, and a vote.
+_INIT, _EPOCH, FORWARD, _AUGMENT, VOTE = range(5)
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 PRECISIONS: dict[str, torch.dtype] = {
@@ -88,7 +89,7 @@ class Recipe:
         return self._made(index).to(self.dtype).train()
 
     def _made(self, index: int) -> nn.Module:
-        with own_generator(training_seed(self.seed, _SEED_PATH, index, _INIT)):
+        with own_generator(self.seed_of(index, _INIT)):
             return make(self.module, self.kwargs)
 
     def check_apart(self) -> None:
@@ -108,7 +109,7 @@ class Recipe:
             # A copy of the rows already, and one of the augmentation: what it remembers ends with this epoch. Random
             # numbers that it takes from elsewhere are this teacher's own as well.
             augment = copy.deepcopy(self.augment)
-            with own_generator(training_seed(self.seed, _SEED_PATH, index, _AUGMENT, epoch)):
+            with own_generator(self.seed_of(index, _AUGMENT, epoch)):
                 rows = augment(rows, generator)
         return order, rows
 
@@ -123,15 +124,11 @@ class Recipe:
             left -= len(bounds)
 
     def _generator(self, index: int, epoch: int) -> torch.Generator:
-        return torch.Generator().manual_seed(training_seed(self.seed, _SEED_PATH, index, _EPOCH, epoch))
+        return torch.Generator().manual_seed(self.seed_of(index, _EPOCH, epoch))
 
-    def forward_seed(self, index: int, epoch: int) -> int:
-        """Return what torch's global generator is seeded with in an epoch (dropout draws from it)."""
-        return training_seed(self.seed, _SEED_PATH, index, _FORWARD, epoch)
-
-    def vote_seed(self, index: int) -> int:
-        """Return what the global generators are seeded with while teacher ``index`` votes."""
-        return training_seed(self.seed, _SEED_PATH, index, _VOTE)
+    def seed_of(self, index: int, *path: int) -> int:
+        """Return the seed of something of teacher ``index``."""
+        return training_seed(self.seed, _SEED_PATH, index, *path)
 
 
 #: Steps of training where nobody says how many: at least so many, and at least so many passes over a shard.

@@ -13,7 +13,7 @@ from torch.optim.sgd import sgd
 
 from pate.networks._contract import own_generator
 from pate.teachers.torch._chain import FlatParameters, Step, chain_backward, chain_forward, logits_gradient
-from pate.teachers.torch._recipe import PRECISIONS, Optimizer, Recipe, Weights, needs_pairs, weights_of
+from pate.teachers.torch._recipe import FORWARD, PRECISIONS, Optimizer, Recipe, Weights, needs_pairs, weights_of
 
 # The optimisers of torch (adam, adamw, sgd) for one flat vector, and for a stack of teachers that may end apart.
 
@@ -122,8 +122,7 @@ def _train_chain(
                 chain_backward(chain, flat, saved, logits_gradient(logits, targets[start:stop]))
                 step(flat.gradient)
         # Parameters in the module's own order, as its state_dict has them.
-        found = flat.weights()
-        return {name: found[name].numpy().copy() for name in module.state_dict()}
+        return {name: flat.weights[name].numpy().copy() for name in module.state_dict()}
 
 
 def _train_autograd(
@@ -135,7 +134,7 @@ def _train_autograd(
     optimizer = make_optimizer(recipe.optimizer, module)
     loss_of = nn.CrossEntropyLoss()
     for epoch, bounds in recipe.epochs_of(len(X), joined=needs_pairs(module)):
-        with own_generator(recipe.forward_seed(index, epoch), device):
+        with own_generator(recipe.seed_of(index, FORWARD, epoch), device):
             order, own = recipe.epoch_rows(index, epoch, X)
             for first in range(0, len(bounds), _WINDOW):
                 window = bounds[first : first + _WINDOW]

@@ -36,7 +36,7 @@ from pate.teachers.torch._grouped import (
     vote_group,
     window_rows,
 )
-from pate.teachers.torch._recipe import Recipe, Weights, finite, load_weights
+from pate.teachers.torch._recipe import VOTE, Recipe, Weights, finite, load_weights
 from pate.teachers.torch._single import single_forward, train_single
 
 # Which teachers are trained as one group, and on how many GPUs: public, and settled before any shard is looked at.
@@ -61,14 +61,12 @@ class Places:
 
     def groups(self, waiting: Collection[int]) -> Iterator[list[int]]:
         """Yield the groups that somebody waiting is in; a group is the same teachers whoever is waiting."""
-        everybody = range(self.n_teachers)
-        groups = (list(everybody[part]) for part in slices(self.n_teachers, self.group_size))
+        groups = (list(range(part.start, part.stop)) for part in slices(self.n_teachers, self.group_size))
         return (group for group in groups if not set(group).isdisjoint(waiting))
 
     def group_of(self, index: int) -> list[int]:
         """Return the teachers of the group that ``index`` has its place in."""
-        start = index - index % self.group_size
-        return list(range(start, min(start + self.group_size, self.n_teachers)))
+        return next(self.groups((index,)))
 
 
 def group_size_on(device: torch.device, group_size: Any, n_teachers: int, n_devices: int) -> int:
@@ -150,10 +148,8 @@ def train_shards(
         done: list[Trained] = [Trained(s.index, failure=s.failure) for s in shards if s.failure is not None]
         forward = _together(recipe, [s.index for s in shards], group_size)
         if forward is not None:
-            rest = _train_groups(shards, recipe, forward, place, group_size, public_rows, done)
-        else:
-            rest = shards
-        return done + [_train(shard, recipe, place) for shard in rest if shard.X is not None]
+            shards = _train_groups(shards, recipe, forward, place, group_size, public_rows, done)
+        return done + [_train(shard, recipe, place) for shard in shards if shard.X is not None]
 
 
 def _together(recipe: Recipe, indices: Sequence[int], size: int, *, training: bool = True) -> StackedForward | None:
@@ -190,7 +186,9 @@ def _train_groups(
             if not out_of_memory(error):
                 return shards[start:]  # something that this device cannot do for several at once
             if device.type == "cpu":  # whose memory other tasks, and the shards themselves, may have taken
-                done += [_again(s, error) for s in shards[start:] if s.X is not None]
+                done += [
+                    Trained(s.index, failure=_failed(error, again=True)) for s in shards[start:] if s.X is not None
+                ]
                 return []
             if len(part) == 1:
                 raise InvalidInputError(
@@ -221,18 +219,18 @@ def _train_group(group: Group, shards: Sequence[Shard], recipe: Recipe) -> list[
     try:
         results = group.train(members)
     except Exception as error:
-        return [_again(s, error) for s in shards if s.X is not None]
-    found = [
+        return [Trained(s.index, failure=_failed(error, again=True)) for s in shards if s.X is not None]
+    return [
         _finished(shard, failed.get(shard.index, result))
         for shard, result in zip(shards, results, strict=True)
         if shard.X is not None
     ]
-    return [trained for trained in found if trained is not None]
 
 
-def _again(shard: Shard, error: Exception) -> Trained:
-    why = Failure.of(error, "its module").why
-    return Trained(shard.index, failure=Failure(why, again=True))
+def _failed(error: BaseException, *, again: bool = False) -> Failure:
+    """Return why a module failed; after a CUDA error whoever comes next in this process would fail as well."""
+    found = Failure.of(error, "its module")
+    return Failure(found.why, again=again or found.again or "CUDA error" in str(error))
 
 
 def _free(device: torch.device) -> None:
@@ -253,10 +251,7 @@ def _train(shard: Shard, recipe: Recipe, device: torch.device) -> Trained:
 
 def _finished(shard: Shard, result: Weights | BaseException | None) -> Trained:
     if isinstance(result, BaseException):
-        failure = Failure.of(result, "its module")
-        if "CUDA error" in str(result):  # whoever comes next in this process would fail as well
-            failure = Failure(failure.why, again=True)
-        return Trained(shard.index, failure=failure)
+        return Trained(shard.index, failure=_failed(result))
     assert result is not None
     if not finite(result):
         why = "its weights are not finite: a smaller learning_rate, or features of a smaller scale, may help"
@@ -315,8 +310,7 @@ def ask_teachers(
                     _free(place)
             return [asked for asked in done if asked.index in present]
         except Exception as error:
-            why = Failure.of(error, "its module").why
-            return [Asked(i, failure=Failure(why, again=True)) for i in sorted(present)]
+            return [Asked(i, failure=_failed(error, again=True)) for i in sorted(present)]
 
 
 def _ask(
@@ -332,7 +326,7 @@ def _ask(
     try:
         module = load_weights(recipe, index, weights)
         forward = single_forward(recipe, module) if device.type == "cpu" else module.to(device)
-        with torch.inference_mode(), own_generator(recipe.vote_seed(index), device):
+        with torch.inference_mode(), own_generator(recipe.seed_of(index, VOTE), device):
             for start in range(0, len(X), size):
                 part = X[start : start + size]
                 # A chain never writes to its rows, so it may look at the very ones that all teachers see.
@@ -340,6 +334,5 @@ def _ask(
                 rows = rows.to(device)
                 labels[start : start + size] = forward(rows).argmax(1).cpu().numpy()
     except BaseException as error:
-        failure = Failure.of(error, "its module")
-        return Asked(index, failure=Failure(failure.why, again=failure.again or "CUDA error" in str(error)))
+        return Asked(index, failure=_failed(error))
     return Asked(index, labels)

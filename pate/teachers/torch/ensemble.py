@@ -283,21 +283,12 @@ class TorchTeacherEnsemble(ShardEnsemble):
 
     def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int, shard: ShardRows) -> bytes:
         recipe = self._recipe
-        configuration = {
-            "module": recipe.module,
-            "code": self._code_digest,
-            "kwargs": dict(recipe.kwargs),
-            "n_classes": recipe.n_classes,
-            # Either one: where passes are asked for, the key is what it was before there were steps.
-            **({"epochs": recipe.epochs} if recipe.n_steps is None else {"n_steps": recipe.n_steps}),
-            "batch_size": recipe.batch_size,
-            "optimizer": recipe.optimizer,
-            "augment": recipe.augment,
-            "precision": recipe.precision,
-            "seed": recipe.seed,
-        }
+        # Either one: where passes are asked for, the key is what it was before there were steps.
+        length = "epochs" if recipe.n_steps is None else "n_steps"
+        told = ("module", "n_classes", "batch_size", "optimizer", "augment", "precision", "seed", length)
+        configuration = {name: getattr(recipe, name) for name in told}
         return recipe_key(
-            configuration,
+            configuration | {"code": self._code_digest, "kwargs": dict(recipe.kwargs)},
             X[shard],
             labels[shard],
             partition=self.partition_.fingerprint(),
