@@ -33,3 +33,4 @@ from .partition import (
     count_cross_shard_duplicates as count_cross_shard_duplicates,
     partition as partition,
 )
+from .schema import Column as Column, Schema as Schema

@@ -11,7 +11,6 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,47 +21,18 @@ from pate.core.frames import plain_rows
 from pate.core.types import Mask
 from pate.data._columns import as_number, holds_numbers, missing_in, numbers_of
 from pate.data._door import is_frame, is_sparse
+from pate.data.schema import NUMERIC, Schema, schema_like
 from pate.exceptions import CuratorWarning, InvalidInputError
-
-
-@dataclass(frozen=True)
-class Schema:
-    """What public rows say of private ones: whether they are texts, the cells of a row, which columns are numbers."""
-
-    texts: bool = False
-    width: int | None = None
-    numeric: frozenset[Any] = frozenset()
-    all_numeric: bool = False
-
-    @classmethod
-    def of(cls, like: Any) -> Schema:
-        """Return what these public rows say; ``width`` is None where they have one column."""
-        if like is None:
-            return cls()
-        if is_frame(like):
-            numeric = frozenset(name for name, t in zip(like.columns, like.dtypes, strict=True) if holds_numbers(t))
-            return cls(width=len(like.columns) if len(like.columns) > 1 else None, numeric=numeric)
-        if hasattr(like, "__array__") and not hasattr(like, "__iter__"):  # what only NumPy can read
-            like = np.asarray(like)
-        if isinstance(like, list | tuple) and like and all(isinstance(row, list | tuple) for row in like):
-            width = len(like[0])
-        else:
-            shape = tuple(getattr(like, "shape", ()))
-            width = int(shape[1]) if len(shape) == 2 else 0
-        one = not is_sparse(like) and np.ndim(next(iter(like), ())) == 0
-        kind = getattr(like, "dtype", np.dtype(object)).kind
-        texts = one and any(isinstance(cell, str) for cell in like)
-        return cls(texts, width if width > 1 else None, all_numeric=kind in "biuf")
 
 
 def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False) -> tuple[Any, Mask]:
     """Return private rows as the door takes them, and which of them it could have taken.
 
-    ``texts``: whether texts among numbers may be of use; if not, they are missing numbers. What columns of ``like``,
-    public rows, hold is what these should. ``finite``: whether infinity counts as missing. Rows are as given where no
-    cell is odd.
+    ``texts``: whether texts among numbers may be of use; if not, they are missing numbers. What columns of ``like``
+    (public rows, a schema) hold is what these should. ``finite``: whether infinity counts as missing. Rows are as given
+    where no cell is odd.
     """
-    X, schema = plain_rows(X), Schema.of(plain_rows(like, name="X_public"))
+    X, schema = plain_rows(X), schema_like(like)
     if is_sparse(X):
         return finite_sparse(X) if finite else (X, np.ones(X.shape[0], dtype=bool))
     if is_frame(X):
@@ -81,8 +51,14 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
         return X, np.ones(len(X), dtype=bool)
     if X.ndim == 1:
         found, readable = _texts(X)
-        return (found, readable) if schema.texts or readable.any() else (X, np.ones(len(X), dtype=bool))
-    return _objects(X, texts=texts and not schema.all_numeric, finite=finite)
+        known = _of_texts(schema) or readable.any()
+        return (found, readable) if known else (X, np.ones(len(X), dtype=bool))
+    numbers = schema is not None and all(kind == NUMERIC for kind in schema.kinds.values())
+    return _objects(X, texts=texts and not numbers, finite=finite)
+
+
+def _of_texts(schema: Schema | None) -> bool:
+    return schema is not None and schema.rows == "texts"
 
 
 def read_records(X: Any, width: int | None, name: str) -> tuple[Any, Mask]:
@@ -162,13 +138,13 @@ def _filled(X: Any) -> npt.NDArray[Any]:
     return found
 
 
-def _listed(X: Any, schema: Schema) -> npt.NDArray[Any]:
+def _listed(X: Any, schema: Schema | None) -> npt.NDArray[Any]:
     """Return lists as an array, of objects unless all cells are real numbers; a row of odd length is all missing.
 
     Where public rows tell the width, or that rows are texts, no private one decides it. Else most of them do.
     """
-    width = schema.width
-    if schema.texts or (width is None and 2 * sum(isinstance(cell, str) for cell in X) > len(X)):
+    width = None if schema is None or len(schema.columns) < 2 else len(schema.columns)
+    if _of_texts(schema) or (width is None and 2 * sum(isinstance(cell, str) for cell in X) > len(X)):
         return np.fromiter(X, dtype=object, count=len(X))
     try:
         rows = np.asarray(X)
@@ -246,9 +222,10 @@ def _read(cell: Any, texts: bool = True, finite: bool = False) -> tuple[Any, boo
     return (np.nan if finite and np.isinf(number) else cell), True
 
 
-def _frame(X: Any, texts: bool, schema: Schema, finite: bool) -> tuple[Any, Mask]:
+def _frame(X: Any, texts: bool, schema: Schema | None, finite: bool) -> tuple[Any, Mask]:
     import pandas as pd
 
+    kinds = {} if schema is None or schema.rows != "table" else schema.kinds
     readable = np.ones(len(X), dtype=bool)
     changed: dict[int, Any] = {}
     for j, (name, kind) in enumerate(zip(X.columns, X.dtypes, strict=True)):
@@ -262,7 +239,8 @@ def _frame(X: Any, texts: bool, schema: Schema, finite: bool) -> tuple[Any, Mask
         if not complexes and kind != np.dtype(object) and not isinstance(kind, pd.StringDtype):
             continue
         cells = column.astype(object).to_numpy() if complexes else column.to_numpy(dtype=object)
-        if not texts or name in schema.numeric:  # a file gives its numbers as texts, when there is a text among them
+        # A file gives its numbers as texts, when there is a text among them.
+        if not texts or kinds.get(str(name)) == NUMERIC:
             read = numbers_of(cells.tolist())
             readable &= ~np.isnan(read) | missing_in(cells.tolist())
             changed[j] = pd.Series(np.where(np.isinf(read), np.nan, read) if finite else read, index=X.index)

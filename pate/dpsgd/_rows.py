@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +14,6 @@ from pate.core.checks import check_classes, check_labels, encode_labels, quietly
 from pate.core.frames import plain_column, plain_rows
 from pate.core.types import Mask
 from pate.data._cells import private_cells
-from pate.data._columns import declared_rows
 from pate.data._door import (
     as_texts,
     by_name,
@@ -27,6 +25,7 @@ from pate.data._door import (
     read_numbers,
     read_rows,
 )
+from pate.data.schema import declared_by_name
 from pate.dpsgd._checks import ids_of
 from pate.exceptions import InvalidInputError
 from pate.teachers._usable import Owners, class_indices, classes_in, flat_labels, label_column, remember_columns
@@ -86,10 +85,10 @@ def within_ranges(clf: Any, X: Any, X_public: Any) -> tuple[Any, Any]:
         raise InvalidInputError(
             "X_public must be None where ranges= is given: declared ranges stand in for public rows. Leave one out."
         )
-    if not isinstance(clf.ranges, Mapping):
+    schema = declared_by_name(clf.ranges)
+    if schema is None:
         return X, None
-    made_up = declared_rows(clf.ranges)
-    return by_name(X, made_up.columns, other="the declared ranges"), made_up if is_frame(X) else None
+    return by_name(X, schema.names, other="the declared ranges"), schema.stand_ins() if is_frame(X) else None
 
 
 def read_more(

@@ -54,10 +54,11 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         For recipes: a public map of the caller's, such as frozen features of a network learnt elsewhere.
     image_shape : tuple or None
         For recipes: of flattened images, (height, width) or (channels, height, width).
-    ranges : mapping of str to (low, high) or list of str; (low, high); list of (low, high); or None
+    ranges : mapping of str to (low, high) or list of str; (low, high); list of (low, high); Schema; or None
         For recipes, in place of public rows: the range of each column of numbers, or all its categories, as you know
         them without these records, ``{"age": (0, 120), "sex": ["male", "female"]}``; of an array one range for all
-        columns, or each column's. Numbers are scaled to it and clipped there; other categories count as missing.
+        columns, or each column's. Numbers are scaled to it and clipped there; other categories count as missing. A
+        :class:`pate.data.Schema` says the same.
     max_grad_norm, epochs, expected_batch_size, learning_rate, schedule, averaging, optimizer, momentum
         None: what the recipe says; for a named module 1.0, 20, 256, 0.25, constant, none, sgd and 0.9.
     max_grad_norm : float or None

@@ -27,15 +27,16 @@ from pate.data._columns import (
     date_form,
     days_in,
     ids_of,
-    kinds_like,
     labels_of,
     odd_cells,
     owners_of,
     tell_curator,
     tidy_like,
 )
+from pate.data._door import is_frame
 from pate.data.files._csv import TableFormat, Wanted, comma_numbers
 from pate.data.files._opened import Opened, open_table
+from pate.data.schema import Schema
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def read_table(
     id: str | None = None,
     drop: Iterable[str] = (),
     text: Iterable[str] = (),
-    like: pd.DataFrame | Table | None = None,
+    like: pd.DataFrame | Table | Schema | None = None,
     sep: str | None = None,
     encoding: str | None = None,
     decimal: str | None = None,
@@ -249,10 +250,11 @@ def read_table(
     text : iterable of str
         Columns that hold text, codes say, even where every cell looks like a number: their cells are kept as they are
         written. May name the target.
-    like : Table, DataFrame or None
+    like : Table, DataFrame, Schema or None
         The public rows (``read_table(public)``): give them whenever the file is **private**. Its columns are then
         numbers, dates or text as the public ones are, and every cell is read by itself; see the notes. A DataFrame does
-        not say which of its numbers were dates, nor how the file was written.
+        not say which of its numbers were dates, nor how the file was written; a
+        :class:`pate.data.Schema` says all but the latter.
     sep : str or None
         What parts the cells of a CSV file: one character, or ``"tab"``; None: a comma, semicolon, tab or pipe, by the
         header line.
@@ -308,19 +310,28 @@ def read_table(
     """
     check_choice("dates", dates, DATE_ORDERS)
     roles = Roles.said(target, group, id, drop, text)
-    kinds, written, names = None, None, None
-    if isinstance(like, Table):
-        names = list(like.kinds)
-        without = (target, group, id)
-        kinds = {n: "text" if n in roles.text else kind for n, kind in like.kinds.items() if n not in without}
-        written = like.format
-    elif like is not None:
-        kinds = kinds_like(like, list(roles.text), without=(target, group, id))
-        names = list(map(str, like.columns))
+    known = _kinds_of(like, asis=(*roles.text, target, group, id))
     wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
-    opened = open_table(path, wanted, like=written, names=names)
+    written = like.format if isinstance(like, Table) else None
+    opened = open_table(path, wanted, like=written, names=None if known is None else list(known))
+    kinds = None if known is None else {n: kind for n, kind in known.items() if n not in (target, group, id)}
     roles = roles.of_matrix(opened.names) if opened.matrix else roles
     return take_columns(opened, features_of(opened, roles), roles, kinds=kinds, dates=dates)
+
+
+def _kinds_of(like: Any, *, asis: Collection[str | None]) -> dict[str, str] | None:
+    """Return the kinds of public columns, None where there are none; those in ``asis``, and empty ones, are text."""
+    if like is None or isinstance(like, Table | Schema):
+        return None if like is None else {n: "text" if n in asis else kind for n, kind in like.kinds.items()}
+    if not is_frame(like):
+        raise InvalidInputError(
+            "like must be the public rows as a DataFrame, such as read_table(public).X (or that table itself), or a "
+            f"pate.data.Schema, got {type(like).__name__}."
+        )
+    if not like.columns.map(str).is_unique:
+        raise InvalidInputError("like has columns of the same name. Rename or remove one of each.")
+    columns = ((str(name), like.iloc[:, j]) for j, name in enumerate(like.columns))
+    return {n: "text" if n in asis or cells.isna().all() else column_kind(n, cells) for n, cells in columns}
 
 
 def features_of(opened: Opened, roles: Roles) -> list[str]:
