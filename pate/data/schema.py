@@ -101,12 +101,7 @@ class Column:
                     "Name the frequent ones: all others count as missing."
                 )
             return np.resize(np.array(self.categories, dtype=object), _MADE_UP)
-        if self.range is None or not (self.range[0] < self.range[1] and math.isfinite(self.range[1] - self.range[0])):
-            raise InvalidInputError(
-                f"ranges of {self.name!r} must be two finite numbers, the lower first, or categories, got "
-                f"{'none' if self.range is None else self.range}. {_SAY}"
-            )
-        cells = np.linspace(*self.range, _MADE_UP)
+        cells = np.linspace(*_apart(f" of {self.name!r}", *(self.range or (0.0, 0.0))), _MADE_UP)
         return np.round(cells) if self.integer else cells
 
 
@@ -388,12 +383,16 @@ def _declared(name: str, at: str, told: Any) -> Column:
         return made
     if len(told) != 2 or not all(_is_number(value) for value in told):
         raise InvalidInputError(f"ranges{at} must be two numbers, or texts, got {shown(told)}. {_SAY}")
-    low, high = (float(value) for value in told)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
+    return Column(name, NUMERIC, range=_apart(at, *map(float, told)))
+
+
+def _apart(at: str, low: float, high: float) -> tuple[float, float]:
+    """Return a range that rows can be spread over."""
+    if not (low < high and math.isfinite(high - low)):
         raise InvalidInputError(
             f"ranges{at} must be two finite numbers, the lower first, got ({low:g}, {high:g}). {_SAY}"
         )
-    return Column(name, NUMERIC, range=(low, high))
+    return low, high
 
 
 def _is_number(value: Any) -> bool:
