@@ -295,28 +295,6 @@ def order_key(value: Any) -> tuple[str, Any, str]:
 # Private tables read as a public one has its columns: cell by cell, so that no cell decides what another becomes.
 
 
-def cell_reader(missing: tuple[str, ...], *, decimal: str = ".") -> Any:
-    """Return a function from a cell's text to a number, NaN where it is missing, or the text where it is neither.
-
-    Where commas are decimal marks, a cell with a point is no number (and comes back in quotes, so that nobody takes it
-    for one): whether ``1.500`` is a thousand and a half or one and a half, nothing says.
-    """
-    known = frozenset(missing)
-
-    def read(cell: str) -> Any:
-        try:  # what as_number does, for most cells in half the time
-            number = as_number(cell) if "_" in cell else float(cell)
-        except ValueError:
-            number = as_number(cell)
-        return cell if number != number and cell.strip() not in known else number
-
-    def read_comma(cell: str) -> Any:
-        found = read(repr(cell) if "." in cell else cell.replace(",", "."))
-        return repr(cell) if isinstance(found, str) else found
-
-    return read if decimal == "." else read_comma
-
-
 def tidy_like(X: pd.DataFrame, file: str, kinds: Mapping[str, str], *, text: Sequence[str] = ()) -> pd.DataFrame:
     """Bring private columns to the kinds that public ones have: float64, or text as objects; NaN where missing.
 
