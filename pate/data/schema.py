@@ -229,27 +229,27 @@ class Schema:
         Schema(1 numeric, 1 category)
         """
         if isinstance(ranges, cls):
-            pairs: list[Any] = list(ranges.columns)
+            made = ranges
         elif isinstance(ranges, Mapping):
             if not ranges or not all(isinstance(name, str) for name in ranges):
                 raise InvalidInputError(
                     f"ranges must name at least one column, by texts, got {shown(ranges)}. Say {{'age': (0, 120)}}."
                 )
-            return cls(tuple(_declared(name, f" of {name!r}", told) for name, told in ranges.items()))
+            made = cls(tuple(_declared(name, f" of {name!r}", told) for name, told in ranges.items()))
         elif not isinstance(ranges, Sequence) or isinstance(ranges, str) or not len(ranges):
             raise InvalidInputError(
                 f"ranges must be a mapping of columns to ranges, or (low, high) of all columns, got {shown(ranges)}. "
                 "Say {'age': (0, 120), 'sex': ['male', 'female']}, or pass a pate.data.Schema."
             )
         else:
-            pairs = [ranges] * (n_columns or 1) if _is_number(ranges[0]) else list(ranges)
-        if n_columns is not None and len(pairs) != n_columns and getattr(ranges, "rows", "array") != "table":
+            pairs = [ranges] * (n_columns or 1) if _is_number(ranges[0]) else ranges
+            made = cls(tuple(_declared(f"x{j}", f" of column {j}", pair) for j, pair in enumerate(pairs)), "array")
+        if made.rows == "array" and n_columns not in (None, len(made.columns)):
             raise InvalidInputError(
-                f"ranges must be one (low, high), or one for each of the {n_columns} columns, got {len(pairs)} of them."
+                f"ranges must be one (low, high), or one for each of the {n_columns} columns, got {len(made.columns)} "
+                "of them."
             )
-        if isinstance(ranges, cls):
-            return ranges
-        return cls(tuple(_declared(f"x{j}", f" of column {j}", pair) for j, pair in enumerate(pairs)), "array")
+        return made
 
     def stand_ins(self) -> Any:
         """Return 1024 made-up rows within the ranges, a DataFrame or a float64 array; the same for equal schemas.
