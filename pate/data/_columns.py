@@ -272,13 +272,14 @@ def as_text(column: pd.Series) -> pd.Series:
 
     if isinstance(column.dtype, pd.CategoricalDtype):
         # By category: as objects, whole numbers would turn into 1.0 as soon as any cell is missing.
-        names = np.array([*map(_text, column.cat.categories.tolist()), np.nan], dtype=object)
+        names = np.array([*map(as_written, column.cat.categories.tolist()), np.nan], dtype=object)
         return pd.Series(names[column.cat.codes.to_numpy()], index=column.index, name=column.name, dtype=object)
     cells = column.astype(object)
-    return cells.map(_text, na_action="ignore").astype(object).where(column.notna(), np.nan).astype(object)
+    return cells.map(as_written, na_action="ignore").astype(object).where(column.notna(), np.nan).astype(object)
 
 
-def _text(value: Any) -> str:
+def as_written(value: Any) -> str:
+    """Return a value as text; a whole number without its ``.0``."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -407,7 +408,7 @@ def ids_of(frame: pd.DataFrame, name: str | None) -> npt.NDArray[Any] | None:
     """Return ids to be carried along, as texts as they are written; None where a cell is empty."""
     if name is None:
         return None
-    return _ids(frame[name], lambda value: _text(value).strip() or None)
+    return _ids(frame[name], lambda value: as_written(value).strip() or None)
 
 
 def _ids(column: pd.Series, turn: Callable[[Any], str | None]) -> npt.NDArray[np.object_]:
@@ -424,6 +425,6 @@ def _complete(frame: pd.DataFrame, name: str, role: str) -> pd.Series:
 
 
 def _owner(value: Any) -> str:
-    text = _text(value).strip()
+    text = as_written(value).strip()
     number = _WHOLE_NUMBER.fullmatch(text)
     return f"{number[1].replace('+', '')}{number[2]}" if number else text

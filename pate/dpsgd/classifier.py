@@ -17,7 +17,7 @@ from torch import nn
 from pate.dpsgd._canaries import Canaries
 from pate.dpsgd._fit import Fitted, fit_privately
 from pate.dpsgd._optimizers import Averaging, LearningRateSchedule
-from pate.dpsgd._rows import keep_columns, map_rows, read_features, rows_for
+from pate.dpsgd._rows import keep_columns, read_asked, rows_for
 from pate.dpsgd._run import TrainingStep
 from pate.dpsgd._units import ImageAugmentation
 from pate.dpsgd.clipping import Clipping
@@ -292,9 +292,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return class probabilities of shape (n, n_classes), in the order of ``classes_``."""
         check_is_fitted(self)
-        road = self._road
-        features = read_features(self, X, reset=False) if road is None else map_rows(self, X, road)
-        features = rows_for(self.module_, features)
+        features = rows_for(self.module_, read_asked(self, X, self._road))
         blocks = []
         with torch.inference_mode(), held_threads(self.n_threads):
             for start in range(0, len(features), _PREDICTION_ROWS):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pate.core.checks import cell_kind, check_classes, check_no_amounts, quietly
 from pate.core.curator import Told
 from pate.data import Column, ImageFolder, TablePair, read_both, read_images, read_table
-from pate.data._columns import as_label, as_number, holds_numbers
+from pate.data._columns import as_label, as_number, as_written, holds_numbers
 from pate.data.files._arrow import file_of
 from pate.data.files._opened import is_table
 from pate.data.files.tables import TARGET, ColumnUse, quoted
@@ -62,7 +62,7 @@ def as_classes(y: npt.NDArray[Any], classes: tuple[Any, ...]) -> npt.NDArray[Any
     by_text: dict[str, Any] = {}
     by_number: dict[float, Any] = {}
     for value in classes:
-        by_text.setdefault(_text(value), value)
+        by_text.setdefault(as_written(value), value)
         if np.isfinite(as_number(value)):
             by_number.setdefault(as_number(value), value)
     values = np.empty(len(y), dtype=object)
@@ -74,14 +74,10 @@ def _as_class(value: Any, known: frozenset[Any], by_text: dict[str, Any], by_num
     try:
         if value in known:
             return value
-        text = _text(value)
+        text = as_written(value)
     except Exception:  # a cell that cannot be looked up or written, such as a list of its own kind
         return None
     return by_text[text] if text in by_text else by_number.get(as_number(value), value)
-
-
-def _text(value: Any) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

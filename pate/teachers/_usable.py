@@ -53,7 +53,7 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True) -
             f"{name} must hold numbers for {who}, got {odd}. Make numbers of them inside each shard (a pipeline with "
             "an encoder or a vectoriser as its first step), or by what public rows teach (pate.TableEncoder)."
         )
-    if whole and not is_texts(rows) and not takes_missing(estimator) and not _finite(rows):
+    if whole and not is_texts(rows) and not takes_missing(estimator) and not complete_rows(rows).all():
         raise InvalidInputError(
             f"{name} holds NaN or infinity. Fill them (a SimpleImputer as the first step of a pipeline is fitted "
             "inside each shard), drop those rows, or use an estimator that takes missing values."
@@ -208,20 +208,6 @@ def slices(n_rows: int, chunk_size: int) -> Iterator[slice]:
     """Yield consecutive slices of at most ``chunk_size`` rows."""
     for start in range(0, n_rows, chunk_size):
         yield slice(start, min(start + chunk_size, n_rows))
-
-
-def _finite(X: Any) -> bool:
-    if is_sparse(X):
-        X = X.data
-    if is_frame(X):
-        if X.isna().to_numpy().any():
-            return False
-        numeric = X.select_dtypes("number")
-        return bool(np.isfinite(numeric.to_numpy(dtype=float)).all())
-    if X.dtype.kind == "O":
-        # NaN is the one value that differs from itself; None is missing too.
-        return bool((X == X).all() and not (X == None).any())  # noqa: E711
-    return X.dtype.kind != "f" or bool(np.isfinite(X).all())
 
 
 def takes_missing(estimator: Any) -> bool:
