@@ -21,7 +21,7 @@ import numpy.typing as npt
 from pate.core.checks import CellKindError, cell_kind
 from pate.core.frames import plain_rows
 from pate.core.types import Mask
-from pate.data._columns import as_number, holds_numbers, missing_in, numbers_of
+from pate.data._columns import as_number, holds_numbers, numbers_of
 from pate.data._door import is_frame, is_sparse
 from pate.data.schema import NUMERIC, Schema, schema_like
 from pate.exceptions import CuratorWarning, InvalidInputError
@@ -221,15 +221,13 @@ def _frame(X: Any, texts: bool, schema: Schema | None, finite: bool) -> tuple[An
             continue
         cells = column.astype(object).to_numpy() if complexes else column.to_numpy(dtype=object)
         # A file gives its numbers as texts, when there is a text among them.
-        if not texts or kinds.get(str(name)) == NUMERIC:
-            read = numbers_of(cells.tolist())
-            readable &= ~np.isnan(read) | missing_in(cells.tolist())
-            changed[j] = pd.Series(np.where(np.isinf(read), np.nan, read) if finite else read, index=X.index)
-            continue
-        found, fine = _objects(cells)
-        if complexes or not fine.all():
+        numbers = not texts or kinds.get(str(name)) == NUMERIC
+        found, fine = _objects(cells, [not numbers], finite)
+        readable &= fine
+        if numbers:
+            changed[j] = pd.Series(numbers_of(found.tolist()), index=X.index)
+        elif complexes or not fine.all():
             changed[j] = pd.Series(found, index=X.index, dtype=object)
-            readable &= fine
     if changed:
         X = X.copy()
         for j, column in changed.items():
