@@ -7,6 +7,7 @@ import math
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
@@ -335,11 +336,14 @@ def schema_like(like: Any) -> Schema | None:
     lists = isinstance(like, list | tuple) and bool(like) and all(isinstance(row, list | tuple) for row in like)
     if not lists and np.ndim(next(iter(like), ())) == 0:
         return Schema((), "texts") if any(isinstance(cell, str) for cell in like) else None
-    shape = (len(like), len(like[0])) if lists else tuple(getattr(like, "shape", ()))
+    held = np.empty((len(like), len(like[0])), dtype=object) if lists else like
+    with suppress(ValueError):  # rows of other lengths: whoever reads public rows refuses them
+        held = np.asarray(like) if lists else like
+    shape = tuple(getattr(held, "shape", ()))
     if len(shape) != 2 or not shape[1]:
         return None
     numeric = [True] * shape[1]
-    if getattr(like, "dtype", np.dtype(object)).kind not in "biuf":
+    if getattr(held, "dtype", np.dtype(object)).kind not in "biuf":
         numeric = [not any(isinstance(row[j], str) for row in like if len(row) > j) for j in range(shape[1])]
     return Schema(tuple(Column(f"x{j}", NUMERIC if number else TEXT) for j, number in enumerate(numeric)), "array")
 

@@ -200,6 +200,18 @@ def test_private_rows_are_read_by_a_schema(file):
     assert readable.tolist() == [True, False]
 
 
+def test_lists_of_images_stay_images_and_lists_of_rows_have_the_public_length():
+    images = np.arange(24.0).reshape(2, 3, 4).tolist()
+    for like in (images, np.array(images), None):
+        found, readable = private_cells(images, texts=False, like=like)
+        assert found.tolist() == images
+        assert readable.all()
+    for like in ([[1, "a"], [2, "b"]], [[1, "a"], [2]], np.array([[1, "a"]], dtype=object)):
+        found, readable = private_cells([[3, "c"], ["x", "d"], [4]], texts=True, like=like)
+        assert found[:, 1].tolist() == ["c", "d", None]
+        assert readable.tolist() == [True, False, False]
+
+
 @pytest.mark.parametrize("of", [DPSGDClassifier, PATEClassifier])
 def test_classifiers_without_public_rows_take_a_schema_for_declared_ranges(of, file):
     X = pd.DataFrame({"town": ["Oslo", "Rome"] * 20, "age": np.linspace(0, 99, 40)})
