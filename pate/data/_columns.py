@@ -224,13 +224,13 @@ def settled(frame: pd.DataFrame, text: Collection[str] = ()) -> pd.DataFrame:
 def as_number(cell: Any) -> float:
     """Return a cell as a number, NaN where it is none; decided by this cell alone, as a file's would be read."""
     if isinstance(cell, str):
-        text = cell.strip()
-        if text in _TRUTH:
-            return _TRUTH[text]
-        cell = "" if "_" in text else text
-    elif isinstance(cell, np.timedelta64):  # NumPy calls it a whole number
+        try:
+            return float("" if "_" in cell else cell)
+        except Exception:
+            return _TRUTH.get(cell.strip(), float("nan"))
+    if isinstance(cell, np.timedelta64):  # NumPy calls it a whole number
         return float("nan")
-    elif not isinstance(cell, numbers.Real | np.bool_):
+    if not isinstance(cell, numbers.Real | np.bool_):
         if not isinstance(cell, numbers.Complex) or cell.imag:
             return float("nan")
         cell = cell.real
@@ -243,11 +243,6 @@ def as_number(cell: Any) -> float:
 def numbers_of(cells: Collection[Any]) -> npt.NDArray[np.float64]:
     """Return cells as float64, NaN where one is no number."""
     return np.fromiter(map(as_number, cells), dtype=np.float64, count=len(cells))
-
-
-def missing_in(cells: Collection[Any]) -> npt.NDArray[np.bool_]:
-    """Return which cells are missing."""
-    return np.fromiter((cell_kind(cell) == "missing" for cell in cells), dtype=bool, count=len(cells))
 
 
 def as_label(cell: Any) -> Any:
@@ -347,14 +342,13 @@ def numbers_in(column: pd.Series) -> tuple[pd.Series, int]:
     """Return a column's cells as float64, NaN where one is no finite number, and how many are not but there."""
     import pandas as pd
 
-    if holds_numbers(column.dtype):
-        values, missing = as_float(column).to_numpy(), column.isna().to_numpy()
-    else:
-        cells = column.astype(object).tolist()
-        values, missing = numbers_of(cells), missing_in(cells)
+    cells = column.astype(object).tolist() if not holds_numbers(column.dtype) else None
+    values = as_float(column).to_numpy() if cells is None else numbers_of(cells)
     fine = np.isfinite(values)
     made = pd.Series(np.where(fine, values, np.nan), index=column.index, name=column.name)
-    return made, int(np.count_nonzero(~fine & ~missing))
+    if cells is None:
+        return made, int(np.count_nonzero(~fine & ~column.isna().to_numpy()))
+    return made, sum(cell_kind(cells[i]) != "missing" for i in np.flatnonzero(~fine))
 
 
 def _numbers_alone(texts: pd.Series) -> bool:

@@ -9,7 +9,7 @@ import io
 import re
 import warnings
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
@@ -20,7 +20,6 @@ import numpy as np
 
 from pate.core.types import Mask
 from pate.data._cells import usable_records
-from pate.data.files._arrow import object_frame
 from pate.data.files._npz import gunzip, readable
 from pate.exceptions import CuratorWarning, InvalidInputError
 
@@ -148,7 +147,7 @@ def records_of(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, end:
         text = line.strip("\r") if end == "\n" else line
         found, known = None, not isinstance(line, Odd)
         if known and not any(sign in text for sign in '"\r\n\0'):
-            found = [part.lstrip(" ") for part in text.split(sep)]
+            found = [part.lstrip(" ") for part in text.split(sep)] if " " in text else text.split(sep)
         else:
             found = _line_cells(text, sep) if known and "\0" not in text else None
             at = bisect.bisect_right(odd, i)
@@ -256,9 +255,11 @@ class CsvTable:
         import pandas as pd
 
         if kinds is not None:
-            numeric = [kinds.get(name) == "numeric" for name in self.names]
-            rows = [[self._cell(*each) for each in zip(row, numeric, strict=True)] for row in self.rows]
-            return object_frame(list(self.names), rows)
+            columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.names)
+            told = (self._told(c, kinds.get(n) == "numeric") for n, c in zip(self.names, columns, strict=True))
+            frame = pd.DataFrame({i: pd.Series(cells, dtype=object) for i, cells in enumerate(told)})
+            frame.columns = pd.Index(self.names)
+            return frame
         with _readable(self.path, pd.errors.ParserWarning), warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(
@@ -285,17 +286,17 @@ class CsvTable:
                     frame[name] = spelt.astype("float64")
         return frame
 
-    def _cell(self, cell: str, numeric: bool) -> str | None:
-        """Return a private cell as it is written, None where it is missing; a number with a decimal point.
+    def _told(self, cells: Iterable[str], numeric: bool) -> list[str | None]:
+        """Return private cells of a column as they are written, None where missing; numbers with a decimal point.
 
         Where commas are decimal marks, a cell with a point is no number (and comes in quotes, so that nobody takes it
         for one): whether ``1.500`` is a thousand and a half or one and a half, nothing says.
         """
-        if (cell.strip() if numeric else cell) in _MISSING:
-            return None
-        if not numeric or self.format.decimal != ",":
-            return cell
-        return repr(cell) if "." in cell else cell.replace(",", ".")
+        if not numeric:
+            return [None if cell in _MISSING else cell for cell in cells]
+        if self.format.decimal == ",":
+            cells = (repr(cell) if "." in cell else cell.replace(",", ".") for cell in cells)
+        return [None if cell.strip() in _MISSING else cell for cell in cells]
 
 
 def open_csv(
