@@ -144,7 +144,8 @@ class LabelOptions:
         argument="ranges",
     )
     ranges: Path | None = o.setting(
-        "The same in a TOML or JSON file: age = [0, 120], sex = ['male', 'female'].",
+        "The same in a TOML or JSON file: age = [0, 120], sex = ['male', 'female']; or a schema of the columns, as "
+        "pate.data.Schema.write makes one.",
         o.PUBLIC,
         argument="ranges",
         rare=True,
@@ -423,9 +424,16 @@ def _classes_in(path: Path, classes: list[str] | None) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _ranges(pairs: list[str] | None, path: Path | None) -> dict[str, Any] | None:
+def _ranges(pairs: list[str] | None, path: Path | None) -> Any:
     """Return what a person declared of columns: each once."""
     found: dict[str, Any] = {} if path is None else _ranges_in(path)
+    tables = found.get("column")
+    if path is not None and isinstance(tables, list) and any(isinstance(table, dict) for table in tables):
+        from pate.data import Schema
+
+        if pairs:
+            raise InvalidInputError(f"--range says more than the schema {path.name!r}. Declare all columns there.")
+        return Schema.read(path)
     for pair in pairs or ():
         name, sign, told = pair.partition("=")
         name = name.strip()

@@ -3,6 +3,7 @@
 from ._overlap import (
     check_other_file as check_other_file,
     check_public_rows as check_public_rows,
+    count_cross_shard_duplicates as count_cross_shard_duplicates,
     recognised_by as recognised_by,
     records_fingerprint as records_fingerprint,
     votes_fingerprint as votes_fingerprint,
@@ -30,6 +31,6 @@ from .named.datasets import (
 )
 from .partition import (
     Partition as Partition,
-    count_cross_shard_duplicates as count_cross_shard_duplicates,
     partition as partition,
 )
+from .schema import Column as Column, Schema as Schema

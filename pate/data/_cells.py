@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -20,69 +21,36 @@ import numpy.typing as npt
 from pate.core.checks import CellKindError, cell_kind
 from pate.core.frames import plain_rows
 from pate.core.types import Mask
-from pate.data._columns import as_number, holds_numbers, missing_in, numbers_of
+from pate.data._columns import as_number, holds_numbers, numbers_of
 from pate.data._door import is_frame, is_sparse
+from pate.data.schema import NUMERIC, Schema, schema_like
 from pate.exceptions import CuratorWarning, InvalidInputError
-
-
-@dataclass(frozen=True)
-class Schema:
-    """What public rows say of private ones: whether they are texts, the cells of a row, which columns are numbers."""
-
-    texts: bool = False
-    width: int | None = None
-    numeric: frozenset[Any] = frozenset()
-    all_numeric: bool = False
-
-    @classmethod
-    def of(cls, like: Any) -> Schema:
-        """Return what these public rows say; ``width`` is None where they have one column."""
-        if like is None:
-            return cls()
-        if is_frame(like):
-            numeric = frozenset(name for name, t in zip(like.columns, like.dtypes, strict=True) if holds_numbers(t))
-            return cls(width=len(like.columns) if len(like.columns) > 1 else None, numeric=numeric)
-        if hasattr(like, "__array__") and not hasattr(like, "__iter__"):  # what only NumPy can read
-            like = np.asarray(like)
-        if isinstance(like, list | tuple) and like and all(isinstance(row, list | tuple) for row in like):
-            width = len(like[0])
-        else:
-            shape = tuple(getattr(like, "shape", ()))
-            width = int(shape[1]) if len(shape) == 2 else 0
-        one = not is_sparse(like) and np.ndim(next(iter(like), ())) == 0
-        kind = getattr(like, "dtype", np.dtype(object)).kind
-        texts = one and any(isinstance(cell, str) for cell in like)
-        return cls(texts, width if width > 1 else None, all_numeric=kind in "biuf")
 
 
 def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False) -> tuple[Any, Mask]:
     """Return private rows as the door takes them, and which of them it could have taken.
 
-    ``texts``: whether texts among numbers may be of use; if not, they are missing numbers. What columns of ``like``,
-    public rows, hold is what these should. ``finite``: whether infinity counts as missing. Rows are as given where no
-    cell is odd.
+    ``texts``: whether texts among numbers may be of use; if not, they are missing numbers. What columns of ``like``
+    (public rows, a schema) hold is what these should. ``finite``: whether infinity counts as missing. Rows are as given
+    where no cell is odd.
     """
-    X, schema = plain_rows(X), Schema.of(plain_rows(like, name="X_public"))
+    X, schema = plain_rows(X), schema_like(like)
     if is_sparse(X):
         return finite_sparse(X) if finite else (X, np.ones(X.shape[0], dtype=bool))
     if is_frame(X):
         return _frame(X, texts, schema, finite)
-    if not hasattr(X, "dtype"):
-        X = _listed(X, schema)
-    elif hasattr(X, "iloc") and getattr(X.dtype, "kind", "O") == "O":  # a Series, of texts
-        X = X.to_numpy(dtype=object)
-    if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "biufO":
-        X = _filled(X)
-    if not isinstance(X, np.ndarray) or not X.ndim:
-        return X, np.ones(len(X) if hasattr(X, "__len__") else 0, dtype=bool)
-    if X.dtype.kind == "f" and finite and np.isinf(X).any():
-        X = np.where(np.isinf(X), np.nan, X)
-    if X.dtype.kind != "O":
-        return X, np.ones(len(X), dtype=bool)
-    if X.ndim == 1:
-        found, readable = _texts(X)
-        return (found, readable) if schema.texts or readable.any() else (X, np.ones(len(X), dtype=bool))
-    return _objects(X, texts=texts and not schema.all_numeric, finite=finite)
+    known = () if schema is None else schema.columns
+    of_texts = schema is not None and not known
+    rows, whole = _array(X, len(known) if len(known) > 1 else None, texts=of_texts)
+    if rows.dtype.kind == "f" and finite and np.isinf(rows).any():
+        rows = np.where(np.isinf(rows), np.nan, rows)
+    if rows.dtype.kind != "O":
+        return rows, whole
+    if rows.ndim == 1:
+        found, readable = _texts(rows)
+        return (found, readable) if of_texts or readable.any() else (X, whole)
+    found, readable = _objects(rows, [texts and column.kind != NUMERIC for column in known] or [texts], finite)
+    return found, readable & whole
 
 
 def read_records(X: Any, width: int | None, name: str) -> tuple[Any, Mask]:
@@ -93,26 +61,23 @@ def read_records(X: Any, width: int | None, name: str) -> tuple[Any, Mask]:
     which is neither number nor text nor missing, or another width.
     """
     X = plain_rows(X, name=name)
-    if isinstance(X, np.ma.MaskedArray):
-        X = _filled(X)
     if is_sparse(X):
         return finite_sparse(X)
     if is_frame(X):
         return X, np.ones(X.shape[0], dtype=bool)
-    if hasattr(X, "iloc"):  # a Series: what kind it is may hang on any cell
-        X = X.astype(object).to_numpy()
-    if not hasattr(X, "dtype"):  # an array (n,) of rows as they are; what only NumPy can read is an array
-        lists = not isinstance(X, str | bytes) and hasattr(X, "__len__")
-        X = np.asarray(X) if hasattr(X, "__array__") else np.fromiter(X, object, count=len(X)) if lists else None
-    if not getattr(X, "ndim", 0):
+    rows, whole = _array(X, width, texts=width is None)
+    if not rows.ndim:
         raise InvalidInputError(
             f"{name} must be rows: an array, a DataFrame, a sparse matrix, a list of rows or texts."
         )
-    if isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype.kind not in "biuf":
-        return _texts(X) if width is None else _of_width(X, width)
-    if not isinstance(X, np.ndarray) or X.dtype.kind not in "Oc":
-        return X, np.ones(X.shape[0], dtype=bool)
-    return _objects(X.astype(object))
+    if rows.ndim == 1 and rows.dtype.kind not in "biuf":
+        if width is None:
+            return _texts(rows)
+        rows, whole = _of_width(rows, width)
+    if rows.dtype.kind not in "Oc":
+        return rows, whole
+    found, readable = _objects(rows.astype(object))
+    return found, readable & whole
 
 
 def read_cells(X: Any, n_features: int) -> Any:
@@ -127,8 +92,7 @@ def read_cells(X: Any, n_features: int) -> Any:
     if is_sparse(X):
         raise InvalidInputError("X must be dense here, got a sparse matrix. Pass X.toarray(), or reduce it first.")
     if isinstance(X, list | tuple):
-        rows = [row if isinstance(row, list | tuple | np.ndarray) else () for row in X]
-        return _of_width(rows, n_features)[0]
+        return _array(X, n_features, texts=False)[0]
     if not hasattr(X, "__array__"):
         raise InvalidInputError(
             f"X must be rows: a DataFrame or an array of shape (n, n_features), got {type(X).__name__}."
@@ -162,45 +126,42 @@ def _filled(X: Any) -> npt.NDArray[Any]:
     return found
 
 
-def _listed(X: Any, schema: Schema) -> npt.NDArray[Any]:
-    """Return lists as an array, of objects unless all cells are real numbers; a row of odd length is all missing.
+def _array(X: Any, width: int | None, *, texts: bool) -> tuple[npt.NDArray[Any], Mask]:
+    """Return rows as an array, and which are of one length: of lists no row decides what the others are.
 
-    Where public rows tell the width, or that rows are texts, no private one decides it. Else most of them do.
+    Lists of rows have ``width`` cells, which public rows tell, else as many as most of them have; a row of
+    another length has none. They are objects, unless all cells are real numbers. ``texts``: each row is one cell.
     """
-    width = schema.width
-    if schema.texts or (width is None and 2 * sum(isinstance(cell, str) for cell in X) > len(X)):
-        return np.fromiter(X, dtype=object, count=len(X))
-    try:
+    if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "biufOU":
+        X = _filled(X)
+    elif hasattr(X, "iloc"):  # a Series: what kind it is may hang on any cell
+        X = X.astype(object).to_numpy()
+    if hasattr(X, "dtype") or hasattr(X, "__array__") or isinstance(X, str | bytes) or not hasattr(X, "__len__"):
+        rows = np.asarray(X)  # what only NumPy can read, too
+        return rows, np.ones(len(rows) if rows.ndim else 0, dtype=bool)
+    if texts or (width is None and 2 * sum(isinstance(cell, str) for cell in X) > len(X)):
+        return np.fromiter(X, dtype=object, count=len(X)), np.ones(len(X), dtype=bool)
+    rows = np.zeros(0)
+    with suppress(Exception):  # rows of other lengths; whatever an odd one raises is its own matter
         rows = np.asarray(X)
-        if rows.ndim < 2 and width is not None:
-            raise ValueError
-        return np.array(
-            X, dtype=object if rows.dtype.kind in "USOc" else np.float64 if rows.dtype.kind in "biu" else None
-        )
-    except ValueError:
-        pass
-    lengths = [len(row) if isinstance(row, list | tuple | np.ndarray) else -1 for row in X]
+        kind = object if rows.dtype.kind not in "biuf" else np.float64 if rows.dtype.kind in "biu" else None
+        rows = np.array(X, dtype=kind)
+    if len(rows) == len(X) and (width is None or rows.size == width * len(X)):
+        return rows if width is None else rows.reshape(len(X), width), np.ones(len(X), dtype=bool)
     if width is None:
+        lengths = [len(row) if isinstance(row, list | tuple | np.ndarray) else 0 for row in X]
         width = Counter(lengths).most_common(1)[0][0]
-    if width < 1:
-        return X
-    rows = np.full((len(lengths), width), None, dtype=object)
-    for i, row in enumerate(X):
-        if lengths[i] == width:
-            for j, cell in enumerate(row):
-                rows[i, j] = cell
-    return rows
+    return _of_width(X, width)
 
 
 def _of_width(X: Any, width: int) -> tuple[npt.NDArray[Any], Mask]:
-    """Return rows of any kind as objects of shape (n, width), and which of them had so many cells, none of them odd."""
+    """Return rows of any kind as objects of shape (n, width), and which of them had so many cells."""
     made, whole = np.full((len(X), width), None, dtype=object), np.zeros(len(X), dtype=bool)
     for i, row in enumerate(X):
         cells = _cells_of(row)
         if cells is not None and len(cells) == width:
             made[i], whole[i] = np.fromiter(cells, dtype=object, count=width), True
-    rows, readable = _objects(made)
-    return rows, readable & whole
+    return made, whole
 
 
 def _cells_of(row: Any) -> list[Any] | None:
@@ -223,32 +184,29 @@ def _texts(X: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Mask]:
     return np.fromiter((c if isinstance(c, str) else "" for c in cells), dtype=object, count=len(cells)), readable
 
 
-def _objects(X: npt.NDArray[Any], *, texts: bool = True, finite: bool = False) -> tuple[npt.NDArray[Any], Mask]:
-    """Return an array of objects with its cells read, and which rows had no odd one."""
-    found = [_read(cell, texts, finite) for cell in X.ravel().tolist()]
-    rows: npt.NDArray[Any] = np.fromiter((cell for cell, _ in found), dtype=object, count=X.size)
+def _objects(X: npt.NDArray[Any], texts: Sequence[bool] = (True,), finite: bool = False) -> tuple[Any, Mask]:
+    """Return an array of objects with its cells read, and which rows had no odd one; ``texts`` by column, or of all."""
+    found = [_read(cell, keep, finite) for cell, keep in zip(X.ravel().tolist(), cycle(texts), strict=False)]
+    rows = np.fromiter((cell for cell, _ in found), dtype=object, count=X.size)
     fine = np.fromiter((useful for _, useful in found), dtype=bool, count=X.size)
     return rows.reshape(X.shape), np.asarray(fine.reshape(len(X), int(np.prod(X.shape[1:]))).all(axis=1))
 
 
-def _read(cell: Any, texts: bool = True, finite: bool = False) -> tuple[Any, bool]:
+def _read(cell: Any, texts: bool, finite: bool) -> tuple[Any, bool]:
     """Return a cell, NaN where it is of no use, and whether it is a number, a text (of use) or missing; by itself."""
     kind = cell_kind(cell)
-    if kind == "missing":  # what is merely missing, an imputer may fill; anything else was meant to say something
-        return cell, True
-    if kind == "text":
-        return (cell, True) if texts else (np.nan, False)
-    if kind == "complex" and not cell.imag:
-        kind, cell = "number", cell.real
-    number = as_number(cell) if kind == "number" else np.nan  # a whole number may be too long for a float
+    if kind == "missing" or (kind == "text" and texts):
+        return cell, True  # what is merely missing, an imputer may fill; anything else was meant to say something
+    number = as_number(cell)  # NaN of a whole number that is too long for a float, too
     if np.isnan(number):
         return np.nan, False
-    return (np.nan if finite and np.isinf(number) else cell), True
+    return np.nan if finite and np.isinf(number) else cell if kind == "number" else number, True
 
 
-def _frame(X: Any, texts: bool, schema: Schema, finite: bool) -> tuple[Any, Mask]:
+def _frame(X: Any, texts: bool, schema: Schema | None, finite: bool) -> tuple[Any, Mask]:
     import pandas as pd
 
+    kinds = {} if schema is None or schema.rows != "table" else schema.kinds
     readable = np.ones(len(X), dtype=bool)
     changed: dict[int, Any] = {}
     for j, (name, kind) in enumerate(zip(X.columns, X.dtypes, strict=True)):
@@ -262,15 +220,14 @@ def _frame(X: Any, texts: bool, schema: Schema, finite: bool) -> tuple[Any, Mask
         if not complexes and kind != np.dtype(object) and not isinstance(kind, pd.StringDtype):
             continue
         cells = column.astype(object).to_numpy() if complexes else column.to_numpy(dtype=object)
-        if not texts or name in schema.numeric:  # a file gives its numbers as texts, when there is a text among them
-            read = numbers_of(cells.tolist())
-            readable &= ~np.isnan(read) | missing_in(cells.tolist())
-            changed[j] = pd.Series(np.where(np.isinf(read), np.nan, read) if finite else read, index=X.index)
-            continue
-        found, fine = _objects(cells)
-        if complexes or not fine.all():
+        # A file gives its numbers as texts, when there is a text among them.
+        numbers = not texts or kinds.get(str(name)) == NUMERIC
+        found, fine = _objects(cells, [not numbers], finite)
+        readable &= fine
+        if numbers:
+            changed[j] = pd.Series(numbers_of(found.tolist()), index=X.index)
+        elif complexes or not fine.all():
             changed[j] = pd.Series(found, index=X.index, dtype=object)
-            readable &= fine
     if changed:
         X = X.copy()
         for j, column in changed.items():

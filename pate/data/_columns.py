@@ -7,7 +7,6 @@ would change what every teacher is given.
 from __future__ import annotations
 
 import datetime as dt
-import math
 import numbers
 import re
 import warnings
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import cell_kind, shown
+from pate.core.checks import cell_kind
 from pate.exceptions import CuratorWarning, InvalidInputError
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ _FORMS = {
     _DAY: re.compile(r"(?P<D>\d{1,2})([-/.])(?P<M>\d{1,2})\2(?P<Y>\d{4})" + _TIME, re.ASCII),
     _MONTH: re.compile(r"(?P<M>\d{1,2})([-/.])(?P<D>\d{1,2})\2(?P<Y>\d{4})" + _TIME, re.ASCII),
 }
+DATE_FORMS = (*_FORMS, _DECLARED)
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 
 
@@ -224,13 +224,13 @@ def settled(frame: pd.DataFrame, text: Collection[str] = ()) -> pd.DataFrame:
 def as_number(cell: Any) -> float:
     """Return a cell as a number, NaN where it is none; decided by this cell alone, as a file's would be read."""
     if isinstance(cell, str):
-        text = cell.strip()
-        if text in _TRUTH:
-            return _TRUTH[text]
-        cell = "" if "_" in text else text
-    elif isinstance(cell, np.timedelta64):  # NumPy calls it a whole number
+        try:
+            return float("" if "_" in cell else cell)
+        except Exception:
+            return _TRUTH.get(cell.strip(), float("nan"))
+    if isinstance(cell, np.timedelta64):  # NumPy calls it a whole number
         return float("nan")
-    elif not isinstance(cell, numbers.Real | np.bool_):
+    if not isinstance(cell, numbers.Real | np.bool_):
         if not isinstance(cell, numbers.Complex) or cell.imag:
             return float("nan")
         cell = cell.real
@@ -243,11 +243,6 @@ def as_number(cell: Any) -> float:
 def numbers_of(cells: Collection[Any]) -> npt.NDArray[np.float64]:
     """Return cells as float64, NaN where one is no number."""
     return np.fromiter(map(as_number, cells), dtype=np.float64, count=len(cells))
-
-
-def missing_in(cells: Collection[Any]) -> npt.NDArray[np.bool_]:
-    """Return which cells are missing."""
-    return np.fromiter((cell_kind(cell) == "missing" for cell in cells), dtype=bool, count=len(cells))
 
 
 def as_label(cell: Any) -> Any:
@@ -272,13 +267,14 @@ def as_text(column: pd.Series) -> pd.Series:
 
     if isinstance(column.dtype, pd.CategoricalDtype):
         # By category: as objects, whole numbers would turn into 1.0 as soon as any cell is missing.
-        names = np.array([*map(_text, column.cat.categories.tolist()), np.nan], dtype=object)
+        names = np.array([*map(as_written, column.cat.categories.tolist()), np.nan], dtype=object)
         return pd.Series(names[column.cat.codes.to_numpy()], index=column.index, name=column.name, dtype=object)
     cells = column.astype(object)
-    return cells.map(_text, na_action="ignore").astype(object).where(column.notna(), np.nan).astype(object)
+    return cells.map(as_written, na_action="ignore").astype(object).where(column.notna(), np.nan).astype(object)
 
 
-def _text(value: Any) -> str:
+def as_written(value: Any) -> str:
+    """Return a value as text; a whole number without its ``.0``."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -293,50 +289,6 @@ def order_key(value: Any) -> tuple[str, Any, str]:
 
 
 # Private tables read as a public one has its columns: cell by cell, so that no cell decides what another becomes.
-
-
-def kinds_like(like: pd.DataFrame, text: list[str], *, without: Sequence[str | None] = ()) -> dict[str, str]:
-    """Return the kind of each column of a public table, ``"text"`` for those in ``text``.
-
-    An empty one has no kind that is public, and is left out: :func:`pate.data.align_columns` refuses it. Columns in
-    ``without`` are no features.
-    """
-    if not (hasattr(like, "columns") and hasattr(like, "iloc")):
-        raise InvalidInputError(
-            "like must be the public rows as a DataFrame, such as read_table(public).X (or that table itself), got "
-            f"{type(like).__name__}."
-        )
-    names = [str(c) for c in like.columns]
-    if len(set(names)) < len(names):
-        raise InvalidInputError("like has columns of the same name. Rename or remove one of each.")
-    columns = [like.iloc[:, j] for j in range(len(names))]
-    return {
-        name: "text" if name in text else column_kind(name, column)
-        for name, column in zip(names, columns, strict=True)
-        if name not in without and (name in text or not column.isna().all())
-    }
-
-
-def cell_reader(missing: tuple[str, ...], *, decimal: str = ".") -> Any:
-    """Return a function from a cell's text to a number, NaN where it is missing, or the text where it is neither.
-
-    Where commas are decimal marks, a cell with a point is no number (and comes back in quotes, so that nobody takes it
-    for one): whether ``1.500`` is a thousand and a half or one and a half, nothing says.
-    """
-    known = frozenset(missing)
-
-    def read(cell: str) -> Any:
-        try:  # what as_number does, for most cells in half the time
-            number = as_number(cell) if "_" in cell else float(cell)
-        except ValueError:
-            number = as_number(cell)
-        return cell if number != number and cell.strip() not in known else number
-
-    def read_comma(cell: str) -> Any:
-        found = read(repr(cell) if "." in cell else cell.replace(",", "."))
-        return repr(cell) if isinstance(found, str) else found
-
-    return read if decimal == "." else read_comma
 
 
 def tidy_like(X: pd.DataFrame, file: str, kinds: Mapping[str, str], *, text: Sequence[str] = ()) -> pd.DataFrame:
@@ -390,14 +342,13 @@ def numbers_in(column: pd.Series) -> tuple[pd.Series, int]:
     """Return a column's cells as float64, NaN where one is no finite number, and how many are not but there."""
     import pandas as pd
 
-    if holds_numbers(column.dtype):
-        values, missing = as_float(column).to_numpy(), column.isna().to_numpy()
-    else:
-        cells = column.astype(object).tolist()
-        values, missing = numbers_of(cells), missing_in(cells)
+    cells = column.astype(object).tolist() if not holds_numbers(column.dtype) else None
+    values = as_float(column).to_numpy() if cells is None else numbers_of(cells)
     fine = np.isfinite(values)
     made = pd.Series(np.where(fine, values, np.nan), index=column.index, name=column.name)
-    return made, int(np.count_nonzero(~fine & ~missing))
+    if cells is None:
+        return made, int(np.count_nonzero(~fine & ~column.isna().to_numpy()))
+    return made, sum(cell_kind(cells[i]) != "missing" for i in np.flatnonzero(~fine))
 
 
 def _numbers_alone(texts: pd.Series) -> bool:
@@ -411,81 +362,6 @@ def _texts_in(column: pd.Series) -> tuple[pd.Series, int]:
         odd = np.array([kind not in ("text", "number", "missing") for kind in kinds], dtype=bool)
         return texts.mask(odd, np.nan).astype(object), int(odd.sum())
     return texts, 0
-
-
-# Ranges of columns that a person declared: rows that are made up within them stand in for public ones.
-
-#: Made-up rows: in each column evenly spread over its range, every category about as often as the others.
-_MADE_UP = 1024
-#: More categories of one column are no list that somebody types.
-MOST_VALUES = 256
-_SEED = 0x5EED
-_SAY = "Say (low, high), two numbers, or the list of its categories, as texts."
-
-
-def declared_rows(ranges: Any, *, n_columns: int | None = None) -> Any:
-    """Return made-up rows within declared ranges: no private cell is in them, nor counted for them.
-
-    Ranges are by column of a table (low, high) or a list of categories; of an array one (low, high) for all columns, or
-    each column's. Returns 1024 rows, a DataFrame or a float64 array, the same for the same ranges.
-    """
-    import pandas as pd
-
-    rng = np.random.default_rng(_SEED)
-    if isinstance(ranges, Mapping):
-        if not ranges or not all(isinstance(name, str) for name in ranges):
-            raise InvalidInputError(
-                f"ranges must name at least one column, by texts, got {shown(ranges)}. Say {{'age': (0, 120)}}."
-            )
-        columns = {name: rng.permutation(_made_up(f" of {name!r}", ranges[name])) for name in ranges}
-        made = {name: pd.Series(c, dtype=object if c.dtype.kind in "OU" else None) for name, c in columns.items()}
-        return pd.DataFrame(made)
-    if not isinstance(ranges, Sequence) or isinstance(ranges, str) or not len(ranges):
-        raise InvalidInputError(
-            f"ranges must be a mapping of columns to ranges, or (low, high) of all columns, got {shown(ranges)}. "
-            "Say {'age': (0, 120), 'sex': ['male', 'female']}."
-        )
-    pairs = [ranges] * (n_columns or 0) if _is_number(ranges[0]) else list(ranges)
-    if n_columns is not None and len(pairs) != n_columns:
-        raise InvalidInputError(
-            f"ranges must be one (low, high), or one for each of the {n_columns} columns, got {len(pairs)} of them."
-        )
-    found = [_made_up(f" of column {j}", pair) for j, pair in enumerate(pairs)]
-    if any(column.dtype.kind != "f" for column in found):
-        raise InvalidInputError("ranges of an array must be numbers. Give categories by name, in a table.")
-    return np.column_stack([rng.permutation(column) for column in found])
-
-
-def declared_kinds(ranges: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the columns hold, as a public table's reader would say it."""
-    rows = declared_rows(ranges)
-    return {name: "numeric" if rows[name].dtype.kind == "f" else "text" for name in ranges}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
-def _made_up(name: str, told: Any) -> npt.NDArray[Any]:
-    """Return a column's made-up cells, in order."""
-    if not isinstance(told, Sequence | np.ndarray) or isinstance(told, str) or not len(told):
-        raise InvalidInputError(f"ranges{name} must be a range or categories, got {shown(told)}. {_SAY}")
-    if all(isinstance(value, str) for value in told):
-        values = list(dict.fromkeys(told))
-        if not 2 <= len(values) <= MOST_VALUES:
-            raise InvalidInputError(
-                f"ranges{name} must name 2 to {MOST_VALUES} categories, got {len(values)}. Name the frequent ones: all "
-                "others count as missing."
-            )
-        return np.resize(np.array(values, dtype=object), _MADE_UP)
-    if len(told) != 2 or not all(_is_number(value) for value in told):
-        raise InvalidInputError(f"ranges{name} must be two numbers, or texts, got {shown(told)}. {_SAY}")
-    low, high = (float(value) for value in told)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
-        raise InvalidInputError(
-            f"ranges{name} must be two finite numbers, the lower first, got ({low:g}, {high:g}). {_SAY}"
-        )
-    return np.linspace(low, high, _MADE_UP)
 
 
 # The columns of a table that are no features: labels, and whose row it is.
@@ -526,7 +402,7 @@ def ids_of(frame: pd.DataFrame, name: str | None) -> npt.NDArray[Any] | None:
     """Return ids to be carried along, as texts as they are written; None where a cell is empty."""
     if name is None:
         return None
-    return _ids(frame[name], lambda value: _text(value).strip() or None)
+    return _ids(frame[name], lambda value: as_written(value).strip() or None)
 
 
 def _ids(column: pd.Series, turn: Callable[[Any], str | None]) -> npt.NDArray[np.object_]:
@@ -543,6 +419,6 @@ def _complete(frame: pd.DataFrame, name: str, role: str) -> pd.Series:
 
 
 def _owner(value: Any) -> str:
-    text = _text(value).strip()
+    text = as_written(value).strip()
     number = _WHOLE_NUMBER.fullmatch(text)
     return f"{number[1].replace('+', '')}{number[2]}" if number else text

@@ -1,4 +1,4 @@
-"""Whether rows that are called public stand among the private records: a mistake, and the curator's alone to know."""
+"""Rows that stand where they should not: public ones among the private, one in two shards; the curator's to know."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pate.core.frames import plain_column, plain_rows
 from pate.core.secret import system_bytes
 from pate.data._columns import as_float, holds_numbers
 from pate.data.files._arrow import Database
-from pate.data.partition import has_id, id_bytes
+from pate.data.partition import Partition, has_id, id_bytes
 from pate.exceptions import InvalidInputError, PublicOverlapWarning
 
 _REMEDY = (
@@ -168,6 +168,30 @@ def row_digests(rows: Any) -> list[bytes]:
         else:
             found = _dense_rows(table, np.dtype(np.float64))
     return [hashlib.blake2b(row, digest_size=16).digest() for row in found]
+
+
+def count_cross_shard_duplicates(X: Any, p: Partition) -> int:
+    """Count the distinct rows that stand in more than one shard.
+
+    One person entered twice, in two shards, reaches two teachers and breaks the guarantee. The number is
+    **private** (it depends on every record): show it to the curator on the terminal, write it nowhere.
+
+    Notes
+    -----
+    Rows are compared by 128-bit BLAKE2b digests; equal are cells as for :func:`check_public_rows`.
+
+    Examples
+    --------
+    >>> from pate.data import Partition
+    >>> X = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [3.0, 4.0]])
+    >>> count_cross_shard_duplicates(X, Partition([0, 0, 1, 0], n_shards=2))
+    1
+    """
+    digests = quietly("X", row_digests, X)
+    if len(digests) != p.n_records:
+        raise InvalidInputError(f"X must have {p.n_records} rows, one per record of the partition, got {len(digests)}.")
+    n_shards = Counter(digest for digest, _ in set(zip(digests, p.assignment.tolist(), strict=True)))
+    return sum(n > 1 for n in n_shards.values())
 
 
 def _cell_words(cells: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +14,6 @@ from pate.core.checks import check_classes, check_labels, encode_labels, quietly
 from pate.core.frames import plain_column, plain_rows
 from pate.core.types import Mask
 from pate.data._cells import private_cells
-from pate.data._columns import declared_rows
 from pate.data._door import (
     as_texts,
     by_name,
@@ -27,6 +25,7 @@ from pate.data._door import (
     read_numbers,
     read_rows,
 )
+from pate.data.schema import declared_by_name
 from pate.dpsgd._checks import ids_of
 from pate.exceptions import InvalidInputError
 from pate.teachers._usable import Owners, class_indices, classes_in, flat_labels, label_column, remember_columns
@@ -86,17 +85,17 @@ def within_ranges(clf: Any, X: Any, X_public: Any) -> tuple[Any, Any]:
         raise InvalidInputError(
             "X_public must be None where ranges= is given: declared ranges stand in for public rows. Leave one out."
         )
-    if not isinstance(clf.ranges, Mapping):
+    schema = declared_by_name(clf.ranges)
+    if schema is None:
         return X, None
-    made_up = declared_rows(clf.ranges)
-    return by_name(X, made_up.columns, other="the declared ranges"), made_up if is_frame(X) else None
+    return by_name(X, schema.names, other="the declared ranges"), schema.stand_ins() if is_frame(X) else None
 
 
 def read_more(
     estimator: Any, X: Any, y: Any, classes: tuple[Any, ...], road: Any = None
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     """Return further rows and class indices, of the columns and classes of those that were read."""
-    features = read_features(estimator, X, reset=False) if road is None else map_rows(estimator, X, road)
+    features = read_asked(estimator, X, road)
     return features, encode_labels("y", check_labels("y", plain_column(y), len(features)), classes)
 
 
@@ -159,8 +158,13 @@ def check_map(clf: Any, rows: Any, X_public: Any) -> None:
     check_same_shape(image_shape(X_public, name="X_public"), image_shape(rows), name="X_public")
 
 
-def map_rows(estimator: Any, X: Any, road: Any) -> npt.NDArray[np.float32]:
-    """Return rows as a recipe's public maps make them, each by itself; see :class:`pate.dpsgd.recipes.RecipePlan`."""
+def read_asked(estimator: Any, X: Any, road: Any) -> npt.NDArray[np.float32]:
+    """Return further rows of the columns of fit, shape (n, ...), as its public maps make them where it has a ``road``.
+
+    See :class:`pate.dpsgd.recipes.RecipePlan`. Refuses what is no finite number, and other rows than those of fit.
+    """
+    if road is None:
+        return _read_features(estimator, plain_rows(X), reset=False, whole=True)[0]
     features, whole = map_private(_read_columns(estimator, X, reset=False), road)
     if not whole.all():
         raise InvalidInputError("X holds what a public map makes no finite number of. Fill in or drop such rows.")
@@ -180,14 +184,6 @@ def _whole(features: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], 
         features = features.copy()
         features[~whole] = 0.0
     return features, np.asarray(whole)
-
-
-def read_features(estimator: Any, X: Any, *, reset: bool) -> npt.NDArray[np.float32]:
-    """Return rows of shape (n, ...); of the shape of the first ones when not ``reset``.
-
-    Refuses anything but finite numbers, and another shape or other columns than in fit.
-    """
-    return _read_features(estimator, plain_rows(X), reset=reset, whole=True)[0]
 
 
 def _read_features(estimator: Any, X: Any, *, reset: bool, whole: bool) -> tuple[npt.NDArray[np.float32], Mask]:

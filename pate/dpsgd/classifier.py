@@ -17,7 +17,7 @@ from torch import nn
 from pate.dpsgd._canaries import Canaries
 from pate.dpsgd._fit import Fitted, fit_privately
 from pate.dpsgd._optimizers import Averaging, LearningRateSchedule
-from pate.dpsgd._rows import keep_columns, map_rows, read_features, rows_for
+from pate.dpsgd._rows import keep_columns, read_asked, rows_for
 from pate.dpsgd._run import TrainingStep
 from pate.dpsgd._units import ImageAugmentation
 from pate.dpsgd.clipping import Clipping
@@ -54,10 +54,11 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         For recipes: a public map of the caller's, such as frozen features of a network learnt elsewhere.
     image_shape : tuple or None
         For recipes: of flattened images, (height, width) or (channels, height, width).
-    ranges : mapping of str to (low, high) or list of str; (low, high); list of (low, high); or None
+    ranges : mapping of str to (low, high) or list of str; (low, high); list of (low, high); Schema; or None
         For recipes, in place of public rows: the range of each column of numbers, or all its categories, as you know
         them without these records, ``{"age": (0, 120), "sex": ["male", "female"]}``; of an array one range for all
-        columns, or each column's. Numbers are scaled to it and clipped there; other categories count as missing.
+        columns, or each column's. Numbers are scaled to it and clipped there; other categories count as missing. A
+        :class:`pate.data.Schema` says the same.
     max_grad_norm, epochs, expected_batch_size, learning_rate, schedule, averaging, optimizer, momentum
         None: what the recipe says; for a named module 1.0, 20, 256, 0.25, constant, none, sgd and 0.9.
     max_grad_norm : float or None
@@ -288,9 +289,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return class probabilities of shape (n, n_classes), in the order of ``classes_``."""
         check_is_fitted(self)
-        road = self._road
-        features = read_features(self, X, reset=False) if road is None else map_rows(self, X, road)
-        features = rows_for(self.module_, features)
+        features = rows_for(self.module_, read_asked(self, X, self._road))
         blocks = []
         with torch.inference_mode(), held_threads(self.n_threads):
             for start in range(0, len(features), _PREDICTION_ROWS):

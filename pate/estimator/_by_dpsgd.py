@@ -21,9 +21,10 @@ from pate.core.frames import plain_rows
 from pate.core.progress import timed
 from pate.core.types import FloatArray
 from pate.data import check_public_rows
-from pate.data._columns import declared_rows, holds_numbers
+from pate.data._columns import holds_numbers
 from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, is_frame, is_texts, read_rows
 from pate.data._shift import about_shift
+from pate.data.schema import declared_by_name
 from pate.estimator._public_model import PublicModel, any_rows, check_has_target, check_several, digest_of
 from pate.exceptions import CuratorWarning, InvalidInputError, PateError, PrivacyParameterWarning, RepeatedFitWarning
 from pate.privacy.cost import Charge
@@ -370,9 +371,9 @@ def stand_ins(X: Any, ranges: Any) -> Any:
     """
     import pandas as pd
 
-    X = plain_rows(X)
-    if isinstance(ranges, Mapping) and is_frame(X):
-        return declared_rows(ranges)
+    X, schema = plain_rows(X), declared_by_name(ranges)
+    if schema is not None and is_frame(X):
+        return schema.stand_ins()
     shape = tuple(np.shape(X))
     if len(shape) < 2:
         raise InvalidInputError(
@@ -380,8 +381,8 @@ def stand_ins(X: Any, ranges: Any) -> Any:
             "fit(X, y, X_public=...), or rows of numbers."
         )
     zeros = np.zeros((2, *shape[1:]))
-    if isinstance(ranges, Mapping):
-        return np.asarray(declared_rows(ranges), dtype=object)
+    if schema is not None:
+        return np.asarray(schema.stand_ins(), dtype=object)
     return pd.DataFrame(zeros, columns=X.columns) if is_frame(X) else zeros
 
 
@@ -558,6 +559,7 @@ class ByDPSGD(ByRecords):
         """Return where the run is kept: as it was said, else beside the ledger, so that no dead one is paid twice."""
         if self.checkpoint_dir is not None or terms.ledger is None:
             return self.checkpoint_dir
-        told = f"{terms.budget!r} {self.classes_.tolist()!r} {tuple(shape)!r} {self.ranges!r} {self.random_state!r}"
+        ranges = getattr(self.ranges, "columns", self.ranges)
+        told = f"{terms.budget!r} {self.classes_.tolist()!r} {tuple(shape)!r} {ranges!r} {self.random_state!r}"
         path = Path(terms.ledger.path)
         return path.with_name(path.name + ".dpsgd") / hashlib.sha256(told.encode()).hexdigest()[:16]

@@ -165,7 +165,7 @@ class PATEClassifier(ByDPSGD):
     image_shape : (height, width), (channels, height, width) or None
         Says that rows are flattened images. Images of shape (n, height, width) or (n, channels, height, width) say so
         themselves.
-    ranges : mapping, sequence or None
+    ranges : mapping, sequence, Schema or None
         Of DP-SGD, in place of public rows: the ranges of the columns, as you know them without these records; see
         :class:`pate.DPSGDClassifier`.
     anyway : bool

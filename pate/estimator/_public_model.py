@@ -473,10 +473,7 @@ class PublicModel(Said, CountedFits, ClassifierMixin, BaseEstimator):
         """Return the student's seed: with a ledger the same for the same public rows, as what is stored is of it."""
         if self.random_state is None and self.ledger is not None:
             return int(self._asked[:8], 16)
-        return self._seed(1)
-
-    def _seed(self, purpose: int) -> int | None:
-        return None if self.random_state is None else training_seed(self.random_state, 0x57D, purpose)
+        return None if self.random_state is None else training_seed(self.random_state, 0x57D, 1)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pate.core.checks import check_choice, check_int
+from pate.data.schema import Schema
 from pate.estimator._by_dpsgd import chosen_voters
 from pate.exceptions import InvalidInputError
 from pate.jobs._choice import make_choice
@@ -122,7 +123,7 @@ class LabelSettings(JobSettings):
     sheet: str | None = None
     dates: str = "auto"
     voters: str | None = None
-    ranges: Mapping[str, Any] | None = None
+    ranges: Mapping[str, Any] | Schema | None = None
     teacher: Any = None
     allow_import: bool = False
     rounds: int | None = None

@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from pate.core.checks import cell_kind, check_classes, check_no_amounts, quietly
 from pate.core.curator import Told
-from pate.data import ImageFolder, Table, TablePair, read_both, read_images, read_table
-from pate.data._columns import as_label, as_number, declared_kinds, holds_numbers
+from pate.data import Column, ImageFolder, TablePair, read_both, read_images, read_table
+from pate.data._columns import as_label, as_number, as_written, holds_numbers
 from pate.data.files._arrow import file_of
-from pate.data.files._csv import TableFormat
 from pate.data.files._opened import is_table
 from pate.data.files.tables import TARGET, ColumnUse, quoted
+from pate.data.schema import declared_by_name
 from pate.exceptions import CheckpointWarning, InvalidInputError, PrivacyLeakWarning
 from pate.jobs._asked import LabelSettings, check_id
 from pate.teachers import import_teacher, is_import_path, make_teacher
@@ -62,7 +62,7 @@ def as_classes(y: npt.NDArray[Any], classes: tuple[Any, ...]) -> npt.NDArray[Any
     by_text: dict[str, Any] = {}
     by_number: dict[float, Any] = {}
     for value in classes:
-        by_text.setdefault(_text(value), value)
+        by_text.setdefault(as_written(value), value)
         if np.isfinite(as_number(value)):
             by_number.setdefault(as_number(value), value)
     values = np.empty(len(y), dtype=object)
@@ -74,14 +74,10 @@ def _as_class(value: Any, known: frozenset[Any], by_text: dict[str, Any], by_num
     try:
         if value in known:
             return value
-        text = _text(value)
+        text = as_written(value)
     except Exception:  # a cell that cannot be looked up or written, such as a list of its own kind
         return None
     return by_text[text] if text in by_text else by_number.get(as_number(value), value)
-
-
-def _text(value: Any) -> str:
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -183,24 +179,22 @@ def _images_alone(job: LabelSettings) -> Sources:
 
 def _alone(job: LabelSettings) -> Sources:
     """Read the private table where nothing is public but what a person declared of it."""
-    import pandas as pd
-
-    private, ranges, target, name = job.private, job.ranges, job.target, file_of(job.private).name
-    if ranges is None:
+    private, target, name = job.private, job.target, file_of(job.private).name
+    if job.ranges is None:
         raise InvalidInputError(
             "ranges must be declared where there are no public rows: they say which columns there are, and what is in "
             "them. Pass public=, or ranges={'age': (0, 120), 'sex': ['male', 'female']} (--range age=0:120)."
         )
     _check_target(target, private, name)
-    kinds = declared_kinds(ranges)
+    schema = declared_by_name(job.ranges)
+    if schema is None:
+        raise InvalidInputError("ranges of a table must be by the names of its columns. Say {'age': (0, 120), ...}.")
+    kinds = schema.kinds
     roles = [one for one in (target, job.group, job.id) if one is not None]
     if clash := [one for one in roles if one in kinds]:
         raise InvalidInputError(f"ranges must be of features, got one of {clash[0]!r}, which has another role.")
-    taught = Table(
-        X=pd.DataFrame(), y=None, groups=None, path=Path(private), kinds=kinds, format=TableFormat("CSV", decimal="")
-    )
     held = read_table(
-        private, target=target, group=job.group, id=job.id, like=taught, sep=job.sep, encoding=job.encoding,
+        private, target=target, group=job.group, id=job.id, like=schema, sep=job.sep, encoding=job.encoding,
         decimal=job.decimal, sheet=job.sheet,
     )  # fmt: skip
     absent = [column for column in kinds if column not in held.X.columns]
@@ -211,7 +205,7 @@ def _alone(job: LabelSettings) -> Sources:
     if held.y is None:
         raise InvalidInputError(f"target must name the column of classes in {name}, got {target!r}.")
     left = [f"{c}: left out, as no range of it was declared" for c in held.X.columns if c not in kinds]
-    lines = [*(f"{column}: {_declared(ranges[column])}" for column in kinds), *left]
+    lines = [*(f"{column.name}: {_declared(column)}" for column in schema.columns), *left]
     n = f"; {len(held.X):,} rows" if held.groups is None else ""
     return Sources(
         "table",
@@ -232,10 +226,11 @@ def _check_target(target: str | None, private: str | os.PathLike[str], name: Any
         raise InvalidInputError(f"target must name the column of classes in {name}, got None.")
 
 
-def _declared(told: Any) -> str:
-    if all(isinstance(value, str) for value in told):
-        return f"{len(told)} categories"
-    return f"number from {told[0]:g} to {told[1]:g}"
+def _declared(column: Column) -> str:
+    if column.range is None:
+        return f"{len(column.categories or ())} categories"
+    low, high = column.range
+    return f"{'number' if column.kind == 'numeric' else 'day'} from {low:g} to {high:g}"
 
 
 def _tables(job: LabelSettings, public: str | os.PathLike[str], classes: tuple[Any, ...] | None) -> Sources:

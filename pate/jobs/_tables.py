@@ -59,8 +59,9 @@ class LabelJob(LabelSettings, LeavesModel):
         DP-SGD, by a public rule), unless something is said of teachers on shards (``teacher`` to ``preprocess`` below,
         or ``partition_seed``). Records need 20 public rows at least. ``"heads"`` trains small heads on the shards.
         ``"dpsgd"``: nobody votes; a model learns from the records, and labels all public rows.
-    ranges : mapping or None
-        Of DP-SGD, by column of a table: (low, high), or all categories as texts; see :class:`pate.DPSGDClassifier`.
+    ranges : mapping, Schema or None
+        Of DP-SGD, by column of a table: (low, high), or all categories as texts; see :class:`pate.DPSGDClassifier`. A
+        :class:`pate.data.Schema` says the same, and which columns are dates.
         Columns without one are left out where there is no public table.
     teacher : str, classifier or None
         A name of :func:`pate.teachers.make_teacher`, or any scikit-learn classifier; with ``allow_import`` also

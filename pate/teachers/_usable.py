@@ -24,7 +24,8 @@ from pate.core.types import Mask
 from pate.data._cells import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
 from pate.data._columns import holds_numbers, order_key
 from pate.data._door import by_name, flat_rows, frame_as_floats, is_frame, is_sparse, is_texts, read_rows, text_columns
-from pate.data.partition import Partition, count_cross_shard_duplicates, distinct_ids, has_id
+from pate.data._overlap import count_cross_shard_duplicates
+from pate.data.partition import Partition, distinct_ids, has_id
 from pate.exceptions import DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
 from pate.votes import hash_queries
 
@@ -52,7 +53,7 @@ def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True) -
             f"{name} must hold numbers for {who}, got {odd}. Make numbers of them inside each shard (a pipeline with "
             "an encoder or a vectoriser as its first step), or by what public rows teach (pate.TableEncoder)."
         )
-    if whole and not is_texts(rows) and not takes_missing(estimator) and not _finite(rows):
+    if whole and not is_texts(rows) and not takes_missing(estimator) and not complete_rows(rows).all():
         raise InvalidInputError(
             f"{name} holds NaN or infinity. Fill them (a SimpleImputer as the first step of a pipeline is fitted "
             "inside each shard), drop those rows, or use an estimator that takes missing values."
@@ -207,20 +208,6 @@ def slices(n_rows: int, chunk_size: int) -> Iterator[slice]:
     """Yield consecutive slices of at most ``chunk_size`` rows."""
     for start in range(0, n_rows, chunk_size):
         yield slice(start, min(start + chunk_size, n_rows))
-
-
-def _finite(X: Any) -> bool:
-    if is_sparse(X):
-        X = X.data
-    if is_frame(X):
-        if X.isna().to_numpy().any():
-            return False
-        numeric = X.select_dtypes("number")
-        return bool(np.isfinite(numeric.to_numpy(dtype=float)).all())
-    if X.dtype.kind == "O":
-        # NaN is the one value that differs from itself; None is missing too.
-        return bool((X == X).all() and not (X == None).any())  # noqa: E711
-    return X.dtype.kind != "f" or bool(np.isfinite(X).all())
 
 
 def takes_missing(estimator: Any) -> bool:
@@ -464,14 +451,9 @@ def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], 
 
 def warn_of_duplicates(X: Any, cut: Partition) -> None:
     """Tell the curator, and nobody else: the number depends on every record."""
-    if isinstance(X, np.ndarray) and X.ndim > 2:
-        X = X.reshape(len(X), -1)
-    if is_sparse(X):
-        X = np.asarray(hash_rows(X), dtype=object).reshape(-1, 1)
-    try:
+    n_duplicates = 0
+    with suppress(Exception):  # an odd cell is its record's own matter
         n_duplicates = count_cross_shard_duplicates(X, cut)
-    except (InvalidInputError, TypeError):  # a cell that cannot be compared, such as a list
-        return
     if n_duplicates:
         warnings.warn(
             f"{n_duplicates} distinct rows stand in more than one shard. If two of them are the same person, the "

@@ -7,20 +7,21 @@ import pandas as pd
 import pytest
 
 from pate import Budget, DPSGDClassifier, InvalidInputError
-from pate.data._columns import declared_kinds, declared_rows
+from pate.data import Schema
 from pate.dpsgd.recipes import RecipePlan
 
 RANGES = {"age": (0, 120), "town": ["Oslo", "Rome"]}
 
 
 def test_made_up_rows_fill_the_ranges_and_are_the_same_again():
-    rows = declared_rows(RANGES)
+    rows = Schema.declared(RANGES).stand_ins()
     assert rows["age"].min() == 0
     assert rows["age"].max() == 120
     assert set(rows["town"]) == {"Oslo", "Rome"}
-    pd.testing.assert_frame_equal(rows, declared_rows(dict(RANGES)))
-    assert np.array_equal(declared_rows([(0, 1), (2, 3)]), declared_rows([(0, 1), (2, 3)], n_columns=2))
-    assert declared_kinds(RANGES) == {"age": "numeric", "town": "text"}
+    pd.testing.assert_frame_equal(rows, Schema.declared(dict(RANGES)).stand_ins())
+    pairs = [(0, 1), (2, 3)]
+    assert np.array_equal(Schema.declared(pairs).stand_ins(), Schema.declared(pairs, n_columns=2).stand_ins())
+    assert Schema.declared(RANGES).kinds == {"age": "numeric", "town": "text"}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_made_up_rows_fill_the_ranges_and_are_the_same_again():
 )
 def test_what_is_no_range_is_refused(ranges, text):
     with pytest.raises(InvalidInputError, match=text):
-        declared_rows(ranges, n_columns=2)
+        Schema.declared(ranges, n_columns=2).stand_ins()
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pate.data.partition import Partition, count_cross_shard_duplicates, partition
+from pate.data import Partition, count_cross_shard_duplicates, partition
 from pate.exceptions import InvalidInputError
 
 

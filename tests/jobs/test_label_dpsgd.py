@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from pate import Budget, InvalidInputError, Ledger, PATEClassifier
-from pate.exceptions import PrivacyParameterWarning
+from pate.data import Column, Schema
+from pate.exceptions import CuratorWarning, PrivacyParameterWarning
 from pate.jobs import GradientPlan, LabelJob, predict_file
 from pate.model import read_model
 
@@ -81,6 +82,15 @@ def test_without_public_rows_there_is_a_model_within_declared_ranges(files):
 def test_columns_without_a_range_are_left_out_and_said(files):
     made = job(files, None, ranges={"age": (0, 100)})
     assert "town: left out, as no range of it was declared" in made.plan.text()
+
+
+def test_a_schema_declares_columns_too_and_dates_among_them(files):
+    assert job(files, None, ranges=Schema.declared(RANGES)).plan.text() == job(files, None, ranges=RANGES).plan.text()
+    dated = Schema((Column("age", "date:year-first", range=(0, 20_000)), Column("town", "category", ("Oslo", "Rome"))))
+    with pytest.warns(CuratorWarning, match="'age' has 600 that are not what the public rows have"):
+        assert "age: day from 0 to 20000" in job(files, None, ranges=dated).plan.text()
+    with pytest.raises(InvalidInputError, match="ranges of a table must be by the names of its columns"):
+        job(files, None, ranges=(0, 1)).plan  # noqa: B018
 
 
 @pytest.mark.long

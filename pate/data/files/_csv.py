@@ -9,9 +9,9 @@ import io
 import re
 import warnings
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr
@@ -20,7 +20,6 @@ import numpy as np
 
 from pate.core.types import Mask
 from pate.data._cells import usable_records
-from pate.data._columns import cell_reader
 from pate.data.files._npz import gunzip, readable
 from pate.exceptions import CuratorWarning, InvalidInputError
 
@@ -133,13 +132,13 @@ def _letters(piece: bytes, encoding: str) -> str:
     return text
 
 
-def records_text(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, end: str = "\n") -> str:
-    """Return the records as text that every reader of CSV files parts alike, one row each; tell the curator of others.
+def records_of(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, end: str = "\n") -> list[list[str]]:
+    """Return the cells of each record as they are written; tell the curator of lines that are none.
 
     ``lines`` are those of :func:`lines_of` without the header; a line that is no row becomes a row of empty cells.
     """
-    made, letters, cells = io.StringIO(newline=""), [], []
-    quoted = csv.writer(made, delimiter=sep, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    rows: list[list[str]] = []
+    letters, cells = [], []
     odd = [i for i, line in enumerate(lines) if line.count('"') % 2]
     row, cell = _row_of(sep, end)
     i = 0
@@ -148,9 +147,7 @@ def records_text(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, en
         text = line.strip("\r") if end == "\n" else line
         found, known = None, not isinstance(line, Odd)
         if known and not any(sign in text for sign in '"\r\n\0'):
-            if text.count(sep) == n_cells - 1:
-                found = text.split(sep)
-                made.write(text + "\n")
+            found = [part.lstrip(" ") for part in text.split(sep)] if " " in text else text.split(sep)
         else:
             found = _line_cells(text, sep) if known and "\0" not in text else None
             at = bisect.bisect_right(odd, i)
@@ -161,19 +158,16 @@ def records_text(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, en
                 if _n_cells(text, row, cell) == n_cells:
                     last, known = odd[at], not any(isinstance(one, Odd) for one in some)
                     found = _line_cells(text, sep) if known and "\0" not in text else None
-            if found is not None and len(found) != n_cells:
-                found = None
-            if found is not None:
-                quoted.writerow(found)
-        if found is None:
-            quoted.writerow([""] * n_cells)
+        if found is not None and len(found) != n_cells:
+            found = None
+        rows.append([""] * n_cells if found is None else found)
         letters.append(known)
         cells.append(not known or found is not None)
         i = last + 1
     checks: dict[str, Mask] = {_LETTERS: np.array(letters, dtype=bool), _CELLS: np.array(cells, dtype=bool)}
     if len(lines):
         usable_records(checks, before=f"{path.name}: ")
-    return made.getvalue()
+    return rows
 
 
 def header_of(lines: Sequence[str], sep: str, end: str) -> tuple[list[str], int]:
@@ -228,6 +222,7 @@ def _line_cells(text: str, sep: str) -> list[str] | None:
 
 #: Cells of a CSV file that mean "not known". The text None is a value (a measurement that was not ordered, say).
 MISSING = ("", "?", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "<NA>", "#N/A")
+_MISSING = frozenset(MISSING)
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
          (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))  # fmt: skip
@@ -240,46 +235,48 @@ _SAID_SEP = re.compile(r"sep=(.)\r?\n")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CsvTable:
-    """A text table whose letters, separator and header are known; ``zeros``: public columns with cells such as 007."""
+    """A text table whose letters, separator and header are known: ``text`` of a public file, ``rows`` of a private one.
+
+    ``zeros``: public columns with cells such as 007.
+    """
 
     path: Path
-    text: str
     names: tuple[str, ...]
     format: TableFormat
-    zeros: frozenset[str]
+    text: str = ""
+    zeros: frozenset[str] = frozenset()
+    rows: list[list[str]] = field(default_factory=list)
 
     def frame(self, text: Collection[str], kinds: Mapping[str, str] | None) -> pd.DataFrame:
         """Return the cells: of a public file by what whole columns hold, of a private one each by itself.
 
-        ``kinds`` are those of the public columns, of a private file; of that only numbers are turned into such.
+        ``kinds`` are those of the public columns, of a private file, whose cells are texts: the schema turns them.
         """
         import pandas as pd
 
-        def is_text(name: str) -> bool:
-            return name in text if kinds is None else kinds.get(name) != "numeric"
-
-        reader = cell_reader(MISSING, decimal=self.format.decimal)
-        places = list(enumerate(self.names))
+        if kinds is not None:
+            columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.names)
+            told = (self._told(c, kinds.get(n) == "numeric") for n, c in zip(self.names, columns, strict=True))
+            frame = pd.DataFrame({i: pd.Series(cells, dtype=object) for i, cells in enumerate(told)})
+            frame.columns = pd.Index(self.names)
+            return frame
         with _readable(self.path, pd.errors.ParserWarning), warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(
                 io.StringIO(self.text, newline=""),
                 sep=self.format.sep,
-                # Each number by itself, as Python reads it: by what else stands in the column pandas reads others.
-                converters={i: reader for i, name in places if kinds and not is_text(name)},
                 **_exact(pd.__version__),
                 header=0,
                 names=list(range(len(self.names))),  # pandas would rename a name that stands twice
-                dtype={i: "object" for i, name in places if is_text(name)},
+                dtype={i: "object" for i, name in enumerate(self.names) if name in text},
                 index_col=False,
                 keep_default_na=False,
                 na_values=list(MISSING),
                 skipinitialspace=True,
-                skip_blank_lines=kinds is None,  # of a private file every line is a record
                 low_memory=False,
             )
         frame.columns = pd.Index(self.names)
-        if kinds is None and self.format.decimal == ",":
+        if self.format.decimal == ",":
             for name in dict.fromkeys(self.names):
                 column = frame[name]
                 if name in text or self.names.count(name) > 1 or pd.api.types.is_numeric_dtype(column.dtype):
@@ -288,6 +285,18 @@ class CsvTable:
                     spelt = column.map(lambda cell: float(cell.replace(",", ".")), na_action="ignore")
                     frame[name] = spelt.astype("float64")
         return frame
+
+    def _told(self, cells: Iterable[str], numeric: bool) -> list[str | None]:
+        """Return private cells of a column as they are written, None where missing; numbers with a decimal point.
+
+        Where commas are decimal marks, a cell with a point is no number (and comes in quotes, so that nobody takes it
+        for one): whether ``1.500`` is a thousand and a half or one and a half, nothing says.
+        """
+        if not numeric:
+            return [None if cell in _MISSING else cell for cell in cells]
+        if self.format.decimal == ",":
+            cells = (repr(cell) if "." in cell else cell.replace(",", ".") for cell in cells)
+        return [None if cell.strip() in _MISSING else cell for cell in cells]
 
 
 def open_csv(
@@ -320,7 +329,7 @@ def open_csv(
         decimal = decimal or ("," if sep != "," and _has_commas(text, sep) else ".")
     named = _named(header)
     known = TableFormat("CSV", sep=sep, encoding=encoding, decimal=decimal)
-    return CsvTable(path, text, named, known, frozenset(named[i] for i in zeros))
+    return CsvTable(path, named, known, text, frozenset(named[i] for i in zeros))
 
 
 def _open_private(
@@ -341,11 +350,9 @@ def _open_private(
     _check_header(head, path)
     sep = said[1] if said and wanted.sep is None else _separator(head, path, wanted, like, names)
     header, n_lines = header_of(lines, sep, end)
-    text = (
-        sep.join(map(str, range(len(header)))) + "\n" + records_text(path, lines[n_lines:], sep, len(header), end=end)
-    )
+    rows = records_of(path, lines[n_lines:], sep, len(header), end=end)
     known = TableFormat("CSV", sep=sep, encoding=encoding.removesuffix("-le").removesuffix("-be"), decimal=decimal)
-    return CsvTable(path, text, _named(header), known, frozenset())
+    return CsvTable(path, _named(header), known, rows=rows)
 
 
 def _named(header: list[str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -27,15 +27,16 @@ from pate.data._columns import (
     date_form,
     days_in,
     ids_of,
-    kinds_like,
     labels_of,
     odd_cells,
     owners_of,
     tell_curator,
     tidy_like,
 )
+from pate.data._door import is_frame
 from pate.data.files._csv import TableFormat, Wanted, comma_numbers
 from pate.data.files._opened import Opened, open_table
+from pate.data.schema import Schema
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def read_table(
     id: str | None = None,
     drop: Iterable[str] = (),
     text: Iterable[str] = (),
-    like: pd.DataFrame | Table | None = None,
+    like: pd.DataFrame | Table | Schema | None = None,
     sep: str | None = None,
     encoding: str | None = None,
     decimal: str | None = None,
@@ -249,10 +250,11 @@ def read_table(
     text : iterable of str
         Columns that hold text, codes say, even where every cell looks like a number: their cells are kept as they are
         written. May name the target.
-    like : Table, DataFrame or None
+    like : Table, DataFrame, Schema or None
         The public rows (``read_table(public)``): give them whenever the file is **private**. Its columns are then
         numbers, dates or text as the public ones are, and every cell is read by itself; see the notes. A DataFrame does
-        not say which of its numbers were dates, nor how the file was written.
+        not say which of its numbers were dates, nor how the file was written; a
+        :class:`pate.data.Schema` says all but the latter.
     sep : str or None
         What parts the cells of a CSV file: one character, or ``"tab"``; None: a comma, semicolon, tab or pipe, by the
         header line.
@@ -308,19 +310,28 @@ def read_table(
     """
     check_choice("dates", dates, DATE_ORDERS)
     roles = Roles.said(target, group, id, drop, text)
-    kinds, written, names = None, None, None
-    if isinstance(like, Table):
-        names = list(like.kinds)
-        without = (target, group, id)
-        kinds = {n: "text" if n in roles.text else kind for n, kind in like.kinds.items() if n not in without}
-        written = like.format
-    elif like is not None:
-        kinds = kinds_like(like, list(roles.text), without=(target, group, id))
-        names = list(map(str, like.columns))
+    known = _kinds_of(like, asis=(*roles.text, target, group, id))
     wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
-    opened = open_table(path, wanted, like=written, names=names)
+    written = like.format if isinstance(like, Table) else None
+    opened = open_table(path, wanted, like=written, names=None if known is None else list(known))
+    kinds = None if known is None else {n: kind for n, kind in known.items() if n not in (target, group, id)}
     roles = roles.of_matrix(opened.names) if opened.matrix else roles
     return take_columns(opened, features_of(opened, roles), roles, kinds=kinds, dates=dates)
+
+
+def _kinds_of(like: Any, *, asis: Collection[str | None]) -> dict[str, str] | None:
+    """Return the kinds of public columns, None where there are none; those in ``asis``, and empty ones, are text."""
+    if like is None or isinstance(like, Table | Schema):
+        return None if like is None else {n: "text" if n in asis else kind for n, kind in like.kinds.items()}
+    if not is_frame(like):
+        raise InvalidInputError(
+            "like must be the public rows as a DataFrame, such as read_table(public).X (or that table itself), or a "
+            f"pate.data.Schema, got {type(like).__name__}."
+        )
+    if not like.columns.map(str).is_unique:
+        raise InvalidInputError("like has columns of the same name. Rename or remove one of each.")
+    columns = ((str(name), like.iloc[:, j]) for j, name in enumerate(like.columns))
+    return {n: "text" if n in asis or cells.isna().all() else column_kind(n, cells) for n, cells in columns}
 
 
 def features_of(opened: Opened, roles: Roles) -> list[str]:
@@ -384,61 +395,62 @@ def take_columns(
     missing.
     """
     if kinds is not None and opened.blocks is not None and features:
-        made = take_blocks(opened.blocks, opened.name, features, roles, kinds)
+        made = take_blocks(opened, features, roles, kinds)
         if made is not None:
-            X, y, groups, ids = made
-            return Table(X=X, y=y, groups=groups, path=opened.path, ids=ids, id_name=roles.id, format=opened.format)
+            return made
     asis = [*roles.text, *(name for name in (roles.group, roles.id) if name is not None)]
     frame = opened.frame(asis, kinds).reset_index(drop=True)
     if not len(frame) or not features:
         raise InvalidInputError(
             f"{opened.name} has {len(frame)} rows and {len(features)} feature columns. A table needs one of each."
         )
-    strict, X = kinds is None, frame[features]
-    found: dict[str, str] = {}
-    remarks: dict[str, str] = {}
-    if kinds is None:
-        X = _tidy(X, opened, roles.text, dates, found, remarks)
-    else:
-        X = tidy_like(X, opened.name, kinds, text=list(roles.text))
-    return Table(
-        X=X,
-        y=labels_of(
-            frame, roles.target, strict=strict and not unlabelled, spelt=opened.spelt and roles.target not in roles.text
-        ),
-        groups=owners_of(frame, roles.group, strict=strict),
-        path=opened.path,
-        ids=ids_of(frame, roles.id),
-        id_name=roles.id,
-        kinds=found,
-        format=opened.format,
-        remarks=remarks,
-    )
+    if kinds is not None:
+        return _table(opened, tidy_like(frame[features], opened.name, kinds, text=roles.text), roles, [frame])
+    X, found, remarks = _tidy(frame[features], opened, roles.text, dates)
+    return replace(_table(opened, X, roles, [frame], strict=True, unlabelled=unlabelled), kinds=found, remarks=remarks)
 
 
-def take_blocks(
-    blocks: Callable[..., Iterator[pd.DataFrame]],
-    file: str,
-    features: list[str],
+def _table(
+    opened: Opened,
+    X: Any,
     roles: Roles,
-    kinds: Mapping[str, str],
-) -> tuple[pd.DataFrame, Any, Any, Any] | None:
+    frames: Iterable[pd.DataFrame],
+    *,
+    strict: bool = False,
+    unlabelled: bool = False,
+) -> Table:
+    """Return the features of a table with what its other columns say, of one or several parts in order."""
+    spelt = opened.spelt and roles.target not in roles.text
+    parts = [
+        (
+            labels_of(frame, roles.target, strict=strict and not unlabelled, spelt=spelt),
+            owners_of(frame, roles.group, strict=strict),
+            ids_of(frame, roles.id),
+        )
+        for frame in frames
+    ]
+    y, groups, ids = (None if of[0] is None else np.concatenate(of) for of in zip(*parts, strict=True))
+    return Table(X=X, y=y, groups=groups, path=opened.path, ids=ids, id_name=roles.id, format=opened.format)
+
+
+def take_blocks(opened: Opened, features: list[str], roles: Roles, kinds: Mapping[str, str]) -> Table | None:
     """Read a private table of numbers some rows at a time: every cell by itself, as if it were read as a whole.
 
-    Returns (X, y, groups, ids), ``X`` a DataFrame over a file that is mapped into memory, page by page as it is looked
-    at (:func:`let_go`). The file has no name, so that it is gone with the process, however that ends; it lies where
-    temporary files do (``TMPDIR``). None where a feature is text, or there are no rows: it is then read as a whole.
+    ``X`` is a DataFrame over a file that is mapped into memory, page by page as it is looked at (:func:`let_go`). The
+    file has no name, so that it is gone with the process, however that ends; it lies where temporary files do
+    (``TMPDIR``). None where a feature is text, or there are no rows: it is then read as a whole.
     """
     import pandas as pd
 
     if any(kinds.get(name, "text") == "text" for name in features):
         return None
-    labels, owners, ids = ([], [], [])  # type: tuple[list[Any], list[Any], list[Any]]
+    assert opened.blocks is not None
+    others = [name for name in dict.fromkeys((roles.target, roles.group, roles.id)) if name is not None]
     n_odd: Counter[str] = Counter()
     there: dict[str, pd.Series] = {}
-    n = 0
+    rest = []
     with tempfile.TemporaryFile() as kept:
-        for block in blocks():
+        for block in opened.blocks():
             frame = block.reset_index(drop=True)
             made = np.empty((len(frame), len(features)))
             for j, name in enumerate(features):
@@ -448,32 +460,27 @@ def take_blocks(
                 if name not in there or not there[name].notna().any():
                     there[name] = column
             kept.write(made.tobytes())
-            n += len(frame)
-            labels.append(labels_of(frame, roles.target, strict=False, spelt=False))
-            owners.append(owners_of(frame, roles.group, strict=False))
-            ids.append(ids_of(frame, roles.id))
-        if not n:
+            rest.append(frame[others].copy())
+        if not sum(map(len, rest)):
             return None
-        cells = np.frombuffer(mapped(kept), dtype=np.float64).reshape(n, len(features))
+        cells = np.frombuffer(mapped(kept), dtype=np.float64).reshape(-1, len(features))
     if n_odd.total():
-        tell_curator(file, [odd_cells(name, there[name], odd) for name, odd in n_odd.items() if odd])
-    X = pd.DataFrame(cells, columns=features, copy=False)
-    y, groups, known = (None if parts[0] is None else np.concatenate(parts) for parts in (labels, owners, ids))
-    return X, y, groups, known
+        tell_curator(opened.name, [odd_cells(name, there[name], odd) for name, odd in n_odd.items() if odd])
+    return _table(opened, pd.DataFrame(cells, columns=features, copy=False), roles, rest)
 
 
 def _tidy(
-    X: pd.DataFrame,
-    opened: Opened,
-    text: Collection[str],
-    dates: str,
-    kinds: dict[str, str],
-    remarks: dict[str, str],
-) -> pd.DataFrame:
-    """Bring public columns to two types, whatever is missing: float64, and text as objects with NaN where missing."""
+    X: pd.DataFrame, opened: Opened, text: Collection[str], dates: str
+) -> tuple[pd.DataFrame, dict[str, str], dict[str, str]]:
+    """Bring public columns to two types, whatever is missing: float64, and text as objects with NaN where missing.
+
+    Returns what they are and what to remark on them, too.
+    """
     import pandas as pd
 
     tidy: dict[str, Any] = {}
+    kinds: dict[str, str] = {}
+    remarks: dict[str, str] = {}
     for name in X.columns:
         column = X[name]
         form, said = ("", "") if name in text else date_form(column, dates)
@@ -494,7 +501,7 @@ def _tidy(
         said = said or ("" if name in text or form else remark_on(name, tidy[name], zeros=name in opened.zeros))
         if said:
             remarks[name] = said
-    return pd.DataFrame(tidy, index=X.index)
+    return pd.DataFrame(tidy, index=X.index), kinds, remarks
 
 
 # What becomes of every column of two tables, in words: by names, public rows and what was said.

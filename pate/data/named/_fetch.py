@@ -211,36 +211,13 @@ class _Bar:
 
 ADULT_CLASSES = ("<=50K", ">50K")
 DIABETES_CLASSES = ("NO", ">30", "<30")
-_ADULT_COLUMNS = (
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education-num",
-    "marital-status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital-gain",
-    "capital-loss",
-    "hours-per-week",
-    "native-country",
-    "income",
-)
+_ADULT_COLUMNS = ("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
+                  "relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country",
+                  "income")  # fmt: skip
 _ADULT_NUMERIC = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
-_DIABETES_NUMERIC = (
-    "encounter_id",
-    "patient_nbr",
-    "time_in_hospital",
-    "num_lab_procedures",
-    "num_procedures",
-    "num_medications",
-    "number_outpatient",
-    "number_emergency",
-    "number_inpatient",
-    "number_diagnoses",
-)
+_DIABETES_NUMERIC = ("encounter_id", "patient_nbr", "time_in_hospital", "num_lab_procedures", "num_procedures",
+                     "num_medications", "number_outpatient", "number_emergency", "number_inpatient",
+                     "number_diagnoses")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

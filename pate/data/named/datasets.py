@@ -117,70 +117,30 @@ _HOSPITALS = (
     _archive(f"{_UCI}/static/public/296/diabetes+130-us+hospitals+for+years+1999-2008.zip", "diabetic_data.csv"),
     _archive(f"{_UCI_OLD}/00296/dataset_diabetes.zip", "diabetic_data.csv"),
 )
+_MNIST_FILE = _made("mnist.npz", idx_contents, *(_mirror(base, *_IDX_NAMES) for base in _MNIST))
+_FASHION_FILE = _made("fashion_mnist.npz", idx_contents, _mirror(_FASHION, *_IDX_NAMES))
+_SPAMBASE_FILE = _made("spambase.npz", spambase_contents, *_uci("spambase", "94/spambase", "spambase.data"))
+_OPTDIGITS = _digits("optdigits", "80/optical+recognition+of+handwritten+digits")
+_PENDIGITS = _digits("pendigits", "81/pen+based+recognition+of+handwritten+digits")
+_SVHN_FILES = tuple(_as_published(_SVHN, f"{part}_32x32.mat") for part in ("train", "test"))
+_CIFAR_FILE = _as_published("https://www.cs.toronto.edu/~kriz", "cifar-10-binary.tar.gz")
+_STAYS_FILE = _made("diabetes130.npz", diabetes_contents, *_HOSPITALS)
+_FASHION_TITLE = "Fashion-MNIST articles of clothing, 28 x 28"
+_STAYS_TITLE = "UCI Diabetes 130-US hospitals: readmission, several stays a patient"
+_SPAM = ("not spam", "spam")
 _ALL = (
     Source("digits", "handwritten digits, 8 x 8 (bundled with scikit-learn)", _DIGITS, (), digits_rows, (8, 8)),
-    Source(
-        "mnist",
-        "MNIST handwritten digits, 28 x 28",
-        _DIGITS,
-        (_made("mnist.npz", idx_contents, *(_mirror(base, *_IDX_NAMES) for base in _MNIST)),),
-        train_test_rows(255.0),
-        (28, 28),
-    ),
-    Source(
-        "fashion_mnist",
-        "Fashion-MNIST articles of clothing, 28 x 28",
-        _CLOTHES,
-        (_made("fashion_mnist.npz", idx_contents, _mirror(_FASHION, *_IDX_NAMES)),),
-        train_test_rows(255.0),
-        (28, 28),
-    ),
+    Source("mnist", "MNIST handwritten digits, 28 x 28", _DIGITS, (_MNIST_FILE,), train_test_rows(255.0), (28, 28)),
+    Source("fashion_mnist", _FASHION_TITLE, _CLOTHES, (_FASHION_FILE,), train_test_rows(255.0), (28, 28)),
     Source("adult", "UCI Adult: income above 50K a year, from a census", ADULT_CLASSES, _ADULT, adult_rows),
+    Source("diabetes130", _STAYS_TITLE, DIABETES_CLASSES, (_STAYS_FILE,), diabetes_rows),
+    Source("optdigits", "UCI optical digits, 8 x 8", _DIGITS, _OPTDIGITS, train_test_rows(16.0), (8, 8)),
+    Source("pendigits", "UCI pen digits: eight pen positions a digit", _DIGITS, _PENDIGITS, train_test_rows(None)),
+    Source("spambase", "UCI Spambase: word frequencies of e-mail", _SPAM, (_SPAMBASE_FILE,), spambase_rows),
     Source(
-        "diabetes130",
-        "UCI Diabetes 130-US hospitals: readmission, several stays a patient",
-        DIABETES_CLASSES,
-        (_made("diabetes130.npz", diabetes_contents, *_HOSPITALS),),
-        diabetes_rows,
+        "svhn", "SVHN house numbers, cropped digits in colour, 32 x 32", _DIGITS, _SVHN_FILES, svhn_rows, (3, 32, 32)
     ),
-    Source(
-        "optdigits",
-        "UCI optical digits, 8 x 8",
-        _DIGITS,
-        _digits("optdigits", "80/optical+recognition+of+handwritten+digits"),
-        train_test_rows(16.0),
-        (8, 8),
-    ),
-    Source(
-        "pendigits",
-        "UCI pen digits: eight pen positions a digit",
-        _DIGITS,
-        _digits("pendigits", "81/pen+based+recognition+of+handwritten+digits"),
-        train_test_rows(None),
-    ),
-    Source(
-        "spambase",
-        "UCI Spambase: word frequencies of e-mail",
-        ("not spam", "spam"),
-        (_made("spambase.npz", spambase_contents, *_uci("spambase", "94/spambase", "spambase.data")),),
-        spambase_rows,
-    ),
-    Source(
-        "svhn",
-        "SVHN house numbers, cropped digits in colour, 32 x 32",
-        _DIGITS,
-        tuple(_as_published(_SVHN, f"{part}_32x32.mat") for part in ("train", "test")),
-        svhn_rows,
-        (3, 32, 32),
-    ),
-    Source(
-        "cifar10",
-        "CIFAR-10 photographs in colour, 32 x 32",
-        _THINGS,
-        (_as_published("https://www.cs.toronto.edu/~kriz", "cifar-10-binary.tar.gz"),),
-        cifar10_rows,
-        (3, 32, 32),
-    ),
+    Source("cifar10", "CIFAR-10 photographs in colour, 32 x 32", _THINGS, (_CIFAR_FILE,), cifar10_rows, (3, 32, 32)),
 )
 #: The named data sets, by name.
 SOURCES: dict[str, Source] = {source.name: source for source in _ALL}

@@ -13,8 +13,8 @@ from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 
 from pate.core.checks import shown
-from pate.data._columns import MOST_VALUES, declared_rows
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
+from pate.data.schema import MOST_VALUES, Schema
 from pate.dpsgd.recipes._planner import LINEAR_GRADIENTS, DPSGDRecipe, TrainingFacts, choose_recipe, facts_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
@@ -124,7 +124,7 @@ class RecipePlan:
             Public: of random features.
         fit : callable or None
             Fits the recipe's own representation on ``X_public``, or finds it where it was; None fits it here.
-        ranges : mapping or sequence, or None
+        ranges : mapping, sequence, Schema or None
             Ranges of the columns, declared by a person: the representation then follows from them, and ``X_public`` is
             not looked at. See :class:`pate.DPSGDClassifier`.
 
@@ -134,7 +134,7 @@ class RecipePlan:
             The recipe does not go with these rows.
         """
         if ranges is not None:
-            X_public = declared_rows(ranges, n_columns=int(np.prod(row_shape)))
+            X_public = Schema.declared(ranges, n_columns=int(np.prod(row_shape))).stand_ins()
         first = _of_texts(X_public, random_state) if representation is None else representation
         facts = facts_of(
             row_shape,
