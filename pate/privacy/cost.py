@@ -357,6 +357,8 @@ def _losses(parts: list[tuple[Charge, int]]) -> Losses | None:
 def _sum(values: Iterable[float], times: Iterable[int]) -> float:
     """Return the sum of n times each value, rounded once; infinite where it is beyond all floats."""
     pairs = list(zip(values, times, strict=True))
+    if len(pairs) == 1:  # what planning asks thousands of times; one product of floats is rounded once as it is
+        return pairs[0][0] * pairs[0][1]
     if any(math.isinf(value) for value, _ in pairs):
         return math.inf
     try:
