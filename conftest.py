@@ -10,7 +10,7 @@ import pytest
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads of theirs would wait for each other
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from pate.core import secret as _random
+from pate._core import secret as _random
 
 #: CPU seconds, those of the processes that a test starts too. What takes longer is marked ``long``.
 LONG = 0.5

@@ -41,7 +41,7 @@ from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.dpsgd.mechanisms._mechanism import gaussian
 from pate.networks import make_module
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 
 HERE = Path(__file__).resolve().parent
 NORM, RATE = 1.0, 1e-6

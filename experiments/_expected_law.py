@@ -1,4 +1,4 @@
-"""The law of what to expect of a recipe (pate.recipes), fitted to the stored runs of rule_development.py."""
+"""The law of what to expect of a recipe (pate.models.recipes), fitted to the stored runs of rule_development.py."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from pate.core.types import FloatArray, Mask
-from pate.recipes._worth import _BY_HAND_BELOW, _KNOTS, _WIDEST, _ends, _inputs, _key, _said
+from pate._core.types import FloatArray, Mask
+from pate.models.recipes._worth import _BY_HAND_BELOW, _KNOTS, _WIDEST, _ends, _inputs, _key, _said
 
 #: An interval holds so many of the runs on tables that the law was not fitted to.
 _INSIDE = 0.9

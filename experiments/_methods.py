@@ -1,7 +1,7 @@
 """The methods of ``accuracy_vs_epsilon.py``: each learns from one problem within one budget and answers the test rows.
 
 No setting was chosen on test rows: records, heads and shards by what pate chooses itself, the 2018 recipe by its
-paper, DP-SGD by ``pate.studies``.
+paper, DP-SGD by ``pate.comparison.studies``.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from pate import Budget, ConfidentGNMax, Dataset, PATEClassifier, load_dataset
+from pate.comparison.studies.config import make_dpsgd
 from pate.data import encode_dataset
 from pate.exceptions import BudgetExceededError
-from pate.recipes import RecordsPlan, fitted_representation, kind_of
+from pate.models.recipes import RecordsPlan, fitted_representation, kind_of
 from pate.release import ReleaseTerms
 from pate.representations import load
-from pate.studies.config import make_dpsgd
 
 #: What images look like in a representation is kept up to so many bytes, then computed again.
 _MOST_KEPT = 6 * 2**30

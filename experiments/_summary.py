@@ -8,7 +8,7 @@ from typing import Any
 
 from _sweep import Config, cells, key_of, row_key
 
-from pate.core.provenance import provenance
+from pate._core.provenance import provenance
 
 MEASURES = ("accuracy", "balanced_accuracy", "auc", "seconds")
 

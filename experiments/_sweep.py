@@ -19,7 +19,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, roc_auc_sco
 
 import pate
 from pate import Budget
-from pate.core.provenance import provenance
+from pate._core.provenance import provenance
 
 KEY = ("data", "protocol", "method", "epsilon", "seed")
 #: The rooms of pate that a method runs through.

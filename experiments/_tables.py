@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from pate import load_dataset
-from pate.core.provenance import provenance
+from pate._core.provenance import provenance
 
 #: A row's table, what tells it from the others there, and what measures the rest of it.
 Cell = tuple[str, dict[str, Any], Callable[[], dict[str, Any]]]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from pate.core.provenance import provenance
+from pate._core.provenance import provenance
 from pate.privacy import dpsgd_epsilons
 from pate.report.plots import figure_to_png
 

@@ -30,8 +30,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, load_dataset
+from pate._core.provenance import provenance
 from pate.audit import attack
-from pate.core.provenance import provenance
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "attack_students.json"

@@ -18,8 +18,8 @@ from pathlib import Path
 from sklearn.linear_model import LogisticRegression
 
 from pate import GNMax, TeacherEnsemble, load_dataset
+from pate._core.provenance import provenance
 from pate.audit import canary, pair
-from pate.core.provenance import provenance
 from pate.exceptions import DuplicateRecordsWarning
 
 PAIR = "epsilon of the pair"

@@ -25,7 +25,7 @@ from _tables import filled
 
 from pate import ConfidentGNMax, GNMax, LNMax, NoisyHistogram
 from pate.audit import independence, law
-from pate.testing import registered
+from pate.audit.testing import registered
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "audit_power.json"

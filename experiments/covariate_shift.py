@@ -22,7 +22,7 @@ import pandas as pd
 from _tables import write_page
 
 from pate import load_dataset
-from pate.core.provenance import provenance
+from pate._core.provenance import provenance
 from pate.data import _shift
 
 ROOT = Path(__file__).parents[1]

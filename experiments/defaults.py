@@ -30,7 +30,7 @@ from sklearn.metrics import roc_auc_score
 
 from pate import Budget, PATEClassifier
 from pate.exceptions import CovariateShiftWarning
-from pate.recipes._model import balancing, decided, noise_temperature
+from pate.models.recipes._model import balancing, decided, noise_temperature
 from pate.release import _measured as law
 
 ROOT = Path(__file__).parents[1]

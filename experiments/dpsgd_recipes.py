@@ -31,7 +31,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 
 from pate import Budget, DPSGDClassifier, PATEClassifier, load_dataset
-from pate.core.provenance import provenance
+from pate._core.provenance import provenance
 from pate.dpsgd.recipes import RecipePlan, choose_recipe
 from pate.representations import FromTransformer
 from pate.representations.images import Scattering

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 
 from pate import Budget, Ledger, NoisyHistogram, TableEncoder, TeacherEnsemble, calibrate, release_labels
 from pate.data import read_both
-from pate.queries import select_queries
+from pate.data.queries import select_queries
 from pate.votes import hash_queries
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pate import Budget, ConfidentGNMax, GNMax, Ledger, LNMax, NoisyHistogram, quote
-from pate.core.provenance import provenance
+from pate._core.provenance import provenance
 
 
 @dataclass(frozen=True)

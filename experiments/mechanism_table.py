@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from pate import Budget, ConfidentGNMax, GNMax, NoisyHistogram
-from pate.core.provenance import provenance
+from pate._core.provenance import provenance
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from pate import Budget, Charge, DPSGDClassifier, PATEClassifier, load_dataset, private_select
-from pate.core.provenance import provenance
+from pate._core.provenance import provenance
 from pate.exceptions import NothingSelectedError
 from pate.privacy.compose.repetitions import Repetitions, deltas_of
 

@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 
 from pate import Budget, DPSGDClassifier, PATEClassifier, load_dataset
-from pate.core.provenance import provenance
-from pate.recipes import fitted_representation, kind_of
-from pate.rivals import PrivateKNN, SparseVectorPATE, distance_to_instability
-from pate.rivals.private_knn import neighbour_settings
+from pate._core.provenance import provenance
+from pate.comparison.baselines import PrivateKNN, SparseVectorPATE, distance_to_instability
+from pate.comparison.baselines.private_knn import neighbour_settings
+from pate.models.recipes import fitted_representation, kind_of
 from pate.teachers import HeadTeacherEnsemble
 
 ROOT = Path(__file__).parents[1]

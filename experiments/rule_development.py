@@ -1,4 +1,4 @@
-"""What the public rule of `pate.recipes` gives on development tables, and the law of `expected` fitted to it.
+"""What the public rule of `pate.models.recipes` gives on development tables, and the law of `expected` fitted to it.
 
     PATE_DATA_HOME=... python experiments/rule_development.py --tables FOLDER   # CSV files with a column `target`
     PATE_DATA_HOME=... python experiments/rule_development.py --fit-only        # the law of the stored runs
@@ -38,11 +38,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from pate import Budget, PATEClassifier, load_dataset
-from pate.heads import SelfTrainedHead
 from pate.mechanisms import GaussianSum
-from pate.recipes import PublicFacts, choose, fitted_representation, kind_of
-from pate.recipes._build import make_head, make_space
-from pate.recipes._model import asked_with
+from pate.models.heads import SelfTrainedHead
+from pate.models.recipes import PublicFacts, choose, fitted_representation, kind_of
+from pate.models.recipes._build import make_head, make_space
+from pate.models.recipes._model import asked_with
 from pate.release import measured_shares
 from pate.representations import TableMap
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from pate import Budget, Ledger
-from pate.core.provenance import provenance
+from pate._core.provenance import provenance
 from pate.data import load_dataset, recognised_by
 from pate.ledger import Registration
 

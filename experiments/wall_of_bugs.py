@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT / "tests" / "mutants"))
 from planted import GROUPS  # noqa: E402
 from wall import COLUMNS, Look, Mutant  # noqa: E402
 
-from pate.core.provenance import provenance  # noqa: E402
+from pate._core.provenance import provenance  # noqa: E402
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from .data import (
     read_table as read_table,
 )
 from .dpsgd import DPSGDClassifier as DPSGDClassifier
-from .estimator import PATEClassifier as PATEClassifier
+from .estimators import PATEClassifier as PATEClassifier
 from .exceptions import (
     BudgetExceededError as BudgetExceededError,
     InvalidInputError as InvalidInputError,
@@ -46,13 +46,13 @@ from .release import (
     release_ballots as release_ballots,
     release_labels as release_labels,
 )
-from .selection import private_select as private_select
-from .statement.files import render_statement as render_statement
-from .statement.fields import MeasuredAccuracy as MeasuredAccuracy
-from .statement.model import PrivacyStatement as PrivacyStatement
-from .studies.account import PrivacyReport as PrivacyReport, account as account
-from .studies.plan import Plan as Plan, plan as plan
-from .studies.run import run_experiment as run_experiment
+from .estimators.selection import private_select as private_select
+from .release.statement.files import render_statement as render_statement
+from .release.statement.fields import MeasuredAccuracy as MeasuredAccuracy
+from .release.statement.model import PrivacyStatement as PrivacyStatement
+from .release.account import PrivacyReport as PrivacyReport, account as account
+from .estimators.plan import Plan as Plan, plan as plan
+from .comparison.studies.run import run_experiment as run_experiment
 from .teachers import (
     CallableTeachers as CallableTeachers,
     HeadTeacherEnsemble as HeadTeacherEnsemble,

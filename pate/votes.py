@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import cell_kind, check_classes, check_int, quietly, unmasked
-from pate.core.pages import cell as as_cell
-from pate.core.tape import note
+from pate._core.checks import cell_kind, check_classes, check_int, quietly, unmasked
+from pate._core.pages import cell as as_cell
+from pate._core.tape import note
 from pate.exceptions import InvalidInputError
 
 #: The label of a query that was not answered.

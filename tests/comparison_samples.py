@@ -10,8 +10,8 @@ import numpy as np
 from pate.comparison.cells import Cell, packed
 from pate.comparison.report import ComparisonReport
 from pate.privacy.words import Guarantee
+from pate.release.statement.model import PrivacyStatement
 from pate.report.result import Entrant, FitCost, GroupScore
-from pate.statement.model import PrivacyStatement
 
 DELTA = 1e-5
 SIDES = ("PATE", "DP-SGD", "other")

@@ -9,7 +9,7 @@ from pate.dpsgd._statement import Plan, make_plan
 from pate.dpsgd._units import Units
 from pate.dpsgd.clipping import FlatClipping
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 
 
 def train(engine, X, y, *, q=1.0, n_steps=1, seed=0, sigma=1e-9, clip=1.0, batch=1, lr=1.0, mechanism=None, **more):

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp, ndtr
 
-from pate.core.checks import check_choice, check_real
-from pate.core.types import FloatArray, IntArray
+from pate._core.checks import check_choice, check_real
+from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 
 __all__ = [

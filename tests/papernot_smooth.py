@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from pate.core.checks import check_int, check_real
-from pate.core.types import FloatArray
+from pate._core.checks import check_int, check_real
+from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
-from pate.noise import rounded_up
-from pate.noise.source import NoiseSource
 from pate.privacy.convert import check_delta, rdp_overhead
+from pate.privacy.noise import rounded_up
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.papernot import check_votes, log_answer_probability, log_q_gaussian, rdp_bound
 from pate.privacy.publish.smooth_sensitivity import GRID, gnss_rdp
 from pate.privacy.words import Guarantee, Sensitive

@@ -9,7 +9,7 @@ import pytest
 
 import pate
 from pate.ledger._store import FORMAT
-from pate.statement.model import SCHEMA
+from pate.release.statement.model import SCHEMA
 
 ROOT = Path(pate.__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/README.md")])

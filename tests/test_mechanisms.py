@@ -10,13 +10,13 @@ from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
 from pate import ABSTAIN, ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram
+from pate._core.secret import training_seed
 from pate.audit import law
-from pate.core.secret import training_seed
 from pate.dpsgd.mechanisms._mechanism import gaussian
 from pate.mechanisms import NOT_ASKED, Draw, Mechanism
 from pate.mechanisms._base import MAX_COUNT_SENSITIVITY, VOTE_L2_SENSITIVITY, capped
-from pate.noise.source import NoiseSource
 from pate.privacy import DEFAULT_ORDERS
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.public_curve import rho_star, threshold_rho_star
 
 ALL = [GNMax(sigma=4.0), LNMax(scale=4.0), NoisyHistogram(sigma=4.0), ConfidentGNMax(12.0, 6.0, 4.0)]

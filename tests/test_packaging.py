@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import pate
-from pate.core.curator import need
+from pate._core.curator import need
 from pate.exceptions import MissingExtraError, PateError
 from pate.privacy.exact import native
 
@@ -128,7 +128,7 @@ def test_a_package_that_is_missing_is_named_with_its_line(module, monkeypatch):
 
 
 def test_nothing_is_trained_or_written_for_a_report_that_cannot_be_made(tmp_path, monkeypatch):
-    from pate.studies import run
+    from pate.comparison.studies import run
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(run, "load_dataset", lambda *a, **k: pytest.fail("rows were read"))

@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 from pate import InvalidInputError
-from pate.queries import STRATEGIES, least_sure, select_queries
+from pate.data.queries import STRATEGIES, least_sure, select_queries
 
 X = np.random.default_rng(0).normal(size=(60, 4))
 

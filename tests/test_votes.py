@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from pate import GNMax, InvalidInputError, Votes, account
-from pate.studies.account import cost_by_queries
+from pate.release.account import cost_by_queries
 from pate.votes import as_votes, hash_queries
 
 

@@ -20,10 +20,10 @@ MODULES = (
     "pate.comparison.contestants",
     "pate.comparison.contract",
     "pate.exceptions",
-    "pate.model",
-    "pate.queries",
+    "pate.models.file",
+    "pate.data.queries",
     "pate.report.plots",
-    "pate.testing",
+    "pate.audit.testing",
 )
 
 
@@ -33,7 +33,7 @@ def packages() -> dict[str, list[str]]:
 
     Examples
     --------
-    >>> packages()["pate.selection"]
+    >>> packages()["pate.estimators.selection"]
     ['Candidate', 'Selection', 'private_select']
     """
     names = [found.name for found in pkgutil.walk_packages(pate.__path__, "pate.") if found.ispkg]
@@ -53,7 +53,7 @@ def homes() -> dict[str, str]:
     Examples
     --------
     >>> homes()["private_select"], homes()["account"]
-    ('pate.selection', 'pate')
+    ('pate.estimators.selection', 'pate')
     """
     return {name: package for package, names in packages().items() for name in names}
 
@@ -85,7 +85,7 @@ def pages() -> dict[str, str]:
 
     Examples
     --------
-    >>> ".. autofunction:: pate.selection.private_select" in pages()["pate.selection"]
+    >>> ".. autofunction:: pate.estimators.selection.private_select" in pages()["pate.estimators.selection"]
     True
     """
     where, made = homes(), {}

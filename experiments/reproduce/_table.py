@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pate.core.files import atomic_path
-from pate.core.provenance import provenance
+from pate._core.files import atomic_path
+from pate._core.provenance import provenance
 from pate.exceptions import DatasetNotFoundError
 
 ROOT = Path(__file__).parents[2]

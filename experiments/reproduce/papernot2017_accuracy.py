@@ -14,7 +14,7 @@ from _table import WORK, Figure, main, or_why_not
 
 from pate import LNMax, load_dataset
 from pate.data import load_votes
-from pate.students import ImageStudent
+from pate.models.students import ImageStudent
 from pate.votes import ABSTAIN
 
 NAME = "papernot2017_accuracy"

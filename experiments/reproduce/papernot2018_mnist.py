@@ -14,8 +14,8 @@ import numpy as np
 from _table import WORK, Figure, main, or_why_not
 
 from pate import Budget, ConfidentGNMax, account, load_dataset, release_labels
+from pate.models.students import ImageStudent
 from pate.networks import SmallCNN
-from pate.students import ImageStudent
 from pate.teachers.torch import TorchTeacherEnsemble
 from pate.votes import ABSTAIN
 

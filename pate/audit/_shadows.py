@@ -17,14 +17,14 @@ from joblib import Parallel, delayed, parallel_config
 from scipy.special import expit, log_expit, stdtrit
 from sklearn.base import clone, is_clusterer, is_outlier_detector, is_regressor
 
-from pate.core.files import begun_in, check_can_write, kept_arrays, own_folder, save_arrays, write_json
-from pate.core.progress import track
-from pate.core.secret import global_generators, training_seed
-from pate.core.types import FloatArray, IndexArray, Mask
+from pate._core.files import begun_in, check_can_write, kept_arrays, own_folder, save_arrays, write_json
+from pate._core.progress import track
+from pate._core.secret import global_generators, training_seed
+from pate._core.types import FloatArray, IndexArray, Mask
 from pate.data.partition import distinct_ids
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
-from pate.statement._fits import counted_elsewhere
-from pate.statement.model import PrivacyStatement
+from pate.release.statement._fits import counted_elsewhere
+from pate.release.statement.model import PrivacyStatement
 from pate.teachers._shards import global_seed, seeded_clone
 from pate.teachers._usable import take_rows
 

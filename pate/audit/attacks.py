@@ -11,6 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from pate._core.checks import check_choice, check_int, check_labels, check_real, shown
+from pate._core.frames import plain_column, plain_rows
+from pate._core.secret import training_seed
+from pate._core.types import FloatArray, Mask
 from pate.audit._shadows import (
     ATTACKS,
     Answers,
@@ -28,10 +32,6 @@ from pate.audit._shadows import (
 )
 from pate.audit.claims import Claim
 from pate.audit.one_run import ceiling
-from pate.core.checks import check_choice, check_int, check_labels, check_real, shown
-from pate.core.frames import plain_column, plain_rows
-from pate.core.secret import training_seed
-from pate.core.types import FloatArray, Mask
 from pate.data._door import read_rows
 from pate.exceptions import InvalidInputError
 from pate.privacy.words import Guarantee

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from pate._core.checks import check_int, check_real
+from pate._core.secret import beside_ledger
+from pate._core.types import IntArray
 from pate.audit.claims import Claim
 from pate.audit.pair import bounds_picture, even_places, laws_of, pair, worst_neighbour
 from pate.audit.report import Audit
-from pate.core.checks import check_int, check_real
-from pate.core.secret import beside_ledger
-from pate.core.types import IntArray
 from pate.data import read_both
 from pate.exceptions import InvalidInputError
 from pate.jobs import LabelJob
@@ -30,10 +30,10 @@ from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, read_mechanisms
 from pate.privacy.convert import check_delta, gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
+from pate.release.account import account
+from pate.release.statement.fields import LAYERS
+from pate.release.statement.model import PrivacyStatement
 from pate.report.audit_result import AuditResult, Figure, Picture
-from pate.statement.fields import LAYERS
-from pate.statement.model import PrivacyStatement
-from pate.studies.account import account
 from pate.votes import Votes, as_votes
 
 __all__ = ["audit_job", "audit_mechanism", "audit_statement", "audit_votes", "tie", "worst_neighbour"]

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
+from pate._core.checks import check_choice, check_int, shown
+from pate._core.frames import plain_column
+from pate._core.types import FloatArray, IntArray
 from pate.audit.pair import bounds_picture, laws_of, pair, reached, some_places
-from pate.core.checks import check_choice, check_int, shown
-from pate.core.frames import plain_column
-from pate.core.types import FloatArray, IntArray
 from pate.data._overlap import records_fingerprint
-from pate.estimator import PATEClassifier
+from pate.estimators import PATEClassifier
 from pate.exceptions import (
     CuratorWarning,
     DuplicateRecordsWarning,
@@ -30,8 +30,8 @@ from pate.privacy.convert import check_delta
 from pate.privacy.exact.given_pair import given_pair
 from pate.records import BallotSum, RecordVoters
 from pate.release import default_heads
+from pate.release.account import account
 from pate.report.audit_result import AuditResult, Figure, Picture
-from pate.studies.account import account
 from pate.teachers import ShardEnsemble, class_indices
 from pate.teachers._usable import owned, take_rows
 from pate.votes import Votes

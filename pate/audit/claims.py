@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from pate.core.checks import check_real, least_of, shown
-from pate.core.types import FloatArray
+from pate._core.checks import check_real, least_of, shown
+from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.privacy.convert import format_up, gdp_to_delta, gdp_to_epsilon

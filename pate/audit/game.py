@@ -29,17 +29,17 @@ import joblib
 import numpy as np
 import numpy.typing as npt
 
+from pate._core.checks import check_int, check_real, shown
+from pate._core.files import begun_in, kept_arrays, own_folder, save_arrays, write_text
+from pate._core.progress import track
+from pate._core.secret import training_seed
+from pate._core.types import FloatArray
 from pate.audit.bounds import curve_test
 from pate.audit.claims import Claim
 from pate.audit.one_run import audit_scores
-from pate.core.checks import check_int, check_real, shown
-from pate.core.files import begun_in, kept_arrays, own_folder, save_arrays, write_text
-from pate.core.progress import track
-from pate.core.secret import training_seed
-from pate.core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, NoisyHistogram
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 from pate.report.audit_result import AuditResult
 from pate.votes import ABSTAIN
 

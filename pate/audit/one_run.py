@@ -30,6 +30,8 @@ import numpy.typing as npt
 from scipy.special import betaincinv, expit
 from scipy.stats import binom
 
+from pate._core.checks import check_int, check_real
+from pate._core.types import FloatArray, IntArray
 from pate.audit.bounds import (
     bayesian_interval,
     curve_test,
@@ -42,8 +44,6 @@ from pate.audit.bounds import (
     upper_rate,
 )
 from pate.audit.claims import Claim
-from pate.core.checks import check_int, check_real
-from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import gdp_to_epsilon
 from pate.report.audit_result import AuditResult, Curve, Figure, Picture

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pate._core.checks import check_int, check_real, shown
+from pate._core.types import FloatArray, IntArray
 from pate.audit.claims import Claim
-from pate.core.checks import check_int, check_real, shown
-from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.convert import check_delta, gdp_to_epsilon

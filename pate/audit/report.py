@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from markupsafe import Markup
 
-from pate.core.checks import check_choice
-from pate.core.files import read_json_file, write_json, write_text
-from pate.core.pages import cell, lined_up, render
-from pate.core.provenance import git_commit, now, package_versions
+from pate._core.checks import check_choice
+from pate._core.files import read_json_file, write_json, write_text
+from pate._core.pages import cell, lined_up, render
+from pate._core.provenance import git_commit, now, package_versions
 from pate.exceptions import InvalidInputError, RunFolderError
+from pate.release.statement.fields import LAYERS, CitedAudit
 from pate.report._answer import listed
 from pate.report._parts import Sheet, number, picture
 from pate.report._record import PrivateRecord, Record
 from pate.report.audit_result import SCHEMA, AuditResult, Figure
-from pate.statement.fields import LAYERS, CitedAudit
 
 if TYPE_CHECKING:
     from pate.report.plots import Display

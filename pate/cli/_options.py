@@ -462,7 +462,7 @@ def _checked(path: Path, key: str, value: Any, kind: Any) -> Any:
         hint = f" Put each in quotes: {key} = ['0', '1']." if types == (list,) else ""
         raise InvalidInputError(f"{path}: {key} must be {words}, got {str(value)[:60]!r}.{hint}")
     if allowed:
-        from pate.core.checks import check_choice  # --help needs no numpy
+        from pate._core.checks import check_choice  # --help needs no numpy
 
         check_choice(f"{path}: {key}", value, allowed)
     return _placed(path.parent, value) if kind is Path else value

@@ -56,11 +56,11 @@ def account(
     ),
 ) -> None:
     """Say what a vote matrix that somebody else made costs under a mechanism."""
-    from pate.core.checks import check_int
-    from pate.core.curator import need
-    from pate.core.files import atomic_path, check_can_write
+    from pate._core.checks import check_int
+    from pate._core.curator import need
+    from pate._core.files import atomic_path, check_can_write
     from pate.jobs.vote_files import read_votes
-    from pate.studies.account import account as account_votes
+    from pate.release.account import account as account_votes
 
     if plot is not None and not reveal:
         raise InvalidInputError("--plot draws numbers that are functions of the votes. Say --reveal if that is meant.")
@@ -92,8 +92,8 @@ def account(
     if not say_json(_document(report, matrix, chosen, reveal=reveal)):
         _tell(report, what, reveal=reveal)
     if plot is not None:
+        from pate.release.account import cost_by_queries
         from pate.report.plots import cost_curves, figure_to_png, figure_to_svg
-        from pate.studies.account import cost_by_queries
 
         curves = cost_by_queries(matrix, chosen, delta=delta, max_answers=max_answers, pld=how)
         warning = "SENSITIVE: all curves but the public one are functions of the votes; do not publish them"
@@ -130,7 +130,7 @@ def _document(report: Any, matrix: Any, mechanism: Any, *, reveal: bool) -> dict
 
 def _tell(report: Any, what: str, *, reveal: bool) -> None:
     from pate.privacy.convert import format_up
-    from pate.studies.account import USES
+    from pate.release.account import USES
 
     answer(what)
     answer(f"public            {report.public}")
@@ -233,9 +233,9 @@ def plan(
     ledger: Path | None = o.setting("Also fit what is left in this ledger, in the currency it counts in.", o.PRIVACY),
 ) -> None:
     """Recommend how to spend a budget, with what to expect, before private data is touched."""
+    from pate.estimators.plan import plan as make_plan
     from pate.ledger import Ledger
     from pate.privacy.budget import Budget
-    from pate.studies.plan import plan as make_plan
 
     if attacker is None:
         if epsilon is None:

@@ -61,8 +61,8 @@ def audit(
     """Try to refute what is claimed of a release; ends with 1 where that succeeds."""
     from dataclasses import replace
 
-    from pate.core.curator import need
-    from pate.core.files import check_can_write, write_json
+    from pate._core.curator import need
+    from pate._core.files import check_can_write, write_json
 
     what = _what(target)
     _heeded(context, what)
@@ -164,8 +164,8 @@ def _heeded(context: typer.Context, what: str) -> None:
 
 
 def _statement(target: Path, what: str) -> Any:
-    from pate.model import read_model
-    from pate.statement.files import read_statement
+    from pate.models.file import read_model
+    from pate.release.statement.files import read_statement
 
     if target.suffix == ".pate" and target.is_file():
         return read_model(target).statement

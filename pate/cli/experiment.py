@@ -44,8 +44,8 @@ def compare(
     jobs: int = o.setting("Fits side by side; -1 takes every core.", o.RUN, default=o.JOBS),
 ) -> None:
     """Compare PATE with DP-SGD and others, over budgets and repeats."""
+    from pate._core.curator import need
     from pate.comparison.run import compare_on
-    from pate.core.curator import need
     from pate.exceptions import InvalidInputError
 
     try:
@@ -82,10 +82,10 @@ def demo(
     jobs: o.Jobs = o.JOBS,
 ) -> None:
     """Run the main job on scikit-learn's digits and write a report to open."""
+    from pate.comparison.studies.config import demo_config
+    from pate.comparison.studies.run import run_experiment
     from pate.privacy.budget import Budget
     from pate.report._public import NEXT
-    from pate.studies.config import demo_config
-    from pate.studies.run import run_experiment
 
     folder = free_folder(out)
     config = demo_config(Budget(epsilon, o.DELTA), n_repeats=repeats, n_jobs=jobs)
@@ -139,9 +139,9 @@ def run(
     sensitive_report: bool = o.setting("Also write sensitive.html, which must stay inside.", o.OUTPUT, default=False),
 ) -> None:
     """Run PATE, and DP-SGD beside it, on a named data set."""
+    from pate.comparison.studies.config import RunConfig
+    from pate.comparison.studies.run import run_experiment
     from pate.privacy.budget import Budget
-    from pate.studies.config import RunConfig
-    from pate.studies.run import run_experiment
 
     config = RunConfig(
         dataset=dataset,

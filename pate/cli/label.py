@@ -81,7 +81,7 @@ def show(
     out: Path | None = o.setting("Write the page to this .html or .txt file; must not exist.", o.OUTPUT),
 ) -> None:
     """Check a model file, and show what it is and what its release cost; nothing in it is run."""
-    from pate.model import read_model, write_page
+    from pate.models.file import read_model, write_page
 
     file = read_model(model)
     if out is not None:

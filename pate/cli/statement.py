@@ -43,8 +43,8 @@ def statement(
 ) -> None:
     """Check a privacy statement's JSON and show it as one page for people."""
     from pate.exceptions import InvalidInputError
-    from pate.statement.catalogue import new_catalogue as write_catalogue
-    from pate.statement.files import check_against_ledger, read_statement, render_statement
+    from pate.release.statement.catalogue import new_catalogue as write_catalogue
+    from pate.release.statement.files import check_against_ledger, read_statement, render_statement
 
     if new_catalogue is not None:
         write_catalogue(new_catalogue)

@@ -14,20 +14,20 @@ import numpy as np
 import numpy.typing as npt
 from joblib import parallel_config
 
+from pate._core.progress import listening, timed
+from pate._core.types import FloatArray
 from pate.comparison.cells import Cell, Key, packed
 from pate.comparison.contract import Contestant, Setting
-from pate.core.progress import listening, timed
-from pate.core.types import FloatArray
 from pate.data import Dataset
-from pate.estimator import PATEClassifier
+from pate.estimators import PATEClassifier
 from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhileError, PateError
 from pate.mechanisms import NOT_ASKED, ExactLaw, Mechanism
 from pate.privacy.budget import Budget
+from pate.release.account import account
+from pate.release.statement._fits import counted_elsewhere
+from pate.release.statement.model import PrivacyStatement
 from pate.report.result import FitCost, GroupScore
 from pate.representations import RowMemory
-from pate.statement._fits import counted_elsewhere
-from pate.statement.model import PrivacyStatement
-from pate.studies.account import account
 
 # The most memory that this process held since it was last asked to forget: of Linux, and of a CUDA device.
 

@@ -13,14 +13,14 @@ from typing import Any, BinaryIO
 
 from sklearn.base import clone
 
+from pate._core.files import begun_in, check_can_write, making, read_json, write_bytes, write_json
+from pate._core.provenance import package_versions
 from pate.comparison.contract import Contestant, Setting, Tuning
-from pate.core.files import begun_in, check_can_write, making, read_json, write_bytes, write_json
-from pate.core.provenance import package_versions
+from pate.comparison.studies.folders import plain_repr, plain_values
 from pate.data import Dataset
-from pate.estimator import PATEClassifier
+from pate.estimators import PATEClassifier
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.report.result import Entrant
-from pate.studies.folders import plain_repr, plain_values
 from pate.teachers.checkpoints import describe
 
 # Who takes part: contestants by the contract, and plain classifiers that become such.

@@ -39,26 +39,26 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from pate._core.checks import check_choice
+from pate._core.types import FloatArray
+from pate.comparison.baselines import PrivateKNN, SparseVectorPATE
 from pate.comparison.contract import Contestant, Setting, Tuning
-from pate.core.checks import check_choice
-from pate.core.types import FloatArray
+from pate.comparison.studies.run import ordinary_model
 from pate.dpsgd import DPSGDClassifier
 from pate.dpsgd._fit import fit_privately
 from pate.dpsgd.recipes import RecipePlan, choose_recipe, facts_of
-from pate.estimator import PATEClassifier
-from pate.estimator._by_dpsgd import len_of
+from pate.estimators import PATEClassifier
+from pate.estimators._by_dpsgd import len_of
+from pate.estimators.plan import PlanRow, shard_rows
 from pate.exceptions import InvalidInputError, PrivacyParameterWarning
 from pate.mechanisms import GaussianSum
+from pate.models.recipes import PublicFacts, Recipe, choose, default_representation, kind_of, without_student
+from pate.models.recipes._build import scattered
+from pate.models.students import make_student
 from pate.privacy.budget import Budget
-from pate.recipes import PublicFacts, Recipe, choose, default_representation, kind_of, without_student
-from pate.recipes._build import scattered
 from pate.records import HardSpace, RecordVoters
 from pate.release import release_ballots
 from pate.representations import PublicPCA, Representation, TableMap, UnitRows, chain
-from pate.rivals import PrivateKNN, SparseVectorPATE
-from pate.students import make_student
-from pate.studies.plan import PlanRow, shard_rows
-from pate.studies.run import ordinary_model
 
 __all__ = ["NAMES", "default_contestants", "named"]
 

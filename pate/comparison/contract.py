@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice, check_int
-from pate.core.secret import training_seed
+from pate._core.checks import check_choice, check_int
+from pate._core.secret import training_seed
 from pate.data import Dataset
 from pate.exceptions import InvalidInputError
+from pate.models.recipes import some_rows
 from pate.privacy.budget import Budget
-from pate.recipes import some_rows
 from pate.report.result import ROLES, SIDES
 from pate.representations import Representation, cached
 from pate.teachers._usable import units_of
@@ -143,7 +143,7 @@ class Setting:
     def fitted(self, representation: Representation) -> Any:
         """Return the representation fitted on the public rows, once for all budgets and contestants of a repeat.
 
-        Of more than 20,000 public rows, so many are drawn (:func:`pate.recipes.some_rows`).
+        Of more than 20,000 public rows, so many are drawn (:func:`pate.models.recipes.some_rows`).
         """
         if self.cache is None:
             from sklearn.base import clone

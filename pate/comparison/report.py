@@ -12,12 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from pate._core.files import read_json, write_bytes, write_json, write_text
+from pate._core.pages import cell as as_cell
+from pate._core.pages import lined_up
 from pate.comparison._found import Found, find
 from pate.comparison.cells import COLUMNS, Cell, spent, warnings_of
-from pate.core.files import read_json, write_bytes, write_json, write_text
-from pate.core.pages import cell as as_cell
-from pate.core.pages import lined_up
+from pate.comparison.studies.folders import refuse_other_results
 from pate.exceptions import InvalidInputError, RunFolderError
+from pate.release.statement.model import PrivacyStatement
 from pate.report._answer import answer, listed, looks
 from pate.report._parts import promised
 from pate.report.result import (
@@ -31,8 +33,6 @@ from pate.report.result import (
     Verdict,
     gathered,
 )
-from pate.statement.model import PrivacyStatement
-from pate.studies.folders import refuse_other_results
 
 if TYPE_CHECKING:
     from pate.report.plots import Display

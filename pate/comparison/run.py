@@ -10,24 +10,24 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
+from pate._core.checks import check_int
+from pate._core.cluster import on_cluster, workers
+from pate._core.curator import need
+from pate._core.progress import track
+from pate._core.provenance import provenance
+from pate._core.secret import training_seed
 from pate.comparison import report as pages
 from pate.comparison._fit import Done, Task, check_column, fit_tasks, forget_rows, tell
 from pate.comparison._folder import CellFolder, described, entrants_of
 from pate.comparison.cells import Cell, Key, sizes
 from pate.comparison.contract import Contestant
 from pate.comparison.report import ComparisonReport
-from pate.core.checks import check_int
-from pate.core.cluster import on_cluster, workers
-from pate.core.curator import need
-from pate.core.progress import track
-from pate.core.provenance import provenance
-from pate.core.secret import training_seed
+from pate.comparison.studies.config import public_rows
+from pate.comparison.studies.folders import plain_values
 from pate.data import Dataset, load_dataset
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.privacy.budget import Budget
 from pate.report.result import FitCost
-from pate.studies.config import public_rows
-from pate.studies.folders import plain_values
 from pate.teachers._shards import interruptible, side_by_side
 
 

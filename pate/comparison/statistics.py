@@ -30,8 +30,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-from pate.core.checks import check_int, check_real, shown
-from pate.core.types import FloatArray, IndexArray, Mask
+from pate._core.checks import check_int, check_real, shown
+from pate._core.types import FloatArray, IndexArray, Mask
 from pate.exceptions import InvalidInputError
 
 __all__ = ["LEAST_REPEATS", "Band", "PairedDifference", "band", "paired_bands", "paired_difference"]

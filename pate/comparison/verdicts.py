@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from pate._core.checks import check_int, check_real, did_you_mean, shown
 from pate.comparison.statistics import Design, PairedDifference, Word, accuracy, difference_of
-from pate.core.checks import check_int, check_real, did_you_mean, shown
 from pate.exceptions import InvalidInputError
 
 __all__ = ["Crossing", "Crossings", "EpsilonVerdict", "SideVerdict", "crossing", "side_verdicts", "verdicts"]

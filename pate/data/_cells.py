@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import CellKindError, cell_kind
-from pate.core.frames import plain_rows
-from pate.core.types import Mask
+from pate._core.checks import CellKindError, cell_kind
+from pate._core.frames import plain_rows
+from pate._core.types import Mask
 from pate.data._columns import as_number, holds_numbers, numbers_of
 from pate.data._door import is_frame, is_sparse
 from pate.data.schema import NUMERIC, Schema, schema_like

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import cell_kind
+from pate._core.checks import cell_kind
 from pate.exceptions import CuratorWarning, InvalidInputError
 
 if TYPE_CHECKING:

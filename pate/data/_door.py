@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from pate.core.checks import CellKindError, cell_kind, quietly
-from pate.core.frames import plain_rows
+from pate._core.checks import CellKindError, cell_kind, quietly
+from pate._core.frames import plain_rows
 from pate.data._columns import as_float, column_kind, holds_numbers
 from pate.exceptions import InvalidInputError
 

@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from pate.core.checks import quietly
-from pate.core.files import let_go
-from pate.core.frames import plain_column, plain_rows
-from pate.core.secret import system_bytes
+from pate._core.checks import quietly
+from pate._core.files import let_go
+from pate._core.frames import plain_column, plain_rows
+from pate._core.secret import system_bytes
 from pate.data._columns import as_float, holds_numbers
 from pate.data.files._arrow import Database
 from pate.data.partition import Partition, has_id, id_bytes

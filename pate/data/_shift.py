@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.curator import Told
-from pate.core.files import let_go
-from pate.core.types import FloatArray
+from pate._core.curator import Told
+from pate._core.files import let_go
+from pate._core.types import FloatArray
 from pate.data._columns import as_text, holds_numbers, numbers_in
 from pate.data._door import is_frame, is_sparse
 from pate.exceptions import CovariateShiftWarning

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice, check_int, quietly
-from pate.core.files import atomic_path
-from pate.core.frames import plain_column
-from pate.core.secret import check_secret, derive, fresh_secret, from_seed
-from pate.core.tape import note, refuse_on_tape
+from pate._core.checks import check_choice, check_int, quietly
+from pate._core.files import atomic_path
+from pate._core.frames import plain_column
+from pate._core.secret import check_secret, derive, fresh_secret, from_seed
+from pate._core.tape import note, refuse_on_tape
 from pate.data.files._npz import read_npz, reason
 from pate.exceptions import InvalidInputError
 

@@ -15,9 +15,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice, did_you_mean, shown
-from pate.core.files import atomic_path
-from pate.core.frames import plain_rows
+from pate._core.checks import check_choice, did_you_mean, shown
+from pate._core.files import atomic_path
+from pate._core.frames import plain_rows
 from pate.data._columns import DATE, DATE_FORMS, as_float, as_text, column_kind, holds_numbers
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError

@@ -53,7 +53,7 @@ import dp_accounting
 import numpy as np
 from dp_accounting import pld, rdp
 
-from pate.core.checks import check_choice, check_int, check_real, largest_of, least_of
+from pate._core.checks import check_choice, check_int, check_real, largest_of, least_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.compose.calibrate import least_between
 from pate.privacy.compose.dpsgd_accountants import sampled_gaussian_rdp

@@ -20,10 +20,10 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from pate.core.checks import check_int
-from pate.core.types import FloatArray
+from pate._core.checks import check_int
+from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 
 #: Rows and class indices.
 Marked = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]

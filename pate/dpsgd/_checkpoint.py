@@ -1,6 +1,6 @@
 """A run of DP-SGD on disk, so that a killed one goes on exactly where it was, and costs what it cost.
 
-Samples and noise of a run that keeps checkpoints come from a key (:class:`pate.noise.source.NoiseSource`), and the file
+Samples and noise of a run that keeps checkpoints come from a key (:class:`pate.privacy.noise.source.NoiseSource`), and the file
 holds it. Steps that had been done after the last file was written are done again with the very samples and noise that
 they had: they give the very parameters that they gave, so nothing is let out twice and no step is left out of the
 account, whenever the run died. Everything that the steps follow from (data, settings, versions) is in the file's
@@ -27,9 +27,9 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from pate.core.files import check_can_write, remove_whole, write_json
-from pate.core.provenance import package_versions
-from pate.core.tensors import load_tensors, save_tensors
+from pate._core.files import check_can_write, remove_whole, write_json
+from pate._core.provenance import package_versions
+from pate._core.tensors import load_tensors, save_tensors
 from pate.dpsgd._checks import close, made_up_rows
 from pate.dpsgd.engines import PerRecordEngine
 from pate.exceptions import InvalidInputError, PateError

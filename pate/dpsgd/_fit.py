@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
-from pate.core.frames import plain_rows
-from pate.core.progress import timed
-from pate.core.secret import training_seed
-from pate.core.tape import note
+from pate._core.frames import plain_rows
+from pate._core.progress import timed
+from pate._core.secret import training_seed
+from pate._core.tape import note
 from pate.data import recognised_by
 from pate.data._door import by_name, is_frame
 from pate.dpsgd._canaries import CanaryRun, add_canaries
@@ -50,10 +50,10 @@ from pate.dpsgd.recipes import RecipePlan
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
 from pate.networks._contract import held_threads, one_device, own_generator
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
-from pate.statement.files import bind_statement
-from pate.statement.model import PrivacyStatement
+from pate.release.statement.files import bind_statement
+from pate.release.statement.model import PrivacyStatement
 from pate.teachers._usable import usable
 
 

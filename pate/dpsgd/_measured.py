@@ -28,21 +28,21 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from pate.core.types import IntArray, Mask
+from pate._core.types import IntArray, Mask
 from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TrainingMechanism
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import GaussianSum
-from pate.noise.source import NoiseSource
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget, gdp_to_epsilon
 from pate.privacy.cost import Charge
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
 from pate.records import count_right
 from pate.records._maps import BLOCK_ROWS, in_blocks
 from pate.release import ReleasedCounts, check_measure, measured_accuracy, measured_shares
 from pate.release._door import PaidBallots
-from pate.statement.fields import MeasuredAccuracy
+from pate.release.statement.fields import MeasuredAccuracy
 
 if TYPE_CHECKING:
     from pate.dpsgd._checkpoint import Checkpoint

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from pate.core.checks import check_choice, check_real
+from pate._core.checks import check_choice, check_real
 from pate.exceptions import InvalidInputError
 
 # Averages of the weights that DP-SGD releases step by step: less of each step's noise, at no cost of privacy.

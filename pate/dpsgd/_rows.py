@@ -10,9 +10,9 @@ import numpy.typing as npt
 from sklearn.utils.multiclass import type_of_target
 from torch import nn
 
-from pate.core.checks import check_classes, check_labels, encode_labels, quietly
-from pate.core.frames import plain_column, plain_rows
-from pate.core.types import Mask
+from pate._core.checks import check_classes, check_labels, encode_labels, quietly
+from pate._core.frames import plain_column, plain_rows
+from pate._core.types import Mask
 from pate.data._cells import private_cells
 from pate.data._door import (
     as_texts,

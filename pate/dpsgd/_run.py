@@ -17,9 +17,9 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from pate.core.progress import track
-from pate.core.secret import fresh_secret, training_seed
-from pate.core.tape import note, playing, settle
+from pate._core.progress import track
+from pate._core.secret import fresh_secret, training_seed
+from pate._core.tape import note, playing, settle
 from pate.dpsgd._canaries import CanaryRun
 from pate.dpsgd._checkpoint import Checkpoint, Held, Likeness
 from pate.dpsgd._checks import Trial, check_trainable, try_module
@@ -34,7 +34,7 @@ from pate.exceptions import InvalidInputError, PateError
 from pate.ledger import Registration
 from pate.networks import make_module
 from pate.networks._contract import check_apart, make, module_arguments
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 
 # How :class:`pate.DPSGDClassifier` makes what it trains: a new module, found fit for DP-SGD, and its engine.
 

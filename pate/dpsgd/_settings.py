@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from pate.core.checks import check_choice, check_int, check_real
+from pate._core.checks import check_choice, check_int, check_real
 from pate.dpsgd._calibration import ADJACENCIES, SMALLEST_NOISE_MULTIPLIER
 from pate.dpsgd._canaries import Canaries
 from pate.dpsgd._optimizers import (

@@ -21,9 +21,9 @@ from pate.privacy.cost import Charge
 from pate.privacy.losses import discretization_interval
 from pate.privacy.words import Guarantee
 from pate.records._maps import own_throughout
-from pate.statement.fields import Assumption, drawn_noise
-from pate.statement.model import PrivacyStatement, made_statement
-from pate.statement.plain import CURVE_DELTAS, at_epsilon_0
+from pate.release.statement.fields import Assumption, drawn_noise
+from pate.release.statement.model import PrivacyStatement, made_statement
+from pate.release.statement.plain import CURVE_DELTAS, at_epsilon_0
 
 # What one DP-SGD run will do and cost: decided by public numbers alone, before a record is touched.
 

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pate.core.checks import check_int
-from pate.core.types import Mask
+from pate._core.checks import check_int
+from pate._core.types import Mask
 from pate.exceptions import InvalidInputError
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 
 # Augmentation multiplicity (De et al. 2022): a unit's gradient is the mean over changed copies, and is clipped
 # once.

@@ -26,7 +26,7 @@ from pate.dpsgd.recipes import DPSGDRecipe
 from pate.ledger import Ledger
 from pate.networks._contract import held_threads
 from pate.privacy.budget import Budget
-from pate.statement._fits import CountedFits
+from pate.release.statement._fits import CountedFits
 
 _PREDICTION_ROWS = 4096
 

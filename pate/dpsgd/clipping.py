@@ -45,8 +45,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import threshold
 
-from pate.core.checks import check_real, largest_of, least_of
-from pate.core.tape import settle
+from pate._core.checks import check_real, largest_of, least_of
+from pate._core.tape import settle
 from pate.exceptions import InvalidInputError
 
 __all__ = [

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pate.core.checks import check_choice, check_int
+from pate._core.checks import check_choice, check_int
 from pate.data.schema import Schema
-from pate.estimator._by_dpsgd import chosen_voters
+from pate.estimators._by_dpsgd import chosen_voters
 from pate.exceptions import InvalidInputError
 from pate.jobs._choice import make_choice
 from pate.ledger import Ledger, Registration

@@ -12,11 +12,12 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice, check_int
-from pate.core.secret import training_seed
+from pate._core.checks import check_choice, check_int
+from pate._core.secret import training_seed
+from pate.data.queries import STRATEGIES, least_sure, select_queries
 from pate.exceptions import InvalidInputError, StudentError, StudentWarning
 from pate.ledger import Registration
-from pate.queries import STRATEGIES, least_sure, select_queries
+from pate.models.students import check_is_student, fit_student, make_student, try_student
 from pate.release import (
     Asking,
     BatchPlan,
@@ -32,7 +33,6 @@ from pate.release import (
     session_left,
 )
 from pate.release._pipeline import with_affordable_counts
-from pate.students import check_is_student, fit_student, make_student, try_student
 from pate.votes import ABSTAIN, Voter, Votes, hash_queries
 
 #: Strategies by name.
@@ -93,7 +93,7 @@ class QueryChoice(Protocol):
 
 
 class OneRound:
-    """All rows at once, by a strategy of :func:`pate.queries.select_queries`.
+    """All rows at once, by a strategy of :func:`pate.data.queries.select_queries`.
 
     Examples
     --------

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pate.mechanisms import GaussianSum, Mechanism
+from pate.models.recipes import Recipe
 from pate.privacy.words import Guarantee
-from pate.recipes import Recipe
 from pate.release import Quote
 from pate.release._measured import SHARE
 from pate.release._quote import counted
@@ -252,7 +252,7 @@ class BallotPlan(ModelPlan):
 
     Examples
     --------
-    >>> from pate.recipes import PublicFacts, choose
+    >>> from pate.models.recipes import PublicFacts, choose
     >>> facts = {"n_units": 900, "n_public": 400, "unit": "record", "encoding": "3 columns"}
     >>> noise = GaussianSum(9.0)
     >>> plan = BallotPlan(recipe=choose(PublicFacts(n_units=900, n_classes=10, mu=1 / 9, n_public=400)), is_paid=False,

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import cell_kind, check_classes, check_no_amounts, quietly
-from pate.core.curator import Told
+from pate._core.checks import cell_kind, check_classes, check_no_amounts, quietly
+from pate._core.curator import Told
 from pate.data import Column, ImageFolder, TablePair, read_both, read_images, read_table
 from pate.data._columns import as_label, as_number, as_written, holds_numbers
 from pate.data.files._arrow import file_of

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.pipeline import make_pipeline
 
-from pate.core.secret import beside_ledger
+from pate._core.secret import beside_ledger
 from pate.data import TableEncoder, make_shard_encoder
-from pate.estimator._by_dpsgd import (
+from pate.estimators._by_dpsgd import (
     Ask,
     TrainingPlan,
     check_likeliest,
@@ -29,7 +29,7 @@ from pate.jobs._reading import Sources, in_planes, kept_in, name_of
 from pate.jobs._student import Learnt, Pupil, Rehearsal, door_of
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
-from pate.recipes import (
+from pate.models.recipes import (
     FEWEST_PUBLIC,
     RecordsPlan,
     check_expected,
@@ -39,6 +39,7 @@ from pate.recipes import (
     some_rows,
     without_privacy,
 )
+from pate.models.students._asked import measured_labels
 from pate.release import (
     BatchPlan,
     Evidence,
@@ -52,7 +53,6 @@ from pate.release import (
     warn_if_weak,
 )
 from pate.representations import Representation
-from pate.students._asked import measured_labels
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, class_indices, make_ensemble
 from pate.teachers._usable import units_of
 from pate.votes import hash_queries

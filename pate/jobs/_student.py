@@ -15,11 +15,11 @@ from sklearn.base import is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
-from pate.core.secret import training_seed
+from pate._core.secret import training_seed
 from pate.data import TableEncoder
 from pate.data._columns import column_kind
 from pate.data._door import is_texts
-from pate.estimator import PATEClassifier
+from pate.estimators import PATEClassifier
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.jobs._asked import JobSettings
 from pate.jobs._choice import take
@@ -27,14 +27,21 @@ from pate.jobs._plan import JobPlan
 from pate.jobs._reading import Sources, in_planes
 from pate.jobs._writing import write_labels
 from pate.ledger import Ledger
-from pate.model import Door, Manifest
-from pate.recipes import MappedLinear, RecordModel
+from pate.models.file import Door, Manifest
+from pate.models.recipes import MappedLinear, RecordModel
+from pate.models.students import (
+    ImageStudent,
+    check_is_student,
+    default_student,
+    fit_student,
+    make_student,
+    mapped_student,
+)
+from pate.models.students import try_student as try_on_rows
+from pate.models.students._kept import keep_student
 from pate.release import LabelRelease, ReleasedLabels, tell_doubts
+from pate.release.statement.files import bind_statement
 from pate.representations import Representation
-from pate.statement.files import bind_statement
-from pate.students import ImageStudent, check_is_student, default_student, fit_student, make_student, mapped_student
-from pate.students import try_student as try_on_rows
-from pate.students._kept import keep_student
 from pate.votes import ABSTAIN
 
 if TYPE_CHECKING:

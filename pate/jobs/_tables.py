@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from pate.core.checks import check_classes
-from pate.core.curator import Told, tell
+from pate._core.checks import check_classes
+from pate._core.curator import Told, tell
 from pate.data import check_other_file, check_public_rows, recognised_by
 from pate.data._shift import about_shift
 from pate.data.files._arrow import file_of
-from pate.estimator._by_dpsgd import check_ranges, road_of
+from pate.estimators._by_dpsgd import check_ranges, road_of
 from pate.jobs._asked import LabelSettings, check_absent, check_ledger
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan
 from pate.jobs._reading import as_classes, chosen_teacher, read_classes, read_sources
@@ -81,7 +81,7 @@ class LabelJob(LabelSettings, LeavesModel):
         For ``"uncertain"``; None takes 5.
     student : str, classifier or None
         Who learns from the released labels, and is the model that :meth:`model` returns: a name of
-        :func:`pate.students.make_student`, or any scikit-learn classifier. None takes the strongest for such data: the
+        :func:`pate.models.students.make_student`, or any scikit-learn classifier. None takes the strongest for such data: the
         model of the ballots, where records vote, else the rule of :class:`pate.PATEClassifier`. With ``"uncertain"``
         its doubts also choose the rows of the next round (``"logistic-regression"``'s, where nobody is named).
     gap, max_answers, on_exhausted

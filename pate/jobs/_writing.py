@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.files import check_can_write, json_text, write_bytes
+from pate._core.files import check_can_write, json_text, write_bytes
 from pate.data import Table, read_images, read_table
 from pate.data.files._arrow import file_of
 from pate.data.files._csv import TableFormat
 from pate.data.files._opened import is_table
 from pate.data.files.tables import quoted
-from pate.estimator import PATEClassifier
+from pate.estimators import PATEClassifier
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.jobs._asked import check_id, proba_columns
 from pate.jobs._reading import in_planes
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
-from pate.model import Door, read_model
+from pate.models.file import Door, read_model
 from pate.release import LabelRelease, ModelLabels, ReleasedLabels
-from pate.statement.files import bind_released
-from pate.statement.model import PrivacyStatement
+from pate.release.statement.files import bind_released
+from pate.release.statement.model import PrivacyStatement
 
 if TYPE_CHECKING:
     import pandas as pd

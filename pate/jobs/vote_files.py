@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice, check_classes, check_int
+from pate._core.checks import check_choice, check_classes, check_int
 from pate.data import read_table, votes_fingerprint
 from pate.data.files._npz import BROKEN, read_npy, read_npz
+from pate.data.queries import select_queries
 from pate.exceptions import InvalidInputError
 from pate.jobs._asked import UNITS, JobSettings, check_absent, check_id, check_ledger
 from pate.jobs._plan import VotePlan
@@ -23,7 +24,6 @@ from pate.jobs._student import Learnt, LeavesModel, Pupil, Rehearsal
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import NoisyHistogram
 from pate.privacy.budget import check_budget
-from pate.queries import select_queries
 from pate.release import (
     BatchPlan,
     Evidence,

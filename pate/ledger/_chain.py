@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from pate.core.files import write_text
-from pate.core.secret import unreplayed_bytes
+from pate._core.files import write_text
+from pate._core.secret import unreplayed_bytes
 from pate.exceptions import InvalidInputError, LedgerError
 
 # The secret key of a ledger's fingerprints: beside the ledger, never in it.

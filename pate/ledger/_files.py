@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pate.core.files import parse_json
+from pate._core.files import parse_json
 from pate.exceptions import InvalidInputError
 from pate.ledger._chain import canonical, mac
 

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pate.core.checks import check_choice, check_int, check_real
-from pate.core.files import check_can_write
-from pate.core.secret import beside_ledger, forget_secret
-from pate.core.tape import note, playing
+from pate._core.checks import check_choice, check_int, check_real
+from pate._core.files import check_can_write
+from pate._core.secret import beside_ledger, forget_secret
+from pate._core.tape import note, playing
 from pate.exceptions import BudgetExceededError, CuratorWarning, InvalidInputError, LedgerError
 from pate.ledger import _entries
 from pate.ledger._chain import NewAnswer, mac, pack_query, read_key, unpack_counts, unpack_query

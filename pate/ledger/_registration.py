@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pate.core.secret import unreplayed_bytes
+from pate._core.secret import unreplayed_bytes
 from pate.exceptions import CuratorWarning, LedgerError
 from pate.ledger._chain import canonical, key_path, mac, read_key
 from pate.ledger._entries import read_registration

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from pate.core.checks import largest_of, least_of
+from pate._core.checks import largest_of, least_of
 from pate.exceptions import InvalidInputError
 from pate.ledger._files import FileCheck
 from pate.privacy.budget import Budget

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pate.core.files import atomic_path
+from pate._core.files import atomic_path
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger._chain import (
     COLUMNS,

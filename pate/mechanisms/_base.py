@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_int, check_real
-from pate.core.tape import note, playing
-from pate.noise.source import NoiseSource
+from pate._core.checks import check_int, check_real
+from pate._core.tape import note, playing
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import MIN_NOISE, Charge
+from pate.privacy.noise.source import NoiseSource
 from pate.votes import ABSTAIN
 
 #: Replacing one unit's data changes one teacher, so one vote per query is replaced: two counts move by one.

@@ -9,16 +9,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from pate.core.checks import check_int
-from pate.core.tape import note, settle
-from pate.core.types import FloatArray, IntArray
+from pate._core.checks import check_int
+from pate._core.tape import note, settle
+from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.mechanisms._base import Noisy
-from pate.noise.reals import rounded_counts
-from pate.noise.source import NoiseSource
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.calibrate import Allowance, calibrate
 from pate.privacy.cost import Charge
+from pate.privacy.noise.reals import rounded_counts
+from pate.privacy.noise.source import NoiseSource
 
 #: Powers of two between the noise and the grid on which it is shown.
 _GRID_BITS = 20
@@ -40,7 +40,7 @@ class GaussianSum(Noisy):
     The sum is exact, in whole numbers, and Delta^2 is a whole number that bounds what one unit moves
     (:mod:`pate.records.ballot_sum`). What is released is (sum + N(0, s^2)) rounded to a public grid, s >=
     noise_multiplier Delta: post-processing of the real-valued Gaussian mechanism
-    (:func:`pate.noise.reals.rounded_counts` decides every rounding exactly), hence 1/noise_multiplier-GDP (Dong,
+    (:func:`pate.privacy.noise.reals.rounded_counts` decides every rounding exactly), hence 1/noise_multiplier-GDP (Dong,
     Roth, Su 2022, Theorem 2.7), and mu^2 adds up over rounds, adaptively chosen ones too (Corollary 3.3). No cost
     that looks at the data is lower: the privacy loss of a pair of data sets at distance Delta is the same whatever
     they hold.

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, ClassVar, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice, check_real
+from pate._core.checks import check_choice, check_real
 from pate.exceptions import InvalidInputError
 from pate.mechanisms._base import VOTE_L2_SENSITIVITY, Draw, Mechanism, all_answered, capped
-from pate.noise import real_argmax, real_at_least, rounded_counts
-from pate.noise.source import NoiseSource
 from pate.privacy.convert import DEFAULT_ORDERS, check_orders
 from pate.privacy.cost import Charge
+from pate.privacy.noise import real_argmax, real_at_least, rounded_counts
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.public_curve import rho_star, threshold_rho_star
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class GNMax(ExactLaw, Mechanism):
     ----------
     Adjacency replace-one: two counts move by one, L2 sensitivity sqrt(2). n queries, also when chosen adaptively, are
     (alpha, n rho*(alpha))-RDP, rho* certified at about two thirds of alpha/sigma^2 (docs/public-curve.md), and
-    sqrt(2 n)/sigma-GDP; the lesser epsilon counts. The noise is sampled as exact real numbers: :mod:`pate.noise`.
+    sqrt(2 n)/sigma-GDP; the lesser epsilon counts. The noise is sampled as exact real numbers: :mod:`pate.privacy.noise`.
 
     Raises
     ------

@@ -10,13 +10,13 @@ from typing import ClassVar, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_int
+from pate._core.checks import check_int
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.mechanisms._base import Draw, Noisy
 from pate.mechanisms.noisy_max import GNMax
-from pate.noise.source import NoiseSource
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import Charge
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.public_curve import vote_cap_rho_star
 from pate.privacy.words import Sensitive
 from pate.votes import ABSTAIN

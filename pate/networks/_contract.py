@@ -19,9 +19,9 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from pate.core.files import write_bytes
-from pate.core.secret import global_generators
-from pate.core.tensors import opened
+from pate._core.files import write_bytes
+from pate._core.secret import global_generators
+from pate._core.tensors import opened
 from pate.exceptions import InvalidInputError
 
 # The global generators, held for one piece of training and given back.

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pate.core.checks import check_choice, check_int, check_real
+from pate._core.checks import check_choice, check_int, check_real
 from pate.exceptions import InvalidInputError
 
 # What several networks begin and end with.

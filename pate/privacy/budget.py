@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from scipy.special import ndtri
 
-from pate.core.checks import check_real, shown
+from pate._core.checks import check_real, shown
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import check_delta, gdp_from_budget, gdp_to_delta, gdp_to_epsilon
 from pate.privacy.cost import Charge

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
-from pate.core.checks import check_real, largest_of, least_of
+from pate._core.checks import check_real, largest_of, least_of
 from pate.exceptions import InvalidInputError
 
 #: Renyi orders at which every cost in this package is known. (alpha - 1) D_alpha is convex in alpha.

@@ -12,7 +12,7 @@ from numbers import Real
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_int, check_real, least_of
+from pate._core.checks import check_int, check_real, least_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.attacker import pair_advantage
 from pate.privacy.convert import (

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pate.core.checks import check_int, check_real, largest_of, least_of
+from pate._core.checks import check_int, check_real, largest_of, least_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import check_delta, gdp_to_epsilon
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, logsumexp
 
-from pate.core.checks import check_real
+from pate._core.checks import check_real
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import check_orders
 

@@ -41,8 +41,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from pate.core.checks import check_int, check_real, largest_of, least_of
-from pate.core.types import FloatArray
+from pate._core.checks import check_int, check_real, largest_of, least_of
+from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import check_delta
 from pate.privacy.losses import discretization_interval, rounding_slack

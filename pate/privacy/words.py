@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
-from pate.core.checks import largest_of
+from pate._core.checks import largest_of
 from pate.exceptions import SensitiveValueError
 from pate.privacy.convert import format_up
 

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import quietly
-from pate.core.files import mapped
-from pate.core.types import FloatArray, IntArray, Mask
+from pate._core.checks import quietly
+from pate._core.files import mapped
+from pate._core.types import FloatArray, IntArray, Mask
 from pate.data._cells import read_records
 from pate.data._columns import numbers_of
 from pate.data._door import by_name, is_frame, is_sparse

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice, check_int, check_real, quietly
-from pate.core.tape import note
-from pate.core.types import FloatArray, IntArray, WordArray
+from pate._core.checks import check_choice, check_int, check_real, quietly
+from pate._core.tape import note
+from pate._core.types import FloatArray, IntArray, WordArray
 from pate.data import records_fingerprint
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration

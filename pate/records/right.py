@@ -41,8 +41,8 @@ from typing import Any
 
 import numpy as np
 
-from pate.core.checks import check_int
-from pate.core.types import IntArray
+from pate._core.checks import check_int
+from pate._core.types import IntArray
 from pate.exceptions import InvalidInputError
 from pate.records.ballot_sum import GRID, UnitFacts, UnitSums, Whose
 

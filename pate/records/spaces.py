@@ -16,9 +16,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import check_int, check_real, shown
-from pate.core.tensors import load_tensors, save_tensors
-from pate.core.types import FloatArray
+from pate._core.checks import check_int, check_real, shown
+from pate._core.tensors import load_tensors, save_tensors
+from pate._core.types import FloatArray
 from pate.data._door import is_frame
 from pate.exceptions import InvalidInputError
 from pate.representations._base import private_kind

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from pate.core.checks import check_choice, check_classes, check_int, check_real, shown
-from pate.core.cluster import in_order, on_cluster
-from pate.core.files import let_go
-from pate.core.progress import track
-from pate.core.tape import note
-from pate.core.types import FloatArray, IntArray, Mask
+from pate._core.checks import check_choice, check_classes, check_int, check_real, shown
+from pate._core.cluster import in_order, on_cluster
+from pate._core.files import let_go
+from pate._core.progress import track
+from pate._core.tape import note
+from pate._core.types import FloatArray, IntArray, Mask
 from pate.exceptions import InvalidInputError
 from pate.records._maps import (
     BLOCK_ROWS,
@@ -300,7 +300,7 @@ class RecordVoters:
         model : object with ``predict_proba(phi) -> (n, m)``
             **Public**: computed from released quantities and public rows alone. The guarantee rests on that. Asked
             with the direction that is cast, phi in whole 2^-16; one whose ``takes`` is ``"representation"``
-            (:class:`pate.heads.LikelihoodHead`) with what comes before the space.
+            (:class:`pate.models.heads.LikelihoodHead`) with what comes before the space.
         clip : float
             C, the most that |e_y - p| counts, in (0, sqrt 2].
 

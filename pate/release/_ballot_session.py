@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pate.core.checks import check_classes, check_int, shown
+from pate._core.checks import check_classes, check_int, shown
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger import Ledger, LedgerRow, Registration
 from pate.mechanisms import GaussianSum
@@ -30,9 +30,9 @@ from pate.release._labels import BallotRelease
 from pate.release._measured import SIZE_OF_LABELS, ReleasedCounts, measured_accuracy
 from pate.release._quote import ReleaseTerms, buy_rounds, sum_of_rounds, warn_if_weak
 from pate.release._statement import ballot_statement, check_ballots_stated, counts_in_words
-from pate.statement.fields import Assumption
-from pate.statement.files import bind_statement
-from pate.statement.model import PrivacyStatement
+from pate.release.statement.fields import Assumption
+from pate.release.statement.files import bind_statement
+from pate.release.statement.model import PrivacyStatement
 
 # Releasing a sum of ballots: one charge, one Gaussian, and everything after it is free.
 

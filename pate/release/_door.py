@@ -21,15 +21,15 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.tape import note, playing
-from pate.core.types import FloatArray
+from pate._core.tape import note, playing
+from pate._core.types import FloatArray
 from pate.exceptions import BudgetExceededError, ReplayError
 from pate.ledger import Ledger, Registration
 from pate.ledger._chain import NewAnswer
 from pate.mechanisms import ANSWERED, NOT_ASKED, ConfidentGNMax, Draw, GaussianSum, GNMax, Mechanism
 from pate.mechanisms.vote_cap import VoteCap, VoteCapSession
-from pate.noise.source import NoiseSource
 from pate.privacy.cost import Charge
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
 from pate.records import BallotSum, RightCounts
 from pate.release._kept import Left, StoredSoFar, counts_to_store, statistics_to_store, with_counts

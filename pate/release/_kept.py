@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 
-from pate.core.types import FloatArray
+from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger import Ledger, LedgerRow
 from pate.ledger._chain import NewAnswer

@@ -11,17 +11,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from pate.core.checks import check_real
-from pate.core.pages import cell
-from pate.core.tensors import load_tensors, save_tensors
-from pate.core.types import FloatArray, IntArray
+from pate._core.checks import check_real
+from pate._core.pages import cell
+from pate._core.tensors import load_tensors, save_tensors
+from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.records import BallotFacts
 from pate.release._quote import Quote
-from pate.statement.model import PrivacyStatement
+from pate.release.statement.model import PrivacyStatement
 from pate.votes import ABSTAIN
 
 # What is public of a sum of ballots: noisy statistics, what their noise is, and what follows from both for free.

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from pate.core.checks import shown
-from pate.core.types import IntArray
+from pate._core.checks import shown
+from pate._core.types import IntArray
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.ledger import Answer, Ledger, Registration
 from pate.ledger._chain import NewAnswer
@@ -25,8 +25,8 @@ from pate.release._kept import stored_rounds_of, weaknesses
 from pate.release._labels import LabelRelease
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, request_digest, warn_if_weak
 from pate.release._statement import check_release_stated, make_statement
-from pate.statement.files import bind_statement
-from pate.statement.model import PrivacyStatement
+from pate.release.statement.files import bind_statement
+from pate.release.statement.model import PrivacyStatement
 from pate.votes import ABSTAIN, Votes
 
 

@@ -17,16 +17,16 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_int
-from pate.core.types import FloatArray
+from pate._core.checks import check_int
+from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError, ResultWarning
 from pate.mechanisms import GaussianSum
 from pate.records import RightFacts
 from pate.records.ballot_sum import GRID
 from pate.release._labels import ModelLabels, RecordLabels, ReleasedLabels
-from pate.statement.fields import ClassRecall, Doubt, MeasuredAccuracy
-from pate.statement.model import PrivacyStatement
-from pate.statement.plain import as_plain_text
+from pate.release.statement.fields import ClassRecall, Doubt, MeasuredAccuracy
+from pate.release.statement.model import PrivacyStatement
+from pate.release.statement.plain import as_plain_text
 
 #: Part of mu^2 that the count costs, and the cells by class again.
 SHARE = 0.04

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_int, check_real
+from pate._core.checks import check_int, check_real
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.mechanisms import GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget
@@ -36,8 +36,8 @@ from pate.release._statement import (
     vouch_for_training,
     with_public_rows,
 )
-from pate.statement.fields import CLASSES_NAMED
-from pate.statement.model import PrivacyStatement
+from pate.release.statement.fields import CLASSES_NAMED
+from pate.release.statement.model import PrivacyStatement
 from pate.votes import Voter, Votes
 
 #: Terms, the number of new queries, and their price.

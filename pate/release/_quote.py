@@ -14,8 +14,8 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr
 
-from pate.core.checks import check_choice, check_int, check_real, shown
-from pate.core.tape import playing
+from pate._core.checks import check_choice, check_int, check_real, shown
+from pate._core.tape import playing
 from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhileError, PrivacyParameterWarning
 from pate.ledger import Ledger, Remaining
 from pate.mechanisms import GaussianSum, Mechanism

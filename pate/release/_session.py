@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice, check_classes, check_int, shown
+from pate._core.checks import check_choice, check_classes, check_int, shown
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.ledger import Answer, Ledger, Registration
 from pate.mechanisms import Draw, Mechanism
@@ -33,9 +33,9 @@ from pate.release._lock import Questions, check_mechanism, check_votes
 from pate.release._pipeline import lean
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, warn_if_weak
 from pate.release._statement import _ACCOUNTING, _others, check_release_stated, make_assumptions, make_statement, told
-from pate.statement.fields import Assumption
-from pate.statement.files import bind_statement
-from pate.statement.model import PrivacyStatement
+from pate.release.statement.fields import Assumption
+from pate.release.statement.files import bind_statement
+from pate.release.statement.model import PrivacyStatement
 from pate.votes import Voter, Votes
 
 

@@ -16,9 +16,9 @@ from pate.privacy.words import Guarantee
 from pate.records import BallotFacts, RightFacts
 from pate.release._kept import with_counts
 from pate.release._quote import Quote, ReleaseTerms, counted
-from pate.statement.fields import CLASSES_NAMED, ONE_RECORD, Assumption, check_stated, drawn_noise
-from pate.statement.model import PrivacyStatement, made_statement
-from pate.statement.plain import as_plain_text
+from pate.release.statement.fields import CLASSES_NAMED, ONE_RECORD, Assumption, check_stated, drawn_noise
+from pate.release.statement.model import PrivacyStatement, made_statement
+from pate.release.statement.plain import as_plain_text
 from pate.votes import Votes
 
 # What the guarantee of released labels rests on, and who vouches for each point.

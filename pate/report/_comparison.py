@@ -13,14 +13,14 @@ from typing import Any
 
 from markupsafe import Markup
 
-from pate.core.pages import render
+from pate._core.pages import render
+from pate.release.statement.catalogue import english
+from pate.release.statement.people import glossary
 from pate.report import plots
 from pate.report._answer import answer, listed, looks, rule_text, verdict_sheet
 from pate.report._measures import against_epsilon, by_class, by_group, costs, fits, measures, plain_bands, span, starved
 from pate.report._parts import Sheet, facts, percent, picture, plain, promised
 from pate.report.result import Band, ComparisonResult
-from pate.statement.catalogue import english
-from pate.statement.people import glossary
 
 # Published figures of the same data set, to stand beside a comparison: their papers' word, nothing measured here.
 

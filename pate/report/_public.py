@@ -9,18 +9,18 @@ from typing import Any
 
 from markupsafe import Markup
 
-from pate.core.files import write_text
-from pate.core.pages import render
+from pate._core.files import write_text
+from pate._core.pages import render
 from pate.privacy.words import TIERS
+from pate.release.statement.catalogue import Catalogue, english
+from pate.release.statement.model import UNITS, PrivacyStatement
+from pate.release.statement.people import explained, glossary, people_page, tier
 from pate.report import plots
 from pate.report._answer import listed
 from pate.report._comparison import comparison_picture, render_comparison
 from pate.report._measures import costs, plain_bands, span, thumbnails, who_wins
 from pate.report._parts import Sheet, accuracy_text, facts, largest_epsilon, number, percent, picture, promised
 from pate.report.result import ComparisonResult, EnsembleCurve, Result, Row, SensitiveResult, typed
-from pate.statement.catalogue import Catalogue, english
-from pate.statement.model import UNITS, PrivacyStatement
-from pate.statement.people import explained, glossary, people_page, tier
 
 # The report that stays with the curator: what private votes say without noise.
 

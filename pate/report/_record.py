@@ -12,11 +12,11 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from types import UnionType
 from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
-from pate.core.checks import check_choice
+from pate._core.checks import check_choice
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
-from pate.statement.fields import CitedAudit
-from pate.statement.model import PrivacyStatement
+from pate.release.statement.fields import CitedAudit
+from pate.release.statement.model import PrivacyStatement
 
 #: What stands in JSON by itself.
 Scalar = str | int | float | bool | None

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pate.exceptions import InvalidInputError, SensitiveValueError
+from pate.release.statement.fields import LAYERS as LAYERS
+from pate.release.statement.fields import CitedAudit
+from pate.release.statement.plain import as_plain_text
 from pate.report._record import PrivateRecord, Record, Setting, one_of
-from pate.statement.fields import LAYERS as LAYERS
-from pate.statement.fields import CitedAudit
-from pate.statement.plain import as_plain_text
 
 #: The version of ``audit.json``; ``_templates/audit.schema.json`` describes it.
 SCHEMA = "pate-audit-1"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from pate.core.curator import need
+from pate._core.curator import need
 
 need("matplotlib", extra="plots", why="A picture")
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from pate.core.checks import check_choice
+from pate._core.checks import check_choice
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
+from pate.release.statement.model import PrivacyStatement
 from pate.report._record import Example, PrivateRecord, Record, Scalar, Setting, is_number, one_of
-from pate.statement.model import PrivacyStatement
 
 _PROMISED = "A contestant without a guarantee is private: put it into the sensitive report's references."
 #: ``private``: keeps its budget. ``floor``: sees no private row. ``ceiling``: sees them without any privacy.

@@ -19,10 +19,10 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import check_int, quietly, shown
-from pate.core.files import write_bytes, writing
-from pate.core.tape import note
-from pate.core.tensors import as_safetensors, plain
+from pate._core.checks import check_int, quietly, shown
+from pate._core.files import write_bytes, writing
+from pate._core.tape import note
+from pate._core.tensors import as_safetensors, plain
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.representations._cells import NumberCells
 from pate.representations._exact import ExactMap

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from pate.core.checks import quietly
-from pate.core.frames import plain_rows
-from pate.core.types import FloatArray
+from pate._core.checks import quietly
+from pate._core.frames import plain_rows
+from pate._core.types import FloatArray
 from pate.data._cells import read_cells
 from pate.data._columns import as_float, as_number, column_kind, holds_numbers, numbers_of
 from pate.data._door import by_name, is_frame, is_sparse, is_texts, read_numbers, read_rows

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.types import FloatArray, Mask
+from pate._core.types import FloatArray, Mask
 
 #: Steps between 0 and the largest input: 2^22, a precision of 2e-7 of it.
 INPUT_BITS = 22

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
-from pate.core.checks import quietly
-from pate.core.tensors import opened, plain
+from pate._core.checks import quietly
+from pate._core.tensors import opened, plain
 from pate.data._door import is_frame, is_sparse, read_rows
 from pate.exceptions import CheckpointWarning, InvalidInputError
 from pate.representations._base import (

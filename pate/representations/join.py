@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
-from pate.core.checks import check_int, check_real, shown
-from pate.core.frames import plain_rows
-from pate.core.secret import training_seed
-from pate.core.types import FloatArray
+from pate._core.checks import check_int, check_real, shown
+from pate._core.frames import plain_rows
+from pate._core.secret import training_seed
+from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.representations._base import BLOCK, Representation, check_representation
 from pate.representations._cells import n_rows, slice_rows

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.neighbors import NearestNeighbors
 
-from pate.core.checks import check_choice, check_int, check_real
-from pate.core.secret import training_seed
-from pate.core.types import FloatArray
+from pate._core.checks import check_choice, check_int, check_real
+from pate._core.secret import training_seed
+from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.representations._base import Representation
 from pate.representations._exact import INPUT_BITS, ExactDistances, ExactMap, one_sign

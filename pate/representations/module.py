@@ -13,8 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from pate.core.checks import check_int, shown
-from pate.core.types import FloatArray
+from pate._core.checks import check_int, shown
+from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.networks._contract import one_device
 from pate.representations._base import Representation

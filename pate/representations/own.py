@@ -15,8 +15,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import shown
-from pate.core.tensors import pack_estimator, unpack_estimator
+from pate._core.checks import shown
+from pate._core.tensors import pack_estimator, unpack_estimator
 from pate.data._columns import holds_numbers
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice, check_int, check_real, shown
-from pate.core.types import FloatArray
+from pate._core.checks import check_choice, check_int, check_real, shown
+from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.representations._base import Representation
 from pate.representations._cells import MISSING, RARE, TableCells, TextCells

@@ -19,12 +19,12 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import check_int, quietly
-from pate.core.frames import plain_column, plain_rows
-from pate.core.progress import track
-from pate.core.secret import derive, fresh_secret, kept_secret, system_bytes, training_seed
-from pate.core.tape import note, playing
-from pate.core.types import IntArray, Mask
+from pate._core.checks import check_int, quietly
+from pate._core.frames import plain_column, plain_rows
+from pate._core.progress import track
+from pate._core.secret import derive, fresh_secret, kept_secret, system_bytes, training_seed
+from pate._core.tape import note, playing
+from pate._core.types import IntArray, Mask
 from pate.data._overlap import records_fingerprint
 from pate.data.partition import Partition, partition
 from pate.exceptions import CheckpointWarning, InvalidInputError

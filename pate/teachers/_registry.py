@@ -18,7 +18,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from pate.core.checks import check_choice, check_int, check_real
+from pate._core.checks import check_choice, check_int, check_real
 from pate.exceptions import InvalidInputError
 from pate.teachers._base import ShardEnsemble
 from pate.teachers.ensemble import TeacherEnsemble

@@ -27,8 +27,8 @@ from sklearn.dummy import DummyClassifier
 from sklearn.utils.metaestimators import available_if
 from threadpoolctl import threadpool_limits
 
-from pate.core.cluster import HERE, UnansweredCalls, all_answers, answer, answers, on_cluster, quiet_callbacks, workers
-from pate.core.secret import global_generators, training_seed
+from pate._core.cluster import HERE, UnansweredCalls, all_answers, answer, answers, on_cluster, quiet_callbacks, workers
+from pate._core.secret import global_generators, training_seed
 from pate.exceptions import CuratorWarning, InvalidInputError, PerformanceWarning
 from pate.teachers._usable import slices
 from pate.teachers.checkpoints import pack

@@ -17,10 +17,10 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
-from pate.core.checks import check_classes, check_labels, check_no_amounts, quietly, unmasked
-from pate.core.curator import Told
-from pate.core.frames import plain_column
-from pate.core.types import Mask
+from pate._core.checks import check_classes, check_labels, check_no_amounts, quietly, unmasked
+from pate._core.curator import Told
+from pate._core.frames import plain_column
+from pate._core.types import Mask
 from pate.data._cells import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
 from pate.data._columns import holds_numbers, order_key
 from pate.data._door import by_name, flat_rows, frame_as_floats, is_frame, is_sparse, is_texts, read_rows, text_columns

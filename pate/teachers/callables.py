@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice, check_classes, check_int, check_real
-from pate.core.files import own_folder
-from pate.core.progress import track
-from pate.core.tape import note
+from pate._core.checks import check_choice, check_classes, check_int, check_real
+from pate._core.files import own_folder
+from pate._core.progress import track
+from pate._core.tape import note
 from pate.data._door import read_rows
 from pate.exceptions import CheckpointWarning, InvalidInputError
 from pate.teachers._shards import fixed_vote, tell_of_failures

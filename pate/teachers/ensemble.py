@@ -13,8 +13,8 @@ import numpy.typing as npt
 from sklearn.base import is_classifier, is_outlier_detector, is_regressor
 from sklearn.utils import get_tags
 
-from pate.core.secret import global_generators
-from pate.core.types import Mask
+from pate._core.secret import global_generators
+from pate._core.types import Mask
 from pate.data._cells import private_cells
 from pate.data._door import check_same_shape, image_shape, read_rows
 from pate.exceptions import InvalidInputError

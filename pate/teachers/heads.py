@@ -13,9 +13,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from pate.core.checks import check_choice, check_int, check_real
-from pate.core.secret import global_generators, training_seed
-from pate.core.types import FloatArray
+from pate._core.checks import check_choice, check_int, check_real
+from pate._core.secret import global_generators, training_seed
+from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.teachers._base import Shard, rehearse
 from pate.teachers._shards import Asked, Failure, Trained, batches, contained, current_config, global_seed, side_by_side

@@ -10,10 +10,10 @@ from pate.audit.bounds import curve_test, half_counts, mu_bound, rates_bound
 from pate.audit.claims import Claim
 from pate.audit.game import MechanismRelease, NoisySum, audit_scores, game, played_as
 from pate.audit.laws._subject import Cells
+from pate.audit.testing import Numbers
 from pate.exceptions import InvalidInputError
 from pate.privacy.exact import GaussianNoise
 from pate.privacy.exact.given_pair import given_pair
-from pate.testing import Numbers
 
 
 @pytest.mark.parametrize("seed", range(4))

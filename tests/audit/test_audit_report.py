@@ -23,10 +23,10 @@ from pate import Budget, ConfidentGNMax, GNMax, LNMax, NoisyHistogram, Votes, re
 from pate.audit import Audit, pair
 from pate.audit.audited import worst_neighbour
 from pate.exceptions import InvalidInputError, PateError, RunFolderError, SensitiveValueError
+from pate.release.statement.fields import LAYERS, CitedAudit
+from pate.release.statement.model import PrivacyStatement
 from pate.report._record import Record
 from pate.report.audit_result import SCHEMA, AuditResult, Curve, Figure, Picture
-from pate.statement.fields import LAYERS, CitedAudit
-from pate.statement.model import PrivacyStatement
 
 SCHEMA_FILE = json.loads((resources.files("pate") / "_templates" / "audit.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA_FILE)

@@ -10,11 +10,11 @@ from pate import Budget, Votes, release_ballots, release_labels
 from pate.audit import Claim, game
 from pate.audit.game import MechanismRelease
 from pate.mechanisms import GaussianSum, GNMax
-from pate.noise.source import NoiseSource
+from pate.models.students import fit_student
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.gate import PTRGate
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
 from pate.records import RecordVoters, SignedSpace
-from pate.students import fit_student
 
 RICH = Budget(50.0, 1e-3)
 GN = GNMax(1.5)

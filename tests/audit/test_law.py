@@ -16,8 +16,8 @@ from pate.audit.laws._subject import Cells, subject_of
 from pate.dpsgd.mechanisms._mechanism import gaussian
 from pate.mechanisms import Draw
 from pate.mechanisms._base import capped
-from pate.noise import discrete_gaussian, noisy_argmax, real_argmax, real_at_least
-from pate.noise.source import NoiseSource
+from pate.privacy.noise import discrete_gaussian, noisy_argmax, real_argmax, real_at_least
+from pate.privacy.noise.source import NoiseSource
 from pate.votes import ABSTAIN
 
 SIGMA, M = 40.0, 10

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+import pate.comparison.baselines
 import pate.dpsgd.mechanisms
 import pate.mechanisms
-import pate.rivals
 from pate import GaussianSum, GNMax, InvalidInputError, VoteCap
 from pate.audit import independence, law
 from pate.audit.laws._training import Batches
 from pate.audit.laws._votes import SmoothRelease, _of
+from pate.audit.testing import forget, register, registered
+from pate.comparison.baselines import SampledNeighbours, StabilityTest
 from pate.dpsgd.mechanisms import BandedFTRL, PoissonSGD, Shape, ShuffledSGD, TreeFTRL, TruncatedPoissonSGD
 from pate.mechanisms import Mechanism
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.gate import PTRGate
-from pate.rivals import SampledNeighbours, StabilityTest
-from pate.testing import forget, register, registered
 
 ENTRIES = registered()
 FIRST = [(kind, entry.examples[0]) for kind, entry in ENTRIES.items()][::-1]  # the last ones are quick
@@ -38,7 +38,7 @@ def public_mechanisms():
         found |= set(kinds)
         waiting += kinds
     # What else samples and charges: by its name in a room of mechanisms.
-    for room in (pate.mechanisms, pate.rivals, pate.dpsgd.mechanisms):
+    for room in (pate.mechanisms, pate.comparison.baselines, pate.dpsgd.mechanisms):
         values = [getattr(room, name) for name in room.__all__]
         found |= {
             v

@@ -16,12 +16,12 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import StandardScaler
 
 from pate import Budget, GNMax, Ledger, PATEClassifier, TeacherEnsemble, Votes, open_session, open_vote_cap
+from pate._core.tape import Outcome, Tape, play, playing, run_played
 from pate.audit import neighbours, replay
-from pate.core.tape import Outcome, Tape, play, playing, run_played
 from pate.exceptions import ReplayError
 from pate.mechanisms import VoteCap
-from pate.noise import real_argmax
-from pate.noise.source import NoiseSource
+from pate.privacy.noise import real_argmax
+from pate.privacy.noise.source import NoiseSource
 
 RNG = np.random.default_rng(0)
 X, y = RNG.normal(size=(60, 3)), np.arange(60) % 2

@@ -32,15 +32,15 @@ from pate import (
 )
 from pate.audit import neighbours, replay, replay_search
 from pate.audit.replays._trace import _kind, summary
+from pate.data.queries import select_queries
 from pate.exceptions import InvalidInputError, MissingExtraError, ReplayError, SensitiveValueError
 from pate.mechanisms._base import Mechanism
+from pate.models.students import fit_student
 from pate.networks import MLP
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.gate import PTRGate
-from pate.queries import select_queries
 from pate.records import SignedSpace
 from pate.representations import KernelPCA
-from pate.students import fit_student
 
 RNG = np.random.default_rng(5)
 N, SHARDS = 240, 12

@@ -26,13 +26,13 @@ from pate import (
     partition,
     release_labels,
 )
+from pate._core import secret
+from pate._core.secret import fresh_secret, kept_secret, system_bytes, unreplayed_bytes
+from pate._core.tape import Outcome, Tape, note, play, playing, settle
 from pate.audit import replay
-from pate.core import secret
-from pate.core.secret import fresh_secret, kept_secret, system_bytes, unreplayed_bytes
-from pate.core.tape import Outcome, Tape, note, play, playing, settle
 from pate.exceptions import InvalidInputError, ReplayError
-from pate.noise import real_argmax
-from pate.noise.source import NoiseSource
+from pate.privacy.noise import real_argmax
+from pate.privacy.noise.source import NoiseSource
 from pate.records import SignedSpace
 from pate.release import ReleaseTerms, release_ballots
 from pate.release._door import Door

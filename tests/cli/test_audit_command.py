@@ -11,13 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from pate import Budget, GaussianSum, GNMax, PATEClassifier, Votes, account, release_labels
+from pate._core.files import write_json
 from pate.audit import Audit, audit_mechanism, audit_statement, audit_votes, audited, pair
 from pate.cli import app
-from pate.core.files import write_json
 from pate.exceptions import InvalidInputError
 from pate.privacy.words import Guarantee
-from pate.statement.files import read_statement
-from pate.statement.model import PrivacyStatement
+from pate.release.statement.files import read_statement
+from pate.release.statement.model import PrivacyStatement
 
 COUNTS = np.random.default_rng(0).multinomial(50, [0.6, 0.3, 0.1], size=12)
 #: Few releases and runs: that the layers find what they should is tested where they are.

@@ -12,12 +12,12 @@ from sklearn.naive_bayes import GaussianNB
 from test_cli import label, pate, tables  # noqa: F401  a fixture
 
 from pate import Budget, GNMax, Ledger, NoisyHistogram, PATEClassifier, compare, load_dataset
-from pate.core.files import check_can_write
+from pate._core.files import check_can_write
+from pate.comparison.studies.folders import RunFolder
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.jobs import LabelJob, check_new_files
 from pate.privacy.budget import MOST_EPSILON
 from pate.privacy.compose.calibrate import calibrate
-from pate.studies.folders import RunFolder
 
 X = np.arange(40.0).reshape(-1, 1)
 Y = (X[:, 0] > 20).astype(int)

@@ -47,14 +47,14 @@ from pate.cli._options import (
 )
 from pate.cli.label import LabelOptions
 from pate.comparison.run import compare_on
+from pate.comparison.studies.config import MODULES, RunConfig
 from pate.data import load_dataset
 from pate.data.files.images import COLORS
+from pate.data.queries import STRATEGIES
 from pate.jobs import CHOICES, PREPROCESSING, LabelJob, VoteJob
 from pate.jobs._asked import UNITS
 from pate.jobs.vote_files import read_votes
 from pate.mechanisms import named_mechanisms
-from pate.queries import STRATEGIES
-from pate.studies.config import MODULES, RunConfig
 
 DEFAULTS = {field.name: field.default for field in fields(LabelOptions)}
 NAMES = [field.name for field in fields(LabelOptions)]

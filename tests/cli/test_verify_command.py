@@ -18,16 +18,16 @@ import pytest
 from typer.testing import CliRunner
 
 import pate
+from pate._core.files import write_json
 from pate.cli import app
-from pate.core.files import write_json
 from pate.exceptions import LedgerError
 from pate.ledger import Ledger, verify_ledger
 from pate.ledger._chain import COLUMNS, Entry, canonical, key_path
 from pate.ledger._entries import make_seal
 from pate.ledger._files import signature
 from pate.ledger._store import SCHEMA
-from pate.model import read_model, write_model
-from pate.statement.files import read_statement
+from pate.models.file import read_model, write_model
+from pate.release.statement.files import read_statement
 
 #: A release is made by the command for nearly each of them.
 pytestmark = pytest.mark.long

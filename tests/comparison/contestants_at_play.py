@@ -9,7 +9,7 @@ from pate.data.named.dataset import HeldOutRows, PrivateRows, PublicRows
 from pate.exceptions import StudentError
 from pate.privacy.budget import Budget
 from pate.privacy.words import Guarantee
-from pate.statement.model import PrivacyStatement
+from pate.release.statement.model import PrivacyStatement
 
 DELTA = 1e-5
 BUDGETS = [Budget(1.0, DELTA), Budget(4.0, DELTA)]

@@ -12,9 +12,9 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from pate._core.secret import training_seed
 from pate.comparison.run import compare
-from pate.core.secret import training_seed
-from pate.estimator import PATEClassifier
+from pate.estimators import PATEClassifier
 from pate.exceptions import BudgetExceededError, InvalidInputError, StudentError
 from pate.ledger import Ledger
 from pate.privacy.budget import Budget

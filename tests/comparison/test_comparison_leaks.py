@@ -16,7 +16,7 @@ from pate.comparison.run import compare
 from pate.data import PrivateRows
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.privacy.words import Guarantee
-from pate.statement.model import PrivacyStatement
+from pate.release.statement.model import PrivacyStatement
 
 PUBLIC = ("results.json", "cells.jsonl", "config.json", "report.html", "report.md")
 #: Where the shards of every fit were cut.

@@ -20,9 +20,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, account, load_dataset
+from pate._core.secret import training_seed
 from pate.comparison.contract import Contestant, Tuning
 from pate.comparison.run import compare
-from pate.core.secret import training_seed
 from pate.data import Dataset, HeldOutRows, PrivateRows, PublicRows, partition
 from pate.exceptions import InvalidInputError, StudentError
 from pate.report.result import SensitiveResult

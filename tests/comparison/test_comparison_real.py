@@ -16,7 +16,7 @@ from pate.comparison.run import compare, compare_on
 from pate.data import Dataset, load_dataset
 from pate.data.named.dataset import HeldOutRows, PrivateRows, PublicRows
 from pate.dpsgd import DPSGDClassifier
-from pate.estimator import PATEClassifier
+from pate.estimators import PATEClassifier
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import GNMax
 from pate.privacy.budget import Budget

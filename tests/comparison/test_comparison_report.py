@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from contestants_at_play import BUDGETS, DELTA, Fake, Stating, small_data
 
+from pate._core import provenance as _provenance
 from pate.comparison.report import Cell, ComparisonReport
 from pate.comparison.run import compare
-from pate.core import provenance as _provenance
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.report.result import ComparisonResult
 

@@ -21,10 +21,10 @@ from pate.comparison.contract import Contestant, Setting
 from pate.data import load_dataset
 from pate.data.named.datasets import HeldOutRows, PrivateRows, PublicRows
 from pate.dpsgd import DPSGDClassifier
-from pate.estimator import PATEClassifier
+from pate.estimators import PATEClassifier
 from pate.exceptions import InvalidInputError
+from pate.models.recipes import PublicFacts, choose
 from pate.privacy.budget import Budget
-from pate.recipes import PublicFacts, choose
 from pate.report.result import ROLES
 
 DELTA = 1e-4

@@ -14,12 +14,12 @@ from scipy.io import savemat
 from sklearn.linear_model import LogisticRegression
 
 from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, load_dataset, release_labels
+from pate.comparison.studies.run import examples_of
 from pate.data.named import _fetch, datasets
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
+from pate.models.students import ImageStudent
 from pate.networks import SmallCNN
 from pate.representations.images import Scattering
-from pate.students import ImageStudent
-from pate.studies.run import examples_of
 from pate.teachers.torch import TorchTeacherEnsemble
 
 N_TRAIN, N_TEST = 60, 30

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
 from pate import Budget, GNMax, InvalidInputError, Ledger, PATEClassifier, TeacherEnsemble, Votes, release_labels
-from pate.core.secret import beside_ledger, fresh_secret, kept_secret
+from pate._core.secret import beside_ledger, fresh_secret, kept_secret
 from pate.data import read_table
 from pate.data.partition import Partition, distinct_ids, id_bytes, partition
 from pate.exceptions import CuratorWarning
@@ -174,7 +174,7 @@ def test_the_secret_is_drawn_from_the_operating_system(monkeypatch):
         drawn.append(n)
         return bytes(n)
 
-    monkeypatch.setattr("pate.core.secret._operating_system", tokens)
+    monkeypatch.setattr("pate._core.secret._operating_system", tokens)
     assert partition(50, 5).fingerprint() == partition(50, 5, secret=bytes(32)).fingerprint()
     assert drawn == [32]
     for i in range(32):

@@ -33,14 +33,14 @@ from pate import (
     partition,
     read_table,
 )
-from pate.core.checks import check_labels, encode_labels, quietly
+from pate._core.checks import check_labels, encode_labels, quietly
 from pate.data import align_columns, count_cross_shard_duplicates, make_shard_encoder, records_fingerprint
 from pate.data._door import read_numbers, read_rows
 from pate.exceptions import CuratorWarning
 from pate.jobs import LabelJob
 from pate.mechanisms import GNMax
+from pate.models.students import VoteSpreading, fit_student
 from pate.networks import MLP
-from pate.students import VoteSpreading, fit_student
 from pate.teachers import CallableTeachers, ensemble_curve
 
 SECRET = "John Doe 078-05-1120"

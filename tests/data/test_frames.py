@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pate.core.frames import plain_column, plain_rows
+from pate._core.frames import plain_column, plain_rows
 from pate.exceptions import InvalidInputError
 
 pl = pytest.importorskip("polars")
@@ -102,7 +102,7 @@ def test_nothing_is_imported_for_it():
     import sys
 
     code = (
-        "import sys; from pate.core.frames import plain_rows, plain_column; plain_rows([[1]]); plain_column([1]);"
+        "import sys; from pate._core.frames import plain_rows, plain_column; plain_rows([[1]]); plain_column([1]);"
         "assert not {'polars', 'pyarrow', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -35,6 +35,7 @@ from pate import Budget, GNMax, Ledger, Partition, Votes, partition, read_table,
 from pate.cli._options import read_job_file, uses_of
 from pate.cli.label import LabelOptions
 from pate.comparison._folder import CellFolder
+from pate.comparison.studies.folders import refuse_other_results
 from pate.data.files import _npz
 from pate.data.named._fetch import StoredFile, idx_contents, load_file, parse_idx, unpack
 from pate.exceptions import (
@@ -46,8 +47,7 @@ from pate.exceptions import (
     RunFolderError,
 )
 from pate.jobs.vote_files import read_votes
-from pate.statement.files import read_statement
-from pate.studies.folders import refuse_other_results
+from pate.release.statement.files import read_statement
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, DamagedCheckpointError, pack, pack_weights
 from pate.teachers.checkpoints import sealed as behind_seal
 

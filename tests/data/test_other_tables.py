@@ -143,7 +143,7 @@ def test_a_workbook_that_is_none(tmp_path):
 @pytest.mark.parametrize(("module", "extra", "name"), [("openpyxl", "excel", "t.xlsx"), ("duckdb", "duckdb", "t.db")])
 def test_a_missing_package_is_named_with_its_install_line(tmp_path, monkeypatch, module, extra, name):
     monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setattr("pate.core.curator.find_spec", lambda wanted: None if wanted == module else wanted)
+    monkeypatch.setattr("pate._core.curator.find_spec", lambda wanted: None if wanted == module else wanted)
     (tmp_path / name).write_bytes(b"x")
     source = tmp_path / name if extra == "excel" else f"duckdb:{tmp_path / name}?table=t"
     with pytest.raises(PateError, match=rf'pip install "pate\[{extra}\]"'):

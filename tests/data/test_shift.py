@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 from sklearn import datasets
 
-from pate.core.curator import tell
+from pate._core.curator import tell
 from pate.data._shift import about_shift
 from pate.exceptions import CovariateShiftWarning, CuratorWarning
 

@@ -11,7 +11,7 @@ from pate.dpsgd import ImageAugmentation
 from pate.dpsgd._run import build_engine
 from pate.dpsgd._units import Units
 from pate.exceptions import InvalidInputError
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 
 RNG = np.random.default_rng(0)
 X = RNG.random((40, 64)).astype(np.float32)

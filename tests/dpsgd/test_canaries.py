@@ -11,7 +11,7 @@ from pate import Budget, DPSGDClassifier
 from pate.dpsgd import Canaries
 from pate.dpsgd._canaries import CanaryRun
 from pate.exceptions import InvalidInputError
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(100, 60)).astype(np.float32)

@@ -42,9 +42,9 @@ from pate.exceptions import (
     PrivacyParameterWarning,
 )
 from pate.networks import MLP, Linear
-from pate.noise.source import NoiseSource
 from pate.privacy.convert import gdp_to_epsilon
 from pate.privacy.losses import discretization_interval
+from pate.privacy.noise.source import NoiseSource
 
 DELTA = 1e-5
 SETTINGS = [(0.256, 80), (256 / 60_000, 1000), (0.02, 400)]

@@ -22,7 +22,7 @@ from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd._statement import make_plan
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError, PrivacyParameterWarning
-from pate.statement.files import check_against_ledger
+from pate.release.statement.files import check_against_ledger
 
 ADJACENCIES = ["replace-one", "add-or-remove"]
 

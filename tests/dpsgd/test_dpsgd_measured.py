@@ -10,7 +10,7 @@ from pate import Budget, DPSGDClassifier, GaussianSum, InvalidInputError, Ledger
 from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd._measured import Measured, _asked
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
-from pate.estimator._by_dpsgd import Ask, plan_training
+from pate.estimators._by_dpsgd import Ask, plan_training
 from pate.exceptions import CuratorWarning
 from pate.privacy.convert import gdp_to_epsilon
 from pate.release import ReleaseTerms

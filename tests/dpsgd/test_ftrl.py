@@ -17,9 +17,9 @@ from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd.mechanisms._ftrl import BandedFTRL, Cycle, TreeFTRL, banded_error, choose_bands
 from pate.dpsgd.mechanisms._mechanism import Shape, gaussian
 from pate.exceptions import InvalidInputError
-from pate.noise.source import NoiseSource
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_to_epsilon
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
 
 MECHANISMS = [

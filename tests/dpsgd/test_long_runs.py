@@ -20,7 +20,7 @@ from pate.dpsgd._units import Units
 from pate.dpsgd.clipping import QuantileClipping
 from pate.dpsgd.mechanisms import BandedFTRL, TreeFTRL
 from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(120, 6)).astype(np.float32)

@@ -9,7 +9,7 @@ from scipy.stats import kstest
 
 from pate.dpsgd.mechanisms import _mechanism
 from pate.dpsgd.mechanisms._mechanism import gaussian
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 
 
 def test_the_system_source_has_the_same_law_as_the_seeded_one():

@@ -20,11 +20,11 @@ from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, ShuffledSGD, TruncatedPoissonSGD
 from pate.dpsgd.mechanisms._mechanism import sampled_rate, uniform_subset
 from pate.exceptions import InvalidInputError
-from pate.noise.source import NoiseSource
 from pate.privacy import Accountant, gdp_to_epsilon
 from pate.privacy.compose.dpsgd_accountants import pair_rdp
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.losses import Losses, SampledGaussianPair
+from pate.privacy.noise.source import NoiseSource
 
 
 def batch_law(n, q, most):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pate import Budget
+from pate.estimators.selection._statement import share_of
 from pate.privacy.compose.repetitions import Repetitions
 from pate.privacy.convert import gdp_from_budget
-from pate.selection._statement import share_of
 
 ROOT = Path(__file__).parents[2]
 

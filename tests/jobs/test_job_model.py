@@ -17,7 +17,7 @@ from pate.exceptions import RunFolderError, StudentError
 from pate.jobs import LabelJob, VoteJob, check_new_files, check_proba, predict_file
 from pate.jobs._student import Pupil
 from pate.jobs._writing import write_labels
-from pate.recipes import RecordModel
+from pate.models.recipes import RecordModel
 
 N, N_PUBLIC = 600, 60
 GIVEN = {"target": "ill", "classes": ["no", "yes"], "budget": Budget(20.0, 1e-4)}

@@ -13,7 +13,7 @@ from pate import Budget, InvalidInputError, Ledger, PATEClassifier
 from pate.data import Column, Schema
 from pate.exceptions import CuratorWarning, PrivacyParameterWarning
 from pate.jobs import GradientPlan, LabelJob, predict_file
-from pate.model import read_model
+from pate.models.file import read_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the column 'who' has")
 BUDGET = Budget(2.0, 1e-4)

@@ -25,7 +25,7 @@ from pate import (
 from pate.exceptions import CuratorWarning, DuplicateRecordsWarning, PrivacyParameterWarning, RunFolderError
 from pate.jobs import PREPROCESSING, LabelJob, check_new_files
 from pate.jobs._reading import as_classes, read_classes
-from pate.statement.files import read_statement
+from pate.release.statement.files import read_statement
 
 BUDGET = Budget(6.0, 1e-4)
 TOWNS = ["Oslo", "Rome", "Kyiv"]

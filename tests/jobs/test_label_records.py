@@ -17,7 +17,7 @@ from pate.jobs import BallotPlan, LabelJob, LabelPlan
 from pate.jobs._reading import in_planes
 from pate.records._maps import PublicMap
 from pate.release import RecordLabels, ReleasedLabels
-from pate.statement.files import read_statement
+from pate.release.statement.files import read_statement
 
 #: Most jobs here drop the column of owners and name no group, which the curator is asked about.
 pytestmark = pytest.mark.filterwarnings("ignore:the column 'who' has")
@@ -393,7 +393,7 @@ def test_planes_are_the_colours():
 @pytest.mark.parametrize("most_held", [0, 1 << 30])
 def test_records_are_mapped_in_blocks_once_where_memory_allows_it(tmp_path, monkeypatch, most_held):
     """Beyond so many bytes nothing is held that grows with the table, and each round maps records again."""
-    monkeypatch.setattr("pate.recipes._run.MOST_HELD_BYTES", most_held)
+    monkeypatch.setattr("pate.models.recipes._run.MOST_HELD_BYTES", most_held)
     frame, ill = people(20_000, 3)
     frame.assign(ill=ill, who="x").to_csv(tmp_path / "private.csv", index=False)
     people(30, 1)[0].to_csv(tmp_path / "public.csv", index=False)

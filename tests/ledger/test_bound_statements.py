@@ -27,7 +27,7 @@ from pate import (
 from pate.exceptions import InvalidInputError, LedgerError, PateWarning
 from pate.mechanisms import VoteCap
 from pate.records import SignedSpace
-from pate.statement.files import check_against_ledger
+from pate.release.statement.files import check_against_ledger
 
 BUDGET, TOTAL = Budget(4.0, 1e-3), Budget(20.0, 1e-3)
 VOTES = Votes.from_counts([[8, 1], [2, 7]], query_hashes=("aa", "bb"), classes=(0, 1), unit="record", n_units=90)

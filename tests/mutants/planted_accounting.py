@@ -15,10 +15,10 @@ from wall_looks import DELTA, Scores, by_game, by_law, by_outcomes, by_pair, by_
 from pate import Accountant, Charge, GNMax, LNMax
 from pate.audit import Claim
 from pate.mechanisms._base import all_answered
-from pate.noise import real_argmax
-from pate.noise.source import NoiseSource
 from pate.privacy.attacker import largest_success
 from pate.privacy.exact import GaussianNoise, log_probs, pair_law, quadrature
+from pate.privacy.noise import real_argmax
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish import smooth_sensitivity
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
 from pate.privacy.words import Guarantee

@@ -14,8 +14,8 @@ from wall_looks import Scores, by_game, by_textbook
 from pate import Charge, ConfidentGNMax, NoisyHistogram
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.mechanisms import ANSWERED
-from pate.noise.source import NoiseSource
 from pate.privacy.exact import GaussianNoise, per_teacher_rdp, vote_groups
+from pate.privacy.noise.source import NoiseSource
 
 
 def both(honest: tuple[Scores, Any], faulty: tuple[Scores, Any], **options: Any) -> tuple[Any, Any]:

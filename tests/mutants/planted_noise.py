@@ -14,8 +14,8 @@ from pate import Budget, ConfidentGNMax, GNMax, NoisyHistogram, Votes, release_l
 from pate.dpsgd.mechanisms._mechanism import gaussian
 from pate.mechanisms import Draw
 from pate.mechanisms._base import all_answered, capped
-from pate.noise import real_argmax, rounded_counts
-from pate.noise.source import NoiseSource
+from pate.privacy.noise import real_argmax, rounded_counts
+from pate.privacy.noise.source import NoiseSource
 
 CONFIDENT = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40)
 GNMAX = GNMax(sigma=40.0)

@@ -21,7 +21,7 @@ from wall import Mutant
 from wall_looks import by_check, by_replay
 
 from pate import Budget, ConfidentGNMax, GNMax, TeacherEnsemble, release_labels
-from pate.core.curator import tell
+from pate._core.curator import tell
 from pate.data.partition import Partition
 from pate.data.partition import partition as honest_partition
 from pate.teachers._usable import about_labels

@@ -20,14 +20,14 @@ from wall import Mutant
 from wall_looks import by_check, by_replay, by_sums
 
 from pate import GNMax, RecordVoters, TeacherEnsemble, TorchTeacherEnsemble, release_labels
-from pate.core.checks import encode_labels
+from pate._core.checks import encode_labels
 from pate.exceptions import PateError
 from pate.mechanisms import GaussianSum
+from pate.models.students._asked import answers_alone
 from pate.networks import MLP
 from pate.records import HardSpace, SignedSpace, count_right
 from pate.records.ballot_sum import GRID
 from pate.release import release_ballots
-from pate.students._asked import answers_alone
 
 
 def _sgd() -> SGDClassifier:
@@ -267,7 +267,7 @@ def right_alone(X, y, groups=None):
 
 def right_in_blocks(X, y, groups=None):
     """It is vouched for as code that takes each row by itself, and asked block by block."""
-    with patch("pate.students._asked.is_known_throughout", lambda student: True):
+    with patch("pate.models.students._asked.is_known_throughout", lambda student: True):
         return right_alone(X, y)
 
 

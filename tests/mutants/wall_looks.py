@@ -10,7 +10,7 @@ from wall import Found, Look
 
 from pate.audit import Claim, independence, law, pair, replay
 from pate.audit.bounds import curve_test, epsilon_bound
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 from pate.report.audit_result import AuditResult
 
 DELTA = 1e-5

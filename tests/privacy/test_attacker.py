@@ -15,11 +15,11 @@ from scipy.stats import binom, norm
 from pate import Budget, Charge, InvalidInputError, NoisyHistogram, Votes, release_labels
 from pate.dpsgd._statement import make_plan
 from pate.dpsgd.mechanisms import BandedFTRL, Shape, TruncatedPoissonSGD
-from pate.noise.source import NoiseSource
 from pate.privacy import gdp_from_budget, select_best
 from pate.privacy.attacker import attack_bounds, detection_bound, largest_success, replaced_success
 from pate.privacy.compose.calibrate import calibrate
-from pate.statement.plain import promises
+from pate.privacy.noise.source import NoiseSource
+from pate.release.statement.plain import promises
 
 DELTA = 1e-5
 

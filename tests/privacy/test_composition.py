@@ -26,7 +26,6 @@ from pate import (
     Sensitive,
     VoteCap,
 )
-from pate.noise.source import NoiseSource
 from pate.privacy import (
     DEFAULT_ORDERS,
     Accountant,
@@ -38,6 +37,7 @@ from pate.privacy import (
 )
 from pate.privacy.compose.dpsgd_accountants import sampled_gaussian_rdp
 from pate.privacy.compose.repetitions import _gamma
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.gate import PTRGate
 
 LABEL = Charge.gaussian_argmax(40.0)

@@ -13,16 +13,16 @@ import pytest
 
 import pate
 from pate import Budget, GNMax
+from pate._core.checks import largest_of, least_of
 from pate.audit.replays import _compare
 from pate.audit.replays._trace import Event
-from pate.core.checks import largest_of, least_of
 from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TruncatedPoissonSGD
 from pate.exceptions import InvalidInputError
-from pate.noise.source import NoiseSource
 from pate.privacy import Charge, Guarantee, calibrate, select_best
 from pate.privacy.convert import gdp_from_budget, gdp_to_delta, gdp_to_epsilon
 from pate.privacy.exact import GaussianNoise, ThresholdTest, exact_divergences
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.public_curve import rho_star, threshold_rho_star, vote_cap_rho_star
 from pate.privacy.publish.gate import PTRGate, query_scores
 from pate.privacy.publish.smooth_sensitivity import (
@@ -123,7 +123,7 @@ def test_costs_are_compared_by_what_refuses_no_number():
     ]
     assert len(files) > 25
     found = [f"{f.relative_to(ROOT)}:{line}" for f in files for line in compares_costs(f.read_text(encoding="utf-8"))]
-    assert found == [], "largest_of and least_of (pate.core.checks) refuse NaN; max and min pass it over"
+    assert found == [], "largest_of and least_of (pate._core.checks) refuse NaN; max and min pass it over"
 
 
 def test_the_reader_of_comparisons_sees_them():

@@ -13,9 +13,9 @@ from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 from scipy.stats import binom
 
 from pate.exceptions import InvalidInputError, PateError
-from pate.noise.source import NoiseSource
 from pate.privacy.convert import rdp_to_epsilon
 from pate.privacy.exact import GaussianNoise, ThresholdTest, exact_divergences, log_probs
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.public_curve import rho_star
 from pate.privacy.publish import gate as ptr_module
 from pate.privacy.publish.gate import PTRGate, ptr, query_scores, safe_distance

@@ -36,9 +36,9 @@ from pate import (
 from pate.exceptions import LedgerError, PateError
 from pate.ledger import KINDS
 from pate.ledger._store import SCHEMA
-from pate.noise.source import NoiseSource
 from pate.privacy import from_dp_event, select_best
 from pate.privacy.compose.currency import Currency, Opening, Terms, check_currency, choose_terms
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.gate import PTRGate, ptr
 from pate.votes import hash_queries
 

@@ -13,10 +13,10 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from pate.exceptions import InvalidInputError
-from pate.noise.source import NoiseSource
 from pate.privacy import Charge
 from pate.privacy.compose.repetitions import DISTRIBUTIONS, Repetitions, _chance, _gamma, _poisson_of_one
 from pate.privacy.convert import DEFAULT_ORDERS
+from pate.privacy.noise.source import NoiseSource
 
 ORDERS = np.array(DEFAULT_ORDERS)
 LAWS = [Repetitions(name, mean) for name in DISTRIBUTIONS for mean in (1.5, 4.0, 20.0)]

@@ -20,9 +20,9 @@ from scipy.integrate import quad
 from scipy.stats import kstest, norm
 
 from pate.exceptions import InvalidInputError, SensitiveValueError
-from pate.noise.source import NoiseSource
 from pate.privacy.convert import DEFAULT_ORDERS, rdp_overhead, rdp_to_epsilon
 from pate.privacy.exact import GaussianNoise, ThresholdTest, exact_divergences
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.papernot import rdp_bound
 from pate.privacy.publish.gate import query_scores
 from pate.privacy.publish.smooth_sensitivity import (

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 from pate import RecordVoters
-from pate.estimator._public_model import any_rows
+from pate.estimators._public_model import any_rows
 from pate.exceptions import InvalidInputError
 from pate.records import SignedSpace
 from pate.representations import TableMap
 
-#: Of records that cannot be used the curator is told; tests/estimator/test_unusable_records.py looks at that.
+#: Of records that cannot be used the curator is told; tests/estimators/test_unusable_records.py looks at that.
 pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
 
 ODD = ("zz", "1", "", None, float("nan"), 2, True, 1.5, 1j, 1 + 0j, 2**53 + 1, 2**70, dt.date(2020, 1, 1), {}, [1],

@@ -12,7 +12,7 @@ from plain_space import PlainModel
 from sklearn.tree import DecisionTreeClassifier
 
 from pate import RecordVoters
-from pate.heads import (
+from pate.models.heads import (
     LabelPropagationHead,
     LeastSquaresHead,
     LikelihoodHead,
@@ -23,7 +23,7 @@ from pate.records import SignedSpace
 from pate.records.ballot_sum import quantised_residuals
 from pate.representations._exact import own_product
 
-#: Of records that cannot be used the curator is told; tests/estimator/test_unusable_records.py looks at that.
+#: Of records that cannot be used the curator is told; tests/estimators/test_unusable_records.py looks at that.
 pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
 
 RNG = np.random.default_rng(3)

@@ -21,7 +21,7 @@ from pate.records.ballot_sum import centred, class_sums, quantised
 from pate.records.spaces import BallotSpace
 from pate.representations import TableMap
 
-#: Records that cannot be used are told of, which tests/estimator/test_unusable_records.py looks at.
+#: Records that cannot be used are told of, which tests/estimators/test_unusable_records.py looks at.
 pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
 
 RNG = np.random.default_rng(0)

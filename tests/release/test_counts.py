@@ -163,7 +163,7 @@ def test_a_count_has_the_law_that_is_told_and_its_interval_holds_as_often():
 
 
 def _noise(seed):
-    from pate.noise.source import NoiseSource
+    from pate.privacy.noise.source import NoiseSource
 
     return NoiseSource(seed)
 

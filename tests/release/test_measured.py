@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from pate import Budget, BudgetExceededError, GaussianSum, InvalidInputError, Ledger, RecordVoters, open_ballot_session
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 from pate.records import RightFacts, SignedSpace, count_right
 from pate.records.ballot_sum import GRID
 from pate.release import ReleasedCounts, check_measure, measured_accuracy, measured_shares
 from pate.release._measured import SHARE, WORTH, correction, noise_half_width
-from pate.statement.fields import ClassRecall, MeasuredAccuracy
-from pate.statement.model import PrivacyStatement
+from pate.release.statement.fields import ClassRecall, MeasuredAccuracy
+from pate.release.statement.model import PrivacyStatement
 
 BUDGET = Budget(1.0, 1e-5)
 RNG = np.random.default_rng(0)

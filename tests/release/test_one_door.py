@@ -28,12 +28,12 @@ from pate import (
 from pate.jobs import LabelJob, VoteJob
 from pate.ledger import Registration
 from pate.mechanisms import VoteCap
-from pate.noise.source import NoiseSource
 from pate.privacy.compose.calibrate import largest
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
 from pate.release import Asking, BatchPlan, Quote, ReleaseTerms, price_of
 from pate.release._door import Door
-from pate.studies.account import account
+from pate.release.account import account
 
 BUDGET = Budget(3.0, 1e-5)
 CONFIDENT = ConfidentGNMax(threshold=60.0, sigma_threshold=40.0, sigma=30.0)

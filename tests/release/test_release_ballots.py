@@ -25,13 +25,13 @@ from pate import (
 )
 from pate.exceptions import LedgerError
 from pate.mechanisms import ballot_sum
-from pate.noise.reals import rounded_counts
-from pate.noise.source import NoiseSource
 from pate.privacy.convert import gdp_to_epsilon
+from pate.privacy.noise.reals import rounded_counts
+from pate.privacy.noise.source import NoiseSource
 from pate.records import BallotFacts, BallotSum, SignedSpace
 from pate.records.ballot_sum import Whose
 from pate.release import share_rounds
-from pate.statement.model import PrivacyStatement
+from pate.release.statement.model import PrivacyStatement
 
 BUDGET = Budget(1.0, 1e-5)
 RNG = np.random.default_rng(0)

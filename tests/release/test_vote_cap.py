@@ -25,8 +25,8 @@ from pate import (
 )
 from pate.exceptions import LedgerError
 from pate.mechanisms import Mechanism, VoteCapSession
-from pate.noise.source import NoiseSource
 from pate.privacy import DEFAULT_ORDERS
+from pate.privacy.noise.source import NoiseSource
 
 CAP = VoteCap(max_votes=3, sigma=2.0)
 

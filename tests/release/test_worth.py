@@ -11,9 +11,9 @@ from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
 from pate import Budget, ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram, PATEClassifier, calibrate
+from pate.models.students import VoteSpreading, default_student
 from pate.release import check_worth, default_heads, plan_release
 from pate.release._quote import affordable_queries, share_right
-from pate.students import VoteSpreading, default_student
 
 DIGITS, TRUTH = load_digits(return_X_y=True)
 DIGITS = DIGITS / 16

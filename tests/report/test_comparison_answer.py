@@ -10,10 +10,10 @@ from test_report import Page
 
 from pate import report as pages
 from pate.comparison.cells import packed
+from pate.release.statement.model import PrivacyStatement
 from pate.report._answer import answer, looks
 from pate.report._comparison import comparison_picture, view
 from pate.report.result import Entrant
-from pate.statement.model import PrivacyStatement
 
 N = 400
 

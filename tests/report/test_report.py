@@ -15,14 +15,14 @@ from jinja2 import UndefinedError
 
 import pate
 from pate import report
-from pate.core.pages import render
+from pate._core.pages import render
 from pate.exceptions import InvalidInputError
 from pate.privacy.words import Guarantee
+from pate.release.statement.catalogue import english
+from pate.release.statement.model import PrivacyStatement
 from pate.report._measures import measurements, who_wins
 from pate.report._public import NEXT
 from pate.report.result import Result, Row, SensitiveResult
-from pate.statement.catalogue import english
-from pate.statement.model import PrivacyStatement
 
 RESULT = tuple(f.name for f in fields(Result))
 SENSITIVE = tuple(f.name for f in fields(SensitiveResult))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pate.exceptions import InvalidInputError
-from pate.recipes import fitted_representation
+from pate.models.recipes import fitted_representation
 from pate.representations import TableMap, load
 
 

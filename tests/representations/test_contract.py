@@ -423,13 +423,13 @@ class TestCache:
         assert len({content_key(rep, rows) for rows in made}) == len(made)
 
     def test_whoever_is_interrupted_starts_again(self, tmp_path, monkeypatch):
-        import pate.core.files
+        import pate._core.files
 
         def killed(*args):
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(pate.core.files.os, "replace", killed)
+            patch.setattr(pate._core.files.os, "replace", killed)
             with pytest.raises(KeyboardInterrupt):
                 cached(RandomFourier(16), numbers(), tmp_path)
         assert list(tmp_path.iterdir()) == []

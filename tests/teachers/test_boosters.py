@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from pate import Budget, GNMax, InvalidInputError, PATEClassifier, TeacherEnsemble
-from pate.students import fit_student
+from pate.models.students import fit_student
 from pate.teachers._shards import OwnClasses, is_plain
 
 DIGITS, TRUTH = load_digits(return_X_y=True)

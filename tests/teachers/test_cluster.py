@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from pate import Budget, InvalidInputError, PATEClassifier, RecordVoters, TeacherEnsemble
-from pate.core import cluster as core
+from pate._core import cluster as core
 from pate.exceptions import CuratorWarning
 from pate.networks import MLP
 from pate.records import SignedSpace
@@ -300,7 +300,7 @@ def test_a_call_lost_with_its_worker_is_made_again(monkeypatch):
             attempts[-1].append(args[1])
             yield function(*args, **options)
 
-    monkeypatch.setattr("pate.core.cluster.answers", lossy)
+    monkeypatch.setattr("pate._core.cluster.answers", lossy)
     assert sorted(side_by_side(repeat, ((i,) for i in range(6)), n_jobs=None)) == [0, 1, 2, 3, 4, 5]
     assert attempts[0] == [0, 1]
     assert sorted(attempts[1]) == [2, 3, 4, 5]
@@ -310,7 +310,7 @@ def test_a_call_lost_with_its_worker_is_made_again(monkeypatch):
         raise CancelledError
         yield
 
-    monkeypatch.setattr("pate.core.cluster.answers", hopeless)
+    monkeypatch.setattr("pate._core.cluster.answers", hopeless)
     attempts.clear()
     with pytest.raises(CancelledError):
         list(side_by_side(repeat, ((i,) for i in range(3)), n_jobs=None))

@@ -11,9 +11,9 @@ import torch
 from test_torch_teachers import CPU, MODULES, OPTIMIZERS, X, Y, ensemble, same_weights, textbook
 
 from pate import TorchTeacherEnsemble
+from pate.comparison.studies.run import _open_model
 from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.networks import MLP, SmallCNN
-from pate.studies.run import _open_model
 from pate.teachers import make_teacher
 from pate.teachers.torch import _grouped
 from pate.teachers.torch._recipe import Optimizer, Recipe, default_steps

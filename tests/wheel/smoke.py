@@ -10,7 +10,7 @@ def main() -> None:
     from sklearn.datasets import load_digits
 
     import pate
-    from pate.core.curator import need
+    from pate._core.curator import need
     from pate.exceptions import MissingExtraError
     from pate.privacy.exact import native
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from pate._core.checks import check_choice, check_int, check_real
+from pate._core.types import FloatArray, IntArray
 from pate.audit.laws._registry import Entry, Numbers, find
 from pate.audit.laws._subject import (
     Cells,
@@ -21,10 +23,8 @@ from pate.audit.laws._subject import (
     numbers_of,
     subject_of,
 )
-from pate.core.checks import check_choice, check_int, check_real
-from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 from pate.report.audit_result import AuditResult, Curve, Figure, Picture
 
 #: The first look, and by how much each is later than the one before: looking costs time, not false alarms.
@@ -58,7 +58,7 @@ def law(
     Parameters
     ----------
     mechanism : mechanism, or function
-        The claim. A registered mechanism (:func:`pate.testing.register`; all of the package's are), any with
+        The claim. A registered mechanism (:func:`pate.audit.testing.register`; all of the package's are), any with
         ``log_probs``, or a function of counts (n, m) that returns probabilities (n, n_outcomes) or :class:`Numbers`.
     sampler : callable or mechanism, optional
         What is drawn, where that is not ``mechanism`` itself: ``sampler(counts)`` takes whole counts (n, m) and returns

@@ -13,11 +13,11 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import laplace as laplace_law
 
-from pate.core.checks import check_int, check_real
-from pate.core.types import FloatArray, IntArray
+from pate._core.checks import check_int, check_real
+from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
-from pate.noise.source import NoiseSource
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
+from pate.privacy.noise.source import NoiseSource
 
 # What a mechanism may do instead of what it claims: laws to bet on, each of a fault that was seen in published
 # code.
@@ -377,7 +377,7 @@ SampleOf = Callable[[Any, IntArray, NoiseSource], Any]
 _ROOMS = {
     "pate.mechanisms": "pate.audit.laws._votes",
     "pate.privacy.publish": "pate.audit.laws._votes",
-    "pate.rivals": "pate.audit.laws._votes",
+    "pate.comparison.baselines": "pate.audit.laws._votes",
     "pate.dpsgd": "pate.audit.laws._training",
 }
 

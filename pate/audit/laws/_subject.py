@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln, logsumexp
 
+from pate._core.types import FloatArray, IntArray
 from pate.audit.laws._registry import Numbers, about, find, label_rivals, scaled_copies, wide_bank
-from pate.core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 from pate.votes import ABSTAIN
 
 # What tallies say against a law: an e-process over any number of looks, and a statistic at a fixed size.
@@ -268,7 +268,7 @@ def subject_of(mechanism: Any, n_classes: int | None, bank: Any, alternatives: M
     entry = find(mechanism)
     if entry is None and not callable(mechanism):
         raise InvalidInputError(
-            f"law knows no law of {type(mechanism).__name__}. Register it with pate.testing.register([...], law=..., "
+            f"law knows no law of {type(mechanism).__name__}. Register it with pate.audit.testing.register([...], law=..., "
             "sample=...), or pass a function: counts (n, m) to probabilities (n, n_outcomes)."
         )
     if entry is None:

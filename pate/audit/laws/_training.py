@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
+from pate._core.types import FloatArray, IntArray
 from pate.audit.laws._registry import Numbers, register
-from pate.core.types import FloatArray, IntArray
 from pate.dpsgd.mechanisms import BandedFTRL, PoissonSGD, Shape, ShuffledSGD, TreeFTRL, TruncatedPoissonSGD
-from pate.noise.source import NoiseSource
+from pate.privacy.noise.source import NoiseSource
 
 #: Of the audited batches: two steps, an epoch.
 _BATCHES = Shape(4, 0.5, 2, 2)

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from pate._core.types import FloatArray, IntArray
 from pate.audit.laws._registry import Numbers, law_bank, register
-from pate.core.types import FloatArray, IntArray
+from pate.comparison.baselines import SampledNeighbours, StabilityTest, distance_to_instability
 from pate.mechanisms import NOT_ASKED, ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyHistogram, VoteCap
-from pate.noise.integers import laplace_law
-from pate.noise.source import NoiseSource
 from pate.privacy.convert import rdp_overhead
+from pate.privacy.noise.integers import laplace_law
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.gate import PTRGate, query_scores, safe_distance
 from pate.privacy.publish.smooth_sensitivity import (
     GRID,
@@ -27,7 +28,6 @@ from pate.privacy.publish.smooth_sensitivity import (
     smooth_bound,
 )
 from pate.privacy.publish.tail_bound import TailBound
-from pate.rivals import SampledNeighbours, StabilityTest, distance_to_instability
 
 # What publishes a data-dependent cost: the gate's bit, and the number of smooth sensitivity.
 

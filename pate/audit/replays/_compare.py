@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from pate._core.checks import largest_of
+from pate._core.types import IntArray
 from pate.audit.replays._trace import Event, Run, summary
 from pate.audit.replays.neighbours import row_hashes
-from pate.core.checks import largest_of
-from pate.core.types import IntArray
 
 # Who looked at all private rows at once: found by watching calls, in a pipeline that is known to leak.
 

@@ -19,6 +19,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from pate._core.checks import check_choice, check_int, shown
+from pate._core.curator import need
+from pate._core.secret import global_generators, unreplayed_bytes
+from pate._core.tape import Outcome, Tape, run_played
+from pate._core.types import IntArray
 from pate.audit.replays._compare import ANY, Allowed, Difference, Moved, Seen, Witness, compare
 from pate.audit.replays._trace import Run, Trace, digest
 from pate.audit.replays.neighbours import (
@@ -31,17 +36,12 @@ from pate.audit.replays.neighbours import (
     make_neighbour,
     neighbours,
 )
-from pate.core.checks import check_choice, check_int, shown
-from pate.core.curator import need
-from pate.core.secret import global_generators, unreplayed_bytes
-from pate.core.tape import Outcome, Tape, run_played
-from pate.core.types import IntArray
 from pate.exceptions import InvalidInputError, ReplayError
 from pate.ledger import Ledger
 from pate.privacy.budget import Budget
 from pate.release import release_ballots, release_labels
+from pate.release.statement._fits import counted_elsewhere
 from pate.report.audit_result import AuditResult, Figure
-from pate.statement._fits import counted_elsewhere
 
 # What can be replayed: a function of private records, or an object that is fitted on them.
 

@@ -17,8 +17,8 @@ from typing import Any
 import joblib
 import numpy as np
 
+from pate._core.tape import Outcome
 from pate.audit.replays.neighbours import Records, row_hashes
-from pate.core.tape import Outcome
 from pate.exceptions import InvalidInputError
 from pate.votes import Votes
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from pate.core.checks import check_choice, check_int
-from pate.core.types import IntArray
+from pate._core.checks import check_choice, check_int
+from pate._core.types import IntArray
 from pate.data.partition import id_bytes
 from pate.exceptions import InvalidInputError
 from pate.votes import hash_queries

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
-from pate.core.curator import need
+from pate._core.curator import need
 from pate.data.files._npz import check_unpacked, readable, reason
 from pate.exceptions import InvalidInputError
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, AnyStr
 
 import numpy as np
 
-from pate.core.types import Mask
+from pate._core.types import Mask
 from pate.data._cells import usable_records
 from pate.data.files._npz import gunzip, readable
 from pate.exceptions import CuratorWarning, InvalidInputError

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pate.core.curator import need
+from pate._core.curator import need
 from pate.data._columns import settled
 from pate.data.files._arrow import Database, is_key, object_frame, parquet_blocks, parquet_parts, read_parquet
 from pate.data.files._csv import MISSING, TableFormat, Wanted, open_csv

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice, check_int
-from pate.core.curator import need
-from pate.core.progress import track
+from pate._core.checks import check_choice, check_int
+from pate._core.curator import need
+from pate._core.progress import track
 from pate.data.files._npz import readable
 from pate.exceptions import CuratorWarning, InvalidInputError
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pate.core.checks import check_choice
-from pate.core.curator import Told
-from pate.core.progress import track
+from pate._core.checks import check_choice
+from pate._core.curator import Told
+from pate._core.progress import track
 from pate.data._columns import DATE_ORDERS, column_kind, numbers_in
 from pate.data.files._csv import Wanted
 from pate.data.files._opened import Opened, check_heeded, heeded_by, open_table

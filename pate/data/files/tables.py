@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice, did_you_mean
-from pate.core.files import mapped
+from pate._core.checks import check_choice, did_you_mean
+from pate._core.files import mapped
 from pate.data._columns import (
     DATE,
     DATE_ORDERS,

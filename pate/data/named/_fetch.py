@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.curator import need
-from pate.core.files import atomic_path
+from pate._core.curator import need
+from pate._core.files import atomic_path
 from pate.data.files._npz import BROKEN, check_unpacked, gunzip, read_npz, readable
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice, check_int
-from pate.core.secret import training_seed
+from pate._core.checks import check_choice, check_int
+from pate._core.secret import training_seed
 from pate.exceptions import InvalidInputError
 
 # Parts of a data set, put together and cut anew in the same sizes.

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_choice, check_int
-from pate.core.secret import training_seed
-from pate.core.types import IndexArray
+from pate._core.checks import check_choice, check_int
+from pate._core.secret import training_seed
+from pate._core.types import IndexArray
 from pate.data.named._fetch import (
     ADULT_CLASSES,
     DIABETES_CLASSES,

@@ -31,7 +31,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from pate.core.secret import training_seed
+from pate._core.secret import training_seed
 from pate.dpsgd._checks import SIZES, Trial, close, tensors_of
 from pate.dpsgd.clipping import Clip, FlatClipping, PerLayerClipping, as_clip
 from pate.exceptions import InvalidInputError, PerformanceWarning

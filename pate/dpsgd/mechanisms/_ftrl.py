@@ -33,8 +33,8 @@ from scipy.linalg import toeplitz
 from scipy.optimize import brentq, minimize
 from scipy.signal import lfilter
 
-from pate.core.checks import check_choice, check_int, check_real, largest_of, least_of
-from pate.core.types import FloatArray
+from pate._core.checks import check_choice, check_int, check_real, largest_of, least_of
+from pate._core.types import FloatArray
 from pate.dpsgd._calibration import (
     SMALLEST_NOISE_MULTIPLIER,
     central_limit_guess,
@@ -44,12 +44,12 @@ from pate.dpsgd._calibration import (
 )
 from pate.dpsgd.mechanisms._mechanism import Shape, gaussian
 from pate.exceptions import InvalidInputError
-from pate.noise.source import NoiseSource
 from pate.privacy.budget import Budget
 from pate.privacy.compose.dpsgd_accountants import from_dp_event
 from pate.privacy.convert import gdp_from_budget, gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.losses import discretization_interval
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
 
 # Correlated noise by binary trees: a node is the noisy sum of a block of steps, and all nodes are used at best.

@@ -17,8 +17,8 @@ import dp_accounting
 import numpy as np
 import torch
 
-from pate.core.checks import check_int, least_of
-from pate.core.types import IntArray
+from pate._core.checks import check_int, least_of
+from pate._core.types import IntArray
 from pate.dpsgd._calibration import (
     SMALLEST_NOISE_MULTIPLIER,
     dpsgd_epsilon,
@@ -29,11 +29,11 @@ from pate.dpsgd._calibration import (
     unsampled_mu,
 )
 from pate.exceptions import InvalidInputError
-from pate.noise.source import NoiseSource
 from pate.privacy.compose.dpsgd_accountants import from_dp_event, pair_rdp
 from pate.privacy.convert import DEFAULT_ORDERS, gdp_to_epsilon, rdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.losses import Losses, SampledGaussianPair, needs_tilt
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
 
 # Gaussian noise for sums of gradients: many numbers, in floating point.

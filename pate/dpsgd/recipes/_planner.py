@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pate.core.checks import check_choice, check_int, check_real
+from pate._core.checks import check_choice, check_int, check_real
 from pate.data._columns import heavy_tailed, of_one_unit
 from pate.data._door import is_frame, is_sparse, is_texts, read_rows
 from pate.dpsgd._calibration import ADJACENCIES

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from pate.core.checks import check_int
+from pate._core.checks import check_int
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.privacy.budget import Budget
 from pate.privacy.cost import Charge

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from pate.core.checks import check_real, largest_of
+from pate._core.checks import check_real, largest_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.privacy.convert import DEFAULT_ORDERS, delta_left, gdp_to_epsilon, pure_to_mu_squared, rdp_overhead

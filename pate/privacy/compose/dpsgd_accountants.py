@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp
 
-from pate.core.checks import check_choice, check_int, check_real, least_of
+from pate._core.checks import check_choice, check_int, check_real, least_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.compose.repetitions import select_best
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, check_orders, gdp_to_epsilon, rdp_to_epsilon

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import replace
 
-from pate.core.checks import check_real
+from pate._core.checks import check_real
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.currency import Currency, Terms

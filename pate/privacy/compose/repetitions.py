@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from pate.core.checks import check_choice, check_real, largest_of, least_of
-from pate.core.types import WordArray
+from pate._core.checks import check_choice, check_real, largest_of, least_of
+from pate._core.types import WordArray
 from pate.exceptions import InvalidInputError
-from pate.noise.integers import uniform_below
-from pate.noise.source import NoiseSource
 from pate.privacy.compose.calibrate import Purse
 from pate.privacy.convert import gdp_to_delta, pure_to_mu_squared
 from pate.privacy.cost import Charge, check_charge
+from pate.privacy.noise.integers import uniform_below
+from pate.privacy.noise.source import NoiseSource
 
 # Private selection among repeated runs: hyperparameters chosen on the private data, and charged.
 

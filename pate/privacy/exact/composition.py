@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.fft import irfft, next_fast_len, rfft
 
-from pate.core.checks import largest_of, least_of
-from pate.core.types import FloatArray, IntArray
+from pate._core.checks import largest_of, least_of
+from pate._core.types import FloatArray, IntArray
 
 __all__ = ["PROBABILITY_ERROR", "LossTable", "compose_epsilons", "compose_masses"]
 

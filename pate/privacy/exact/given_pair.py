@@ -25,8 +25,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import largest_of
-from pate.core.types import FloatArray, IntArray
+from pate._core.checks import largest_of
+from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, check_orders
 from pate.privacy.exact.composition import PROBABILITY_ERROR

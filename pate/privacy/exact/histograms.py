@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.types import FloatArray, IntArray
+from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 
 __all__ = [

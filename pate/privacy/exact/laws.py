@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.types import FloatArray, IntArray
+from pate._core.types import FloatArray, IntArray
 from pate.privacy.convert import check_orders
 from pate.privacy.exact import native
 from pate.privacy.exact.histograms import Groups, Histograms, check_counts, distinct_histograms, group_counts, merge_far

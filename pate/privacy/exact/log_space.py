@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.types import FloatArray, IntArray
+from pate._core.types import FloatArray, IntArray
 from pate.exceptions import PateError
 from pate.privacy.exact.histograms import structure
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest

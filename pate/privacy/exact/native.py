@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.types import FloatArray
+from pate._core.types import FloatArray
 from pate.privacy.exact.histograms import Groups, most_classes
 from pate.privacy.exact.log_space import JoinTables
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise

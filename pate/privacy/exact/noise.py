@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import erfcx, log_ndtr, ndtr
 
-from pate.core.checks import check_real
-from pate.core.types import FloatArray
+from pate._core.checks import check_real
+from pate._core.types import FloatArray
 
 __all__ = ["GaussianNoise", "LaplaceNoise", "Noise", "ThresholdTest"]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.types import FloatArray, IntArray
+from pate._core.types import FloatArray, IntArray
 from pate.privacy.exact.histograms import Groups, most_classes, structure
 from pate.privacy.exact.log_space import log_law
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from pate.core.types import FloatArray, IntArray
+from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import check_orders
 from pate.privacy.exact.histograms import Groups, Histograms, check_counts, distinct_histograms, group_counts

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_real, largest_of, least_of
-from pate.core.types import FloatArray, IntArray
+from pate._core.checks import check_real, largest_of, least_of
+from pate._core.types import FloatArray, IntArray
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_overheads
 from pate.privacy.exact.composition import PROBABILITY_ERROR, LossTable, compose_epsilons, compose_masses
 from pate.privacy.exact.histograms import Groups, check_counts, distinct_histograms, group_counts

@@ -45,7 +45,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr
 
-from pate.core.types import FloatArray, IntArray
+from pate._core.types import FloatArray, IntArray
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
 
 __all__ = [

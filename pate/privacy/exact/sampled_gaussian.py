@@ -27,8 +27,8 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pate.core.checks import largest_of, least_of
-from pate.core.types import FloatArray
+from pate._core.checks import largest_of, least_of
+from pate._core.types import FloatArray
 from pate.privacy.exact.composition import LossTable, compose_epsilons
 
 __all__ = ["Branches", "loss_masses", "tilted_epsilon"]

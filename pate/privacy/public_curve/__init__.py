@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pate.core.checks import check_int, check_real
-from pate.core.types import FloatArray
+from pate._core.checks import check_int, check_real
+from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
 
 __all__ = ["rho_star", "threshold_rho_star", "vote_cap_rho_star"]

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, ndtr
 
-from pate.core.checks import largest_of, least_of
-from pate.core.types import FloatArray, IntArray
+from pate._core.checks import largest_of, least_of
+from pate._core.types import FloatArray, IntArray
 
 TABLE = Path(__file__).with_name("rho_star_table.npz")
 UNIT = 60_000  # the table holds ceil(constant * UNIT) as 16-bit integers

@@ -25,14 +25,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from pate.core.checks import check_real
+from pate._core.checks import check_real
 from pate.exceptions import InvalidInputError, PateError
-from pate.noise import real_at_least
-from pate.noise.source import NoiseSource
 from pate.privacy.budget import Budget
 from pate.privacy.compose.calibrate import Purse
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, check_orders, delta_left, rdp_to_epsilon
 from pate.privacy.cost import Charge
+from pate.privacy.noise import real_at_least
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.public_curve import rho_star, threshold_rho_star
 from pate.privacy.publish.tail_bound import QueryScores, TailBound, outcome_scores
 from pate.privacy.words import Guarantee

@@ -15,7 +15,7 @@ epsilon is a constant known before the run. Releasing T is (order, price)-Renyi 
 neighbours, whether the bound fails or not: for other releases it costs that, and no delta.
 
 Only a multiple of a public grid gets out, the next one above T's epsilon, decided as for real numbers
-(:func:`pate.noise.rounded_up`): T's noise is exact, and its low bits carry nothing.
+(:func:`pate.privacy.noise.rounded_up`): T's noise is exact, and its low bits carry nothing.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from pate.core.checks import check_int, check_real, largest_of
-from pate.core.tape import note
-from pate.core.types import FloatArray, IntArray
+from pate._core.checks import check_int, check_real, largest_of
+from pate._core.tape import note
+from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
-from pate.noise import rounded_up
-from pate.noise.source import NoiseSource
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, delta_left, rdp_overhead
 from pate.privacy.cost import Charge
+from pate.privacy.noise import rounded_up
+from pate.privacy.noise.source import NoiseSource
 from pate.privacy.public_curve import rho_star, threshold_rho_star
 from pate.privacy.publish.gate import check_together, query_scores
 from pate.privacy.publish.tail_bound import TailBound, answer_weights, loser_tables, term_table

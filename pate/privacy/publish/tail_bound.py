@@ -40,8 +40,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_ndtr, logsumexp, ndtr, ndtri_exp
 
-from pate.core.checks import check_real, largest_of, least_of
-from pate.core.types import FloatArray
+from pate._core.checks import check_real, largest_of, least_of
+from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
 
 # Tables of what one outcome can contribute to the cost of a noisy maximum, by its probability alone.

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from pate.core.checks import check_choice, check_real
+from pate._core.checks import check_choice, check_real
 from pate.exceptions import InvalidInputError
 from pate.representations._cells import slice_rows
 from pate.representations.images._pixels import Pixels

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pate.core.checks import check_int, shown
+from pate._core.checks import check_int, shown
 from pate.exceptions import InvalidInputError
 from pate.networks._contract import one_device
 from pate.representations._base import Representation

@@ -23,7 +23,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pate.core.secret import training_seed
+from pate._core.secret import training_seed
 from pate.exceptions import InvalidInputError
 from pate.networks._contract import check_apart, make, own_generator, several_inputs
 from pate.teachers.checkpoints import describe

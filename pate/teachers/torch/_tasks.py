@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pate.core.checks import check_int
+from pate._core.checks import check_int
 from pate.exceptions import InvalidInputError
 from pate.networks._contract import held_threads, own_generator, visible_devices
 from pate.teachers._shards import Asked, Failure, Trained, interruptible, out_of_memory

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 import torch
 from torch.nn import functional
 
-from pate.core.checks import check_int, check_real
+from pate._core.checks import check_int, check_real
 from pate.exceptions import InvalidInputError
 
 

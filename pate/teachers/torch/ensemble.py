@@ -16,10 +16,10 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from pate.core.checks import check_choice, check_int, check_real
-from pate.core.cluster import on_cluster, workers
-from pate.core.frames import plain_rows
-from pate.core.types import Mask
+from pate._core.checks import check_choice, check_int, check_real
+from pate._core.cluster import on_cluster, workers
+from pate._core.frames import plain_rows
+from pate._core.types import Mask
 from pate.data._cells import private_cells
 from pate.data._door import read_numbers
 from pate.exceptions import CuratorWarning, InvalidInputError, PerformanceWarning

@@ -1,0 +1,209 @@
+"""A tape: one run of a pipeline with bits that can be drawn again, for audits; nothing said of such a run is private.
+
+:func:`pate.audit.replay` runs a pipeline on two neighbouring data sets and compares what happened inside. For that, the
+bits of the operating system come from the tape's key, the second run is given what the first one let out, and whoever
+is at work notes what it received and made. Nothing here is reached but by :func:`play`: no parameter, no environment
+variable, no file turns it on.
+
+A tape belongs to the thread and the process that play it. Others see none: they draw from the operating system.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import hashlib
+import inspect
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, Token, copy_context
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from pate._core.types import IntArray
+from pate.exceptions import ReplayError
+
+Sampler = TypeVar("Sampler", bound=Callable[..., Any])
+Result = TypeVar("Result")
+Watcher = Callable[[str, dict[str, Any]], None]
+
+_PLAYING: ContextVar[Tape | None] = ContextVar("pate_tape", default=None)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was let out at one place of a run: who drew it, and what."""
+
+    sampler: str
+    value: Any
+
+
+class Tape:
+    """The bits of one run, and what it let out; good for one :func:`play`.
+
+    Parameters
+    ----------
+    key : bytes
+        All bits follow from it.
+    watch : callable or None
+        Is told what every stage received and made, ``watch(stage, facts)``; it must keep no reference to what may
+        change.
+    follows : sequence of Outcome or None
+        What an earlier run let out: this one lets out the same, place by place, as long as the same is asked.
+    places : int array or None
+        Where each record stood in that run, where this one has the same records in another order: shards dealt by
+        places then hold the same records. A cut and the one composed with a move are equally likely.
+    """
+
+    def __init__(
+        self,
+        key: bytes,
+        watch: Watcher | None = None,
+        follows: tuple[Outcome, ...] | None = None,
+        places: IntArray | None = None,
+    ) -> None:
+        self.places = places
+        self._key, self._drawn = key, dict[str, int]()
+        self._watch, self._follows = watch, follows
+        self._ledgers: set[Path] = set()
+        self.outcomes: list[Outcome] = []
+        self.owner: tuple[int, int] | None = None
+
+    def __repr__(self) -> str:
+        return "Tape(not private)"
+
+    def __reduce__(self) -> Any:
+        raise ReplayError("a tape stays in the process that plays it: it cannot be copied or pickled.")
+
+    def draw(self, purpose: str, size: int) -> bytes:
+        """Return the next bytes for a purpose."""
+        self._drawn[purpose] = n = self._drawn.get(purpose, 0) + 1
+        return self.fixed(f"{purpose} {n}", size)
+
+    def fixed(self, purpose: str, size: int = 32) -> bytes:
+        """Return bytes for a purpose, the same each time."""
+        return hashlib.shake_256(self._key + f"pate tape {purpose}".encode()).digest(size)
+
+    def note(self, stage: str, facts: dict[str, Any]) -> None:
+        """Tell whoever watches."""
+        if self._watch is not None:
+            self._watch(stage, facts)
+
+    def settle(self, sampler: str, value: Any) -> Any:
+        """Return what is let out: ``value``, or what the run that is followed let out here."""
+        place = len(self.outcomes)
+        if self._follows is not None:
+            there = self._follows[place] if place < len(self._follows) else None
+            if there is None or there.sampler != sampler or _form(there.value) != _form(value):
+                self._follows = None  # another course: what comes is not comparable
+            else:
+                value = copy.deepcopy(there.value)
+        self.outcomes.append(Outcome(sampler, copy.deepcopy(value)))
+        return value
+
+    def claim(self, ledger: Path) -> None:
+        """Take a ledger that this run may write to: one that it makes itself, and no other."""
+        ledger = ledger.absolute()
+        if ledger in self._ledgers:
+            return
+        if ledger.exists():
+            raise ReplayError(
+                f"a replay writes to no ledger that was there before ({ledger.name!r}): it would spend a real budget, "
+                "and its answers are not private. Let the pipeline make a ledger of its own in a new temporary folder."
+            )
+        self._ledgers.add(ledger)
+
+
+def _form(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_form(v) for v in value]
+    return type(value), np.shape(value)
+
+
+def playing() -> Tape | None:
+    """Return the tape that this thread of this process plays, or None."""
+    tape = _PLAYING.get()
+    if tape is None or tape.owner != (os.getpid(), threading.get_ident()):
+        return None
+    return tape
+
+
+@contextmanager
+def play(tape: Tape) -> Iterator[Tape]:
+    """Run what is inside on a tape; for :mod:`pate.audit` alone."""
+    token = _begin(tape)
+    try:
+        yield tape
+    finally:
+        tape.owner = (0, 0)  # copies of this context (a task, a generator) may live on: for them, too, it is over
+        _PLAYING.reset(token)
+
+
+def _begin(tape: Tape) -> Token[Tape | None]:
+    if playing() is not None:
+        raise ReplayError("a replay cannot run inside another one.")
+    if tape.owner is not None:
+        raise ReplayError("this tape was played already. Make a new one of the same key.")
+    tape.owner = (os.getpid(), threading.get_ident())
+    return _PLAYING.set(tape)
+
+
+def run_played(tape: Tape, run: Callable[[], Result]) -> Result:
+    """Return what ``run()`` returns on a tape that the caller's own context never holds.
+
+    Ctrl-C may come before a ``with`` block has begun, or after it began to end: then nothing ends it. A context of its
+    own is left by the interpreter, whatever happens inside.
+    """
+
+    def inside() -> Result:
+        _begin(tape)
+        try:
+            return run()
+        finally:
+            tape.owner = (0, 0)
+
+    return copy_context().run(inside)
+
+
+def note(stage: str, **facts: Any) -> None:
+    """Tell a replay what a stage received and made; nothing otherwise."""
+    tape = playing()
+    if tape is not None:
+        tape.note(stage, facts)
+
+
+def settle(sampler: str, value: Any) -> Any:
+    """Return what is let out: ``value``, but in a replay's second run what the first one let out at this place."""
+    tape = playing()
+    return value if tape is None else tape.settle(sampler, value)
+
+
+def settled(sampler: Sampler) -> Sampler:
+    """Make a sampler's outcomes known to a replay: ``sampler(values, *, scale, source, ...)``."""
+    signature = inspect.signature(sampler)
+
+    @functools.wraps(sampler)
+    def drawn(*args: Any, **options: Any) -> Any:
+        value = sampler(*args, **options)
+        tape = playing()
+        if tape is None:
+            return value
+        (_, values), *rest = signature.bind(*args, **options).arguments.items()
+        public = {name: option for name, option in rest if name != "source"}
+        tape.note("noise", {"sampler": sampler.__name__, "shape": np.shape(values), **public})
+        return tape.settle(sampler.__name__, value)
+
+    return cast(Sampler, drawn)
+
+
+def refuse_on_tape(what: str) -> None:
+    """Refuse what may not outlive a replay."""
+    if playing() is not None:
+        raise ReplayError(
+            f"a replay makes no {what}: its bits are known. Make it beforehand, or leave it out of the pipeline."
+        )

@@ -1,0 +1,204 @@
+"""What rivals share: rows at the door, a public map, a student of released labels, and who may be told what."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pate._core.checks import check_int
+from pate._core.frames import plain_column, plain_rows
+from pate._core.types import FloatArray, IntArray
+from pate.data import check_public_rows
+from pate.data._door import flat_rows
+from pate.data.queries import select_queries
+from pate.estimators._by_dpsgd import ByRecords
+from pate.estimators._public_model import any_rows, digest_of
+from pate.exceptions import InvalidInputError
+from pate.mechanisms import Draw
+from pate.models.recipes import fitted_representation, kind_of, some_rows
+from pate.models.students import make_student, mapped_student, try_student
+from pate.privacy.budget import Budget, check_budget
+from pate.privacy.cost import Charge
+from pate.privacy.noise.source import NoiseSource
+from pate.privacy.words import Guarantee
+from pate.release import ReleasedLabels, warn_if_weak
+from pate.release.statement.model import Assumption, PrivacyStatement, made_statement
+from pate.representations import Representation
+from pate.teachers import ShardEnsemble
+from pate.teachers._usable import hash_rows, units_of
+
+_NOISE = "the operating system's cryptographic generator, for the noise and whatever else is drawn"
+#: Fewer public rows make no map.
+FEWEST_PUBLIC = 20
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Task:
+    """What a rival's mechanism is given: public facts and rows, and private rows that were read at the door.
+
+    Attributes
+    ----------
+    budget : Budget
+    n_units : int
+        Public under replace-one adjacency.
+    unit : {"record", "group"}
+    n_classes : int
+    n_public : int
+    X, y, groups
+        Private: records, their class values, their owners or None.
+    rows : public rows
+    representation : Representation
+        Fitted on public rows.
+    z_public : float64 array of shape (n_public, d)
+    """
+
+    budget: Budget
+    n_units: int
+    unit: str
+    n_classes: int
+    n_public: int
+    X: Any
+    y: Any
+    groups: Any
+    rows: Any
+    representation: Representation
+    z_public: FloatArray
+
+
+@dataclass(frozen=True)
+class Priced:
+    """What a rival will do: how many public rows it asks about, what that promises, and how it is done.
+
+    Attributes
+    ----------
+    n_queries : int
+    guarantee : Guarantee
+        A constant, known before any record is looked at.
+    draw : callable
+        Given the positions of the public rows to ask about, and a noise source, it looks at the records.
+    tell : callable
+        Given what is promised (or, with a seed, is not), it returns the statement.
+    charge : Charge or None
+        Where there is one.
+    """
+
+    n_queries: int
+    guarantee: Guarantee
+    draw: Callable[[IntArray, NoiseSource], Draw]
+    tell: Callable[[Guarantee], PrivacyStatement]
+    charge: Charge | None = None
+
+
+class Rival(ByRecords):
+    """A private method of other people's, as a classifier; abstract."""
+
+    #: None of them is charged to a ledger: see docs/rivals.md.
+    ledger: Any = None
+    _map: Representation
+
+    @abstractmethod
+    def _price(self, task: Task) -> Priced:
+        """Return what will be done, by public facts alone."""
+
+    def who_votes(self) -> str:
+        """Return ``"records"``: rows of any kind come in, and a public map looks at each."""
+        return "records"
+
+    def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Rival:
+        """Spend the budget on labels of public rows, and train the student on them."""
+        budget = check_budget(self.budget)
+        if X_public is None:
+            raise InvalidInputError(
+                "X_public must be the public rows to label, got None. Pass fit(X, y, X_public=...)."
+            )
+        same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
+        y, groups = plain_column(y), plain_column(groups, name="groups")
+        rows, records, y = self._read(X, y, X_public)
+        if not self.overlap_is_public:
+            check_public_rows(records, records if same else rows, groups)
+        n_units, unit = units_of(groups, records.shape[0])
+        n_public = int(rows.shape[0])
+        if n_public < FEWEST_PUBLIC:
+            raise InvalidInputError(
+                f"X_public must have at least {FEWEST_PUBLIC} rows, got {n_public}: they make the map on which records "
+                "are compared."
+            )
+        self._map = self._fitted_map(rows)
+        z = self._map.transform(flat_rows(rows))
+        task = Task(budget, n_units, unit, len(self.classes_), n_public, records, y, groups, rows, self._map, z)
+        priced = self._price(task)
+        queries = select_queries(
+            z, priced.n_queries, strategy="auto", random_state=self._query_seed(rows), one_scale=True
+        )
+        student, _ = self._student(any_rows(self.classes), rows, False)
+        try_student(student, z, n_classes=task.n_classes, queries=queries, n_answers=len(queries))
+        warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
+
+        source = NoiseSource(self.noise_seed)
+        promised = replace(priced.guarantee, kind="seeded") if source.seeded else priced.guarantee
+        statement = priced.tell(promised)  # what somebody states in it is refused, if at all, before anything is drawn
+        self._spend(promised, unit, priced.charge)
+        drawn = priced.draw(queries, source)
+        statement = self._told(statement)
+        classes = tuple(self.classes_.tolist())
+        self.release_: Any = ReleasedLabels(drawn.labels, drawn.status, classes, promised, statement)
+        self.statement_, self.queries_ = statement, queries
+        self._asked = digest_of(hash_rows(rows.iloc[queries] if hasattr(rows, "iloc") else rows[queries]))
+        self.__dict__.pop("student_", None)
+        self._learn(student, z, self._map)
+        return self
+
+    def _fitted_map(self, rows: Any) -> Representation:
+        seed = 0 if self.random_state is None else check_int("random_state", self.random_state, low=0) % 2**32
+        return fitted_representation(
+            kind_of(rows, self._image_shape()),
+            flat_rows(some_rows(rows, seed)),
+            representation=self.representation,
+            image_shape=self._image_shape(),
+            random_state=seed,
+            verbose=self.verbose,
+        )
+
+    def _statement_of(
+        self, task: Task, promised: Guarantee, *, kept_back: str, assumptions: Sequence[Assumption], **told: Any
+    ) -> PrivacyStatement:
+        """Return the statement, with what all rivals say alike."""
+        seeded = promised.kind == "seeded"
+        classes_read = ("the set of classes, which was read off the private labels",) if self.classes is None else ()
+        return made_statement(
+            unit=task.unit,
+            n_units=task.n_units,
+            guarantee=promised,
+            noise_source=_NOISE,
+            seeded=seeded,
+            covered=(
+                "the released labels and everything computed from them and from public data (a student, metrics)",
+            ),
+            not_covered=(
+                kept_back,
+                "whether it failed, and how long it took",
+                "other releases from the same private data",
+                *classes_read,
+            ),
+            assumptions=tuple(assumptions),
+            tuning=self.tuning,
+            **told,
+        )
+
+    def _asked_about(self, task: Task, n_queries: int) -> int:
+        """Return how many rows to ask about: as was said, else by the rule, of those that there are."""
+        if self.n_queries is None:
+            return min(n_queries, task.n_public)
+        return check_int(
+            "n_queries", self.n_queries, low=1, high=task.n_public, remedy="There are no more public rows."
+        )
+
+    def _ensemble(self, X_public: Any = None) -> ShardEnsemble:
+        return any_rows(self.classes)
+
+    def _student(self, teachers: ShardEnsemble, X_public: Any, noisy_counts: bool) -> tuple[Any, Any]:
+        if self.student is None:
+            return mapped_student(int(X_public.shape[0]), noisy_counts=True), self._map
+        return make_student(self.student), self._map

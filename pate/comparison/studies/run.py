@@ -1,0 +1,522 @@
+"""A whole run on a named data set: votes, release, public model, DP-SGD beside it, and what a report needs."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from copy import copy
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
+from sklearn.svm import SVC
+
+from pate._core.curator import need
+from pate._core.files import atomic_path, write_json, write_text
+from pate._core.provenance import provenance
+from pate.comparison.studies.config import RunConfig, make_dpsgd
+from pate.comparison.studies.folders import RunFolder
+from pate.data import Dataset, encode_dataset, load_dataset
+from pate.estimators import PATEClassifier
+from pate.exceptions import PateWarning
+from pate.ledger import Ledger
+from pate.mechanisms import NOT_ASKED, LNMax, Mechanism
+from pate.models.recipes import Recipe, RecordsPlan
+from pate.models.students import fit_student, make_student
+from pate.privacy.budget import Budget
+from pate.privacy.convert import gdp_to_epsilon, rdp_to_epsilon
+from pate.privacy.cost import Charge
+from pate.release import LabelRelease, ModelLabels, RecordLabels, ReleasedLabels, ReleaseTerms
+from pate.release.account import account
+from pate.report.result import (
+    CostCurve,
+    CostLine,
+    EnsembleCurve,
+    Example,
+    LabelAccuracy,
+    PrivatePrice,
+    Reference,
+    Result,
+    Row,
+    Seconds,
+    SensitiveResult,
+    Spent,
+)
+from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble, ensemble_curve, make_teacher
+from pate.votes import Votes
+
+# What a run looks like without privacy: numbers for the curator's report, and for nothing else.
+
+# A good ordinary model by kind of data: what is reached without any privacy.
+
+#: A kernel machine on more rows takes longer than everything else together.
+LARGE = 20_000
+
+
+def ordinary_model(kind: str, n_records: int, *, seed: int) -> Any:
+    """Return an unfitted model of a kind that is usual for such data: boosted trees on tables, else a kernel machine.
+
+    Of more than 20,000 images, a network of one layer.
+    """
+    if kind == "table":
+        return HistGradientBoostingClassifier(random_state=seed)
+    return SVC() if n_records <= LARGE else MLPClassifier((128,), max_iter=15, random_state=seed)
+
+
+#: Teachers are scored on so many test rows at most: every one of them votes on each.
+_REFERENCE_ROWS = 2000
+#: Epsilon of "without noise": its standard deviation is then below a hundredth of a ballot.
+_NEXT_TO_NO_NOISE = 1e4
+
+
+def look_behind(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: Any) -> SensitiveResult:
+    """Return the numbers without privacy of one repeat in which records voted; for the sensitive report only.
+
+    There are no teachers, no margins, and no data-dependent cost: a Gaussian sum has none that is lower. ``data`` is as
+    the records' representation reads it, ``coded`` the same as numbers, ``plan`` what ``clf.fit_keeping`` gave.
+    """
+    private = data.private
+    # The same maps, rounds and head; at this epsilon the noise is far below one ballot.
+    voters = copy(plan.voters)
+    voters.verbose = False
+    terms = ReleaseTerms(budget=Budget(_NEXT_TO_NO_NOISE, plan.terms.budget.delta))
+    quiet = replace(plan, voters=voters, terms=terms)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PateWarning)
+        _, model = quiet.run(private.X, private.y, groups=private.groups)
+    test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
+    name, accuracy = _ordinary_model(coded, clf.random_state)
+    quiet_right = (model.predict(test) == truth).mean()
+    found = {f"non-private {name}, all private data": accuracy, "the same ballots without noise": quiet_right}
+    told = (
+        "Records voted, so there are no teachers' margins, and no cost that depends on the data: a Gaussian sum has no "
+        "lower one."
+    )
+    return replace(_without_privacy(found, data, clf), notes=(told,))
+
+
+def _without_privacy(found: dict[str, Any], data: Dataset, clf: Any) -> SensitiveResult:
+    """Return these accuracies, and how many of the released labels are right."""
+    release, seed = clf.release_, clf.random_state
+    right = (release.labels == data.public.y_for_evaluation[clf.queries_])[release.answered]
+    return SensitiveResult(
+        references=tuple(Reference(name=n, accuracy=float(a), seed=seed) for n, a in found.items()),
+        label_accuracy=(LabelAccuracy(accuracy=float(right.mean()), seed=seed),) if len(right) else (),
+    )
+
+
+def look_inside(
+    data: Dataset, coded: Dataset, teachers: ShardEnsemble, votes: Votes, clf: Any, *, first: bool
+) -> SensitiveResult:
+    """Return the numbers without privacy of one repeat; they go to the sensitive report only.
+
+    ``teachers`` and ``votes`` are what ``clf.fit_keeping`` gave, **sensitive**. The ``first`` repeat alone is shown in
+    detail.
+    """
+    test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
+    on_test = teachers.vote(test)
+    assert on_test.labels is not None
+    alone = (on_test.labels == truth).mean(axis=1)
+    plurality = votes.counts.argmax(axis=1)
+    labels = np.full(len(data.public.X), -1, dtype=np.int64)
+    labels[clf.queries_] = plurality
+    student = clone(clf.student_) if clf.student is None else clf.student
+    noiseless = fit_student(student, data.public.X, labels, random_state=clf.random_state)
+    name, accuracy = _open_model(teachers, data, coded, clf.random_state)
+    found = {
+        f"non-private {name}, all private data": accuracy,
+        "noiseless ensemble": (on_test.counts.argmax(axis=1) == truth).mean(),
+        "student from noiseless votes": noiseless.score(test, truth),
+        "single teacher (mean)": alone.mean(),
+    }
+    release = clf.release_
+    assert isinstance(release, LabelRelease)
+    inside = _without_privacy(found, data, clf)
+    if not first:
+        return inside
+    report = account(votes, release.mechanism, delta=clf.budget.delta, max_answers=release.quote.max_answers)
+    curve = ensemble_curve(
+        on_test.labels, truth, n_classes=len(data.classes), margin_noise=margin_noise(release.mechanism)
+    )
+    return replace(
+        inside,
+        margins=tuple(margins(votes.counts).tolist()),
+        n_teachers=votes.n_teachers,
+        teacher_accuracy=tuple(alone.tolist()),
+        ensemble_curve=EnsembleCurve.from_dict(curve),
+        data_dependent=tuple(
+            PrivatePrice(label=label, epsilon=g.epsilon, delta=g.delta, method=f"{g.method}, {g.directions}", use=use)
+            for label, wrapped, use in (
+                ("best data-dependent bound", report.data_dependent, "internal study; never publish"),
+                ("2018 paper's analysis", report.papernot2018, "comparison with papers; never publish"),
+                ("2017 paper's analysis", report.papernot2017, "comparison with papers; never publish"),
+            )
+            if wrapped is not None
+            for g in (wrapped.reveal(),)
+        ),
+    )
+
+
+def margin_noise(mechanism: Mechanism) -> float:
+    """Return the standard deviation, in votes, of the noise on the difference of two counts."""
+    if isinstance(mechanism, LNMax):
+        return 2.0 * mechanism.scale  # the variance of each of the two is 2 scale^2
+    return math.sqrt(2.0) * float(mechanism.sigma)  # type: ignore[attr-defined]  # every other one is Gaussian
+
+
+def _open_model(teachers: ShardEnsemble, data: Dataset, coded: Dataset, seed: int) -> tuple[str, float]:
+    """Return the name and accuracy of a model of the teachers' kind that saw all private rows."""
+    X, y = data.private.X, data.private.y
+    test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
+    if isinstance(teachers, TeacherEnsemble):
+        # A kernel machine on 50,000 rows takes longer than the whole run.
+        large = len(y) > LARGE
+        model = MLPClassifier((128,), max_iter=15, random_state=seed) if large else clone(teachers.estimator)
+        return _scored(model, data)
+    if isinstance(teachers, HeadTeacherEnsemble):
+        return _ordinary_model(coded, seed)
+    # One torch teacher of everything; on many rows in fewer passes, as each has many steps.
+    from pate.teachers.torch._recipe import default_steps
+
+    ensemble: Any = clone(teachers)
+    n = min(LARGE, len(y))
+    if ensemble.epochs is None:
+        ensemble.set_params(n_steps=max(ensemble.n_steps or 0, default_steps(n, ensemble.batch_size)))
+    else:
+        ensemble.set_params(epochs=max(1, ensemble.epochs * n // len(y)))
+    ensemble.set_params(n_teachers=1, random_state=seed, checkpoint_dir=None, verbose=False)
+    counts = ensemble.fit(X, y).vote(test, keep_labels=False).counts
+    return ensemble.module.__name__, (counts.argmax(axis=1) == truth).mean()
+
+
+def _ordinary_model(coded: Dataset, seed: int) -> tuple[str, float]:
+    """Return the name and accuracy of a good model of all private rows, of a kind that is usual for such data."""
+    return _scored(ordinary_model(coded.kind, len(coded.private.y), seed=seed), coded)
+
+
+def _scored(model: Any, data: Dataset) -> tuple[str, float]:
+    """Fit a model to all private rows, and return its name and accuracy; a fit that was stopped early says nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(data.private.X, data.private.y)
+    return type(model).__name__, model.score(data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS])
+
+
+# A few public images of a run, with what was released of them: chosen by the release alone.
+
+#: So many as they come, and then so many that the release is least sure of.
+FIRST, UNSURE = 8, 4
+_LARGEST = 64  # points a side
+
+
+def examples_of(release: ReleasedLabels, data: Dataset, queries: npt.NDArray[np.int64]) -> tuple[Example, ...]:
+    """Return some of the public images asked about; none where rows are no images.
+
+    Everything here is computed from public rows and the release.
+    """
+    if data.image_shape is None or max(data.image_shape[-2:]) > _LARGEST:
+        return ()
+    confidence = release.probability.max(axis=1) if isinstance(release, ModelLabels) else None
+    lead = margins(counts) if (counts := getattr(release, "noisy_counts", None)) is not None else None
+    order = list(range(min(FIRST, release.n_queries)))
+    sure = confidence if confidence is not None else lead
+    if sure is not None:
+        left = [i for i in np.argsort(sure, kind="stable").tolist() if i not in order and np.isfinite(sure[i])]
+        order += left[:UNSURE]
+    images = np.asarray(data.public.X, dtype=np.float64)[queries[order]].reshape(-1, *data.image_shape)
+    if images.ndim == 4:  # colours are shown as their mean
+        images = images.mean(axis=1)
+    highest = images.max(initial=0.0) or 1.0
+    shades = np.clip(np.rint(9 * images / highest), 0, 9).astype(int)
+    values = release.values()
+    return tuple(
+        Example(
+            image=tuple("".join(map(str, line)) for line in shade.tolist()),
+            label=None if values[i] is None else data.classes[values[i]],
+            confidence=None if confidence is None else float(confidence[i]),
+            lead=None if lead is None or not np.isfinite(lead[i]) else float(lead[i]),
+        )
+        for i, shade in zip(order, shades, strict=True)
+    )
+
+
+def margins(counts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return by how many votes the first class of each row leads the second."""
+    top = np.sort(counts, axis=1)
+    return np.asarray(top[:, -1] - top[:, -2])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RunResult:
+    """What a run gave: ``result`` for everybody, ``sensitive`` for the curator alone (None unless asked for)."""
+
+    result: Result
+    sensitive: SensitiveResult | None
+    release: LabelRelease | ModelLabels
+
+    def __repr__(self) -> str:
+        return f"RunResult({self.result.title!r})"
+
+
+def run_experiment(
+    config: RunConfig,
+    *,
+    out: Any = None,
+    data_home: Any = None,
+    sensitive_report: bool = False,
+    command: str | None = None,
+    verbose: bool = False,
+) -> RunResult:
+    """Run PATE (and DP-SGD beside it) on a named data set and write the run folder.
+
+    Parameters
+    ----------
+    config : RunConfig
+    out : path or None
+        Folder for ``report.html``, ``results.json``, ``statement.json``, ``statement.txt`` and ``labels.csv``; it must
+        be absent or empty. A killed run is continued by calling again: what was released, and teachers, are kept in
+        ``OUT.private``. None writes nothing.
+    data_home : path or None
+        See :func:`pate.load_dataset`.
+    sensitive_report : bool
+        Also compute what must stay inside (references without privacy, how long training took; of teachers also vote
+        margins, what more of them gave and data-dependent costs) and write it to ``sensitive.html``.
+    command : str or None
+        What the user typed, for the report.
+    verbose : bool
+
+    Returns
+    -------
+    RunResult
+
+    Raises
+    ------
+    RunFolderError
+        ``out`` holds something.
+    BudgetExceededError, InvalidInputError
+        See :class:`pate.PATEClassifier`.
+    MissingExtraError
+        ``out`` is given, and matplotlib is not installed.
+
+    Notes
+    -----
+    Repeats measure the spread: each is a release of its own. The statement and ``labels.csv`` are the first one's.
+
+    Examples
+    --------
+    >>> from pate import Budget
+    >>> config = RunConfig(dataset="digits", budget=Budget(8.0, 1e-5), dpsgd="none")
+    >>> done = run_experiment(config)
+    >>> done.result.rows[0].contestant, done.sensitive is None
+    ('PATE', True)
+    """
+    if out is not None:
+        need("matplotlib", extra="plots", why="A run's report")
+    folder = None if out is None else RunFolder.new(out, config=json.dumps(config.identity(), sort_keys=True))
+    rows: list[Row] = []
+    inside: list[SensitiveResult] = []
+    seconds: list[Seconds] = []
+    first: _First | None = None
+    for repeat in range(config.n_repeats):
+        seed = config.random_state + repeat
+        cut = {name: getattr(config, name) for name in ("protocol", "n_public", "n_private")}
+        data = load_dataset(config.dataset, data_home=data_home, random_state=seed, **cut)
+        coded = encode_dataset(data)
+        # Representations read tables cell by cell; teachers and DP-SGD need numbers, learnt from public rows.
+        rows_of = coded if config.who_votes() == "shards" else data
+        clf = _classifier(config, data, seed, folder, repeat, verbose)
+        started = perf_counter()
+        teachers, votes = clf.fit_keeping(
+            rows_of.private.X, data.private.y, X_public=rows_of.public.X, groups=data.private.groups
+        )
+        seconds.append(Seconds(name="PATE", seconds=perf_counter() - started, seed=seed))
+        release = clf.release_
+        rows.append(_row("PATE", config, clf.score(rows_of.test.X, data.test.y), seed, release))
+        if config.dpsgd != "none":
+            started = perf_counter()
+            rows.append(_dpsgd_row(config, data if config.dpsgd == "auto" else coded, seed, verbose))
+            seconds.append(Seconds(name="DP-SGD", seconds=perf_counter() - started, seed=seed))
+        if sensitive_report:
+            if votes is None:
+                inside.append(look_behind(rows_of, coded, teachers, clf))
+            else:
+                inside.append(look_inside(rows_of, coded, teachers, votes, clf, first=first is None))
+        if first is None:
+            first = _First(release, data, clf.queries_, teachers.recipe if votes is None else None)
+    assert first is not None
+    result = _result(config, first, rows, command)
+    sensitive = _gathered(inside, seconds) if sensitive_report else None
+    if folder is not None:
+        _write(folder, result, sensitive, first)
+    return RunResult(result, sensitive, first.release)
+
+
+@dataclass(frozen=True)
+class _First:
+    """What the first repeat gave."""
+
+    release: LabelRelease | ModelLabels
+    data: Dataset
+    queries: npt.NDArray[np.int64]
+    recipe: Recipe | None
+
+
+#: What a run and its classifier call alike.
+_ALIKE = ("n_teachers", "budget", "mechanism", "n_queries", "select", "gap", "max_answers", "on_exhausted", "n_jobs",
+          "tuning")  # fmt: skip
+
+
+def _classifier(
+    config: RunConfig, data: Dataset, seed: int, folder: RunFolder | None, repeat: int, verbose: bool
+) -> PATEClassifier:
+    kept = None if folder is None else folder.private / f"repeat-{repeat}"
+    who = config.who_votes()
+    by_teachers: dict[str, Any] = {}
+    if who != "records":
+        by_teachers = {
+            "partition_seed": seed if config.partition_seed is None else config.partition_seed + repeat,
+            "checkpoint_dir": None if kept is None else kept / "teachers",
+            "measure": False,  # test rows tell, and what votes cost is worked out for labels alone
+        }
+    alike: dict[str, Any] = {name: getattr(config, name) for name in _ALIKE}
+    return PATEClassifier(
+        None if config.teacher is None else make_teacher(config.teacher),
+        voters=who,
+        classes=range(len(data.classes)),
+        student=None if config.student is None else make_student(config.student),
+        random_state=seed,
+        image_shape=data.image_shape,
+        ledger=None if kept is None else Ledger(kept / "ledger.sqlite"),
+        anyway=True,  # a study shows what comes of any setting
+        verbose=verbose,
+        **alike,
+        **by_teachers,
+    )
+
+
+def _gathered(repeats: list[SensitiveResult], seconds: list[Seconds]) -> SensitiveResult:
+    """Return the first repeat's details with the references of all of them.
+
+    How long a fit took is the curator's: a teacher that stops early does so by its private rows.
+    """
+    return replace(
+        repeats[0],
+        references=tuple(row for inside in repeats for row in inside.references),
+        label_accuracy=tuple(row for inside in repeats for row in inside.label_accuracy),
+        seconds=tuple(seconds),
+    )
+
+
+def _row(contestant: str, config: RunConfig, accuracy: float, seed: int, release: ReleasedLabels | None) -> Row:
+    return Row(
+        contestant=contestant,
+        epsilon=config.budget.epsilon,
+        delta=config.budget.delta,
+        accuracy=float(accuracy),
+        seed=seed,
+        queries=None if release is None else int((release.status != NOT_ASKED).sum()),
+        answers=None if release is None else release.n_answered,
+    )
+
+
+def _dpsgd_row(config: RunConfig, data: Dataset, seed: int, verbose: bool) -> Row:
+    clf = make_dpsgd(config.dpsgd, data, config.budget, random_state=seed, verbose=verbose)
+    clf.fit(data.private.X, data.private.y, groups=data.private.groups, X_public=data.public.X)
+    return _row("DP-SGD", config, clf.score(data.test.X, data.test.y), seed, None)
+
+
+def _result(config: RunConfig, first: _First, rows: list[Row], command: str | None) -> Result:
+    release, data, recipe = first.release, first.data, first.recipe
+    answered = release.labels[release.answered]
+    # The release's own time: two times would tell how long training took, which private rows decide.
+    stamp = {**provenance(), "created": release.statement.created}
+    return Result(
+        kind="run",
+        title=f"PATE on {data.name}",
+        dataset=data.name,
+        protocol=data.protocol,
+        description=data.description,
+        command=command,
+        **stamp,
+        classes=tuple(data.classes),
+        settings=config.settings()
+        | ({} if recipe is None else {"recipe": "; ".join(what for what, _ in recipe.reasons)}),
+        budget=config.budget,
+        rows=tuple(rows),
+        answers_per_class=tuple(np.bincount(answered, minlength=len(data.classes)).tolist()),
+        cost_curve=cost_curve(release, config.budget.delta) if isinstance(release, LabelRelease) else None,
+        examples=examples_of(release, data, first.queries),
+        statement=release.statement,
+        notes=_notes(release),
+    )
+
+
+def _notes(release: ReleasedLabels) -> tuple[str, ...]:
+    labels = (
+        "The labels and the statement are those of the first repeat. Every repeat is an experiment of its own: on "
+        "data that need protection, one makes a single release."
+    )
+    if isinstance(release, RecordLabels):
+        n, unit = len(release.rounds), "record" if release.statement.unit == "record" else "person"
+        return (
+            f"Every private {unit} was a voter, and cast one ballot in each of {n} round{'s' * (n > 1)}; nobody "
+            "else did. The noisy sums are what was paid for; labels of the public rows, and of any other row, follow "
+            "for nothing more. A Gaussian sum has no lower data-dependent cost.",
+            "Accuracy is the public model's, on test rows that no release touched. Accuracies measure an experiment; "
+            "the guarantee covers the released statistics and everything computed from them.",
+            labels,
+        )
+    return (
+        "Accuracy is the student's, on test rows that no release touched. Accuracies measure an experiment; the "
+        "guarantee covers the released labels.",
+        labels,
+    )
+
+
+def cost_curve(release: LabelRelease, delta: float) -> CostCurve:
+    """Return the public epsilon against the number of queries, by each way of accounting."""
+    price, mechanism = release.quote, release.mechanism
+    # Answers read back from a ledger were priced when they were given.
+    n_asked = price.n_queries or int((release.status != NOT_ASKED).sum())
+    cap = price.max_answers or release.n_answered
+    asked = tuple(np.unique(np.linspace(1, max(2.0, 1.5 * n_asked), 60).round().astype(int)).tolist())
+    charges = (
+        [mechanism.charge(n, min(n, cap)) for n in asked]
+        if mechanism.may_refuse
+        else [mechanism.charge(n) for n in asked]
+    )
+    charges = [Charge.total([(charge, 1), *((count.charge(1), 1) for count in release.counts)]) for charge in charges]
+    curves = [
+        ("Gaussian (GDP), exact", [gdp_to_epsilon(c.mu_squared**0.5, delta) for c in charges]),
+        ("Renyi, Canonne-Kamath-Steinke conversion", [rdp_to_epsilon(c.rdp, delta)[0] for c in charges]),
+        ("Renyi, Mironov conversion", [rdp_to_epsilon(c.rdp, delta, conversion="mironov")[0] for c in charges]),
+    ]
+    return CostCurve(
+        curves=tuple(CostLine(label=label, queries=asked, epsilon=tuple(epsilons)) for label, epsilons in curves),
+        spent=Spent(queries=n_asked, epsilon=release.guarantee.epsilon),
+    )
+
+
+def _write(folder: RunFolder, result: Result, sensitive: SensitiveResult | None, first: _First) -> None:
+    from pate.report import write_report, write_sensitive_report
+
+    release, data = first.release, first.data
+    frame = release.to_frame(rows=first.queries)
+    values = [None if v is None else data.classes[v] for v in release.values()]
+    frame["label"] = np.array(values, dtype=object)
+    with folder.results() as place:
+        with atomic_path(place / "labels.csv") as path:
+            frame.to_csv(path, index=False)
+        write_json(place / "statement.json", release.statement.to_dict())
+        write_text(place / "statement.txt", release.statement.text())
+        if sensitive is not None:
+            write_sensitive_report(place / "sensitive.html", result, sensitive)
+        write_report(place / "report.html", result)
+        write_json(place / "results.json", result.to_dict())

@@ -1,0 +1,5 @@
+"""The whole river as one scikit-learn classifier."""
+
+from pate.estimators._classifier import PATEClassifier
+
+__all__ = ["PATEClassifier"]

@@ -1,0 +1,565 @@
+"""Who votes where nobody says, and the roads without shards: records vote, or DP-SGD trains one model.
+
+Labels of all public rows follow for free.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from pate._core.curator import tell
+from pate._core.frames import plain_rows
+from pate._core.progress import timed
+from pate._core.types import FloatArray
+from pate.data import check_public_rows
+from pate.data._columns import holds_numbers
+from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, is_frame, is_texts, read_rows
+from pate.data._shift import about_shift
+from pate.data.schema import declared_by_name
+from pate.estimators._public_model import PublicModel, any_rows, check_has_target, check_several, digest_of
+from pate.exceptions import CuratorWarning, InvalidInputError, PateError, PrivacyParameterWarning, RepeatedFitWarning
+from pate.models.recipes import MappedLinear, PublicFacts, Recipe, RecordsPlan, choose
+from pate.models.recipes._model import balancing, check_decide, decided, temperature_as_measured, tempered
+from pate.models.students import try_student
+from pate.privacy.cost import Charge
+from pate.privacy.words import Guarantee
+from pate.records._maps import rows_of
+from pate.release import Evidence, ModelLabels, ReleaseTerms, check_ballots_stated, doubted, tell_doubts
+from pate.release.statement.fields import NAMED, MeasuredAccuracy, check_stated
+from pate.release.statement.model import PrivacyStatement
+from pate.release.statement.plain import as_plain_text
+from pate.teachers._usable import about_labels, hash_rows, units_of
+
+if TYPE_CHECKING:
+    from pate.dpsgd import DPSGDClassifier
+    from pate.dpsgd._checkpoint import Checkpoint
+    from pate.dpsgd._statement import Plan
+    from pate.dpsgd.recipes import RecipePlan
+from collections.abc import Callable, Sequence
+
+from pate._core.checks import check_choice, shown
+from pate.mechanisms import GaussianSum
+from pate.models.recipes import (
+    FEWEST_PUBLIC,
+    chosen_road,
+    fitted_representation,
+    kind_of,
+    some_rows,
+)
+from pate.models.recipes._run import Ask
+from pate.privacy.budget import Budget
+from pate.release import check_measure
+
+VOTERS = ("auto", "records", "heads", "shards", "dpsgd")
+#: What is said of shard teachers, and means that they are wanted.
+OF_SHARDS = ("estimator", "n_teachers", "mechanism", "n_queries", "gap", "max_answers", "partition_seed",
+             "checkpoint_dir")  # fmt: skip
+
+
+def chosen_voters(voters: str | None, said: Mapping[str, Any], *, not_of_heads: Sequence[str] = ("estimator",)) -> str:
+    """Return who votes: whoever was named, shard teachers where something is said of them, else ``"auto"``.
+
+    ``said`` are parameters that speak of shard teachers where they are not None; heads have no use for
+    ``not_of_heads``.
+    """
+    of_shards = [name for name, value in said.items() if value is not None]
+    if voters is None:
+        return "shards" if of_shards else "auto"
+    check_choice("voters", voters, VOTERS)
+    if voters == "dpsgd":  # a run of its own is kept in such a folder
+        of_shards = [name for name in of_shards if name != "checkpoint_dir"]
+    if voters not in ("heads", "shards") and of_shards:
+        raise InvalidInputError(
+            f"voters={voters!r} must stand without {', '.join(of_shards)}: those speak of teachers on shards. Leave "
+            "them out, or say voters='shards'."
+        )
+    spoilt = [name for name in of_shards if name in not_of_heads]
+    if voters == "heads" and spoilt:
+        raise InvalidInputError(
+            f"voters='heads' must stand without {', '.join(spoilt)}: heads are its teachers, on a representation that "
+            "public rows teach. Leave that out, or say voters='shards'."
+        )
+    return voters
+
+
+def len_of(rows: Any) -> int:
+    """Return how many rows these are, before anybody has looked at them; 0 where they are none."""
+    shape = rows.shape if hasattr(rows, "shape") else (len(rows),) if hasattr(rows, "__len__") else ()
+    return int(shape[0]) if shape else 0
+
+
+def road_of(
+    X_public: Any,
+    budget: Budget,
+    *,
+    n_units: int,
+    n_classes: int,
+    image_shape: tuple[int, ...] | None = None,
+    ranges: Any = None,
+) -> tuple[str, str]:
+    """Return ``"records"`` or ``"dpsgd"``, and why, by :func:`pate.models.recipes.chosen_road`: what ``"auto"`` comes to."""
+    facts = PublicFacts(
+        n_units=max(1, n_units),
+        n_classes=max(2, n_classes),
+        mu=1 / GaussianSum.for_budget(budget).noise_multiplier,
+        n_public=0 if X_public is None else len_of(X_public),
+        kind="table" if X_public is None else kind_of(X_public, image_shape),
+    )
+    road, why = chosen_road(facts)
+    if road == "records":
+        check_ranges(ranges, road)
+    return road, why
+
+
+def check_ranges(ranges: Any, voters: str) -> None:
+    """Refuse declared ranges where nobody has a use for them."""
+    if ranges is not None and voters != "dpsgd":
+        raise InvalidInputError(
+            f"ranges must be left out where voters={voters!r}, who learn from public rows what columns are like. Leave "
+            "it out, or say voters='dpsgd' (--voters dpsgd)."
+        )
+
+
+def plan_records(
+    X_public: Any, terms: ReleaseTerms, ask: Ask, *, rule: Callable[[PublicFacts], Recipe] = choose
+) -> RecordsPlan:
+    """Fit the public maps and choose the recipe by public facts; nothing is spent.
+
+    Raises
+    ------
+    InvalidInputError
+        Too few public rows, a bad parameter; or noise that is more than all ballots together, unless ``anyway``.
+    BudgetExceededError
+        Nothing is left in the ledger, or next to nothing.
+    """
+    n_public = int(np.shape(X_public)[0])
+    if n_public < FEWEST_PUBLIC:
+        raise InvalidInputError(
+            f"X_public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
+            "the map that private records vote on. Pass more, or say voters='dpsgd', which needs none."
+        )
+    kind = kind_of(X_public, ask.image_shape)
+    fitted = fitted_representation(
+        kind,
+        some_rows(X_public, ask.seed),
+        representation=ask.representation,
+        image_shape=ask.image_shape,
+        random_state=ask.seed,
+        verbose=ask.verbose,
+    )
+    plan = RecordsPlan.of(terms, X_public, kind=kind, rule=rule, **vars(replace(ask, representation=fitted)))
+    _ = plan.mechanisms  # refused before anything is cast
+    return plan
+
+
+def measured_with(measure: bool | str | None, student: Any) -> bool | str | None:
+    """Return whether the model of ballots or of DP-SGD is measured: not where somebody named another student."""
+    measure = check_measure(measure)
+    if student is None:
+        return measure
+    if measure:
+        raise InvalidInputError(
+            f"measure must be None or False with student={shown(student)}, got {measure!r}: what is "
+            "measured is the model of the ballots, or of DP-SGD, itself. Leave the student out."
+        )
+    return False
+
+
+def check_likeliest(decide: str) -> None:
+    """Refuse balanced decisions where teachers on shards vote: what they release are labels."""
+    if check_decide(decide) != "likeliest":
+        raise InvalidInputError(
+            f"decide must be 'likeliest' where teachers on shards vote, got {decide!r}: their noisy counts are decided "
+            "anew by release_.decide(offsets=...). Leave it out."
+        )
+
+
+# A model that DP-SGD trains.
+
+#: What a ledger calls a run.
+KIND = "DP-SGD"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingPlan:
+    """What DP-SGD will train, on which public map, and at what price: nothing private was looked at.
+
+    ``clf`` is set to it and not fitted; ``rows`` are public ones, to be labelled; ``like``, public or made up, what
+    private columns should hold; ``resumed``: an earlier run, which was cut off, paid for it.
+    """
+
+    clf: DPSGDClassifier
+    road: RecipePlan
+    plan: Plan
+    terms: ReleaseTerms
+    rows: Any
+    like: Any
+    ask: Ask
+    resumed: bool = False
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of the whole run, at the budget's delta."""
+        return self.plan.guarantee
+
+    @property
+    def charge(self) -> Charge:
+        """What the run costs, as charges add up."""
+        from pate.dpsgd._statement import priced
+
+        found = priced(self.plan)
+        assert found is not None  # replace-one
+        return found
+
+    @property
+    def before(self) -> int:
+        """How many runs the ledger has paid for: none of them is given again, and this one is a fresh spend."""
+        ledger = self.terms.ledger
+        if ledger is None or self.resumed:
+            return 0
+        return sum(row.kind == KIND for row in ledger.releases())
+
+    def run(
+        self, X: Any, y: Any, *, groups: Any = None, evidence: Evidence | None = None
+    ) -> tuple[ModelLabels, MappedLinear, Checkpoint | None]:
+        """Charge, train, and return the labels of all public rows, the model, and what was kept to go on with.
+
+        Raises
+        ------
+        BudgetExceededError, LedgerError, InvalidInputError
+            See :meth:`pate.DPSGDClassifier.fit`.
+        """
+        from pate.dpsgd._fit import fit_privately
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyParameterWarning)  # as the plan told
+            done = fit_privately(
+                self.clf,
+                X,
+                y,
+                X_public=self.like,
+                groups=groups,
+                road=self.road,
+                measuring=True,
+                classes_inferred=self.ask.classes_inferred,
+                offsets=lambda module: np.log(self._model(module)[0].weights or (1.0,)),
+            )
+        model, found = self._model(done.module)
+        labels = decided(found, model.weights)
+        if done.statement.measured is not None:
+            model.temperature = temperature_as_measured(found, labels, done.statement.measured.estimate)
+        statement = (evidence or Evidence()).told_of_model(done.statement)
+        known = {*NAMED, *(a.name for a in statement.assumptions)}  # paid for by now: no text of the caller's stops it
+        stated = {name: text for name, text in (self.terms.stated or {}).items() if name in known}
+        statement = replace(statement, tuning=as_plain_text(self.terms.tuning)).with_stated(stated)
+        found = tempered(found, model.temperature)
+        release = ModelLabels.by_model(found, done.classes, self.charge, statement, labels=labels)
+        by_rows = self.rows is not None and self.road.recipe.name != "declared"
+        return doubted(release, n_map=len(found) if by_rows else None), model, done.kept
+
+    def _model(self, module: Any) -> tuple[MappedLinear, FloatArray]:
+        """Return the model of a trained module, and what it says of all public rows by itself."""
+        from pate.dpsgd._fit import linear_weights
+
+        model = MappedLinear(self.road.maps, linear_weights(module))
+        found = np.zeros((0, len(self.clf.classes))) if self.rows is None else model.untempered(self.rows)
+        if self.ask.decide == "balanced":
+            model.weights = balancing(found)
+        return model, found
+
+
+def plan_training(
+    X_public: Any, terms: ReleaseTerms, ask: Ask, *, row_shape: tuple[int, ...], like: Any = None, ranges: Any = None
+) -> TrainingPlan:
+    """Choose recipe, public map, steps and noise by public facts; nothing is spent.
+
+    ``row_shape`` is that of one private row; ``like`` as in :class:`TrainingPlan`.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no recipe for such rows, or ``stated`` names what has no place in the statement.
+    BudgetExceededError
+        The ledger does not pay for the run.
+    """
+    from pate.dpsgd import DPSGDClassifier
+    from pate.dpsgd._measured import with_counts
+    from pate.dpsgd._settings import along, read_mechanism, shape_of
+    from pate.dpsgd._statement import make_plan
+    from pate.dpsgd.recipes import RecipePlan
+
+    if check_decide(ask.decide) == "balanced" and X_public is None:
+        raise InvalidInputError(
+            "decide must be 'likeliest' where there are no public rows: how likely each class usually is, they tell. "
+            "Leave it out, or pass X_public."
+        )
+    clf = DPSGDClassifier(
+        budget=terms.budget,
+        classes=ask.classes,
+        image_shape=ask.image_shape,
+        ledger=terms.ledger,
+        random_state=ask.random_state,
+        noise_seed=terms.noise_seed,
+        checkpoint_dir=ask.checkpoint_dir,
+        measure=ask.measure,
+        verbose=ask.verbose,
+    )
+    road = RecipePlan.of(
+        row_shape,
+        X_public,
+        n_units=ask.n_units,
+        n_classes=len(ask.classes),
+        budget=terms.budget,
+        representation=ask.representation,
+        image_shape=ask.image_shape,
+        random_state=ask.seed,
+        ranges=ranges,
+    )
+    run = along(clf, road)
+    shape = shape_of(run, ask.n_units, ask.unit)
+    begun = _begun(ask.checkpoint_dir)
+    resumed = bool(begun.get("releases"))
+    plan = make_plan(
+        terms.budget,
+        shape,
+        mechanism=with_counts(clf, read_mechanism(run, shape), shape),
+        noise_multiplier=begun.get("noise_multiplier"),
+        ledger=None if resumed else terms.ledger,
+    )
+    made = TrainingPlan(clf, road, plan, terms, X_public, like, ask, resumed)
+    check_stated(terms.stated, _may_be_stated(made))
+    return made
+
+
+def _begun(checkpoint_dir: Any) -> Mapping[str, Any]:
+    """Return what a run that was cut off left of its facts; whether it is this very one is seen when it goes on."""
+    from pate._core.tensors import load_tensors
+    from pate.dpsgd._checkpoint import FILE, FORM
+
+    path = None if checkpoint_dir is None else Path(checkpoint_dir) / FILE
+    if path is None or not path.exists():
+        return {}
+    with suppress(PateError):  # whoever goes on with it says what is wrong
+        return load_tensors(path, form=FORM)[1]
+    return {}
+
+
+def _may_be_stated(plan: TrainingPlan) -> list[str]:
+    from pate.dpsgd._settings import read_clipping
+    from pate.dpsgd._statement import dpsgd_statement
+
+    clipping = read_clipping("flat", plan.road.recipe.max_grad_norm)
+    said = dpsgd_statement(
+        plan.plan, clipping=clipping, classes_given=True, noise="seeded", apart="", unit=plan.ask.unit, road=plan.road
+    )
+    return [a.name for a in said.assumptions if a.name != "noise"]
+
+
+def stand_ins(X: Any, ranges: Any) -> Any:
+    """Return rows that say what private columns are like where none is public: made up, of declared ranges or zeros.
+
+    Only the shape, or the names, of the private ones are looked at.
+    """
+    import pandas as pd
+
+    X, schema = plain_rows(X), declared_by_name(ranges)
+    if schema is not None and is_frame(X):
+        return schema.stand_ins()
+    shape = tuple(np.shape(X))
+    if len(shape) < 2:
+        raise InvalidInputError(
+            "X_public must be given, as the rows are texts: public rows tell how numbers are made of them. Pass "
+            "fit(X, y, X_public=...), or rows of numbers."
+        )
+    zeros = np.zeros((2, *shape[1:]))
+    if schema is not None:
+        return np.asarray(schema.stand_ins(), dtype=object)
+    return pd.DataFrame(zeros, columns=X.columns) if is_frame(X) else zeros
+
+
+def _about_texts(records: Any) -> None:
+    """Tell the curator of columns that no number stands in: without declared ranges they count for nothing."""
+    if not is_frame(records):
+        return
+    texts = [str(name) for name, kind in records.dtypes.items() if not holds_numbers(kind)]
+    if texts:
+        warnings.warn(
+            f"the columns {', '.join(map(repr, texts[:5]))}{' and more' * (len(texts) > 5)} are none of numbers, and "
+            "nothing public says which categories they have: they count for nothing. Declare them, "
+            "ranges={'sex': ['male', 'female'], ...}. (This is for the curator alone.)",
+            CuratorWarning,
+            stacklevel=5,
+        )
+
+
+class ByRecords(PublicModel):
+    """What :class:`pate.PATEClassifier` does where every private record votes; a mixin."""
+
+    statement_: PrivacyStatement
+
+    # What is said when a classifier is made.
+    n_jobs: int | None
+    anyway: bool
+    measure: bool | str | None
+    decide: str
+
+    @staticmethod
+    def _rule(facts: PublicFacts) -> Recipe:
+        """Return the recipe for public facts; comparisons have other rules."""
+        return choose(facts)
+
+    def _fit_by_records(
+        self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms, *, same: bool, why: str = ""
+    ) -> RecordsPlan:
+        check_ballots_stated(terms.stated, residual=True)
+        rows, records, y = self._read(X, y, X_public)
+        if not self.overlap_is_public:
+            check_public_rows(records, records if same else rows, groups)
+        told = about_labels(y, groups, self.classes_.tolist())
+        tell([*told, *about_shift(records, rows, image_shape=self._image_shape())], stacklevel=5)
+        with timed("startup"):
+            plan = plan_records(rows, terms, self._ask(records, groups), rule=self._rule)
+        student = self._tried_student(rows)
+        self._check_ledger(records, y, groups, paid=plan.stored)
+        evidence = self._evidence(road=why)
+        if not plan.stored:
+            self._count(plan.guarantee, plan.charge, groups)
+        with timed("labelling"):
+            release, self._model = plan.run(records, y, groups=groups, evidence=evidence)
+        self._take_in(release, student, rows)
+        tell_doubts(self.statement_, stacklevel=4)
+        return plan
+
+    def _ask(self, records: Any, groups: Any, checkpoint_dir: Any = None) -> Ask:
+        n_units, unit = units_of(groups, records.shape[0])
+        return Ask(
+            classes=tuple(self.classes_.tolist()),
+            n_units=n_units,
+            unit=unit,
+            classes_inferred=self.classes is None,
+            representation=self.representation,
+            image_shape=self._image_shape(),
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+            checkpoint_dir=checkpoint_dir,
+            verbose=self.verbose,
+            anyway=self.anyway,
+            measure=measured_with(self.measure, self.student),
+            decide=self.decide,
+        )
+
+    def _tried_student(self, rows: Any) -> Any:
+        """Return the student that was named, which can learn from labels of all these rows; None where none was."""
+        student = self._named_student()
+        if student is not None:
+            n = rows.shape[0]
+            try_student(student, rows, n_classes=len(self.classes_), queries=np.arange(n), n_answers=n)
+        return student
+
+    def _take_in(self, release: Any, student: Any, rows: Any) -> None:
+        """Keep what was released of these public rows, if there are any, and let the student learn from it."""
+        self.release_ = self._told_in(release)
+        self.statement_, self.queries_ = self.release_.statement, np.arange(release.n_queries)
+        self._asked = digest_of(() if rows is None else hash_rows(rows))
+        self.__dict__.pop("student_", None)
+        self._learn(student, rows)
+        self._measured_of = self.student_
+
+    @property
+    def measured_(self) -> MeasuredAccuracy | None:
+        """How often ``student_`` is right; None where that was not measured, or another student was."""
+        check_is_fitted(self, "student_")
+        return self.statement_.measured if self.__dict__.get("_measured_of") is self.student_ else None
+
+    def _read(self, X: Any, y: Any, X_public: Any) -> tuple[Any, Any, Any]:
+        """Return public rows, private records for public maps, each read by itself, and labels; set ``classes_``.
+
+        Public rows alone say what a row is: of private ones, not even a column's kind hangs on another record.
+        """
+        door = any_rows(self.classes)
+        public = self._check_public(X_public, door, reset=True)
+        check_has_target(y)
+        width = None if is_texts(public) else int(np.prod(public.shape[1:]))
+        whole = isinstance(X, np.ndarray) and X.dtype.kind not in "OSU"  # its type and shape say what it is
+        check_same_shape(image_shape(X) if hasattr(X, "shape") else None, self._row_shape)
+        X = by_name(X, self._names(), other="the public rows")
+        rows = flat_rows(read_rows(X) if whole else rows_of(X, width=width)[0])
+        check_several(rows)
+        self._check_names(rows, reset=False, kinds=False)
+        return public, rows, self._check_target(y, rows.shape[0], door)
+
+
+class ByDPSGD(ByRecords):
+    """What :class:`pate.PATEClassifier` does where DP-SGD learns from the private rows; a mixin."""
+
+    ranges: Any
+    checkpoint_dir: Any
+
+    def _fit_by_dpsgd(
+        self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms, *, same: bool, why: str
+    ) -> TrainingPlan:
+        like, records, y = self._read(X, y, stand_ins(X, self.ranges) if X_public is None else X_public)
+        rows = None if X_public is None else like
+        told = about_labels(y, groups, self.classes_.tolist(), counted=False)  # those that count for nothing: fit says
+        if rows is None:
+            student = self._named_student()
+            if student is not None:
+                raise InvalidInputError(
+                    "student must be None where there are no public rows: a student learns from labels of theirs. "
+                    "Leave it out, or pass X_public."
+                )
+        else:
+            if not self.overlap_is_public:
+                check_public_rows(records, records if same else rows, groups)
+            told = [*told, *about_shift(records, rows, image_shape=self._image_shape())]
+            student = self._tried_student(rows)
+        tell(told, stacklevel=5)
+        if rows is None and self.ranges is None:
+            _about_texts(records)
+        with timed("startup"):
+            plan = plan_training(
+                rows,
+                terms,
+                self._ask(records, groups, self._run_folder(records.shape, terms)),
+                row_shape=tuple(np.shape(records)[1:]),
+                like=None if rows is None and self.ranges is None else like,  # then any cell may be what it is
+                ranges=self.ranges,
+            )
+        if plan.before:
+            warnings.warn(
+                f"the ledger has paid for {plan.before} run{'s' * (plan.before > 1)} of DP-SGD already. A run that is "
+                "done is not given again: this fit draws new noise, and is charged anew. Keep a model with save().",
+                RepeatedFitWarning,
+                stacklevel=4,
+            )
+        self._check_ledger(records, y, groups, paid=plan.resumed)
+        evidence = Evidence(road=why) if rows is None else self._evidence(road=why)
+        self._is_kin(plan.clf)  # their fits are counted together
+        release, self._model, kept = plan.run(records, y, groups=groups, evidence=evidence)
+        self._take_in(release, student, rows)
+        if kept is not None:
+            kept.remove()
+            if self.checkpoint_dir is None:
+                with suppress(OSError):  # a folder of another run's
+                    kept.path.parent.rmdir()
+                    kept.path.parent.parent.rmdir()
+        tell_doubts(self.statement_, stacklevel=4)
+        return plan
+
+    def _run_folder(self, shape: Any, terms: ReleaseTerms) -> Any:
+        """Return where the run is kept: as it was said, else beside the ledger, so that no dead one is paid twice."""
+        if self.checkpoint_dir is not None or terms.ledger is None:
+            return self.checkpoint_dir
+        ranges = getattr(self.ranges, "columns", self.ranges)
+        told = f"{terms.budget!r} {self.classes_.tolist()!r} {tuple(shape)!r} {ranges!r} {self.random_state!r}"
+        path = Path(terms.ledger.path)
+        return path.with_name(path.name + ".dpsgd") / hashlib.sha256(told.encode()).hexdigest()[:16]

@@ -1,0 +1,600 @@
+"""PATEClassifier: whoever votes, one classifier."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import check_is_fitted
+
+from pate._core.checks import check_int
+from pate._core.curator import tell
+from pate._core.frames import plain_column, plain_rows
+from pate._core.progress import timed
+from pate._core.secret import beside_ledger
+from pate.data import check_public_rows
+from pate.data._door import flat_rows, image_shape, is_frame, read_rows
+from pate.data._shift import about_shift
+from pate.data.queries import select_queries
+from pate.estimators._by_dpsgd import (
+    OF_SHARDS,
+    VOTERS,
+    ByDPSGD,
+    check_likeliest,
+    check_ranges,
+    chosen_voters,
+    len_of,
+    road_of,
+)
+from pate.estimators._public_model import digest_of
+from pate.exceptions import InvalidInputError
+from pate.mechanisms import Mechanism, NoisyHistogram
+from pate.models.file import Door, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
+from pate.models.recipes import MappedLinear, RecordModel, fitted_representation, kind_of
+from pate.models.recipes._model import keep_linear, keep_record_model, made_of_linear, read_linear, read_record_model
+from pate.models.recipes._model import made_of as made_of_ballots
+from pate.models.students import try_student
+from pate.models.students._asked import as_public, measured_labels
+from pate.models.students._kept import keep_student, made_of, read_student
+from pate.privacy.budget import check_budget
+from pate.release import (
+    BatchPlan,
+    ReleaseTerms,
+    check_measure,
+    check_release_stated,
+    default_heads,
+    doubted,
+    plan_release,
+    tell_doubts,
+    warn_if_weak,
+)
+from pate.release.statement.files import bind_released, bind_statement
+from pate.release.statement.model import PrivacyStatement
+from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, make_ensemble
+from pate.teachers._usable import about_labels, class_indices, hash_rows, label_column, takes_missing, units_of
+from pate.votes import Votes
+
+
+def _writers(student: Any) -> tuple[str, Callable[[Any, Path], dict[str, Any]], Callable[[Any], tuple[str, ...]]]:
+    """Return what kind of model a student is, what writes its parts, and what tells of them."""
+    if isinstance(student, RecordModel):
+        return "records", keep_record_model, made_of_ballots
+    if isinstance(student, MappedLinear):
+        return "dpsgd", keep_linear, made_of_linear
+    return "student", keep_student, lambda one: (made_of(one),)
+
+
+def _n_classes(classes: Any, y: Any) -> int:
+    """Return how many classes there are: as they were named, or as they will be read off the labels."""
+    if classes is not None:
+        return len(tuple(classes))
+    with suppress(TypeError, ValueError):  # whoever reads them says what is wrong
+        return len(np.unique(np.asarray(y)))
+    return 2
+
+
+@dataclass(eq=False, repr=False)
+class PATEClassifier(ByDPSGD):
+    """Learn from private data by letting it vote on public rows, within a privacy budget.
+
+    Where nobody is named, every private *record* votes once, in a space that the public rows alone define; noise is
+    added to the sum of the ballots, and a public model follows from it (docs/records.md). Where there are no public
+    rows, or too few for that, a model is learnt from the private rows by DP-SGD, within the same budget. Where an
+    ``estimator`` is named, ``fit`` trains one teacher per disjoint shard of the private data, releases noisy labels of
+    public rows and trains a student on those. ``predict`` and ``score`` are the public model's and never spend.
+
+    Parameters
+    ----------
+    estimator : scikit-learn classifier, ensemble of teachers or None
+        The teacher; None lets records vote (or takes DP-SGD), unless ``voters`` or what speaks of shards
+        (``n_teachers``, ``mechanism``, ``n_queries``, ``gap``, ``max_answers``, ``partition_seed``,
+        ``checkpoint_dir``) says otherwise: then it means ``LogisticRegression()``. Or how all of them are trained and
+        vote: an unfitted
+        :class:`TorchTeacherEnsemble` (or :class:`TeacherEnsemble`), which is cloned. What is said here wins over what
+        it says; what is None here (``n_teachers``, ``classes``, ``n_jobs``, ``random_state``, ``partition_seed``,
+        ``checkpoint_dir``) is as it says.
+    n_teachers : int or None
+        Number of shards. More teachers stand more noise, but each sees less data. None: the ensemble's own, or 100;
+        of ``voters="heads"`` one for every 15 records, ten at least and 1,000 at most (100 with ``groups``).
+    budget : Budget
+        The most that ``fit`` may spend. Every ``fit`` on private data is a fresh spend.
+    classes : iterable or None
+        Every class that could occur: public knowledge. None takes them from the private ``y`` and warns.
+    mechanism : Mechanism or None
+        None calibrates a :class:`NoisyHistogram` to the budget.
+    student : scikit-learn classifier, str or None
+        A name is one of :func:`pate.models.students.make_student`. With records, None takes the model of the ballots
+        (:class:`pate.models.recipes.RecordModel`), with DP-SGD the model that was trained. With shards, None takes
+        :class:`pate.models.students.VoteSpreading` where noisy
+        counts are released on rows of numbers (:func:`pate.models.students.default_student`), else a clone of ``estimator``
+        (of a :class:`TeacherEnsemble`'s); torch teachers then need it named, as a student is one scikit-learn
+        classifier. Semi-supervised ones also learn from the rows without an answer.
+    n_queries : int or None
+        How many public rows to ask about. None: all of them when a mechanism is given, else as many as keep the
+        calibrated noise at or below 0.3 votes per teacher, and ten and one for each class at least.
+    select : {"auto", "random", "first", "spread", "cluster"}
+        How those rows are chosen, from public information alone; see :func:`pate.data.queries.select_queries`.
+    gap : float or None
+        Abstain where the noisy lead is below ``gap`` votes (:class:`NoisyHistogram` only); None means 0.
+    max_answers : int or None
+        Cap on answers for mechanisms that may refuse; None takes the most the budget allows.
+    on_exhausted : {"raise", "abstain"}
+        When the budget does not buy all queries.
+    n_jobs : int or None
+        Teachers trained side by side, as in joblib.
+    random_state : int or None
+        Seed of training and of the choice of queries; never of the shards, nor of the privacy noise. With None and a
+        ledger, the rows to ask about follow from the public rows, so that the same fit again finds its stored answers.
+    partition_seed : int or None
+        None cuts the shards by a secret, kept beside the ledger (or in ``checkpoint_dir``) so that every fit there cuts
+        the same data alike. A number is for experiments; the statement then says what it assumes. See
+        :func:`pate.partition`.
+    noise_seed : int or None
+        For tests and experiments only: the statement then says that nothing is private.
+    ledger : Ledger or None
+        Where releases are charged durably.
+    checkpoint_dir : path or None
+        Where finished teachers are kept (of DP-SGD its run; with a ledger that is kept beside it), so that a killed fit
+        goes on, and pays once.
+    tuning : str
+        What was tuned on private data and whether that is charged, for the statement; empty: open. In a grid search
+        every fit is a fresh spend: the statement counts those of this process (docs/private-selection.md), a ``ledger``
+        all.
+    overlap_is_public : bool
+        You say that the public rows are public, wherever they also stand: the private records are then not looked for
+        among them (see Notes), and the statement says that you said so.
+    stated : mapping of str to str, or None
+        What a person states for the statement, in their own words; see :func:`pate.release_labels`.
+    voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
+        Who votes; None is shard teachers where something is said of them, else ``"auto"``: records or DP-SGD, by a
+        public rule (:func:`pate.models.recipes.chosen_road`), and the statement says which and why. ``"heads"`` trains small
+        heads on the shards, all on one representation of public rows (:class:`pate.teachers.HeadTeacherEnsemble`).
+        ``"dpsgd"``: nobody votes; :class:`pate.DPSGDClassifier` learns a model by its planner's recipe, and labels of
+        public rows are the model's.
+    representation : Representation or None
+        Of records, heads and DP-SGD: one of :mod:`pate.representations`, fitted on public rows or to be fitted
+        on ``X_public``; None takes the default of this kind of data (docs/record-recipes.md).
+    image_shape : (height, width), (channels, height, width) or None
+        Says that rows are flattened images. Images of shape (n, height, width) or (n, channels, height, width) say so
+        themselves.
+    ranges : mapping, sequence, Schema or None
+        Of DP-SGD, in place of public rows: the ranges of the columns, as you know them without these records; see
+        :class:`pate.DPSGDClassifier`.
+    anyway : bool
+        Go on with a setting from which nearly nothing is to be expected (:func:`pate.release.check_worth`), which is
+        refused otherwise.
+    measure : bool, "by class" or None
+        Whether the private records say in the end how often the model is right: one noisy count within the same budget,
+        for 4% of its mu^2 (``"by class"``: as much again for recall by class). None: where its noise alone leaves an
+        interval of less than five points to either side, by public numbers, and no ``student`` is named where records
+        vote or DP-SGD learns, no ``mechanism`` where teachers do. Of teachers on shards the count is of their student.
+    decide : {"likeliest", "balanced"}
+        Which class ``predict`` takes, and released labels are: the likeliest one; or, for balanced accuracy where
+        classes are of unequal size, the one whose probability is largest beside its mean over the public rows. Free,
+        and what is measured is what is decided. Not where teachers on shards vote.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    voters_ : str
+        Who voted, or ``"dpsgd"``.
+    release_ : LabelRelease, RecordLabels or ModelLabels
+        The released labels, public; on the rows ``queries_`` (with records and DP-SGD: all of ``X_public``; none where
+        there are no public rows).
+    queries_ : int64 array
+        Positions of the rows of ``X_public`` that were asked about.
+    student_ : fitted classifier
+    statement_ : PrivacyStatement
+    measured_ : MeasuredAccuracy or None
+        How often ``student_`` is right, with its interval (docs/records.md); None where that was not measured.
+    n_features_in_ : int
+
+    Notes
+    -----
+    **Guarantees.** Everything reachable from the fitted object satisfies the statement's (epsilon, delta) under
+    replace-one adjacency: the teachers, their votes and the partition are not kept. The budget is checked before any
+    teacher is trained.
+
+    Private records among ``X_public`` are looked for, by keyed hashes of the features. If most public rows are private
+    ones, ``fit`` is refused before anything is trained; a few are told to you in a :class:`PublicOverlapWarning` and
+    change nothing that is released. Neither is for the public: both depend on the private records.
+
+    Preprocessing that learns from rows belongs *inside* ``estimator`` (a pipeline there is fitted per shard) or is
+    learnt from public rows beforehand. In a :class:`sklearn.pipeline.Pipeline` *around* this classifier, earlier steps
+    are fitted on all private rows: use only such as learn nothing (``FunctionTransformer``, ``Normalizer``), or were
+    fitted on public rows and are frozen (``FrozenEstimator``), or the guarantee does not hold. Public rows must go
+    through the same steps: scikit-learn's metadata routing does it, with ``Pipeline(steps,
+    transform_input=["X_public"])`` and ``set_fit_request(X_public=True, groups=True)`` (docs/how-to.md). Without it
+    they are passed as ``fit(X, y, STEP__X_public=...)``, transformed by you.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from pate import Budget, PATEClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> clf = PATEClassifier(LogisticRegression(), n_teachers=50, budget=Budget(8.0, 1e-5), classes=range(10))
+    >>> clf = clf.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16)
+    >>> clf.release_.guarantee.epsilon <= 8.0
+    True
+    >>> clf.score(X[1500:] / 16, y[1500:]) > 0.3
+    True
+
+    Nothing said: every record votes.
+
+    >>> default = PATEClassifier(budget=Budget(1.0, 1e-5), classes=range(10), image_shape=(8, 8))
+    >>> default = default.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16)
+    >>> default.score(X[1500:] / 16, y[1500:]) > 0.7, default.release_.guarantee.epsilon <= 1.0
+    (True, True)
+
+    Without public rows, DP-SGD learns from the private ones, here within the ranges that somebody declared:
+
+    >>> alone = PATEClassifier(budget=Budget(3.0, 1e-5), classes=range(10), ranges=(0, 16), random_state=0)
+    >>> alone = alone.fit(X[:1200], y[:1200])
+    >>> alone.voters_, alone.release_.n_queries, alone.score(X[1500:], y[1500:]) > 0.8
+    ('dpsgd', 0, True)
+
+    Torch teachers, on GPUs where there are any: the ensemble is the changed line.
+
+    >>> from pate import TorchTeacherEnsemble
+    >>> from pate.networks import MLP
+    >>> mlps = TorchTeacherEnsemble(MLP, n_teachers=20, n_steps=100, device="cpu")
+    >>> gpu = PATEClassifier(mlps, budget=Budget(8.0, 1e-5), classes=range(10))
+    >>> gpu = gpu.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16)
+    >>> gpu.statement_.guarantee.epsilon <= 8.0, gpu.score(X[1500:] / 16, y[1500:]) > 0.6
+    (True, True)
+    """
+
+    estimator: Any = None
+    _: KW_ONLY
+    n_teachers: int | None = None
+    mechanism: Mechanism | None = None
+    select: str = "auto"
+    gap: float | None = None
+    max_answers: int | None = None
+    on_exhausted: str = "raise"
+    n_jobs: int | None = None
+    partition_seed: int | None = None
+    ledger: Any = None
+    checkpoint_dir: Any = None
+    voters: str | None = None
+    ranges: Any = None
+    anyway: bool = False
+    measure: bool | str | None = None
+    decide: str = "likeliest"
+
+    def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Self:
+        """Train teachers on private data, release labels of public rows, train the student.
+
+        Parameters
+        ----------
+        X : array, table or sparse matrix of shape (n_records, n_features), images (n, ...), or texts (n_records,)
+            Private; of whatever kind the voters take. Tables may be pandas', polars' or Arrow's.
+        y : array-like of shape (n_records,)
+            Private class values.
+        X_public : as X, or None
+            Public rows, unlabelled. None: DP-SGD learns a model without them.
+        groups : array-like of shape (n_records,) or None
+            Who each record belongs to, for user-level privacy.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InvalidInputError
+            No public rows where teachers or records vote, no budget, data that the teachers cannot take, or a student
+            that could not learn from made-up labels of the same rows; nothing was trained or spent.
+        BudgetExceededError
+            The budget does not buy the queries; nothing was trained or spent.
+        StudentError
+            The student cannot learn from the labels that were released. They are kept: see :meth:`refit_student`.
+
+        Examples
+        --------
+        >>> PATEClassifier(n_teachers=5, classes=[0, 1]).fit([[0.0]] * 9, [0] * 9, X_public=[[0.0]])
+        Traceback (most recent call last):
+        pate.exceptions.InvalidInputError: budget must be pate.Budget(epsilon, delta), got None. ...
+        """
+        self.fit_keeping(X, y, X_public=X_public, groups=groups)
+        return self
+
+    def fit_keeping(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> tuple[Any, Votes | None]:
+        """Do as :meth:`fit` does, and hand back the teachers and their votes instead of dropping them.
+
+        For the curator's own eyes: both are **sensitive**.
+
+        Returns
+        -------
+        teachers : TeacherEnsemble, TorchTeacherEnsemble, RecordsPlan or TrainingPlan
+        votes : Votes or None
+            On the rows ``queries_`` of ``X_public``; None where records voted, or nobody did.
+        """
+        budget = check_budget(self.budget)
+        if self.random_state is not None:
+            check_int("random_state", self.random_state, low=0)
+        who = self.who_votes()
+        if X_public is None and who not in ("auto", "dpsgd"):
+            raise InvalidInputError(
+                "X_public must be the public rows to label, got None. PATE releases labels of public data: pass "
+                "fit(X, y, X_public=...), or let DP-SGD learn without any: voters='dpsgd'."
+            )
+        terms = ReleaseTerms(
+            budget=budget,
+            ledger=self.ledger,
+            max_answers=self.max_answers,
+            on_exhausted=self.on_exhausted,
+            noise_seed=self.noise_seed,
+            tuning=self.tuning,
+            stated=self.stated,
+        )
+        same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
+        y, groups = plain_column(y), plain_column(groups, name="groups")
+        who, why = self._road(who, X, y, X_public, groups)
+        check_ranges(self.ranges, who)
+        self.voters_ = who
+        if who == "dpsgd":
+            return self._fit_by_dpsgd(X, y, X_public, groups, terms, same=same, why=why), None
+        if who == "records":
+            return self._fit_by_records(X, y, X_public, groups, terms, same=same, why=why), None
+        measure = check_measure(self.measure)
+        check_likeliest(self.decide)
+        self._row_shape = image_shape(X_public, name="X_public")
+        teachers = self._ensemble(X_public)
+        check_release_stated(
+            terms.stated, unit="record" if groups is None else "group", classes_inferred=teachers.classes is None
+        )
+        read, y = self._check_private(X, y, teachers, X_public)
+        n_records = read.rows.shape[0] if groups is None else None
+        if self.n_teachers is None and self.who_votes() == "heads":
+            teachers.set_params(n_teachers=default_heads(n_records))
+        X_public = self._check_public(X_public, teachers)
+        n_public = X_public.shape[0]
+        asking = plan_release(
+            budget,
+            n_public,
+            n_teachers=teachers.n_teachers,
+            mechanism=self.mechanism,
+            n_queries=self.n_queries,
+            gap=self.gap,
+            n_classes=len(self.classes_),
+            n_records=n_records,
+            anyway=self.anyway,
+            measure=measure,
+            n_units=units_of(groups, read.rows.shape[0])[0],
+        )
+        seen = flat_rows(X_public)  # a student is one of scikit-learn's
+        student, lens = self._student(teachers, seen, isinstance(asking.mechanism, NoisyHistogram))
+        seen = seen if lens is None else lens.transform(seen)
+        if not self.overlap_is_public:
+            check_public_rows(read.rows, read.rows if same else X_public, groups)
+        told = about_labels(y, groups, self.classes_.tolist(), counted=False)  # those that do not vote: fit says it
+        tell([*told, *about_shift(read.rows, X_public, image_shape=self._image_shape())], stacklevel=4)
+        queries = select_queries(
+            seen,
+            asking.n_queries,
+            strategy=self.select,
+            random_state=self._query_seed(X_public),
+            one_scale=lens is not None,
+        )
+        asked = X_public.iloc[queries] if is_frame(X_public) else X_public[queries]
+        # Refuse an unaffordable release, or a student that cannot learn, before days of training, not after.
+        plan = BatchPlan.of(terms, asking, queries, hash_rows(asked))
+        try_student(
+            student,
+            seen,
+            n_classes=len(self.classes_),
+            queries=queries,
+            n_answers=plan.n_free + plan.quote.max_answers,
+            noisy_counts=isinstance(asking.mechanism, NoisyHistogram),
+        )
+        self._check_ledger(read.rows, y, groups, paid=plan.quote.is_free)
+        evidence = self._evidence(classes_inferred=teachers.classes is None, trained=True)
+        with timed("training"):
+            teachers.set_params(classes=tuple(self.classes_.tolist())).fit(read, y, groups=groups, X_public=asked)
+        warn_if_weak(budget.delta, teachers.partition_.n_units, epsilon=budget.epsilon)
+        if not plan.quote.is_free:
+            self._count(plan.quote.guarantee, plan.quote.charge, groups)
+        with timed("labelling"):
+            outcome = plan.run(teachers, asked, evidence)
+        self.release_, cells = outcome.release, None
+        self.queries_ = queries
+        self._asked = digest_of(plan.hashes or ())
+        self.__dict__.pop("student_", None)  # an earlier one did not learn from these labels
+        try:
+            self._learn(student, seen, lens)
+            if outcome.counts is not None:
+                with timed("labelling"):
+                    self.release_, cells = measured_labels(
+                        self.release_,
+                        outcome.counts,
+                        self.student_,
+                        as_public(flat_rows(read.rows), X_public),
+                        class_indices(label_column(y, read.rows.shape[0]), self.classes_.tolist()),
+                        usable=read.usable | takes_missing(self.student_),
+                        groups=groups,
+                        told=(student, self._student_seed(), digest_of(hash_rows(X_public))),
+                        made_here=lens is None or self.representation is None,
+                        read_here=type(teachers).__module__.partition(".")[0] == "pate",
+                        asked_for=bool(measure),
+                    )
+        finally:  # whatever became of the student, the labels are paid for
+            self.release_ = self._told_in(doubted(self.release_, cells=cells))
+            self.statement_ = self.release_.statement
+        self._measured_of = self.student_
+        tell_doubts(self.statement_, stacklevel=3)
+        return teachers, outcome.votes
+
+    def who_votes(self) -> str:
+        """Return who will vote: ``"records"``, ``"heads"``, ``"shards"``, ``"dpsgd"``, or ``"auto"`` until ``fit``.
+
+        Raises
+        ------
+        InvalidInputError
+            Parameters that do not go together.
+
+        Examples
+        --------
+        >>> PATEClassifier().who_votes(), PATEClassifier(n_teachers=100).who_votes()
+        ('auto', 'shards')
+        """
+        return chosen_voters(self.voters, {name: getattr(self, name) for name in OF_SHARDS})
+
+    def _road(self, who: str, X: Any, y: Any, X_public: Any, groups: Any) -> tuple[str, str]:
+        """Return who votes, and by which public rule, if by one: a function of shapes and public rows."""
+        if who != "auto":
+            return who, ""
+        n_records = len_of(X)
+        return road_of(
+            X_public,
+            check_budget(self.budget),
+            n_units=n_records if groups is None else units_of(groups, n_records)[0],
+            n_classes=_n_classes(self.classes, y),
+            image_shape=self.image_shape or image_shape(X_public, name="X_public"),
+            ranges=self.ranges,
+        )
+
+    def _ensemble(self, X_public: Any = None) -> ShardEnsemble:
+        teacher = LogisticRegression() if self.estimator is None else self.estimator  # a forest's truth is its length
+        if self.who_votes() == "heads":
+            rows, shape = flat_rows(read_rows(X_public, name="X_public")), self._image_shape()
+            if isinstance(shape, list):
+                raise InvalidInputError(f"image_shape must be a tuple, got {shape!r}.")
+            seed = 0 if self.random_state is None else self.random_state % 2**32
+            teacher = HeadTeacherEnsemble(
+                fitted_representation(
+                    kind_of(rows, shape),
+                    rows,
+                    representation=self.representation,
+                    image_shape=shape,
+                    random_state=seed,
+                    verbose=self.verbose,
+                )
+            )
+        teachers = make_ensemble(
+            teacher,
+            self.n_teachers,
+            classes=self.classes,
+            n_jobs=self.n_jobs,
+            random_state=self.random_state,
+            partition_seed=self.partition_seed,
+            checkpoint_dir=self.checkpoint_dir,
+            verbose=self.verbose,
+        )
+        return teachers if self.ledger is None else teachers.keep_secret_in(beside_ledger(self.ledger.path))
+
+    # The public half as a file, and back: the student and its statement, never what ``fit`` saw.
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model and its statement to one file (docs/models.md); it may be passed on as the release may.
+
+        Released statistics, public rows and what follows from them are in it: no private row, vote or teacher. Where
+        there is a ledger, it notes the file's digest first, so that ``pate verify`` knows it.
+
+        Parameters
+        ----------
+        path : path that ends in ``.pate``
+            It must not exist.
+
+        Raises
+        ------
+        InvalidInputError
+            Another ending, a place that cannot be written to, or a student that no file can hold safely.
+        RunFolderError
+            It exists.
+        """
+        check_is_fitted(self, "student_")
+        check_model_path(path)
+        kind, keep, told_of = _writers(self.student_)
+        with tempfile.TemporaryDirectory(prefix="pate-model-") as name:
+            folder = Path(name)
+            parts = keep(self.student_, folder)
+            manifest = Manifest.of_classes(
+                self.classes_,
+                kind=kind,
+                door=self._rows_taken(),
+                made_of=told_of(self.student_),
+                settings={"voters": self.voters_},
+                parts=parts,
+            )
+            held = {part.name: part.read_bytes() for part in folder.iterdir()}
+        ledger = self.ledger if self.statement_.ledger_releases else None
+        statement = self.statement_
+        if statement.measured is not None and self.measured_ is None:  # of another student than the one that is kept
+            spoken = tuple(one for one in statement.doubts if one.kind != "below the commonest")
+            statement = replace(statement, measured=None, doubts=spoken)
+            bind_statement(statement, ledger)
+        write_model(path, manifest, statement, held, before=partial(bind_released, ledger, ()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, module: Any = None) -> Self:
+        """Read a classifier that was saved; nothing in the file is run, and nothing spent.
+
+        It predicts the very same, and has ``classes_``, ``student_`` and ``statement_``; released labels are not kept.
+
+        Parameters
+        ----------
+        path : path
+        module : torch module, or list of them
+            The architecture of each :class:`pate.representations.FromModule` in it; its weights come from the file.
+
+        Raises
+        ------
+        InvalidInputError
+            There is no such file, it is damaged, of another format or kind, its statement was altered, or it holds
+            types that are not safe to build.
+        """
+        return cls._of_file(read_model(path), module=module)
+
+    @classmethod
+    def _of_file(cls, file: ModelFile, *, module: Any = None) -> Self:
+        said = file.manifest
+        if said.settings.get("voters") not in VOTERS[1:] or len(said.settings) != 1:
+            raise damaged(file.path, "its settings are not a classifier's")
+        with file.unpacked() as folder:
+            if said.kind == "records":
+                student: Any = read_record_model(folder, said.parts, said.classes, module=module)
+            elif said.kind == "dpsgd":
+                student = read_linear(folder, said.parts, module=module)
+            else:
+                student = read_student(folder, said.parts, module=module)
+        return cls._of_student(student, said, file.statement)
+
+    @classmethod
+    def _of_student(cls, student: Any, said: Manifest, statement: PrivacyStatement) -> Self:
+        """Return a classifier around a student that was taught elsewhere."""
+        door, voters = said.door, said.settings["voters"]
+        clf = cls(classes=said.classes, image_shape=door.image_shape).set_params(voters=voters)
+        clf.classes_, clf.student_, clf.statement_, clf._door = said.class_array(), student, statement, door
+        clf._measured_of, clf.voters_ = student, voters
+        clf._texts, clf._objects = door.kind == "texts", door.mixed
+        if door.n_features is not None:
+            clf.n_features_in_ = door.n_features
+        if door.columns is not None:
+            clf.feature_names_in_ = np.asarray(door.names, dtype=object)
+        return clf
+
+    def _rows_taken(self) -> Door:
+        """Return what a row is that the model takes."""
+        if "_door" in self.__dict__:
+            return self._door
+        said = self._image_shape()  # images handed over as such say their shape themselves
+        shape = None if said is None else tuple(int(side) for side in said)
+        if self._texts:
+            return Door(kind="texts")
+        if self._kinds is not None and hasattr(self, "feature_names_in_"):
+            kinds = {name: "numeric" if kind == "number" else "text" for name, kind in self._kinds.items()}
+            columns = tuple((str(name), kinds[name]) for name in self.feature_names_in_)
+            return Door(kind="table", n_features=int(self.n_features_in_), columns=columns, image_shape=shape)
+        mixed = None if self._objects is None else bool(self._objects)
+        return Door(kind="array", n_features=int(self.n_features_in_), mixed=mixed, image_shape=shape)

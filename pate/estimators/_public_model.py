@@ -1,0 +1,485 @@
+"""What a classifier does with labels that are released: learn, learn again, answer. Public, and free for ever."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from pate._core.checks import check_classes, check_labels, check_real, quietly, shown
+from pate._core.frames import plain_column, plain_rows
+from pate._core.secret import training_seed
+from pate._core.tape import playing
+from pate.data import recognised_by
+from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, read_numbers
+from pate.data.files.tables import quoted
+from pate.exceptions import InvalidInputError, PateError, StudentError
+from pate.ledger import Registration
+from pate.models.recipes import MappedLinear, RecordModel
+from pate.models.students import check_is_student, default_student, fit_student, make_student, mapped_student
+from pate.privacy.budget import Budget
+from pate.privacy.cost import Charge
+from pate.privacy.words import Guarantee
+from pate.release import Evidence, LabelRelease, ModelLabels
+from pate.release.statement._fits import CountedFits
+from pate.release.statement.files import bind_statement
+from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble
+from pate.teachers._base import ReadRows
+from pate.teachers._usable import (
+    check_rows,
+    check_same_kind,
+    class_indices,
+    classes_in,
+    column_kinds,
+    copy_input_tags,
+    flat_labels,
+    hash_rows,
+    holds_objects,
+    is_frame,
+    is_texts,
+    label_column,
+    owned,
+    remember_columns,
+    units_of,
+)
+from pate.teachers.ensemble import TableTeachers
+from pate.votes import ABSTAIN
+
+# Thresholds on one class's probability, for a wanted precision or recall: from public rows and calibrated odds.
+
+
+def threshold_for(p: npt.NDArray[np.float64], *, precision: float | None, recall: float | None) -> float:
+    """Return the threshold at which rows of these probabilities are expected to have that precision or recall.
+
+    ``precision`` is the mean of p over the rows that reach the threshold, the least with so much; ``recall`` the part
+    of all p that those rows have, the largest threshold with so much. Exactly one of both.
+    """
+    if (precision is None) == (recall is None):
+        raise InvalidInputError("threshold needs exactly one of precision and recall. Say precision=0.9, for one.")
+    at, counts = np.unique(p, return_counts=True)
+    at, counts = at[::-1], counts[::-1]  # the rows that reach at[i] are those of at[: i + 1]
+    reached = np.cumsum(at * counts)
+    if precision is not None:
+        wanted = _share("precision", precision)
+        fine = np.flatnonzero(reached / np.cumsum(counts) >= wanted)
+        if not len(fine):
+            raise InvalidInputError(
+                f"precision must be at most {np.floor(at[0] * 1e4) / 1e4:.4g} for this class, got {precision:g}: no "
+                "public row is surer of it. Ask for less, or say recall=..."
+            )
+        return float(at[fine[-1]])
+    wanted = _share("recall", recall)
+    return float(at[np.flatnonzero(reached >= wanted * reached[-1])[0]])
+
+
+def _share(name: str, value: float | None) -> float:
+    return check_real(name, value, low=0, high=1, low_open=True, high_open=True)
+
+
+#: Who leaves a model with the labels, so that no student need learn from them.
+OWN_MODEL = ("auto", "records", "dpsgd")
+
+
+def digest_of(hashes: tuple[str, ...]) -> str:
+    """Return one digest of many rows."""
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+
+def _student_can(name: str) -> Any:
+    def check(self: PublicModel) -> bool:
+        try:
+            student = getattr(self, "student_", None)
+            if student is None and self.student is None and self.who_votes() in OWN_MODEL:
+                return hasattr(RecordModel, name)
+            student = _student_of(self.estimator, self.student) if student is None else student
+        except InvalidInputError:  # no such name: fit will say so
+            return False
+        return student is None or hasattr(student, name)
+
+    return check
+
+
+def _student_of(teacher: Any, student: Any) -> Any:
+    """Return the student that was named, or the teachers' own kind."""
+    if student is None:
+        return teacher.estimator if isinstance(teacher, TeacherEnsemble) else teacher
+    return make_student(student) if isinstance(student, str) else student
+
+
+def check_has_target(y: Any) -> None:
+    """Refuse to learn from nothing."""
+    if y is None:
+        raise InvalidInputError("requires y to be passed, but the target y is None. Pass the private classes.")
+
+
+def check_several(rows: Any) -> None:
+    """Refuse one record."""
+    if rows.shape[0] < 2:
+        raise InvalidInputError("X has 1 sample, and there is nothing to learn from one record. Pass them all.")
+
+
+def any_rows(classes: Any) -> TeacherEnsemble:
+    """Return what reads rows of any kind at the door: representations look at each cell themselves."""
+    return TeacherEnsemble(make_pipeline(FunctionTransformer(), LogisticRegression()), 2, classes=classes)
+
+
+def _teachers_rows(X: Any, name: str, teachers: ShardEnsemble) -> Any:
+    if isinstance(teachers, TableTeachers):
+        return check_rows(X, estimator=teachers._reader, name=name)
+    rows = read_numbers(X, name=name)
+    return X if is_frame(X) else rows
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Said:
+    """What is said to any classifier that learns from public rows, or of them; each tells what its own are."""
+
+    budget: Budget | None = None
+    classes: Any = None
+    student: Any = None
+    n_queries: int | None = None
+    random_state: int | None = None
+    noise_seed: int | None = None
+    tuning: str = ""
+    overlap_is_public: bool = False
+    stated: Mapping[str, str] | None = None
+    representation: Any = None
+    image_shape: Any = None
+    verbose: bool = False
+
+
+class PublicModel(Said, CountedFits, ClassifierMixin, BaseEstimator):
+    """The public half of :class:`pate.PATEClassifier`: nothing in here sees a private row or spends."""
+
+    release_: LabelRelease | ModelLabels
+    queries_: npt.NDArray[np.int64]
+    student_: Any
+    _asked: str
+    classes_: Any
+    _model: RecordModel | MappedLinear
+
+    estimator: Any = None
+    #: Shape of one public row where rows are images: public.
+    _row_shape: tuple[int, ...] | None = None
+
+    if TYPE_CHECKING:
+        ledger: Any
+
+        def who_votes(self) -> str: ...
+        def _ensemble(self, X_public: Any = None) -> ShardEnsemble: ...
+
+    # What it checks of the rows and labels that it is given.
+
+    def _check_private(self, X: Any, y: Any, teachers: ShardEnsemble, like: Any = None) -> tuple[ReadRows, Any]:
+        """Return private rows, read once, and labels for the teachers, and set ``classes_``.
+
+        With public classes no record decides whether there is an error: what cannot be used is left to the teachers'
+        :meth:`~pate.teachers.ShardEnsemble.fit`. Without them all records decide anyway, and the curator was warned.
+        """
+        check_has_target(y)
+        strict = teachers.classes is None
+        X = plain_rows(X)
+        check_same_shape(image_shape(X) if hasattr(X, "shape") else None, self._row_shape)
+        read = quietly("X", teachers.read_private, _teachers_rows(X, "X", teachers) if strict else X, like)
+        rows = read.rows
+        check_several(rows)
+        self._check_names(rows, reset=True)
+        return read, self._check_target(y, rows.shape[0], teachers)
+
+    def _check_target(self, y: Any, n_records: int, teachers: ShardEnsemble) -> Any:
+        """Return labels, and set ``classes_``."""
+        strict, y = teachers.classes is None, plain_column(y)
+        y, _ = flat_labels(y, strict=strict)
+        if not strict:  # what is not one for each record is refused
+            values = check_classes(teachers.classes)
+            self.classes_ = np.array(values, dtype=None if len({type(v) for v in values}) == 1 else object)
+            label_column(y, n_records)
+            return y
+        labels = check_labels("y", y, n_records)
+        if labels.dtype.kind == "f" and (labels != np.floor(labels)).any():
+            raise InvalidInputError(
+                "Unknown label type: continuous. y must hold class values, and it holds fractions: that is regression. "
+                "Cut it into classes."
+            )
+        self.classes_ = classes_in(labels, stacklevel=5)
+        return labels
+
+    def _check_public(self, X_public: Any, teachers: ShardEnsemble, *, reset: bool = False) -> Any:
+        X_public = plain_rows(X_public, name="X_public")
+        shape = image_shape(X_public, name="X_public")
+        if reset:
+            self._row_shape = shape
+        check_same_shape(shape, self._row_shape, name="X_public")
+        if not reset:
+            names = self._names()
+            if names is not None and not is_frame(X_public):
+                raise InvalidInputError(
+                    "X_public must be a DataFrame, as the private rows are: columns are told apart by name. Pass one "
+                    "with the columns of X."
+                )
+            X_public = by_name(X_public, names, name="X_public", other="the private rows")
+        rows = _teachers_rows(X_public, "X_public", teachers)
+        self._check_names(rows, reset=reset, kinds=False)
+        # Public ones say what rows are to be like: any private cell might be a text.
+        self._objects, self._kinds = holds_objects(rows), column_kinds(rows)
+        self.__dict__.pop("_door", None)  # fitted anew
+        return rows
+
+    def _check_rows(self, X: Any, student: Any) -> Any:
+        X = plain_rows(X)
+        check_same_shape(image_shape(X), self._row_shape)
+        rows = check_rows(by_name(X, self._names()), estimator=student)
+        self._check_names(rows, reset=False)
+        return rows
+
+    def _names(self) -> Any:
+        """Return the columns that are remembered; None where they have no names."""
+        return getattr(self, "feature_names_in_", None)
+
+    def _check_names(self, rows: Any, *, reset: bool, kinds: bool = True) -> None:
+        """Remember columns, or see that they are those that are remembered, and with ``kinds`` as many numbers."""
+        if reset:
+            for name in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(name, None)
+            self._texts, self._objects = is_texts(rows), holds_objects(rows)
+        if is_texts(rows) != self._texts:
+            raise InvalidInputError(
+                "private and public rows must be of one kind: some are texts, the others a table. Pass both alike."
+            )
+        if kinds:
+            check_same_kind(rows, objects=self._objects)
+        if is_texts(rows):
+            return
+        remember_columns(self, rows, reset=reset)
+
+    # What it does with what is released.
+
+    def _image_shape(self) -> tuple[int, ...] | None:
+        """Return the shape of one image: as it was said, else as the public rows came; None of other rows."""
+        return self.image_shape if self.image_shape is not None else self._row_shape
+
+    def _query_seed(self, X_public: Any) -> int | None:
+        """Return the seed of the choice of rows: with a ledger the same for the same public rows."""
+        if self.random_state is not None or self.ledger is None:
+            return self.random_state
+        return int(digest_of(hash_rows(X_public))[:32], 16)
+
+    def _count(self, guarantee: Guarantee, charge: Charge, groups: Any) -> None:
+        """Count what is about to be spent, with what clones of this classifier spent."""
+        if self.noise_seed is not None or playing() is not None:
+            guarantee = replace(guarantee, kind="seeded")
+        self._spend(guarantee, "record" if groups is None else "group", charge)
+
+    def _evidence(self, **seen: Any) -> Evidence:
+        """Return what a fit with public rows saw to, for the statement."""
+        return Evidence(public_rows="declared" if self.overlap_is_public else "checked", **seen)
+
+    def _check_ledger(self, X: Any, y: Any, groups: Any, *, paid: bool) -> None:
+        """Have the ledger compare these private records with its own, before anything is trained or charged.
+
+        One that can be written to, unless this fit is paid for already.
+        """
+        if self.ledger is None:
+            return
+        if not paid:
+            self.ledger.check_writable()
+        classes, n_records = tuple(self.classes_.tolist()), int(X.shape[0])
+        n_units, unit = units_of(groups, n_records)
+        owners, _ = owned(groups, n_records)
+        known = recognised_by(X, class_indices(y, classes), owners)
+        self.ledger.check(Registration(unit, classes, n_units=n_units, **known))
+
+    def _told_in(self, release: Any) -> Any:
+        """Return a release whose statement tells of the other fits, too, and is bound to the ledger's release."""
+        if self.ledger is not None:
+            self.ledger.warn_of_other_features(release.statement.ledger_releases)
+        told = replace(release, statement=self._told(release.statement))
+        bind_statement(told.statement, self.ledger)
+        return told
+
+    def refit_student(self, X_public: Any) -> Self:
+        """Train ``student`` again on the labels that are released already; costs nothing.
+
+        After a :class:`~pate.exceptions.StudentError`, or to try another one: ``set_params(student=...)`` first.
+
+        Parameters
+        ----------
+        X_public : array, DataFrame or sparse matrix of shape (n_public, n_features), or texts of shape (n_public,)
+            The public rows that were given to :meth:`fit`.
+
+        Raises
+        ------
+        InvalidInputError
+            Other rows than those that were asked about; or this classifier was read from a file, which has no labels.
+        StudentError
+            This student cannot learn from them either.
+        """
+        if hasattr(self, "student_") and not hasattr(self, "release_"):
+            raise InvalidInputError(
+                "refit_student needs the released labels, and no model file keeps them. Ask the classifier that was "
+                "fitted, or fit again with the same ledger, which has them for nothing."
+            )
+        check_is_fitted(self, "release_")
+        if not len(self.queries_):
+            raise InvalidInputError(
+                "refit_student needs labels of public rows, and fit was given none. Fit again with X_public."
+            )
+        if isinstance(self.release_, ModelLabels):
+            rows, student = self._check_public(X_public, any_rows(self.classes)), self._named_student()
+            lens = None
+        else:
+            teachers = self._ensemble(X_public)
+            rows = self._check_public(X_public, teachers)
+            student, lens = self._student(
+                teachers, flat_rows(rows), getattr(self.release_, "noisy_counts", None) is not None
+            )
+        there = rows.shape[0] > self.queries_.max()
+        asked = (rows.iloc[self.queries_] if is_frame(rows) else rows[self.queries_]) if there else rows
+        if not there or self._asked != digest_of(hash_rows(asked)):
+            raise InvalidInputError("X_public must be the rows that fit was given: others were asked about.")
+        seen = flat_rows(rows)
+        self._learn(student, seen if lens is None else lens.transform(seen), lens)
+        return self
+
+    def _learn(self, student: Any, X_public: Any, lens: Any = None) -> None:
+        """Let the student learn from public rows, which ``lens`` has mapped; it maps what comes later, too."""
+        if student is None:
+            self.student_ = self._model
+            return
+        release, n_public = self.release_, X_public.shape[0]
+        labels = np.full(n_public, ABSTAIN, dtype=np.int64)
+        labels[self.queries_] = release.labels
+        noisy = None
+        if isinstance(release, LabelRelease) and release.noisy_counts is not None:
+            noisy = np.full((n_public, len(self.classes_)), np.nan)
+            noisy[self.queries_] = release.noisy_counts
+        try:
+            fitted = fit_student(student, X_public, labels, noisy_counts=noisy, random_state=self._student_seed())
+        except PateError as error:
+            raise StudentError(
+                f"{error} The {release.n_answered} released labels are paid for and kept in release_ and statement_"
+                f"{'' if self.ledger is None else ' (and in the ledger)'}. To go on for free: "
+                "clf.set_params(student=...).refit_student(X_public)."
+            ) from error
+        self.student_ = fitted if lens is None else Pipeline([("representation", lens), ("student", fitted)])
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the student's classes for the rows of ``X``; costs nothing.
+
+        Parameters
+        ----------
+        X : array, DataFrame or sparse matrix of shape (n_rows, n_features), or texts of shape (n_rows,)
+
+        Returns
+        -------
+        array of shape (n_rows,)
+        """
+        check_is_fitted(self, "student_")
+        X = self._check_rows(X, self.student_)
+        said = np.asarray(self.student_.predict(X)).reshape(X.shape[0])  # CatBoost's is a column
+        return np.asarray(self.classes_[said.astype(np.int64)])
+
+    @available_if(_student_can("predict_proba"))
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return the student's class probabilities, zero for classes that were never answered.
+
+        Parameters
+        ----------
+        X : array, DataFrame or sparse matrix of shape (n_rows, n_features), or texts of shape (n_rows,)
+
+        Returns
+        -------
+        array of shape (n_rows, n_classes)
+        """
+        check_is_fitted(self, "student_")
+        X = self._check_rows(X, self.student_)
+        full = np.zeros((X.shape[0], len(self.classes_)))
+        full[:, self.student_.classes_] = self.student_.predict_proba(X)
+        return full
+
+    def threshold(self, label: Any, *, precision: float | None = None, recall: float | None = None) -> float:
+        """Return what a class's probability must reach for a wanted precision, or recall, of that class. Free.
+
+        Of the least threshold with at least so much precision, or of the largest with at least so much recall. It is an
+        **estimate**: the mean of probabilities of the public rows. It holds as far as those rows are drawn as later
+        ones will be, and as probabilities are right on average, which they are made to be where ``measured_`` is.
+
+        Parameters
+        ----------
+        label : class value
+            One class against the rest.
+        precision : float or None
+            Of the rows that reach the threshold, the wanted share that is of this class.
+        recall : float or None
+            Of the rows of this class, the wanted share that reaches the threshold. Exactly one of both.
+
+        Returns
+        -------
+        float
+            For ``clf.predict_proba(X)[:, i] >= threshold``, i the place of ``label`` in ``classes_``.
+
+        Raises
+        ------
+        InvalidInputError
+            Another class, not exactly one of both, or more precision than any threshold has; teachers on shards voted,
+            a student was named, there were no public rows, or this classifier was read from a file.
+        """
+        check_is_fitted(self, "student_")
+        release = self.__dict__.get("release_")
+        if not isinstance(release, ModelLabels) or self.student_ is not self._model or not len(release.probability):
+            raise InvalidInputError(
+                "threshold needs the probabilities that the model gave to the public rows: those of records or DP-SGD "
+                "(voters='records' or 'dpsgd') without a student, fitted with X_public and not read from a file."
+            )
+        values = self.classes_.tolist()
+        if label not in values:
+            raise InvalidInputError(f"label must be one of {quoted(values)}, got {shown(label)}. Name one class.")
+        return threshold_for(release.probability[:, values.index(label)], precision=precision, recall=recall)
+
+    def _named_student(self) -> Any:
+        """Return the student that is to learn from records' labels; None where their own model is."""
+        student = make_student(self.student) if isinstance(self.student, str) else self.student
+        if student is not None:
+            check_is_student(student)
+        return student
+
+    def _student(self, teachers: ShardEnsemble, X_public: Any, noisy_counts: bool) -> tuple[Any, Any]:
+        """Return the student, and the public map through which it sees rows: heads' own, where it needs one."""
+        student = default_student(X_public, noisy_counts=noisy_counts) if self.student is None else None
+        if student is None and self.student is None and isinstance(teachers, HeadTeacherEnsemble):
+            return mapped_student(X_public.shape[0], noisy_counts=noisy_counts), teachers.representation
+        student = _student_of(teachers, self.student) if student is None else student
+        if isinstance(student, ShardEnsemble):
+            given = "an ensemble" if self.student is not None else f"None with a {type(teachers).__name__}"
+            raise InvalidInputError(
+                f"student must be a scikit-learn classifier, got {given}: a student is one model. Name one, such as "
+                "student=LogisticRegression()."
+            )
+        check_is_student(student)
+        return student, None
+
+    def _student_seed(self) -> int | None:
+        """Return the student's seed: with a ledger the same for the same public rows, as what is stored is of it."""
+        if self.random_state is None and self.ledger is not None:
+            return int(self._asked[:8], 16)
+        return None if self.random_state is None else training_seed(self.random_state, 0x57D, 1)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        copy_input_tags(LogisticRegression() if self.estimator is None else self.estimator, tags)
+        with suppress(InvalidInputError):  # no such voters: fit will say so
+            if self.who_votes() in OWN_MODEL:  # representations look at each cell themselves
+                for name in ("allow_nan", "categorical", "sparse", "string"):
+                    setattr(tags.input_tags, name, True)
+        return tags

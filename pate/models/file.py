@@ -1,0 +1,489 @@
+"""The model file, ``*.pate``: what a release taught, with its statement, in one archive that holds no code.
+
+One zip of stored members, checked to the last byte before anything of it is used.
+
+Examples
+--------
+>>> from pate.models.file import Door
+>>> print(Door(kind="table", n_features=2, columns=(("age", "numeric"), ("town", "text"))))
+a table with the columns 'age' (number), 'town' (text)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pate import __version__
+from pate._core.checks import check_classes
+from pate._core.files import parse_json, write_bytes, write_text, writing
+from pate._core.pages import render
+from pate.exceptions import InvalidInputError, PateError, RunFolderError
+from pate.release.statement import people
+from pate.release.statement.files import new_page
+from pate.release.statement.model import PrivacyStatement
+
+__all__ = ["Door", "Manifest", "ModelFile", "check_model_path", "read_model", "write_model", "write_page"]
+
+# What a model file says of itself: which kind of model, of which classes, for which rows. All of it is public.
+
+#: Another number when a file is to be read otherwise.
+FORMAT = "pate-model-1"
+KINDS = {
+    "records": "a model of what private records voted, each with one bounded ballot",
+    "dpsgd": "a linear model of public maps, trained on private records by DP-SGD",
+    "student": "a student that learnt from released labels of public rows",
+}
+ROWS = ("table", "array", "texts", "images")
+_COLUMNS = {"numeric": "number", "text": "text", "date": "date"}
+#: Columns that are named one by one.
+_NAMED_COLUMNS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Door:
+    """What a row is that the model takes.
+
+    Attributes
+    ----------
+    kind : {"table", "array", "texts", "images"}
+        ``"table"``: columns by name; ``"array"``: columns by place; ``"images"``: files of one size and colour.
+    n_features : int or None
+        None of texts.
+    columns : tuple of (name, kind), or None
+        Of a table; kinds as in :attr:`pate.data.Table.kinds`: ``"numeric"``, ``"text"``, ``"date:"`` and a form.
+    mixed : bool or None
+        Whether some cells of an array are texts; None where it is none.
+    image_shape : tuple of int or None
+        (height, width) or (channels, height, width) of rows that are flattened images.
+    size : (width, height) or None
+    color : {"grey", "rgb"} or None
+        Of image files.
+    decimal : {","} or None
+        What stood before the decimals of the public CSV file, where that was a comma.
+
+    Examples
+    --------
+    >>> print(Door(kind="images", n_features=6, image_shape=(2, 3), size=(3, 2), color="grey"))
+    images of 3 x 2 pixels, grey
+    >>> Door.from_dict(Door(kind="array", n_features=4).to_dict())
+    Door(kind='array', n_features=4, columns=None, mixed=None, image_shape=None, size=None, color=None, decimal=None)
+    """
+
+    kind: str
+    n_features: int | None = None
+    columns: tuple[tuple[str, str], ...] | None = None
+    mixed: bool | None = None
+    image_shape: tuple[int, ...] | None = None
+    size: tuple[int, int] | None = None
+    color: str | None = None
+    decimal: str | None = None
+
+    def __post_init__(self) -> None:
+        whole = lambda value: isinstance(value, int) and not isinstance(value, bool) and value > 0  # noqa: E731
+        sides = (self.image_shape or ()) + (self.size or ())
+        fine = (
+            self.kind in ROWS
+            and (self.n_features is None or whole(self.n_features))
+            and (self.columns is None or all(_is_column(c) for c in self.columns))
+            and (self.columns is None or len({name for name, _ in self.columns}) == len(self.columns))
+            and (self.columns is None or len(self.columns) == self.n_features)
+            and (self.mixed is None or isinstance(self.mixed, bool))
+            and all(whole(side) for side in sides)
+            and (self.kind != "table" or self.columns is not None)
+            and self.decimal in (None, ",")
+            and (self.kind != "images" or (self.size is not None and self.color in ("grey", "rgb")))
+        )
+        if not fine:
+            raise InvalidInputError("what the model's rows are is not said as it must be. Save the model anew.")
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns, in order."""
+        return [name for name, _ in self.columns or ()]
+
+    def __str__(self) -> str:
+        if self.kind == "texts":
+            return "texts" + (f", in the column {self.names[0]!r}" if self.columns else "")
+        if self.columns is not None:
+            shown = [f"{name!r} ({_COLUMNS[kind.partition(':')[0]]})" for name, kind in self.columns[:_NAMED_COLUMNS]]
+            more = len(self.columns) - len(shown)
+            return f"a table with the columns {', '.join(shown)}" + (f" and {more} more" if more else "")
+        if self.kind == "images" and self.size is not None:
+            return f"images of {self.size[0]} x {self.size[1]} pixels, {self.color}"
+        cells = ("cell" if self.mixed else "number") + "s" * (self.n_features != 1)
+        shape = "" if self.image_shape is None else f", images of shape {self.image_shape}"
+        return f"rows of {self.n_features} {cells}{shape}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        told = asdict(self)
+        if self.decimal is None:  # earlier versions read all other files
+            del told["decimal"]
+        return told
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Door:
+        """Return what :meth:`to_dict` described; any other mapping is refused."""
+        told = [f.name for f in fields(cls) if f.name != "decimal" or "decimal" in (values or ())]
+        return cls(**{name: _tupled(value) for name, value in _exactly(values, told).items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a model is.
+
+    Attributes
+    ----------
+    kind : {"records", "dpsgd", "student"}
+    classes : tuple
+        Class values: texts, truth values, whole or finite numbers.
+    dtype : str
+        Of the array that holds them.
+    door : Door
+    made_of : tuple of str
+        Its parts, one line each.
+    settings : dict
+        Of the estimator that it comes back as: JSON values.
+    parts : dict
+        What the readers of its parts need to know: JSON values.
+    pate : str
+        The version that wrote it.
+
+    Examples
+    --------
+    >>> made = Manifest(kind="records", classes=("no", "yes"), dtype="<U3", door=Door(kind="array", n_features=4))
+    >>> Manifest.from_dict(made.to_dict()) == made, made.class_array()
+    (True, array(['no', 'yes'], dtype='<U3'))
+    """
+
+    kind: str
+    classes: tuple[Any, ...]
+    dtype: str
+    door: Door
+    made_of: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)
+    pate: str = __version__
+
+    def __post_init__(self) -> None:
+        check_classes(self.classes)
+        odd = [c for c in self.classes if not isinstance(c, str | int) and not (isinstance(c, float) and isfinite(c))]
+        if odd:
+            raise InvalidInputError(
+                "classes must be texts, truth values or finite numbers to be kept in a file, got "
+                f"{type(odd[0]).__name__}. Name them by texts, and fit anew."
+            )
+        if self.kind not in KINDS or not isinstance(self.pate, str):
+            raise InvalidInputError("the kind of model is not known. Read the file with the version that wrote it.")
+        if not all(isinstance(line, str) for line in self.made_of):
+            raise InvalidInputError("what a model is made of must be lines of text. Save the model anew.")
+        self.class_array()
+
+    @classmethod
+    def of_classes(cls, classes: npt.NDArray[Any], **more: Any) -> Manifest:
+        """Return the manifest of a fitted classifier's ``classes_``."""
+        values = np.asarray(classes)
+        return cls(classes=tuple(values.tolist()), dtype=values.dtype.str if values.dtype.kind != "O" else "|O", **more)
+
+    def class_array(self) -> npt.NDArray[Any]:
+        """Return the classes as the fitted classifier held them."""
+        fine = isinstance(self.dtype, str) and (self.dtype == "|O" or self.dtype[1:2] in tuple("biufU"))
+        try:
+            made = np.array(self.classes, dtype=object if self.dtype == "|O" else np.dtype(self.dtype))
+            fine = fine and tuple(made.tolist()) == self.classes
+        except (TypeError, ValueError, OverflowError):
+            fine = False
+        if not fine:
+            raise InvalidInputError("the classes are not of the type that is named beside them. Save the model anew.")
+        return made
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values, without the list of files."""
+        return {
+            "format": FORMAT,
+            "pate": self.pate,
+            "kind": self.kind,
+            "classes": {"values": list(self.classes), "dtype": self.dtype},
+            "rows": self.door.to_dict(),
+            "made_of": list(self.made_of),
+            "settings": self.settings,
+            "parts": self.parts,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Manifest:
+        """Return what :meth:`to_dict` described; any other mapping, or another format, is refused."""
+        said = values.get("format") if isinstance(values, Mapping) else None
+        if said != FORMAT:
+            raise InvalidInputError(
+                f"its format is {str(said)[:40]!r}, and this version of pate reads {FORMAT!r}. Install the version of "
+                "pate that wrote it, or a later one."
+            )
+        held = _exactly(values, ["format", "pate", "kind", "classes", "rows", "made_of", "settings", "parts"])
+        classes = _exactly(held["classes"], ["values", "dtype"])
+        listed = (_tupled(held["made_of"]), _tupled(classes["values"]))
+        fine = all(isinstance(one, tuple) for one in listed)
+        if not fine or not all(isinstance(held[name], dict) for name in ("settings", "parts")):
+            raise InvalidInputError("its classes or settings are not said as they must be. Save the model anew.")
+        more = {name: held[name] for name in ("kind", "settings", "parts", "pate")}
+        return cls(
+            made_of=listed[0], classes=listed[1], dtype=classes["dtype"], door=Door.from_dict(held["rows"]), **more
+        )
+
+
+def _tupled(value: Any) -> Any:
+    """Return JSON's lists, and those in them, as tuples."""
+    return tuple(map(_tupled, value)) if isinstance(value, list | tuple) else value
+
+
+def _exactly(values: Any, names: list[str]) -> Mapping[str, Any]:
+    if not isinstance(values, Mapping) or set(values) != set(names):
+        raise InvalidInputError("its description has other entries than this version of pate knows.")
+    return values
+
+
+def _is_column(column: Any) -> bool:
+    fine = isinstance(column, tuple) and len(column) == 2 and all(isinstance(text, str) for text in column)
+    return fine and (column[1] in ("numeric", "text") or column[1].startswith("date:"))
+
+
+# The archive.
+
+SUFFIX = ".pate"
+_MANIFEST, _STATEMENT = "manifest.json", "statement.json"
+#: Parts have plain names: none leaves the folder that they are unpacked to.
+_PART = re.compile(r"[a-z][a-z0-9_]{0,40}\.(safetensors|skops)")
+_MOST_PARTS = 16
+_MOST_JSON_BYTES = 50_000_000
+#: The same model gives the same bytes, whenever it is saved.
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelFile:
+    """A model file that was read: what it is, and what may be said of it; nothing in it has been built yet.
+
+    Attributes
+    ----------
+    path : Path
+    manifest : Manifest
+    statement : PrivacyStatement
+        Of the release that taught the model; the model is post-processing of it, and as public.
+    parts : dict of str to bytes
+    n_bytes : int
+    sha256 : str
+        Of the whole file.
+    """
+
+    path: Path
+    manifest: Manifest
+    statement: PrivacyStatement
+    parts: Mapping[str, bytes] = field(default_factory=dict)
+    n_bytes: int = 0
+    sha256: str = ""
+
+    def __repr__(self) -> str:
+        return f"ModelFile({self.path.name!r}, {self.manifest.kind!r}, classes={len(self.manifest.classes)})"
+
+    @contextmanager
+    def unpacked(self) -> Iterator[Path]:
+        """Yield a folder of this process's own with the parts in it, gone afterwards.
+
+        Whatever fails while they are read means that the file is damaged, and is told in one line.
+        """
+        with tempfile.TemporaryDirectory(prefix="pate-model-") as name:
+            for part, data in self.parts.items():
+                (Path(name) / part).write_bytes(data)
+            problem = ""
+            try:
+                yield Path(name)
+            except PateError:
+                raise
+            except Exception as error:  # whatever a wrong shape or type leads to
+                problem = type(error).__name__
+            if problem:
+                raise damaged(self.path, f"its parts do not make a model ({problem})")
+
+    def rows(self) -> list[tuple[str, str | tuple[str, ...]]]:
+        """Return what there is to say of the model: a heading and a text, or a list of texts."""
+        m = self.manifest
+        kinds = {type(c).__name__ for c in m.classes}
+        types = {"str": "texts", "bool": "truth values", "int": "whole numbers", "float": "numbers"}
+        return [
+            ("Model", KINDS[m.kind]),
+            ("Made of", m.made_of),
+            ("Classes", f"{', '.join(map(str, m.classes))} ({', '.join(sorted(types[k] for k in kinds))})"),
+            ("Takes", str(m.door)),
+            ("Costs", "nothing more, however often it is asked: it is as public as the release that taught it"),
+            ("Holds", "released statistics and public rows, and what was computed from them; no private row, vote, "
+                      "ballot or teacher"),
+            ("File", f"{self.n_bytes:,} bytes, SHA-256 {self.sha256}, written by pate {m.pate}"),
+        ]  # fmt: skip
+
+    def text(self) -> str:
+        """Return the model and its statement as plain text."""
+        return people.text(self.rows(), "MODEL") + "\n" + self.statement.text()
+
+    def html(self) -> str:
+        """Return the model and its statement as one page, which asks nothing of the network."""
+        s = self.statement
+        return render("model.html", headline=s.headline, seeded=s.seeded, rows=self.rows(), statement=s.rows())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what it is, its files and its statement as JSON values."""
+        facts = {"bytes": self.n_bytes, "sha256": self.sha256}
+        return {"file": facts, "model": self.manifest.to_dict(), "statement": self.statement.to_dict()}
+
+
+def check_model_path(path: str | os.PathLike[str], *, name: str = "path") -> Path:
+    """Return where a model may be written: an unused name that ends in ``.pate``."""
+    goal = Path(path)
+    if goal.suffix != SUFFIX:
+        raise InvalidInputError(f"{name} must end in {SUFFIX}, got {goal.name!r}. Rename it.")
+    if os.path.lexists(goal):
+        raise RunFolderError(f"{str(goal)!r} exists. Results are never overwritten: name another file.")
+    return goal
+
+
+def write_model(
+    path: str | os.PathLike[str],
+    manifest: Manifest,
+    statement: PrivacyStatement,
+    parts: Mapping[str, bytes],
+    *,
+    before: Callable[[dict[str, bytes]], None] | None = None,
+) -> None:
+    """Write a model file: whole or not at all, and never over anything.
+
+    ``statement`` is of the release that taught it, ``parts`` are files by name (``*.safetensors`` or ``*.skops``), and
+    ``before`` is shown the file's name and bytes before they are written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pate import Budget, GNMax, Votes, release_labels
+    >>> from pate.models.file import Door
+    >>> statement = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5)).statement
+    >>> said = Manifest(kind="student", classes=(0, 1), dtype="<i8", door=Door(kind="array", n_features=1))
+    >>> file = Path(tempfile.mkdtemp()) / "model.pate"
+    >>> write_model(file, said, statement, {})
+    >>> read_model(file).statement == statement
+    True
+    """
+    goal = check_model_path(path)
+    told = _json(statement.to_dict())
+    members = {**parts, _STATEMENT: told}
+    said = manifest.to_dict() | {"files": {name: _facts(data) for name, data in sorted(members.items())}}
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in {_MANIFEST: _json(said), _STATEMENT: told, **dict(sorted(parts.items()))}.items():
+            archive.writestr(zipfile.ZipInfo(name, _DATE), data)
+    if before is not None:
+        before({goal.name: made.getvalue()})
+    with writing("path", path):
+        write_bytes(goal, made.getbuffer())
+
+
+def write_page(file: ModelFile, out: str | os.PathLike[str]) -> None:
+    """Write what a model is, and its statement, as one page: a new ``.html`` or ``.txt``."""
+    goal = new_page(out)
+    with writing("out", out):
+        write_text(goal, file.html() if goal.suffix == ".html" else file.text())
+
+
+def read_model(path: str | os.PathLike[str]) -> ModelFile:
+    """Read a model file, strictly; nothing in it is run, and nothing built.
+
+    Refused: no such file, no model file, another format, a damaged file, and a statement that was altered.
+
+    Examples
+    --------
+    >>> read_model("nowhere.pate")
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: there is no model file 'nowhere.pate'. Check the name and the folder.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise InvalidInputError(f"there is no model file {os.fspath(path)!r}. Check the name and the folder.")
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise InvalidInputError(f"{os.fspath(path)!r} cannot be read: {error.strerror}. Check its rights.") from None
+    members = _members(file, data)
+    said = _parsed(file, members.pop(_MANIFEST, b""), "manifest")
+    files = said.pop("files", None) if isinstance(said, dict) else None
+    try:
+        manifest = Manifest.from_dict(said)
+    except InvalidInputError as error:
+        raise damaged(file, str(error)) from None
+    except (TypeError, ValueError):
+        raise damaged(file, "its manifest is not one") from None
+    if files != {name: _facts(part) for name, part in members.items()} or _STATEMENT not in members:
+        raise damaged(file, "its parts are not those that its manifest names")
+    try:
+        statement = PrivacyStatement.from_dict(_parsed(file, members.pop(_STATEMENT), "statement"))
+    except PateError as error:
+        raise damaged(file, str(error)) from None
+    return ModelFile(file, manifest, statement, members, len(data), hashlib.sha256(data).hexdigest())
+
+
+def damaged(path: str | os.PathLike[str], why: str) -> InvalidInputError:
+    """Return the error of a file that is not what it should be."""
+    whole = why.rstrip(".")
+    return InvalidInputError(
+        f"{os.fspath(path)!r} is no intact model file: {whole}. Fetch it again, or save the model anew."
+    )
+
+
+def _members(file: Path, data: bytes) -> dict[str, bytes]:
+    """Return the archive's members: stored as they are, so that a small file holds no large one."""
+    problem = ""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            infos = archive.infolist()
+            names = [info.filename for info in infos]
+            if len(infos) > _MOST_PARTS or len(set(names)) != len(names):
+                problem = "it has other members than a model has"
+            elif any(not (n in (_MANIFEST, _STATEMENT) or _PART.fullmatch(n)) for n in names):
+                problem = "it has members whose names no model has"
+            elif any(i.compress_type != zipfile.ZIP_STORED or i.flag_bits & 1 or i.is_dir() for i in infos):
+                problem = "its members are compressed or encrypted, which a model's never are"
+            elif sum(max(i.file_size, i.compress_size) for i in infos) > len(data):
+                problem = "its members claim to be larger than the file"
+            elif any(i.file_size > _MOST_JSON_BYTES for i in infos if i.filename in (_MANIFEST, _STATEMENT)):
+                problem = "its description is too long"
+            else:
+                return {name: archive.read(name) for name in names}
+    except Exception as error:  # any way in which a parser may fail
+        problem = f"it is no readable zip archive ({type(error).__name__})"
+    raise damaged(file, problem)
+
+
+def _parsed(file: Path, data: bytes, what: str) -> Any:
+    try:
+        return parse_json(data)
+    except (ValueError, RecursionError):
+        raise damaged(file, f"its {what} is missing or no JSON") from None
+
+
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n").encode("ascii")
+
+
+def _facts(data: bytes) -> dict[str, Any]:
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}

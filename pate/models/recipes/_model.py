@@ -1,0 +1,528 @@
+"""What record voters end in: a public model of released ballots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize_scalar
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from pate._core.checks import check_choice, check_real
+from pate._core.files import let_go
+from pate._core.progress import track
+from pate._core.secret import training_seed
+from pate._core.tensors import load_tensors, save_tensors
+from pate._core.types import FloatArray, IntArray, Mask
+from pate.exceptions import InvalidInputError
+from pate.models.heads import CorrectedHead, DescentHead, ForestHead, LikelihoodHead, load_head
+from pate.models.heads._linear import as_sure, read_moments, softmax
+from pate.records import RecordVoters
+from pate.records._maps import HeldRecords, in_blocks, is_own, own_throughout, rows_of, slabs, take
+from pate.records.ballot_sum import GRID
+from pate.records.spaces import load_space
+from pate.representations import Representation, load
+from pate.representations._cells import n_rows
+
+# How its probabilities become its answers: how sure it is, and how a class is taken. What is done with released numbers
+# and public rows is post-processing (Dwork and Roth 2014, Proposition 2.1).
+
+#: How a class is taken: the likeliest one, or the one that is likeliest beside how likely it usually is.
+DECISIONS = ("likeliest", "balanced")
+#: No model is said to be surer than this on average, nor less sure than guessing and this much more.
+_SUREST, _ABOVE_GUESSING = 0.99, 0.01
+#: Shares of classes are drawn towards equal ones by this much: a class that nearly never shows is not taken everywhere.
+_TO_EQUAL = 0.1
+#: Probabilities below it count as this.
+_LEAST = 1e-300
+
+
+def read_answering(told: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
+    """Return temperature and weights of a model file; of one without them, those that change nothing."""
+    temperature, weights = told.get("temperature", 1.0), told.get("weights", [])
+    if not isinstance(weights, list) or len(weights) not in (0, n_classes):
+        raise InvalidInputError("the model's weights are not those of its classes. Ask for the file as it was made.")
+    return {
+        "temperature": check_real("the model's temperature", temperature, low=0, low_open=True),
+        "weights": tuple(check_real("the model's weights", weight, low=0, low_open=True) for weight in weights),
+    }
+
+
+def tempered(probability: FloatArray, temperature: float) -> FloatArray:
+    """Return the probabilities whose logits are divided by the temperature."""
+    if temperature == 1 or not probability.size:
+        return probability
+    return softmax(np.log(np.maximum(probability, _LEAST)) / temperature)
+
+
+def decided(probability: FloatArray, weights: tuple[float, ...] = ()) -> IntArray:
+    """Return the class index of every row whose probability, divided by the class's weight, is largest."""
+    odds = probability / np.asarray(weights) if weights else probability
+    return np.asarray(odds.argmax(axis=1), dtype=np.int64)
+
+
+def balancing(probability: FloatArray, temperature: float = 1.0) -> tuple[float, ...]:
+    """Return the weights of balanced decisions: the mean probability of each class over the public rows.
+
+    To divide by shares is what the best classifier of balanced accuracy does: it takes the class of the largest
+    p(class | row)/p(class). The shares are drawn a tenth of the way to equal ones, and raised to the temperature, as
+    :func:`decided` divides probabilities that no temperature was taken of.
+
+    ``probability`` is untempered; ``temperature`` known before any accuracy is measured, so that what is measured is
+    what is decided.
+    """
+    m = probability.shape[1]
+    shares = tempered(probability, temperature).mean(axis=0)
+    shares = (1 - _TO_EQUAL) * shares + _TO_EQUAL / m
+    return tuple(float(share) for share in shares**temperature)
+
+
+def temperature_as_measured(probability: FloatArray, said: IntArray, accuracy: float) -> float:
+    """Return the temperature at which the probability of what is said is on average what was measured.
+
+    Over the public rows: it rests on their being drawn as the private ones were.
+
+    ``probability`` (n_public, n_classes) is untempered; ``said`` holds class indices.
+    """
+    if not len(probability):
+        return 1.0
+    wanted = min(max(accuracy, 1 / probability.shape[1] + _ABOVE_GUESSING), _SUREST)
+    times = as_sure(np.log(np.maximum(probability, _LEAST)), wanted, said)
+    return float(f"{1 / times:.6g}")
+
+
+def noise_temperature(head: Any, phi: FloatArray) -> float:
+    """Return the temperature for the noise in a head's logits, where that is known; 1 where it is not.
+
+    sqrt(1 + pi s^2/8), with s^2 the noise variance of the difference of two logits: the mean of the logistic function
+    over Gaussian logits is close to that of the mean logit divided by it (MacKay, "The evidence framework applied to
+    classification networks", Neural Computation 4, 1992).
+    """
+    variance: Callable[[FloatArray], float] | None = getattr(head, "logit_variance", None)
+    return 1.0 if variance is None else float(f"{math.sqrt(1 + math.pi * variance(phi) / 8):.6g}")
+
+
+def check_decide(decide: Any) -> str:
+    """Return how classes are taken, if it is one of the ways there are."""
+    return check_choice("decide", decide, DECISIONS)
+
+
+# How sure a model may be where nobody measured it: from released sums, the law of their noise, and public rows.
+
+#: What is believed of the logarithm of a temperature before any sum is seen: mean, standard deviation, and its range.
+_USUAL, _SPREAD, _FAR = 0.4, 0.5, 2.5
+
+
+def unmeasured_temperature(head: Any, rounds: Sequence[Any], phi: FloatArray, probability: FloatArray) -> float:
+    """Return the temperature at which public rows, were they labelled by the model, would give the sums released.
+
+    Records voted with their labels: what they gave, held against the model's own logits, says how often these are
+    right. Noise in the sums has gone into the model too; what that adds is known, and taken off. The temperature is the
+    likeliest for what is left, given its noise and a belief: about 1.5, within a factor of 1.6 two times of three. The
+    belief was chosen on development tables (``experiments/defaults.py``), and is no theorem. It rests on public rows
+    that are drawn as the private ones are.
+
+    For sums in which noise is large, where accuracy is not worth measuring. Where it is small, later rounds take back
+    what noise and sampling did to earlier ones: what is taken off is then too much, and the temperature too high.
+
+    ``head`` is the one before any student; ``phi`` (n_public, n_components) are public rows in the ballots' space,
+    ``probability`` (n_public, n_classes) what the model says of them, untempered. Of a head of another kind:
+    :func:`noise_temperature`.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> phi, head = np.array([[1.0], [-1.0]]), DescentHead(n_rounds=1, constant=False).start(1, (0, 1))
+    >>> for said in (90.0, 9.0):
+    ...     ballots = SimpleNamespace(statistics=[[said, -said]], sigma=4.0, n_units=2_000, classes=(0, 1), clip=0.1)
+    ...     made = head.updated(ballots)
+    ...     print(unmeasured_temperature(made, [ballots], phi, made.predict_proba(phi)))
+    1.49
+    12.2
+    """
+    if not len(phi):
+        return 1.0
+    if isinstance(head, DescentHead):
+        unlikely = _of_steps(head, rounds, phi)
+    elif isinstance(head, LikelihoodHead) and len(rounds) == 1 and rounds[0].clip is None:
+        unlikely = _of_ballots(rounds[0], phi, probability)
+    else:
+        return noise_temperature(head, phi)
+
+    def loss(log_t: float) -> float:
+        return unlikely(math.exp(log_t)) + ((log_t - _USUAL) / _SPREAD) ** 2
+
+    found = minimize_scalar(loss, bounds=(-_FAR, _FAR), method="bounded", options={"xatol": 1e-4})
+    return float(f"{math.exp(found.x):.3g}")  # no more digits than the last bits of sums leave alone
+
+
+def _of_steps(head: DescentHead, rounds: Sequence[Any], phi: FloatArray) -> Callable[[float], float]:
+    """Return how unlikely the sum over records of <logits, what they voted> is, by temperature."""
+    logits, n = phi @ head.coef_, rounds[0].n_units
+    then = head.start(len(head.coef_), head.classes_)
+    gives, length = np.zeros_like(logits), 0.0  # of a row, were it of that class, in all rounds
+    for one in rounds:
+        asked = softmax(phi @ then.coef_)
+        apart = np.sqrt(np.maximum(1 - 2 * asked + np.square(asked).sum(axis=1, keepdims=True), 1e-12))
+        step = head.step(one.sigma, one.clip, n)
+        gives += step * np.minimum(1.0, one.clip / apart) * (logits - (asked * logits).sum(axis=1, keepdims=True))
+        length += step * one.clip
+        then = then.updated(one)
+    agreement, variance = head.agreement()
+    # The records that made the weights are those that are asked: what each adds to its own answer.
+    agreement -= n * length**2 * float(np.square(phi * np.sqrt(head.left())).sum(axis=1).mean())
+    variance += n * float(gives.var(axis=0).mean())
+
+    def unlikely(t: float) -> float:
+        expected = n * float((softmax(logits / t) * gives).sum(axis=1).mean())
+        return (agreement - expected) ** 2 / max(variance, 1e-12)
+
+    return unlikely
+
+
+def _of_ballots(release: Any, phi: FloatArray, probability: FloatArray) -> Callable[[float], float]:
+    """Return how unlikely the sums of class ballots are, by temperature: as :class:`LikelihoodHead` has it."""
+    moments = read_moments(release, phi)
+    n, m, rows = moments.n_units, moments.n_classes, len(phi)
+    sampled = (1 + n / rows) * (1 - 1 / m) / (m * n) * np.square(phi).mean(axis=0)
+    weights = 1 / np.maximum(moments.noise**2 + sampled, 1e-12 / n**2)
+
+    def unlikely(t: float) -> float:
+        gap = phi.T @ (tempered(probability, t) - 1 / m) / rows - moments.mean
+        return float((weights[:, None] * np.square(gap)).sum())
+
+    return unlikely
+
+
+_SEED_PATH = (0x20B11C,)
+#: Maps and heads are fitted on so many public rows at most: more cost time and memory, and hardly move them.
+_MOST_ROWS = 20_000
+#: Rows that are asked about at once.
+_SLAB = 8192
+
+
+@dataclass(repr=False, eq=False, kw_only=True)
+class Answers(ClassifierMixin, BaseEstimator):
+    """What a public model answers, by its own probabilities; a mixin.
+
+    Its logits are divided by ``temperature`` before they are told as probabilities; no class is taken by it. Its own
+    probabilities are divided by ``weights``, if there are any, before the largest one is taken.
+    """
+
+    temperature: float = 1.0
+    weights: tuple[float, ...] = ()
+
+    n_classes: ClassVar[int]
+
+    @property
+    def classes_(self) -> IntArray:
+        """Class *indices*, as of every student here: int64 array of shape (n_classes,)."""
+        return np.arange(self.n_classes, dtype=np.int64)
+
+    def _asked(self, rows: Any) -> FloatArray:
+        """Return its own probabilities of a slab of rows."""
+        raise NotImplementedError
+
+    def untempered(self, X: Any) -> FloatArray:
+        """Return its own probabilities of shape (n_rows, n_classes)."""
+        parts = [self._asked(take(X, np.arange(a, b))) for a, b in slabs(int(np.shape(X)[0]), _SLAB)]
+        return np.concatenate(parts) if parts else np.zeros((0, self.n_classes))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return probabilities of shape (n_rows, n_classes)."""
+        return tempered(self.untempered(X), self.temperature)
+
+    def predict(self, X: Any) -> IntArray:
+        """Return class indices of shape (n_rows,)."""
+        return decided(self.untempered(X), self.weights)
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """Lines that say how classes are taken; none where the likeliest one is."""
+        if not self.weights:
+            return ()
+        return (f"decides: balanced, probabilities divided by {', '.join(f'{w:.3g}' for w in self.weights)}",)
+
+    def answering(self) -> dict[str, Any]:
+        """Return what :func:`read_answering` reads."""
+        return {"temperature": self.temperature, "weights": list(self.weights)}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        for name in ("allow_nan", "categorical", "string"):  # public maps read cell by cell
+            setattr(tags.input_tags, name, True)
+        return tags
+
+
+@dataclass(repr=False, eq=False)
+class RecordModel(Answers):
+    """A public model of released ballots: raw rows in, probabilities out, for any row, for ever and for nothing.
+
+    ``voters`` hold the public maps; ``columns`` is what a head of columns sees of a row, beside its direction. Logits
+    are divided by ``temperature`` before they are told as probabilities, the head's own by ``weights``, if there are
+    any, before the largest one is taken.
+
+    Examples
+    --------
+    >>> from pate.models.heads import LinearHead
+    >>> from pate.records import SignedSpace
+    >>> voters = RecordVoters(None, SignedSpace().fit(np.eye(3)), classes=("no", "yes"))
+    >>> model = RecordModel(voters, LinearHead.of(np.eye(2), ("no", "yes")))
+    >>> model.predict_proba(np.eye(3)).shape
+    (3, 2)
+    """
+
+    voters: RecordVoters
+    head: Any
+    columns: Representation | None = None
+
+    @property
+    def n_classes(self) -> int:  # type: ignore[override]
+        """How many there are."""
+        return len(self.voters.classes)
+
+    def _asked(self, rows: Any) -> FloatArray:
+        return np.asarray(self.head.predict_proba(self.asked(rows)))
+
+    def asked(self, X: Any) -> FloatArray:
+        """Return what the head is asked with."""
+        columns = None if self.columns is None else self.columns.vectors(X)
+        return asked_with(self.head, *self.voters.represent(X), columns)
+
+    def answers(self, X: Any, *, verbose: bool = False) -> IntArray:
+        """Return the class index of each **private** row, from that row alone; -1 where it cannot be asked with.
+
+        Records that the same voters hold are asked with the directions that they cast, phi in whole 2^-16, as residual
+        ballots are. **Sensitive.** Rows are asked in blocks of one fixed shape; one that is not finite is not asked.
+        ``verbose`` shows progress: for records whose number is public.
+        """
+        if isinstance(X, HeldRecords):
+            pieces = track(X.pieces, total=len(X.pieces), label="answers", show=verbose)
+            parts = []
+            for piece in pieces:
+                parts.append(in_blocks(lambda p: self._said(p.astype(np.float64) / GRID), piece.p, len(piece.p)))
+                let_go()
+            casts = [p.labels >= 0 for p in X.pieces]
+            return np.where(np.concatenate(casts), np.concatenate(parts), -1)
+        rows, readable = rows_of(X, width=self.voters._map.width)
+        n = n_rows(rows)
+        made = track(slabs(n, _SLAB), total=-(-n // _SLAB), label="answers", show=verbose)
+        asked = (take(rows, np.arange(a, b)) for a, b in made)
+        parts = [in_blocks(lambda part: self._said(self.asked(part)), slab, n_rows(slab)) for slab in asked]
+        return np.where(readable, np.concatenate([np.zeros(0, dtype=np.int64), *parts]), -1)
+
+    def takes_held(self, held: Any, voters: RecordVoters) -> bool:
+        """Whether :meth:`answers` can be asked with records that these voters hold, in their own order."""
+        alike = voters is self.voters and getattr(self.head, "takes", "phi") == "phi"
+        return alike and isinstance(held, HeldRecords) and not held.whose.grouped
+
+    def own(self, *, unit: str) -> bool:
+        """Whether pate vouches that each record is answered from its own row alone, to the last bit.
+
+        Under replace-one adjacency: of records, whose places are fixed, by pate's own code; of persons, who may have
+        more records or fewer, where all of it is exact wherever a row stands, too.
+        """
+        maps, head = self.voters._map, self.head
+        own = maps.own and is_own(head, ".heads") and bool(getattr(head, "own_", False))
+        columns = self.columns is None or own_throughout(self.columns)
+        exact = maps.exact and bool(getattr(head, "exact_", False))
+        exact = exact and (self.columns is None or bool(getattr(self.columns, "exact_", False)))
+        return own and columns and (exact or (unit == "record" and self.voters.adjacency == "replace-one"))
+
+    def _said(self, asked: FloatArray) -> tuple[IntArray, Mask]:
+        fine = np.asarray(np.isfinite(asked).all(axis=1))
+        probability = np.asarray(self.head.predict_proba(np.where(fine[:, None], asked, 0.0)))
+        return decided(probability, self.weights), fine
+
+
+def asked_with(head: Any, z: FloatArray, phi: FloatArray, columns: Any = None) -> FloatArray:
+    """Return the representation or the direction, alone or beside the columns, as the head takes it."""
+    takes = getattr(head, "takes", "phi")
+    if takes == "phi and columns":
+        return np.concatenate([phi, columns], axis=1)
+    return phi if takes == "phi" else z
+
+
+def some_rows(X_public: Any, random_state: int = 0) -> Any:
+    """Return the public rows that maps and heads are fitted on: all, or 20,000 at random.
+
+    Examples
+    --------
+    >>> some_rows(np.zeros((30_000, 1))).shape
+    (20000, 1)
+    """
+    n = int(np.shape(X_public)[0])
+    if n <= _MOST_ROWS:
+        return X_public
+    chosen = np.random.default_rng(training_seed(random_state, *_SEED_PATH)).permutation(n)[:_MOST_ROWS]
+    return take(X_public, np.sort(chosen))
+
+
+# What DP-SGD of a planned recipe ends in: a linear model of public maps, as arrays alone.
+
+_LINEAR_FORM, _WEIGHTS = "linear model 1", "weights.safetensors"
+
+
+@dataclass(repr=False, eq=False)
+class MappedLinear(Answers):
+    """Public maps, one behind the other, then a linear model: raw rows in, probabilities out.
+
+    ``maps`` were fitted on public rows or constants, none where rows are taken as they are; ``coef``, float32 of shape
+    (n_classes, n_features), is of the logits; for the others see :class:`RecordModel`.
+
+    Examples
+    --------
+    >>> MappedLinear((), np.eye(2, dtype=np.float32)).predict(np.array([[0.2, 0.1], [0.0, 3.0]]))
+    array([0, 1])
+    """
+
+    maps: tuple[Representation, ...]
+    coef: npt.NDArray[np.float32]
+
+    @property
+    def n_classes(self) -> int:  # type: ignore[override]
+        """How many there are."""
+        return len(self.coef)
+
+    def _asked(self, rows: Any) -> FloatArray:
+        for each in self.maps:
+            rows = each.vectors(rows)
+        seen = np.asarray(rows, dtype=np.float32).astype(np.float64)
+        return softmax(seen @ self.coef.astype(np.float64).T)
+
+
+def keep_linear(model: MappedLinear, folder: Path) -> dict[str, Any]:
+    """Write a model into a folder, and return what :func:`read_linear` needs to know besides."""
+    for i, each in enumerate(model.maps):
+        each.save(folder / _map(i))
+    save_tensors(folder / _WEIGHTS, {"coef": model.coef}, {}, form=_LINEAR_FORM)
+    return {"maps": [each.fingerprint() for each in model.maps], **model.answering()}
+
+
+def read_linear(folder: Path, told: Any, *, module: Any = None) -> MappedLinear:
+    """Return the model that :func:`keep_linear` wrote; it answers with the very same numbers."""
+    known = told["maps"]
+    maps = tuple(load(folder / _map(i), module=module if i == 0 else None) for i in range(len(known)))
+    coef = load_tensors(folder / _WEIGHTS, form=_LINEAR_FORM)[0]["coef"]
+    wide = maps[-1].n_features_out_ if maps else coef.shape[-1]
+    fine = coef.ndim == 2 and coef.dtype == np.float32 and coef.shape[1] == wide and np.isfinite(coef).all()
+    if not fine or [each.fingerprint() for each in maps] != known:
+        raise InvalidInputError("the model's maps and weights are not those that were saved.")
+    return MappedLinear(maps, coef, **read_answering(told, len(coef)))
+
+
+def made_of_linear(model: MappedLinear) -> tuple[str, ...]:
+    """Return in lines what a model is made of."""
+    n_classes, n_features = model.coef.shape
+    return (
+        *(f"rows: {each.provenance_}" for each in model.maps),
+        f"weights: {n_classes} classes by {n_features} features, trained by DP-SGD",
+        *model.decides,
+    )
+
+
+def _map(i: int) -> str:
+    return f"map{i}.safetensors"
+
+
+# The model of records' ballots as files: its public maps, its ballot space and its head, each as arrays.
+
+_MAP, _SPACE, _HEAD, _COLUMNS = (f"{name}.safetensors" for name in ("representation", "space", "head", "columns"))
+_FORM = "corrected head 1"
+#: Where the features of an image student come from.
+_STUDENTS = "pate.models.students._features"
+
+
+def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
+    """Write a model into a folder, and return what :func:`read_record_model` needs to know besides."""
+    voters, head, seen = model.voters, model.head, model.voters.representation
+    if not (is_own(voters.space, ".records") and is_own(head, ".heads")):
+        raise InvalidInputError(
+            "a model with a space or a head of your own cannot be kept in a file: it holds no code."
+        )
+    of_student = type(seen).__module__ == _STUDENTS
+    if of_student:
+        from pate.models.students._features import keep_features  # torch, which few need
+
+        keep_features(seen, folder)
+    elif isinstance(seen, Representation):
+        seen.save(folder / _MAP)
+    elif seen is not None:
+        raise InvalidInputError(
+            f"a {type(seen).__name__} cannot be kept in a model file. Wrap it in pate.representations.FromTransformer."
+        )
+    voters.space.save(folder / _SPACE)
+    if isinstance(head, CorrectedHead):
+        facts = {"tau": head.tau, "max_iter": head.max_iter, "n_components": head.n_components_}
+        save_tensors(folder / _HEAD, {"coef": head.coef_}, facts, form=_FORM)
+    else:
+        head.save(folder / _HEAD)
+    if model.columns is not None:
+        model.columns.save(folder / _COLUMNS)
+    return {
+        "representation": "student" if of_student else "none" if seen is None else "map",
+        "corrected": isinstance(head, CorrectedHead),
+        "columns": model.columns is not None,
+        "classes_inferred": voters.classes_inferred,
+        "fingerprints": [voters.fingerprint(), head.fingerprint()],
+        **model.answering(),
+    }
+
+
+def read_record_model(folder: Path, told: Any, classes: tuple[Any, ...], *, module: Any = None) -> RecordModel:
+    """Return the model that :func:`keep_record_model` wrote; it answers with the very same numbers."""
+    seen: Any = None
+    if told["representation"] == "student":
+        from pate.models.students._features import read_features
+
+        seen = read_features(folder)
+    elif told["representation"] != "none":
+        seen = load(folder / _MAP, module=module)
+    space = load_space(folder / _SPACE)
+    voters = RecordVoters(seen, space, classes=classes, classes_inferred=bool(told["classes_inferred"]))
+    head: Any
+    if told["corrected"]:
+        arrays, facts = load_tensors(folder / _HEAD, form=_FORM)
+        head = CorrectedHead(space, tau=facts["tau"], max_iter=facts["max_iter"])
+        head.coef_, head.n_components_ = arrays["coef"], int(facts["n_components"])
+        head.takes, head.scale_, head.constant_ = "representation", 1.0, 0.0
+    else:
+        head = load_head(folder / _HEAD)
+    head.classes_ = voters.classes
+    if isinstance(head, ForestHead):
+        _check_forest(head)
+    if [voters.fingerprint(), head.fingerprint()] != told["fingerprints"]:
+        raise InvalidInputError("the model's maps and head are not those that were saved.")
+    columns = load(folder / _COLUMNS) if told["columns"] else None
+    return RecordModel(voters, head, columns, **read_answering(told, len(classes)))
+
+
+def made_of(model: RecordModel) -> tuple[str, ...]:
+    """Return in lines what a model is made of."""
+    voters, head = model.voters, model.head
+    seen = getattr(voters.representation, "provenance_", None)
+    return (
+        *((f"rows: {seen}",) if seen else ()),
+        f"directions: {voters.space.provenance_}",
+        f"head: {type(head).__name__} of {len(voters.classes)} classes",
+        *model.decides,
+    )
+
+
+def _check_forest(head: ForestHead) -> None:
+    """Refuse trees in which whoever walks down does not arrive."""
+    n, (column, left, right) = len(head.splits_), head.splits_.T
+    inner = column >= 0
+    here = np.arange(n)[inner]
+    fine = all(((child[inner] > here) & (child[inner] < n)).all() for child in (left, right))
+    fine = fine and (column < head.n_components_ - len(head.coef_)).all()
+    if not fine or not ((head.roots_ >= 0) & (head.roots_ < n)).all() or len(head.values_) != n:
+        raise InvalidInputError("the model's trees point out of themselves.")

@@ -1,0 +1,506 @@
+"""Record voters from public rows to a model: fit public maps, pay, cast, decide; one road for whoever asks."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from sklearn.base import clone
+from threadpoolctl import threadpool_limits
+
+from pate._core.checks import check_int
+from pate._core.files import any_mapped
+from pate._core.progress import timed, track
+from pate._core.secret import training_seed
+from pate._core.types import FloatArray
+from pate.exceptions import CuratorWarning, InvalidInputError
+from pate.mechanisms import GaussianSum
+from pate.models.heads import CorrectedHead, DescentHead, ForestHead, Head, LikelihoodHead, SelfTrainedHead
+from pate.models.recipes._build import columns_before, make_head, make_space, narrowed
+from pate.models.recipes._model import (
+    RecordModel,
+    asked_with,
+    balancing,
+    check_decide,
+    decided,
+    noise_temperature,
+    some_rows,
+    temperature_as_measured,
+    tempered,
+    unmeasured_temperature,
+)
+from pate.models.recipes._rule import PublicFacts, Recipe, Round, check_recipe, choose
+from pate.privacy.cost import Charge
+from pate.privacy.words import Guarantee
+from pate.records import BallotSum, RecordVoters, count_right
+from pate.records._maps import MOST_HELD_BYTES, HeldRecords
+from pate.records.spaces import SoftSpace
+from pate.release import (
+    BallotRelease,
+    BallotSession,
+    Evidence,
+    RecordLabels,
+    ReleasedCounts,
+    ReleaseTerms,
+    doubted,
+    measured_accuracy,
+    measured_shares,
+    open_ballot_session,
+    stored_rounds,
+)
+from pate.release._quote import buy_rounds, sum_of_rounds
+from pate.representations import Representation
+from pate.representations._cells import n_rows
+from pate.teachers._usable import class_indices, label_column
+
+if TYPE_CHECKING:
+    from pate.models.students._features import StudentFeatures
+
+
+# The student of images that records' labels teach, and the space in which records judge it.
+
+#: Centres per class of the space of its features, of so many public rows at least, and how many share a ballot.
+_CENTRES, _ROWS_PER_CENTRE, _NEAREST = 15, 10, 5
+#: The first generation's share of the epochs, and how many come later, by the public images' looks.
+_SHORTER = 0.6
+_LATER = {"glyphs": 2, "mild": 1}
+#: What suits the public images' looks.
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "glyphs": {"augmentation": 1.0, "trust": 2.0, "trust_from": 0.25},
+    "mild": {"augmentation": 0.5, "trust": 1.0, "trust_from": 0.4},
+}
+
+
+def image_student(
+    X_public: Any,
+    targets: FloatArray,
+    image_shape: tuple[int, ...] | None,
+    *,
+    random_state: int = 0,
+    checkpoint_dir: str | os.PathLike[str] | None = None,
+    verbose: bool = False,
+) -> StudentFeatures:
+    """Return the features of a student of a student that was taught the targets; the public images' looks decide how.
+
+    ``targets`` has shape (n_public, n_classes). In ``checkpoint_dir`` the training goes on that was cut off.
+    """
+    from pate.models.students import ImageStudent
+    from pate.models.students._features import StudentFeatures
+    from pate.representations.images import looks_of
+
+    looks = looks_of(X_public, image_shape)
+    settings = _SETTINGS[looks]
+    last = ImageStudent(verbose=verbose, **settings)
+    # The first one takes the answers as they are, and not so long that it has learnt what is wrong in them by heart.
+    short = max(1, round(_SHORTER * last._epochs(int(np.shape(X_public)[0]))))
+    generations = [clone(last).set_params(epochs=short, trust=0.0), *(clone(last) for _ in range(_LATER[looks]))]
+    for i, student in enumerate(generations):
+        student.set_params(random_state=training_seed(random_state, i))
+        if checkpoint_dir is not None:
+            student.set_params(checkpoint_dir=_moved(Path(checkpoint_dir), i + 1))
+    return StudentFeatures(generations, targets, image_shape=image_shape).fit(X_public)
+
+
+def _moved(folder: Path, generation: int) -> Path:
+    """Return where a generation is kept, with what earlier versions kept beside it: answers hang on that very one."""
+    from pate.models.students._image import FILE
+
+    kept, old = folder / str(generation), folder.with_name(f"{folder.name}.safetensors.{generation}")
+    if old.exists():
+        kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.replace(old, kept / FILE)
+    return kept
+
+
+def student_space(z: FloatArray, n_classes: int, *, random_state: int = 0) -> SoftSpace:
+    """Return the space of residual ballots on a student's features, unfitted."""
+    n = max(2, min(_CENTRES * n_classes, len(z) // _ROWS_PER_CENTRE))
+    return SoftSpace(n, max(1, min(_NEAREST, n - 1)), n_dims=z.shape[1] - n_classes, random_state=random_state)
+
+
+_Learning = TypeVar("_Learning", LikelihoodHead, DescentHead)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Ask:
+    """What is asked of records, or of DP-SGD, in the words of :class:`pate.PATEClassifier`.
+
+    Of the private records it has how many there are, or how many persons: public under replace-one adjacency.
+    """
+
+    classes: tuple[Any, ...]
+    n_units: int
+    unit: str
+    classes_inferred: bool = False
+    representation: Representation | None = None
+    image_shape: tuple[int, ...] | None = None
+    random_state: int | None = None
+    n_jobs: int | None = None
+    checkpoint_dir: str | os.PathLike[str] | None = None
+    verbose: bool = False
+    anyway: bool = False
+    measure: bool | str | None = None
+    decide: str = "likeliest"
+
+    @property
+    def seed(self) -> int:
+        """Of public maps and training."""
+        return 0 if self.random_state is None else check_int("random_state", self.random_state, low=0) % 2**32
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RecordsPlan(Ask):
+    """Ballots that will be cast, in which public space and at what price: nothing private was looked at.
+
+    ``z`` and ``phi`` are representation and directions of the public rows that maps and heads are fitted on (at most
+    20,000 of ``rows``); ``columns`` is the map to columns that trees learn from, where the recipe wants them, and
+    ``table`` those columns. ``anyway`` goes on where a round has more noise than all ballots together. Parts of mu^2 in
+    ``measured_shares`` measure the accuracy in the end: by the count, and by cells by class; empty: it is not measured.
+
+    Examples
+    --------
+    >>> RecordsPlan.__dataclass_params__.frozen
+    True
+    """
+
+    recipe: Recipe
+    facts: PublicFacts
+    terms: ReleaseTerms
+    voters: RecordVoters
+    rows: Any
+    z: FloatArray
+    phi: FloatArray
+    columns: Representation | None = None
+    table: FloatArray | None = None
+    measured_shares: tuple[float, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        terms: ReleaseTerms,
+        X_public: Any,
+        *,
+        representation: Representation,
+        kind: str = "table",
+        recipe: Recipe | None = None,
+        rule: Callable[[PublicFacts], Recipe] = choose,
+        **asked: Any,
+    ) -> RecordsPlan:
+        """Choose the recipe, fit the ballots' space on public rows, and return the plan; nothing is spent.
+
+        ``representation`` is fitted (:func:`fitted_representation`); a ``recipe`` of None is the rule's, which chooses
+        from public facts. All else that is ``asked`` has the words of :class:`Ask`: ``classes``, ``n_units`` and
+        ``unit`` at least. ``measure`` says whether records tell in the end how often the model is right; None: where
+        noise alone leaves an interval of less than five points to either side (:func:`pate.release.measured_shares`).
+        ``decide`` is "likeliest", or "balanced": the class whose probability is largest beside its mean over the public
+        rows. In ``checkpoint_dir`` a student of images is kept while it trains, so that a run that was cut off goes on
+        to the very bits. Refuses a recipe that does not fit these rows, or whose rounds could not all be run.
+        """
+        ask = Ask(**asked)
+        check_decide(ask.decide)
+        if recipe is not None:
+            check_recipe(recipe)
+        some = some_rows(X_public, ask.seed)
+        z = np.asarray(representation.transform(some), dtype=np.float64)
+        # The budget's, not what a ledger has left of it: the same plan again must find what it paid for.
+        mu = 1 / GaussianSum.for_budget(terms.budget).noise_multiplier
+        measuring = measured_shares(ask.measure, n=ask.n_units, mu=mu)
+        facts = PublicFacts(
+            n_units=ask.n_units,
+            n_classes=len(ask.classes),
+            mu=mu * math.sqrt(1 - math.fsum(measuring)),
+            n_public=len(z),
+            kind=_looked_at(kind, some, ask.image_shape),
+            spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
+        )
+        chosen = rule(facts) if recipe is None else recipe
+        if chosen.student == "image" and kind != "image":
+            raise InvalidInputError(f"recipe must have another student than 'image': these rows are of kind {kind!r}.")
+        trees = chosen.student == "forest" and kind == "table"
+        columns = columns_before(representation, some) if trees else None
+        if chosen.student == "forest" and columns is None:
+            raise InvalidInputError(
+                "recipe must have another student than 'forest': there are no columns for trees before this "
+                "representation. Take 'ridge' or None."
+            )
+        if chosen.prior_scale is None and chosen.student is None:  # else a head, or who learns from it, sees all of z
+            representation = narrowed(representation, chosen.n_components)
+            z = np.ascontiguousarray(z[:, : representation.n_features_out_])
+        # Threads add up centres in any order, and a ledger knows a space by its last bits.
+        with threadpool_limits(1):
+            space = make_space(chosen, z, random_state=ask.seed).fit(z)
+        options = {name: getattr(ask, name) for name in ("classes", "classes_inferred", "n_jobs", "verbose")}
+        return cls(
+            **vars(replace(ask, random_state=ask.seed, representation=representation)),
+            recipe=chosen,
+            facts=facts,
+            terms=terms,
+            voters=RecordVoters(representation, space, **options),
+            rows=X_public,
+            z=z,
+            phi=space.transform(z),
+            columns=columns,
+            table=None if columns is None else columns.vectors(some),
+            measured_shares=measuring,
+        )
+
+    @property
+    def shares(self) -> list[float]:
+        """Of mu^2, round by round; those that measure come last."""
+        shares = [r.share for r in self.recipe.rounds]
+        rest = (1 - math.fsum(self.measured_shares)) / math.fsum(shares)
+        return [*(share * rest for share in shares), *self.measured_shares] if self.measured_shares else shares
+
+    @property
+    def stored(self) -> bool:
+        """Whether the ledger was charged for this plan: then it goes on, or gives what it released, for nothing."""
+        return stored_rounds(self.terms, self.shares, self.name) is not None
+
+    @property
+    def mechanisms(self) -> tuple[GaussianSum, ...]:
+        """One per round, those that measure last: what was paid for, else what budget and ledger buy.
+
+        Raises
+        ------
+        BudgetExceededError
+            The ledger has nothing left, or next to nothing: noise would drown whatever is cast.
+        InvalidInputError
+            A round would have more noise than all ballots together, and ``anyway`` was not said.
+        """
+        terms, shares = self.terms, self.shares
+        paid = stored_rounds(terms, shares, self.name)
+        if paid is not None:
+            return paid
+        return buy_rounds(
+            terms.budget,
+            shares,
+            terms.ledger,
+            n_units=self.n_units,
+            anyway=self.anyway,
+            n_measured=len(self.measured_shares),
+        )
+
+    @property
+    def mu(self) -> float:
+        """What the ballots cost, without what measures, as Gaussian differential privacy."""
+        cast = self.mechanisms[: len(self.recipe.rounds)]
+        return math.sqrt(math.fsum(m.noise_multiplier**-2 for m in cast))
+
+    @property
+    def charge(self) -> Charge:
+        """What all rounds cost together."""
+        return sum_of_rounds(self.mechanisms)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of :attr:`charge`, at the budget's delta."""
+        return self.charge.guarantee(self.terms.budget.delta)
+
+    @property
+    def name(self) -> str:
+        """What the session is called in a ledger: the same plan again takes it up, or gives what it released."""
+        told = f"{self.voters.fingerprint()} {self.recipe.rounds} {self.n_units} {self.unit}"
+        if self.measured_shares:
+            told += f" measured {self.measured_shares}"
+            if self.decide != "likeliest":  # what was counted is what this model decides
+                told += f" {self.decide}"
+        if self.recipe.student == "image":
+            told += f" {self.random_state}"
+        return "records " + hashlib.sha256(told.encode()).hexdigest()[:32]
+
+    def _held(self, X: Any, y: Any, groups: Any) -> HeldRecords | None:
+        """Return the records' directions, kept between rounds, where memory allows it: it is in no bit of a ballot.
+
+        Of a table that lies on disk for want of memory they do too; of any other each round works them out again.
+        """
+        fits = 4 * n_rows(X) * self.phi.shape[1] <= MOST_HELD_BYTES
+        if len(self.recipe.rounds) < 2 or not (fits or any_mapped()):
+            return None
+        return self.voters.hold(X, y, groups=groups, on_disk=not fits)
+
+    def run(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        groups: Any = None,
+        evidence: Evidence | None = None,
+        commonest: float | None = None,
+    ) -> tuple[RecordLabels, RecordModel]:
+        """Charge, cast every round, and return the labels of all public rows and the model.
+
+        ``commonest`` is the share of the commonest class, where a person stated it: labels that are no better are told
+        of. Raises as :func:`pate.open_ballot_session` and :meth:`pate.RecordVoters.cast` do.
+        """
+        evidence, terms, voters = evidence or Evidence(), self.terms, self.voters
+        _ = self.mechanisms  # refused before anything is cast
+        rounds: list[BallotRelease] = []
+        # Every round casts the same directions: rows are mapped once, where memory allows it.
+        held = self._held(X, y, groups)
+        records = (X, y, groups) if held is None else (held, None, None)
+        start = make_head(self.recipe, voters.space, voters.classes)
+        # Before anything is paid: what cannot be cast is found out here.
+        ballots = _cast(voters, records, start, self.recipe.rounds[0])
+        with open_ballot_session(
+            terms.budget,
+            shares=self.shares,
+            classes=voters.classes,
+            n_units=ballots.facts.n,
+            unit=self.unit,
+            fingerprint=ballots.registration().fingerprint,
+            ledger=terms.ledger,
+            name=None if terms.ledger is None else self.name,
+            noise_seed=terms.noise_seed,
+            tuning=terms.tuning,
+            stated=terms.stated,
+            anyway=self.anyway,
+            n_measured=len(self.measured_shares),
+        ) as session:
+            session.binds = False  # the last statement of all alone is released
+            corrected = partial(self._corrected, session, rounds)
+            with threadpool_limits(1):  # thin products: threads would only wait for each other
+                rounds.append(session.ask(ballots))
+                first = start.fit if self.recipe.rounds[0].clip is None else start.updated
+                head = corrected(first(rounds[0], self.phi), voters, records, self.phi)
+            model = self._taught(head, partial(corrected, records=(X, y, groups), of_student=True))
+            found = model.untempered(self.rows)
+            model.temperature = noise_temperature(head, self.phi)
+            if self.decide == "balanced":
+                model.weights = balancing(found, model.temperature)
+            counts = self._measured(session, model, held, (X, y, groups))
+            charge = session.charge
+        labels = decided(found, model.weights)
+        paid = rounds[-1].statement
+        if counts and counts[-1].statement is not None:
+            told = measured_accuracy(counts, mu=self.mu, share=math.fsum(self.measured_shares))
+            paid = replace(counts[-1].statement, measured=told)
+            model.temperature = temperature_as_measured(found, labels, told.estimate)
+        elif self.recipe.student != "image" and not measured_shares(None, n=self.n_units, mu=self.mu):
+            # Decisions are fixed: no class changes.
+            seen = model.head.predict_proba(asked_with(model.head, self.z, self.phi, self.table))
+            with threadpool_limits(1):
+                model.temperature = unmeasured_temperature(head, rounds, self.phi, seen)
+        statement = evidence.told_of_model(paid)
+        # What a file of an earlier run says of a student, this run has not seen.
+        if (len(rounds) > 1 or counts) and not getattr(model.voters.representation, "resumed_", False):
+            seen = "pate fitted it on the rounds released before and on the public rows, in this run"
+            statement = statement.with_evidence("public model", seen)
+        probability = tempered(found, model.temperature)
+        release = RecordLabels.of(probability, tuple(rounds), charge, statement, labels=labels)
+        cells = counts[1] if len(counts) > 1 else None
+        return doubted(release, n_map=self.facts.n_public, commonest=commonest, cells=cells), model
+
+    def _measured(
+        self, session: BallotSession, model: RecordModel, held: HeldRecords | None, records: tuple[Any, Any, Any]
+    ) -> list[ReleasedCounts]:
+        """Ask every record whether the model is right about it, and release the counts that were paid for."""
+        X, y, groups = records
+        found: list[ReleasedCounts] = []
+        if not self.measured_shares:
+            return found
+        with threadpool_limits(1):
+            known = held if model.takes_held(held, self.voters) else X
+            answers = model.answers(known, verbose=self.voters.verbose and groups is None)
+        labels = class_indices(label_column(y, len(answers)), self.voters.classes)
+        # The model follows from these and from what this session released: its last bits need not be told.
+        told = f"{self.name} {self.recipe.student} {self.recipe.prior_scale} {self.decide}"
+        for by_class in (False, True)[: len(self.measured_shares)]:
+            right = count_right(
+                answers, labels, classes=self.voters.classes, groups=groups, by_class=by_class,
+                model=told, own=model.own(unit=self.unit),
+            )  # fmt: skip
+            found.append(session.measure(right))
+        return found
+
+    def _corrected(
+        self,
+        session: BallotSession,
+        asked: list[BallotRelease],
+        head: _Learning,
+        voters: RecordVoters,
+        records: tuple[Any, Any, Any],
+        phi: FloatArray,
+        *,
+        of_student: bool = False,
+    ) -> _Learning:
+        """Return the head of all rounds of residuals that come next and are of the student, or are not."""
+        rounds = self.recipe.rounds
+        left = list(takewhile(lambda later: later.of_student == of_student, rounds[len(asked) :]))
+        held = isinstance(records[0], HeldRecords)  # else every round shows its own progress
+        for later in track(left, total=len(left), label="rounds", show=held and voters.verbose):
+            voters.step = f"round {len(asked) + 1} of {len(rounds)}"
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CuratorWarning)  # as the first round told
+                cast = _cast(voters, records, head, later)
+            asked.append(session.ask(cast))
+            head = head.updated(asked[-1], phi)
+        return head
+
+    def _taught(self, head: LikelihoodHead | DescentHead, corrected: Callable[..., CorrectedHead]) -> RecordModel:
+        """Return the model: the head's, or its student's, which records may correct."""
+        if self.recipe.student == "image":
+            return self._image_model(head, corrected)
+        taught: Head = head
+        if self.recipe.student == "ridge":
+            taught = SelfTrainedHead().fit(head, asked_with(head, self.z, self.phi), features=self.z)
+        elif self.table is not None:
+            taught = ForestHead().fit(head, self.phi, self.table)
+        return RecordModel(self.voters, taught, self.columns)
+
+    def _image_model(self, head: LikelihoodHead | DescentHead, corrected: Callable[..., CorrectedHead]) -> RecordModel:
+        some = some_rows(self.rows, self.seed)
+        targets = head.predict_proba(asked_with(head, self.z, self.phi))
+        with timed("training"):
+            maps = image_student(
+                some, targets, self.image_shape, random_state=self.seed,
+                checkpoint_dir=self._student_dir(targets), verbose=self.verbose,
+            )  # fmt: skip
+        z = np.asarray(maps.transform(some), dtype=np.float64)
+        with threadpool_limits(1):
+            space = student_space(z, self.facts.n_classes, random_state=self.seed).fit(z)
+        own = self.voters
+        voters = RecordVoters(
+            maps, space, classes=own.classes, classes_inferred=own.classes_inferred, verbose=own.verbose
+        )
+        start = CorrectedHead.of(space, z, own.classes)
+        return RecordModel(voters, corrected(start, voters, phi=space.transform(z)))
+
+    def _student_dir(self, targets: FloatArray) -> Path | None:
+        """Return where a student of these targets is kept: other noise, another folder.
+
+        Beside the ledger at least: what is asked of a student can be asked again of that very one alone, and another
+        number of threads, or a GPU, would make another.
+        """
+        ledger, folder = self.terms.ledger, self.checkpoint_dir
+        if folder is None:
+            if ledger is None:
+                return None
+            folder = Path(ledger.path).with_name(Path(ledger.path).name + ".students")
+        digest = hashlib.sha256(self.name.encode() + np.ascontiguousarray(targets).tobytes()).hexdigest()[:16]
+        return Path(folder) / f"student-{digest}"
+
+
+def _cast(voters: RecordVoters, records: tuple[Any, Any, Any], head: Head, asked: Round) -> BallotSum:
+    """Return the ballots of a round: the records' classes, or what they have against the head."""
+    X, y, groups = records
+    if asked.clip is None:
+        return voters.cast(X, y, groups=groups)
+    return voters.cast_residuals(X, y, head, clip=asked.clip, groups=groups)
+
+
+def _looked_at(kind: str, X_public: Any, image_shape: tuple[int, ...] | None) -> str:
+    """Return the kind of data as the rule knows it: images made of strokes are a kind of their own."""
+    if kind != "image":
+        return kind
+    from pate.representations.images import looks_of
+
+    return "glyph" if looks_of(X_public, image_shape) == "glyphs" else "image"

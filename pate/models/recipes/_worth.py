@@ -1,0 +1,289 @@
+"""Whether letting records vote is worth its budget: told from public facts, before anything is spent."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from pate._core.checks import check_real
+from pate._core.types import FloatArray
+from pate.exceptions import InvalidInputError
+from pate.models.recipes._rule import PublicFacts, Recipe, choose
+from pate.privacy.budget import Budget
+from pate.privacy.convert import gdp_from_budget
+
+# What a recipe is expected to give, before any private record is read, and where that is not known.
+
+_FILE = "expected.json"
+#: A wider interval is not called knowledge.
+_WIDEST = 0.16
+#: Half widths are kept at these levels of evidence.
+_KNOTS = (2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 65.0, 100.0, 150.0, 250.0, 500.0)
+#: Public rows labelled by hand, for a logistic regression without private records: where evidence is below this, that
+#: reaches about as much (a hundredth less at most) in most development runs.
+LABELLED = 100
+_BY_HAND_BELOW = {"two": 40.0, "more": 20.0}
+_PLURAL = {"image": "images", "glyph": "images", "text": "texts", "mixed": "tables with categories", "table": "tables"}
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What share of the accuracy without noise is expected, and whether that is known.
+
+    How hard the data is no public fact says: "without noise" is what the rule would reach with the same records and
+    public rows at mu = 50, whatever that is.
+
+    Attributes
+    ----------
+    share : float
+        Accuracy, over what the rule reaches without noise: 1 / n_classes at least.
+    plus_minus : float
+        Half of the interval, which holds nine in ten of the development runs on tables that the law was not fitted to,
+        at that level of evidence.
+    within : bool
+        Whether that is knowledge: the facts are like those of the development runs, and the interval is narrow.
+    n_runs, n_tables : int
+        How many runs the law was fitted to, on how many tables.
+    doubt : str
+        Why it is not known, where it is not.
+
+    Examples
+    --------
+    >>> print(Expectation(0.95, 0.03, True))
+    92% to 98% of the accuracy without noise
+    """
+
+    share: float
+    plus_minus: float
+    within: bool
+    n_runs: int = 0
+    n_tables: int = 0
+    doubt: str = ""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The ends, from 0 to 1."""
+        return _ends(self.share, self.plus_minus)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        if self.within:
+            return f"{math.floor(100 * low)}% to {math.ceil(100 * high)}% of the accuracy without noise"
+        return f"not known: {self.doubt or 'nothing like it was measured'}"
+
+
+def expected(facts: PublicFacts, recipe: Recipe) -> Expectation:
+    """Return the accuracy to expect, as a share of what the rule reaches without noise, and whether that is known.
+
+    The share above chance is a logistic function of log evidence, log public rows and whether there are two classes,
+    fitted by ``experiments/_expected_law.py`` to the stored runs of ``rule_development.py``, whose constants it has.
+
+    Examples
+    --------
+    >>> from pate.models.recipes import choose
+    >>> facts = PublicFacts(n_units=20_000, n_classes=10, mu=0.14, n_public=1_000)
+    >>> expected(facts, choose(facts)).share > 0.9
+    True
+    >>> none = PublicFacts(n_units=450, n_classes=10, mu=0.03, n_public=1_000)
+    >>> print(expected(none, choose(none)))
+    not known: with so few records for this noise (evidence 0.955) tables differ too much
+    """
+    law = _law()
+    share, half = _said(law, facts.evidence, facts.n_classes, facts.n_public)
+    doubt = _unlike(law, facts, recipe)
+    low, high = _ends(share, half)
+    if not doubt and high - low > _WIDEST:
+        doubt = f"with so few records for this noise (evidence {facts.evidence:.3g}) tables differ too much"
+        if facts.evidence >= law["evidence"][0] and high - low < 0.5:
+            doubt += f", {low:.0%} to {high:.0%} of the accuracy without noise"
+    return Expectation(share, half, not doubt, law["n_runs"], len(law["tables"]), doubt)
+
+
+def by_hand(facts: PublicFacts) -> tuple[int, int] | None:
+    """Return in how many of how many development runs 100 public rows labelled by hand reached about as much.
+
+    None where evidence is too large for that to be likely, where there are not 100 public rows, and where nothing like
+    it was measured.
+    """
+    law, key = _law(), _key(facts.n_classes)
+    if facts.n_public < LABELLED or facts.kind not in law["kinds"] or facts.n_classes > law["classes"][1]:
+        return None
+    held, n = law["by_hand"][key]
+    return (held, n) if facts.evidence < _BY_HAND_BELOW[key] else None
+
+
+def _unlike(law: Mapping[str, Any], facts: PublicFacts, recipe: Recipe) -> str:
+    """Return in what the facts are unlike those of all development runs, or nothing."""
+    if facts.kind not in law["kinds"]:
+        return f"{_PLURAL[facts.kind]} were not measured"
+    if recipe.student not in (None, "ridge"):
+        return f"a student of kind {recipe.student!r} was not measured"
+    most = law["classes"][1]
+    if facts.n_classes > most:
+        return f"{facts.n_classes} classes are more than were measured ({most})"
+    for name, value in (("public rows", facts.n_public), ("private records", facts.n_units)):
+        least = law[name.replace(" ", "_")][0]
+        if value < least:
+            return f"{value:,} {name} are fewer than were measured ({least:,})"
+    return ""
+
+
+def _key(n_classes: int) -> str:
+    return "two" if n_classes == 2 else "more"
+
+
+def _said(law: Mapping[str, Any], evidence: float, n_classes: int, n_public: int) -> tuple[float, float]:
+    """Return the share that the law expects, and half of its interval."""
+    n_public = min(max(n_public, law["public_rows"][0]), law["public_rows"][1])
+    x, chance = _inputs(evidence, n_classes, n_public), 1 / n_classes
+    share = chance + (1 - chance) * float(expit(x @ np.asarray(law["coefficients"])))
+    half = np.interp(math.log(max(evidence, 1e-300)), np.log(_KNOTS), law["half_width"][_key(n_classes)])
+    return share, float(half)
+
+
+def _ends(share: float, half: float) -> tuple[float, float]:
+    return max(0.0, share - half), min(1.0, share + half)
+
+
+def _inputs(evidence: float, n_classes: int, n_public: int) -> FloatArray:
+    return np.array([1.0, math.log(max(evidence, 1e-300)), float(n_classes == 2), math.log(n_public)])
+
+
+@lru_cache(maxsize=1)
+def _law() -> dict[str, Any]:
+    return dict(json.loads(files("pate.models.recipes").joinpath(_FILE).read_text(encoding="utf-8")))
+
+
+#: Of the accuracy without noise, above guessing: less is refused.
+LEAST_WORTH = 0.05
+#: Budgets that are looked at for a better one.
+EPSILONS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 10.0)
+#: A better budget leaves that much of the accuracy without noise.
+_GOOD = 0.8
+
+
+def least_worth(n_classes: int, commonest: float | None = None) -> float:
+    """Return the share of the accuracy without noise below which labels are worth nearly nothing.
+
+    Guessing gives 1 / n_classes, and who always names the commonest class is right as often as that class is there.
+    Accuracy without noise is at most 1, so that a share below is worse than that for certain.
+
+    Parameters
+    ----------
+    n_classes : int
+    commonest : float or None
+        Share of the commonest class, where that is publicly known; in [1 / n_classes, 1).
+
+    Examples
+    --------
+    >>> least_worth(2).__round__(3), least_worth(2, 0.76)
+    (0.525, 0.76)
+    """
+    chance = 1 / n_classes
+    least = chance + LEAST_WORTH * (1 - chance)
+    if commonest is None:
+        return least
+    commonest = check_real("commonest", commonest, low=chance, high=1, high_open=True)
+    return max(least, commonest)
+
+
+def at_epsilon(facts: PublicFacts, epsilon: float, delta: float) -> Expectation:
+    """Return what the same records and public rows are expected to give at another budget.
+
+    Examples
+    --------
+    >>> facts = PublicFacts(n_units=900, n_classes=10, mu=0.02, n_public=400)
+    >>> at_epsilon(facts, 0.1, 1e-5).share < at_epsilon(facts, 3.0, 1e-5).share
+    True
+    """
+    other = replace(facts, mu=gdp_from_budget(epsilon, delta))
+    return expected(other, choose(other))
+
+
+def check_expected(
+    facts: PublicFacts,
+    recipe: Recipe,
+    *,
+    unit: str,
+    delta: float,
+    commonest: float | None = None,
+) -> Expectation:
+    """Return what to expect, and refuse what is worth nearly nothing, with a better budget.
+
+    The mu of the facts is what will be spent; for ``commonest`` see :func:`least_worth`.
+
+    Raises
+    ------
+    InvalidInputError
+        The expected share of the accuracy without noise is not above :func:`least_worth`.
+
+    Examples
+    --------
+    >>> none = PublicFacts(n_units=200, n_classes=10, mu=0.02, n_public=1_000)
+    >>> check_expected(none, choose(none), unit="record", delta=1e-5)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: nearly nothing is to be expected of 200 records with noise of 50 times ...
+    """
+    hope, least = expected(facts, recipe), least_worth(facts.n_classes, commonest)
+    if hope.share >= least:
+        return hope
+    told = "guessing gives as much"
+    if commonest is not None and commonest >= least:
+        told = (
+            f"about {hope.share:.0%} of the accuracy without noise is less than always naming the commonest class "
+            f"gives ({commonest:.0%})"
+        )
+    raise InvalidInputError(
+        f"nearly nothing is to be expected of {facts.n_units} {unit}s with noise of {1 / facts.mu:.4g} times what one "
+        f"may change, in {facts.n_classes} classes: {told}. {better_budget(facts, delta, least)}, or say anyway=True "
+        "(--anyway). Nothing was spent."
+    )
+
+
+def without_privacy(facts: PublicFacts, commonest: float | None = None) -> str:
+    """Return what would be right how often and cost no privacy: naming the commonest class, and labels by hand.
+
+    Examples
+    --------
+    >>> without_privacy(PublicFacts(n_units=90_000, n_classes=10, mu=0.1, n_public=400), commonest=0.4)
+    'always answering the commonest class would be right for 40%'
+    >>> few = PublicFacts(n_units=900, n_classes=10, mu=0.1, n_public=400)
+    >>> without_privacy(few).partition("; ")[2]
+    '100 public rows labelled by hand would reach about as much (so in ... of ... development runs with as few r...'
+    """
+    named = "always answering the commonest class would reach its share (--commonest, where it is publicly known)"
+    if commonest is not None:
+        named = f"always answering the commonest class would be right for {commonest:.0%}"
+    found = by_hand(facts)
+    if found is None:
+        return named
+    held, n = found
+    return (
+        f"{named}; {LABELLED} public rows labelled by hand would reach about as much (so in {held} of {n} development "
+        "runs with as few records for the noise)"
+    )
+
+
+def better_budget(facts: PublicFacts, delta: float, least: float) -> str:
+    """Return, as the beginning of a sentence, which budget would do, or how many records it would take.
+
+    Examples
+    --------
+    >>> better_budget(PublicFacts(n_units=900, n_classes=10, mu=0.02, n_public=400), 1e-5, 0.145)
+    'Take epsilon ... (... of the accuracy without noise...)'
+    """
+    wanted = max(_GOOD, least)
+    for epsilon in EPSILONS:
+        hope = at_epsilon(facts, epsilon, delta)
+        if gdp_from_budget(epsilon, delta) > facts.mu and hope.share >= wanted:
+            told = hope if hope.within else f"about {hope.share:.0%} of the accuracy without noise, which is not sure"
+            return f"Take epsilon {Budget(epsilon, delta).epsilon:g} ({told})"
+    return f"Gather more than {facts.n_units} private {'records' if facts.n_units != 1 else 'record'}"

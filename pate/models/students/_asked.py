@@ -1,0 +1,222 @@
+"""A student is asked about private records, each by itself: so a count of right answers moves no further than is said.
+
+:mod:`pate.records.right` says what that needs. Where rows keep their places they are asked in blocks of one fixed
+shape; where another person's records might move them, each row is asked alone. A row with which the student cannot be
+asked has no answer, and changes no other's: its block is asked again with other rows of the block in its place. Code
+that may look at all rows of a block, or draw at random while it predicts, is asked row by row, a fresh copy each time.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import re
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import joblib
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.dummy import DummyClassifier
+from sklearn.preprocessing import FunctionTransformer
+from threadpoolctl import threadpool_limits
+
+from pate._core.secret import global_generators
+from pate._core.types import IntArray, Mask
+from pate.data._door import is_frame
+from pate.exceptions import StudentWarning
+from pate.records import count_right
+from pate.records._maps import BLOCK_ROWS, own_throughout, slabs, take
+from pate.release import LabelRelease, ReleasedCounts
+from pate.release._ballot_session import PaidCounts, told_of_counts
+from pate.representations import Representation
+
+#: Parts of scikit-learn whose classes answer for each row from it and from what was fitted: all of them, but for those
+#: that draw while they predict, or go on until all rows together are good enough.
+_ROW_BY_ROW = frozenset(
+    (
+        "calibration", "compose", "discriminant_analysis", "dummy", "ensemble", "feature_extraction",
+        "feature_selection", "frozen", "impute", "kernel_approximation", "linear_model", "model_selection",
+        "multiclass", "multioutput", "naive_bayes", "neighbors", "neural_network", "pipeline", "preprocessing",
+        "random_projection", "semi_supervised", "svm", "tree",
+    )
+)  # fmt: skip
+_OF_OTHER_PARTS = frozenset(("PCA", "IncrementalPCA", "KernelPCA", "TruncatedSVD", "KMeans", "MiniBatchKMeans"))
+_NOT = frozenset(("IterativeImputer",))
+#: Ways of DummyClassifier that draw.
+_DRAWN = ("uniform", "stratified")
+
+
+def answers_alone(student: Any, rows: Any, usable: Mask, *, n_classes: int, keep_places: bool) -> IntArray:
+    """Return the class index that a student gives each private row, from that row alone; -1 where it gives none.
+
+    ``rows`` (n, ...), ``usable`` (n,) and what is returned (n,) are **private**, the student is public. With
+    ``keep_places`` all other rows of a neighbouring table stand where they do here. A student that
+    :func:`is_known_throughout` does not know is asked about each row alone, a fresh copy with the same state of numpy's
+    generator: slow, and true of any that can be copied.
+    """
+    found = np.full(len(usable), -1, dtype=np.int64)
+    known = is_known_throughout(student)
+    size = BLOCK_ROWS if keep_places and known else 1
+    fresh = (lambda: student) if known else _copies(student)
+    with threadpool_limits(1), warnings.catch_warnings(), np.errstate(all="ignore"), global_generators():
+        warnings.simplefilter("ignore")  # they may quote private values
+        for start, end in slabs(len(usable), size):
+            asked = np.flatnonzero(usable[start:end])
+            if len(asked):
+                _ask(fresh, rows, start, asked, size, n_classes, found)
+    return found
+
+
+def _copies(student: Any) -> Callable[[], Any]:
+    """Return what gives a copy of the student as it is now, every time, and numpy's generator one state."""
+    kept = copy.deepcopy(student)
+
+    def fresh() -> Any:
+        np.random.seed(0)  # noqa: NPY002 - the caller's state is put back
+        return copy.deepcopy(kept)
+
+    return fresh
+
+
+def as_public(rows: Any, public: Any) -> Any:
+    """Return private rows whose columns of categories have the public rows' list of them; other rows as they are.
+
+    The list that all private rows share would show one record's category to the others, and shift their codes. A value
+    that no public row's list has is missing: its own record's matter.
+    """
+    if not (is_frame(rows) and is_frame(public)):
+        return rows
+    import pandas as pd
+
+    made = {}
+    for name in rows.columns[[isinstance(kind, pd.CategoricalDtype) for kind in rows.dtypes]]:
+        there = public[name].dtype
+        values = rows[name].astype(object)
+        if isinstance(there, pd.CategoricalDtype):
+            values = pd.Categorical(values.where(values.isin(there.categories)), dtype=there)
+        made[name] = values
+    return rows.assign(**made) if made else rows
+
+
+def _ask(
+    fresh: Callable[[], Any], rows: Any, start: int, asked: IntArray, size: int, n_classes: int, found: IntArray
+) -> None:
+    """Ask about these places of a block, in a block of the same shape; where that fails, about half of them at a time.
+
+    A row stands at its own place in every such block, so that the others that are asked change no bit of its answer.
+    """
+    block = np.full(size, start + asked[0])
+    block[asked] = start + asked
+    said = _predicted(fresh(), take(rows, block), n_classes)
+    if said is not None:
+        found[start + asked] = said[asked]
+    elif len(asked) > 1:
+        middle = len(asked) // 2
+        _ask(fresh, rows, start, asked[:middle], size, n_classes, found)
+        _ask(fresh, rows, start, asked[middle:], size, n_classes, found)
+
+
+def _predicted(student: Any, rows: Any, n_classes: int) -> IntArray | None:
+    try:
+        said = np.asarray(student.predict(rows)).reshape(rows.shape[0])
+        whole = said.astype(np.int64)
+    except Exception:  # the row's own matter, and nobody's to read
+        return None
+    return np.where((whole == said) & (whole >= 0) & (whole < n_classes), whole, -1)
+
+
+def is_known_throughout(student: Any) -> bool:
+    """Whether a student is pate's or scikit-learn's code in all its parts, which takes each row by itself."""
+    if isinstance(student, Representation):
+        return own_throughout(student)
+    package, part = [*type(student).__module__.split("."), ""][:2]
+    name = type(student).__name__
+    listed = (part in _ROW_BY_ROW or name in _OF_OTHER_PARTS) and name not in _NOT
+    if package != "pate" and not (package == "sklearn" and listed):
+        return False
+    if isinstance(student, FunctionTransformer) and student.func is not None:
+        return False
+    if isinstance(student, DummyClassifier) and student.strategy in _DRAWN:
+        return False
+    params = student.get_params(deep=False) if hasattr(student, "get_params") else {}
+    return all(map(_is_known, params.values()))
+
+
+def has_frozen(student: Any) -> bool:
+    """Whether a part of it keeps, when it is cloned, what it was fitted to before: on what, nobody here knows."""
+    if isinstance(student, list | tuple):
+        return any(map(has_frozen, student))
+    if isinstance(student, Representation):
+        return not own_throughout(student)
+    if not hasattr(student, "get_params"):
+        return False
+    kept = getattr(type(student), "__sklearn_clone__", None) is not BaseEstimator.__sklearn_clone__
+    return kept or any(map(has_frozen, student.get_params(deep=False).values()))
+
+
+def _is_known(value: Any) -> bool:
+    if isinstance(value, np.random.RandomState | np.random.Generator):
+        return False  # a stream that every call goes on with
+    if isinstance(value, dict):
+        return all(map(_is_known, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_known, value))
+    if hasattr(value, "fit") or hasattr(value, "transform"):
+        return is_known_throughout(value)
+    return not callable(value)
+
+
+def measured_labels(
+    release: LabelRelease,
+    paid: PaidCounts,
+    student: Any,
+    rows: Any,
+    labels: IntArray,
+    *,
+    usable: Mask,
+    groups: Any = None,
+    told: Any = None,
+    made_here: bool = True,
+    read_here: bool = True,
+    asked_for: bool = True,
+) -> tuple[LabelRelease, ReleasedCounts | None]:
+    """Return released labels whose statement says how often a student of theirs is right, and the cells by class.
+
+    ``rows`` (n, ...) are the records that voted, ``labels`` (n,) their class indices (-1: none), ``usable`` (n,) and
+    ``groups`` (n,) whose they are: all **private**. ``told`` made the student, beside these labels: plain public
+    values; the same student is told its stored count. ``made_here``: what it is asked through was fitted by pate on
+    public rows; ``read_here``: pate read each row by itself. Where what was paid for was drawn of another student,
+    this one is not measured, and nothing is charged: whoever asked for it is warned (StudentWarning).
+    """
+    said = [release.labels.tobytes(), b"" if release.noisy_counts is None else release.noisy_counts.tobytes()]
+    settings = None
+    with suppress(Exception):  # a repr leaves out what is long, and what a frozen part was fitted to
+        settings = joblib.hash(told)
+    parts = [settings or re.sub(r" at 0x[0-9a-f]+", "", repr(told)), *(hashlib.sha256(one).hexdigest() for one in said)]
+    model = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    n_classes, own = len(release.classes), read_here and is_known_throughout(student)
+    answers = answers_alone(student, rows, usable & (labels >= 0), n_classes=n_classes, keep_places=groups is None)
+    found: list[ReleasedCounts] = []
+    for by_class in (False, True)[: len(paid.mechanisms)]:
+        right = count_right(
+            answers, labels, classes=release.classes, groups=groups, by_class=by_class, model=model, own=own
+        )
+        drawn = paid.release(right)
+        if drawn is None:
+            break
+        found.append(drawn)
+    if not found and asked_for:
+        warnings.warn(
+            "the count of right answers that was paid for with these labels is of another student: this one is not "
+            "measured, and nothing was charged.",
+            StudentWarning,
+            stacklevel=3,
+        )
+    if not found:
+        return release, None
+    statement = told_of_counts(release.statement, found, paid, made_here=made_here and not has_frozen(student))
+    return replace(release, statement=statement), found[1] if len(found) > 1 else None

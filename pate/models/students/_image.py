@@ -1,0 +1,422 @@
+"""A student for images: a small network that learns from all public images and from targets whose doubt is known."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from pate._core.checks import check_choice, check_int, check_real, shown
+from pate._core.files import check_can_write
+from pate._core.progress import track
+from pate._core.secret import training_seed
+from pate._core.types import FloatArray
+from pate.data._door import read_numbers
+from pate.exceptions import InvalidInputError, SensitiveValueError
+from pate.models.students._spreading import released_labels
+from pate.representations._base import private_kind
+from pate.votes import ABSTAIN
+
+if TYPE_CHECKING:
+    import torch
+
+    from pate.models.students._image_training import Recipe
+
+
+# What an image student is given, checked at the door.
+
+
+def read_shape(given: Any, found: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return (channels, height, width) of the images, as given or as they are."""
+    from pate.networks import square_image_shape
+
+    if given is not None:
+        if not isinstance(given, list | tuple) or len(given) not in (2, 3):
+            raise InvalidInputError(f"image_shape must be (channels, height, width), got {shown(given)}.")
+        sides = tuple(check_int(f"image_shape[{i}]", side, low=1) for i, side in enumerate(given))
+        shape = sides if len(sides) == 3 else (1, *sides)
+    elif len(found) == 2:
+        shape = square_image_shape(found[1])
+    elif len(found) in (3, 4):
+        shape = tuple(found[1:]) if len(found) == 4 else (1, *found[1:])
+    else:
+        raise InvalidInputError(f"X must be images of shape (channels, height, width) or flat ones, got {found[1:]}.")
+    if min(shape[1:]) < 4:
+        raise InvalidInputError(f"image_shape must have at least 4 pixels each way, got {shape}.")
+    return (shape[0], shape[1], shape[2])
+
+
+def read_targets(y: Any, weights: Any, n_rows: int, label_error: float) -> tuple[FloatArray, FloatArray]:
+    """Return probabilities and weights; rows without an answer are even, and of weight 0."""
+    table = np.asarray(y)
+    if table.ndim == 2:
+        table = read_numbers(y, name="y", user="ImageStudent", missing=True).astype(np.float64)
+        if len(table) != n_rows or table.shape[1] < 2:
+            raise InvalidInputError(
+                f"y must have shape ({n_rows}, n_classes), the probabilities of every public row, got {table.shape}."
+            )
+        answered = ~np.isnan(table).any(axis=1)
+        sums = table[answered].sum(axis=1, keepdims=True)
+        if (table[answered] < 0).any() or (sums <= 0).any():
+            raise InvalidInputError(
+                "y must hold probabilities >= 0 with a sum > 0 in each row, NaN rows where there is no answer. A "
+                "head's predict_proba gives them; scores are none."
+            )
+        even = np.full_like(table, 1 / table.shape[1])
+        even[answered] = table[answered] / sums
+        table = even
+    else:
+        labels = released_labels(y, n_rows)
+        answered = labels != ABSTAIN
+        n_classes = max(2, int(labels.max(initial=0)) + 1)
+        table = np.full((n_rows, n_classes), 1 / n_classes)
+        table[answered] = label_error / n_classes + (1 - label_error) * np.eye(n_classes)[labels[answered]]
+    if weights is None:
+        given = np.ones(n_rows)
+    else:
+        given = (
+            read_numbers(np.reshape(weights, (-1, 1)), name="weights", user="ImageStudent").ravel().astype(np.float64)
+        )
+        if len(given) != n_rows or (given < 0).any() or (given > 1).any():
+            raise InvalidInputError(f"weights must be {n_rows} numbers from 0 to 1, one per public row.")
+    given = given * answered
+    if not given.any():
+        raise InvalidInputError("y must hold at least one answer of weight > 0, got none. Ask about more public rows.")
+    return table, given
+
+
+def refuse_private(name: str, value: Any) -> None:
+    private = private_kind(value)
+    if private is not None:
+        raise SensitiveValueError(
+            f"{name} must be public, got a {private}. A student sees public rows and what was released alone."
+        )
+
+
+_FORMAT = 1
+
+
+@dataclass(repr=False, eq=False)
+class ImageStudent(ClassifierMixin, BaseEstimator):
+    """A convolutional network that learns from every public image, whether it was given an answer or not.
+
+    Targets are probabilities, and their weights say how much each is worth. Every image is shown changed at random, so
+    that an answer holds for what looks alike. A moving average of the weights is the student. Once it has an opinion,
+    that is taken as the prior of what was released, so that doubtful answers give way to it and sure ones stay (self-
+    adaptive targets, after Huang et al. 2020; a mean teacher, after Tarvainen and Valpola 2017, whose opinion is asked
+    once an epoch of the images as they are).
+
+    Everything it is given is public, so whatever it does with it is post-processing, and costs no privacy.
+
+    Parameters
+    ----------
+    image_shape : (channels, height, width) or None
+        None takes images that are square, with 1 or 3 channels, where rows are flat.
+    network : str, nn.Module class, or function that makes one
+        ``"student-cnn"``, or one of :func:`pate.networks.named_modules`. A class is made with ``n_features`` and
+        ``n_classes`` where it takes them, gets (batch, channels, height, width), and returns logits.
+    init : nn.Module, fitted representation that holds one, or None
+        Pre-trained on public images: a copy of it with a fresh linear layer is trained, and ``network`` is not used.
+    epochs : int or "auto"
+        ``"auto"`` takes 20, and up to 100 where few images make few steps.
+    seconds : float or None
+        Of training, in place of ``epochs``; two runs then differ in how far they get.
+    batch_size : int
+    learning_rate, weight_decay : float
+        Of AdamW; the rate rises for two epochs and falls as a cosine, to a fifth.
+    augmentation : float
+        How strongly images are changed; 0 leaves them. 1 suits glyphs, 0.5 clothes.
+    flip : bool
+        Left and right may change places.
+    erase : float
+        Largest side of a blanked rectangle, as a share of the image's.
+    trust : float
+        How much the student's opinion weighs beside what was released, as an exponent; 0 leaves the targets. It is less
+        as long as the opinion agrees with fewer answers than claim to be right.
+    trust_from : float
+        The share of the training after which it does.
+    label_error : float
+        The share of labels that are thought wrong, where targets are labels and not probabilities.
+    ema_epochs : float
+        How long the average of the weights remembers.
+    average_views : bool
+        The student's opinion, and what it predicts, is the mean over the image and some that are slightly turned or
+        scaled (MNIST: a fifth fewer errors), which takes five times as long as one look.
+    patience : int or None
+        Stop when no row changed its label for so many epochs: a public fact, as all early stopping here.
+    precision : "auto", "float32" or "bfloat16"
+        Of training. ``"auto"`` takes bfloat16 where the machine is faster with it. Predictions are float32.
+    device : str
+        ``"auto"`` takes a GPU where there is one.
+    random_state : int or None
+    checkpoint_dir : path or None
+        Where the training is kept after every epoch (safetensors): a fit that was cut off goes on from
+        there, on the CPU to the very bits. Removed by whoever wants it removed; one of another training is refused.
+    verbose : bool
+        A progress bar.
+
+    Attributes
+    ----------
+    classes_ : int64 array of shape (n_classes,)
+    network_ : nn.Module
+        The averaged network, on the CPU, in evaluation mode.
+    history_ : list of dict
+        Per epoch: ``loss``; ``agreement`` of the student with the answers released; ``changed``, the share of rows
+        whose label it changed; ``trust``, how much its opinion weighed.
+    targets_ : float array of shape (n_public, n_classes)
+        What the targets became: the student's and the release's word on every public row.
+    image_shape_ : (channels, height, width)
+    resumed_ : bool
+        The fit went on from what was in ``checkpoint_dir``.
+
+    Notes
+    -----
+    The same seed, data, precision and number of threads give the same student on the CPU.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> truth = np.arange(60) % 2
+    >>> images = rng.uniform(size=(60, 8, 8)) * 0.2
+    >>> images[truth == 1, 2:6, 2:6] += 0.8
+    >>> some = np.where(np.arange(60) < 40, truth, -1)
+    >>> student = ImageStudent(epochs=10, batch_size=10, random_state=0, device="cpu").fit(images, some)
+    >>> float((student.predict(images) == truth).mean()) > 0.9
+    True
+    """
+
+    image_shape: Any = None
+    _: KW_ONLY
+    network: Any = "student-cnn"
+    init: Any = None
+    epochs: int | str = "auto"
+    seconds: float | None = None
+    batch_size: int = 128
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-3
+    augmentation: float = 1.0
+    flip: bool = False
+    erase: float = 0.3
+    trust: float = 2.0
+    trust_from: float = 0.4
+    label_error: float = 0.05
+    ema_epochs: float = 2.0
+    average_views: bool = True
+    patience: int | None = None
+    precision: str = "auto"
+    device: str = "auto"
+    random_state: int | None = None
+    checkpoint_dir: str | os.PathLike[str] | None = None
+    verbose: bool = False
+
+    def fit(self, X: Any, y: Any, weights: Any = None) -> Self:
+        """Learn from public images and what was released about them.
+
+        Parameters
+        ----------
+        X : float array of shape (n_public, n_features), (n_public, height, width) or (n_public, channels, height,
+            width). Public images, every one of them: those without an answer teach too.
+        y : int array of shape (n_public,), or float array of shape (n_public, n_classes)
+            Released class indices, ``ABSTAIN`` (-1) where there is none; or probabilities, NaN rows where there are
+            none. Rows are divided by their sums.
+        weights : float array of shape (n_public,) or None
+            How much each answer is worth, from 0 (nothing) to 1 (what it says), as a head knows by its noise.
+
+        Raises
+        ------
+        InvalidInputError
+            Images of another shape or with missing pixels, targets or weights of other lengths or kinds, no answer at
+            all, or a setting out of bounds.
+        SensitiveValueError
+            Something private was passed.
+        """
+        for name, value in (("X", X), ("y", y), ("weights", weights)):
+            refuse_private(name, value)
+        images = self._images(X, learn=True)
+        if len(images) < 2:
+            raise InvalidInputError("X must have at least two images, got n_samples=1.")
+        recipe, device = self._recipe(len(images))
+        targets, given = read_targets(y, weights, len(images), self.label_error)
+
+        from pate.models.students._image_training import Training, make_network
+        from pate.networks._contract import own_generator
+
+        file = None if self.checkpoint_dir is None else Path(self.checkpoint_dir) / FILE
+        if file is not None:
+            check_can_write("checkpoint_dir", file)
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with own_generator(training_seed(recipe.seed, 0)):
+            network = make_network(self.network, self.init, self.image_shape_, targets.shape[1])
+        training = Training(network, images, targets, given, recipe, device, file)
+        for _ in track(training.run(), total=recipe.epochs, label="student", show=self.verbose):
+            pass
+        self.history_, self.resumed_ = training.history, training.resumed
+        self.targets_ = training.targets.double().cpu().numpy()
+        self.classes_ = np.arange(targets.shape[1])
+        self.network_ = training.average.cpu().eval()
+        return self
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probabilities of images, shape (n, n_classes)."""
+        check_is_fitted(self, "network_")
+        from pate.models.students._image_training import changes_of, probabilities
+
+        changes = changes_of(float(self.augmentation), flip=bool(self.flip), erase=0.0)
+        found = self._on_device(
+            probabilities, self._images(X), changes=changes, n_views=_VIEWS if self.average_views else 1
+        )
+        return np.asarray(found.double().cpu().numpy())
+
+    def predict(self, X: Any) -> npt.NDArray[np.int64]:
+        """Return the class indices of images, shape (n,)."""
+        return np.asarray(self.predict_proba(X).argmax(axis=1), dtype=np.int64)
+
+    def _told(self, images: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return what the last layer is told of each image."""
+        from pate.models.students._image_training import last_features
+
+        return np.asarray(self._on_device(last_features, images))
+
+    def _on_device(self, ask: Any, images: npt.NDArray[np.float32], **how: Any) -> Any:
+        import torch
+
+        from pate.networks._contract import one_device
+
+        device = one_device(self.device)
+        try:
+            return ask(self.network_.to(device), torch.from_numpy(images), device, **how)
+        finally:
+            self.network_.cpu()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted student: a safetensors file with the settings as JSON in it, no pickle.
+
+        What is code (a ``network`` that is no name, ``init``) is not kept, and is given again to :meth:`load`.
+        """
+        check_is_fitted(self, "network_")
+        from pate.models.students._image_training import KEY
+        from pate.networks._contract import save_state
+
+        settings = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_KEPT}
+        settings["network"] = self.network if isinstance(self.network, str) else None
+        told = {
+            "format": _FORMAT,
+            "settings": settings | {"image_shape": list(self.image_shape_)},
+            "init": self.init is not None,
+            "n_classes": len(self.classes_),
+            "history": self.history_,
+        }
+        save_state(path, self.network_.state_dict(), KEY, told)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, network: Any = None, init: Any = None) -> ImageStudent:
+        """Read a student that was saved, a safetensors file; nothing in it is run.
+
+        ``network`` and ``init`` are as the student was made with, where those are no names: the architecture; the
+        weights come from the file. One that is missing, damaged, of something else or of another architecture is an
+        InvalidInputError.
+        """
+        from pate.models.students._image_training import KEY, WHAT, make_network
+        from pate.networks._contract import own_generator, read_state
+
+        tensors, told = read_state(path, KEY, WHAT)
+        if told.get("format") != _FORMAT:
+            raise InvalidInputError(
+                f"{os.fspath(path)!r} is of format {shown(told.get('format'))}; this version of pate reads {_FORMAT}."
+            )
+        settings = dict(told["settings"])
+        if settings["network"] is None or network is not None:
+            settings["network"] = network
+        needed = "init" if told["init"] else "network"
+        if (init is None) == told["init"] or (settings["network"] is None and not told["init"]):
+            raise InvalidInputError(
+                f"{needed} must be given as the student was made: {os.fspath(path)!r} holds weights only."
+            )
+        student = cls(**settings | {"image_shape": tuple(settings["image_shape"])}, init=init)
+        student.image_shape_ = student.image_shape
+        student.classes_ = np.arange(int(told["n_classes"]))
+        student.history_ = list(told["history"])
+        with own_generator(0):  # drawn weights are replaced
+            made = make_network(student.network, init, student.image_shape_, len(student.classes_))
+        try:
+            made.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise InvalidInputError(f"{needed} is not the network of {os.fspath(path)!r}: {error}") from None
+        import torch
+
+        # As it was trained: the same sums, to the last bit.
+        laid_out = made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        student.network_ = laid_out.eval().requires_grad_(False)
+        return student
+
+    def _recipe(self, n_rows: int) -> tuple[Recipe, torch.device]:
+        """Return the checked settings, and the device."""
+        from pate.models.students._image_training import Recipe
+        from pate.networks._contract import has_bf16, one_device
+
+        device = one_device(self.device)
+        check_choice("precision", self.precision, ("auto", "float32", "bfloat16"))
+        for name in ("flip", "average_views", "verbose"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise InvalidInputError(f"{name} must be True or False, got {shown(getattr(self, name))}.")
+        seed = self.random_state if self.random_state is None else check_int("random_state", self.random_state, low=0)
+        if seed is None and self.checkpoint_dir is not None:
+            raise InvalidInputError(
+                "random_state must be given with checkpoint_dir: a fit without a seed cannot go on."
+            )
+        check_int("batch_size", self.batch_size, low=2)
+        open_ends: dict[str, Any] = {"low": 0, "low_open": True}
+        recipe = Recipe(
+            epochs=self._epochs(n_rows),
+            seconds=None if self.seconds is None else check_real("seconds", self.seconds, **open_ends),
+            batch_size=int(self.batch_size),
+            learning_rate=check_real("learning_rate", self.learning_rate, **open_ends),
+            weight_decay=check_real("weight_decay", self.weight_decay, low=0),
+            strength=check_real("augmentation", self.augmentation, low=0, high=4),
+            flip=bool(self.flip),
+            erase=check_real("erase", self.erase, low=0, high=1),
+            trust=check_real("trust", self.trust, low=0),
+            trust_from=check_real("trust_from", self.trust_from, low=0, high=1),
+            ema_epochs=check_real("ema_epochs", self.ema_epochs, **open_ends),
+            patience=None if self.patience is None else check_int("patience", self.patience, low=1),
+            views=bool(self.average_views),
+            bf16=has_bf16(device) if self.precision == "auto" else self.precision == "bfloat16",
+            seed=training_seed(seed),
+        )
+        check_real("label_error", self.label_error, low=0, high=1, high_open=True)
+        return recipe, device
+
+    def _epochs(self, n_rows: int) -> int:
+        if self.epochs != "auto":
+            return check_int("epochs", self.epochs, low=1, remedy="Or 'auto'.")
+        return max(_EPOCHS[0], min(_EPOCHS[1], round(_STEPS * self.batch_size / n_rows)))
+
+    def _images(self, X: Any, *, learn: bool = False) -> npt.NDArray[np.float32]:
+        rows = read_numbers(X, user="ImageStudent")
+        if learn:
+            self.image_shape_ = read_shape(self.image_shape, rows.shape)
+        shape = self.image_shape_
+        if rows.shape[1:] not in (shape, (int(np.prod(shape)),)) and (shape[0] != 1 or rows.shape[1:] != shape[1:]):
+            raise InvalidInputError(
+                f"X must have images of shape {shape}, or flat ones, got {rows.shape[1:]} each. Pass them as "
+                "those that the student was fitted on."
+            )
+        return np.ascontiguousarray(rows.reshape(len(rows), *shape), dtype=np.float32)
+
+
+#: Views of an image that a prediction is the mean over.
+_VIEWS = 5
+#: Fewest and most epochs that "auto" takes, and how many steps it would have.
+_EPOCHS, _STEPS = (20, 100), 1400
+
+
+#: A fit's file in its ``checkpoint_dir``.
+FILE = "student.safetensors"
+#: Settings of a run, not of a student.
+_NOT_KEPT = ("image_shape", "init", "device", "checkpoint_dir", "verbose")

@@ -1,0 +1,19 @@
+"""Exact samplers: what is drawn has the law that is charged, bit by bit."""
+
+from pate.privacy.noise._endless import WordSource
+from pate.privacy.noise.integers import discrete_gaussian, discrete_laplace, noisy_argmax, uniform_below
+from pate.privacy.noise.reals import real_argmax, real_at_least, rounded_counts, rounded_up
+from pate.privacy.noise.source import NoiseSource
+
+__all__ = [
+    "NoiseSource",
+    "WordSource",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "noisy_argmax",
+    "real_argmax",
+    "real_at_least",
+    "rounded_counts",
+    "rounded_up",
+    "uniform_below",
+]

@@ -1,0 +1,319 @@
+"""What an existing vote matrix costs, by every analysis, each for its own use.
+
+Nothing is released here but, when asked for, a sanitised epsilon, whose own price is in it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pate._core.checks import check_choice, check_int, shown
+from pate._core.pages import cell
+from pate.exceptions import InvalidInputError
+from pate.ledger import Ledger
+from pate.mechanisms import ConfidentGNMax, ExactLaw, GNMax, LNMax, Mechanism
+from pate.privacy import papernot
+from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_overheads, rdp_to_epsilon
+from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
+from pate.privacy.words import Guarantee, Sensitive
+from pate.release import sanitised_epsilon, warn_if_weak
+from pate.votes import Votes, as_votes
+
+#: ``pld="auto"`` composes privacy loss distributions where that is estimated to take at most so many seconds.
+PLD_SECONDS = 5.0
+
+#: What each number may be used for, by the attribute of :class:`PrivacyReport`.
+USES: Mapping[str, str] = MappingProxyType(
+    {
+        "public": "a constant known before the run: this is the number to publish and to budget by",
+        "sanitised": "an upper bound at this data set that may be published; it is too low with a probability that "
+        "delta contains, its own release is paid for, and the ledger keeps the one draw",
+        "data_dependent": "private: internal study only; never publish it",
+        "papernot2018": "private: to compare with papers, as published (one direction); never publish it",
+        "papernot2017": "private: to compare with papers, as published (one direction); never publish it",
+    }
+)
+
+
+@dataclass(frozen=True, repr=False)
+class PrivacyReport:
+    """What a vote matrix costs under a mechanism, by every analysis, each for its own use.
+
+    Attributes
+    ----------
+    public : Guarantee
+        A constant; may be published.
+    data_dependent : Sensitive[Guarantee]
+        The least bound at these very votes that covers every neighbour and both directions; private.
+    papernot2018 : Sensitive[Guarantee] or None
+        The 2018 paper's analysis as published: Theorem 6 (one direction), expected costs, the older conversion.
+    papernot2017 : Sensitive[Guarantee] or None
+        The 2017 paper's moments bound for Laplace noise.
+    expected_answers : Sensitive[float]
+        Expected number of answers at these votes.
+    exact : Sensitive[dict of str to Guarantee]
+        Every exact analysis that was made (``"rdp"``, ``"pld"``); empty for a mechanism without one. ``data_dependent``
+        is the least of these and of the public number.
+    sanitised : Guarantee or None
+        A publishable upper bound at these votes, when it was asked for; see
+        :func:`pate.privacy.publish.smooth_sensitivity.release_smooth` for what exactly is claimed.
+
+    Examples
+    --------
+    >>> from pate import GNMax, Votes
+    >>> account(Votes.from_counts([[240, 10]] * 100), GNMax(sigma=40.0), delta=1e-5)
+    PrivacyReport(public=(1.1..., 1e-05)-DP, public, by rdp ..., data_dependent=<sensitive>)
+    """
+
+    public: Guarantee
+    data_dependent: Sensitive[Guarantee]
+    papernot2018: Sensitive[Guarantee] | None
+    papernot2017: Sensitive[Guarantee] | None
+    expected_answers: Sensitive[float]
+    exact: Sensitive[dict[str, Guarantee]] = field(default_factory=lambda: Sensitive({}, "exact guarantees"))
+    sanitised: Guarantee | None = None
+
+    def __repr__(self) -> str:
+        return f"PrivacyReport(public={self.public}, data_dependent=<sensitive>)"
+
+    def _repr_html_(self) -> str:
+        known = [name for name in USES if getattr(self, name) is not None]
+        shown = {"public": str(self.public), "sanitised": str(self.sanitised)}
+        rows = [(name, shown.get(name, "hidden"), USES[name]) for name in known]
+        heads = ("number", "guarantee", "what it may be used for")
+        return cell("PrivacyReport", str(self.public), heads=heads, rows=rows)
+
+
+def account(
+    votes: Votes | npt.ArrayLike,
+    mechanism: Mechanism,
+    *,
+    delta: float,
+    max_answers: int | None = None,
+    pld: bool | str = "auto",
+    sanitise: SmoothSensitivity | bool | None = None,
+    ledger: Ledger | None = None,
+    noise_seed: int | None = None,
+) -> PrivacyReport:
+    """Account for an existing vote matrix, without releasing anything but a sanitised epsilon, when asked for.
+
+    The data-dependent number is exact: the divergence of the true law of the outcomes (for Confident-GNMax that of
+    the joint mechanism, refusals included) from that of every neighbour, in both directions. With teachers' labels
+    it is summed teacher by teacher, because a person stands behind one teacher's votes; with counts alone the
+    worst vote of every query is summed. It is composed by RDP and, where asked, by privacy loss distributions, and
+    the least of these and of the public number counts. It holds for queries fixed in advance and for
+    teachers that share nothing fitted on private data.
+
+    Parameters
+    ----------
+    votes : Votes, or array, DataFrame or list of shape (n_queries, n_classes)
+        Counts, where it is certain that they are: see :func:`pate.votes.as_votes`. Teachers' labels come by
+        :meth:`Votes.from_labels`.
+    mechanism : Mechanism
+    delta : float
+        In (0, 1).
+    max_answers : int or None
+        The cap on answers that the public price assumes; None assumes that all are answered.
+    pld : bool or "auto"
+        Whether to compose privacy loss distributions too (5 to 10% less epsilon). It costs about 3 ms a query at 10
+        classes, far more at hundreds; "auto" does it where the estimate is at most `PLD_SECONDS` = 5 seconds.
+
+    sanitise : SmoothSensitivity, bool or None
+        Also give a publishable upper bound on the data-dependent epsilon, of :class:`GNMax` or :class:`ConfidentGNMax`
+        answers; True by the usual settings (:meth:`SmoothSensitivity.usual`). It is drawn once, charged to the ledger
+        and kept there. Asked again about the same votes, mechanism, delta and parameters, the ledger gives the same
+        number for free.
+    ledger : Ledger or None
+        Needed with ``sanitise``: the one of these private data, with a total. It has to count in Renyi divergence.
+    noise_seed : int or None
+        For tests only: the sanitised guarantee is then of kind ``"seeded"``.
+
+    Returns
+    -------
+    PrivacyReport
+        The public epsilon does not depend on the votes; the others do and are wrapped as sensitive.
+
+    Raises
+    ------
+    InvalidInputError
+        Votes that may be something else, a delta outside (0, 1), a ``pld`` that is none of True, False, "auto", or
+        ``sanitise`` that is something else, without a ledger that has a total, with another mechanism, or for
+        teachers who abstain.
+    BudgetExceededError
+        The ledger cannot pay for the sanitised number.
+
+    Examples
+    --------
+    >>> votes = Votes.from_counts([[240, 10]] * 100)
+    >>> report = account(votes, GNMax(sigma=40.0), delta=1e-5)
+    >>> report.data_dependent
+    Sensitive(data-dependent guarantee: hidden; .reveal() shows it)
+    >>> report.data_dependent.reveal().epsilon < report.public.epsilon
+    True
+    """
+    votes = as_votes(votes)
+    if not isinstance(mechanism, Mechanism):
+        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
+    if not isinstance(pld, bool):
+        check_choice("pld", pld, ("auto",), remedy="Or say True or False.")
+    how = SmoothSensitivity.usual(delta) if sanitise is True else None if sanitise is False else sanitise
+    if not isinstance(how, SmoothSensitivity | None):
+        raise InvalidInputError(
+            f"sanitise must be True (the usual settings), None or a SmoothSensitivity, got {shown(sanitise)}. That is "
+            "in pate.privacy.publish.smooth_sensitivity: SmoothSensitivity(order=8, beta=0.0125, noise_scale=4)."
+        )
+    sanitised = None
+    if how is not None:
+        sanitised = sanitised_epsilon(votes, mechanism, how, ledger, delta=delta, noise_seed=noise_seed)
+    warn_if_weak(delta, votes.n_units)
+    public = mechanism.charge(votes.n_queries, max_answers).guarantee(delta)
+    exact = _exact(votes, mechanism, delta, pld)
+    # The public number holds at these votes as well: what is known of them can only lower it.
+    best = min((replace(public, kind="data-dependent"), *exact.values()), key=lambda g: g.epsilon)
+    published = _published(votes, mechanism, delta)
+    laplace = isinstance(mechanism, LNMax)
+    answers = float(votes.n_queries)
+    if isinstance(mechanism, ConfidentGNMax):
+        log_yes, _ = papernot.log_answer_probability(votes.counts, mechanism.threshold, mechanism.sigma_threshold)
+        answers = float(np.exp(log_yes).sum())
+    return PrivacyReport(
+        public=public,
+        data_dependent=Sensitive(best, "data-dependent guarantee"),
+        papernot2018=None if laplace else published,
+        papernot2017=published if laplace else None,
+        expected_answers=Sensitive(answers, "expected number of answers"),
+        exact=Sensitive(exact, "exact guarantees"),
+        sanitised=sanitised,
+    )
+
+
+def _exact(votes: Votes, mechanism: Mechanism, delta: float, pld: bool | str) -> dict[str, Guarantee]:
+    """Return the exact analyses at these votes: no entry where there is none, or for teachers who abstain."""
+    if not isinstance(mechanism, ExactLaw) or not votes.n_queries:
+        # A Gaussian's divergence does not depend on where it sits: a histogram's cost is the public one.
+        return {}
+    if (votes.counts.sum(axis=1) != votes.n_teachers).any():
+        # The exact analysis is of one vote replaced; where teachers may abstain there are other neighbours.
+        return {}
+    from pate.privacy import exact
+
+    law = mechanism.exact_parameters()
+    compose: Any
+    if votes.labels is None:
+        scope, n_teachers, compose = "per query", None, partial(exact.pld_epsilon, votes.counts)
+        curves = exact.exact_divergences(votes.counts, DEFAULT_ORDERS, **law).totals()
+    else:
+        groups = exact.vote_groups(votes.labels, counts=votes.counts)
+        scope, n_teachers, compose = "per teacher", votes.n_teachers, partial(exact.per_teacher_pld_epsilon, groups)
+        curves = np.moveaxis(exact.per_teacher_rdp(groups, DEFAULT_ORDERS, **law), 2, 0)
+    epsilon, order = _worst_curve(exact.upper_bound(curves.reshape(-1, len(DEFAULT_ORDERS))), delta)
+    found = {"rdp": _at_these_votes(epsilon, delta, f"rdp of the exact law {scope}", order=order)}
+    if pld == "auto":
+        pld = exact.pld_seconds(votes.counts, noise=law["noise"], n_teachers=n_teachers) <= PLD_SECONDS
+    if pld:
+        found["pld"] = _at_these_votes(compose(delta, **law).epsilon, delta, f"pld of the exact law {scope}")
+    return found
+
+
+def _at_these_votes(epsilon: float, delta: float, method: str, **more: Any) -> Guarantee:
+    said = {"epsilon": epsilon, "delta": delta, "method": method, "adaptivity": "fixed queries", **more}
+    return Guarantee(kind="data-dependent", **said)
+
+
+def _worst_curve(curves: npt.NDArray[np.float64], delta: float) -> tuple[float, float]:
+    """Return the largest epsilon of RDP curves (n_curves, n_orders), each at its own best order, and that order.
+
+    A neighbour and a direction have one curve, and every order bounds them: the best order may be taken curve by curve.
+    """
+    overhead = rdp_overheads(DEFAULT_ORDERS, check_delta(delta))
+    worst = int((curves + overhead).min(axis=1).argmax())
+    return rdp_to_epsilon(curves[worst], delta)
+
+
+def _published(votes: Votes, mechanism: Mechanism, delta: float) -> Sensitive[Guarantee] | None:
+    """Return the analysis of the paper that introduced the mechanism, as published; None for histograms."""
+    orders = papernot.PAPER_ORDERS
+    method = "papernot2018"
+    if isinstance(mechanism, ConfidentGNMax):
+        curve = papernot.expected_confident_rdp(
+            votes.counts, mechanism.threshold, mechanism.sigma_threshold, mechanism.sigma
+        )
+        method = "papernot2018, expected costs"
+    elif isinstance(mechanism, GNMax):
+        curve = papernot.rdp_bound(papernot.log_q_gaussian(votes.counts, mechanism.sigma), mechanism.sigma, orders)
+    elif isinstance(mechanism, LNMax):
+        curve = papernot.laplace_moments(votes.counts, mechanism.scale, orders)
+        method = "papernot2017"
+    else:
+        return None
+    epsilon, order = rdp_to_epsilon(curve.sum(axis=0), delta, orders=orders, conversion="mironov")
+    said = f"{method}, mironov conversion"
+    return Sensitive(_at_these_votes(epsilon, delta, said, order=order, directions="forward"), "published analysis")
+
+
+def cost_by_queries(
+    votes: Votes | npt.ArrayLike,
+    mechanism: Mechanism,
+    *,
+    delta: float,
+    max_answers: int | None = None,
+    pld: bool | str = "auto",
+    n_points: int = 12,
+) -> Sensitive[list[dict[str, object]]]:
+    """Account for the first 1, ..., n_queries of the queries, by every analysis: what a picture is drawn from.
+
+    Parameters
+    ----------
+    votes, mechanism, delta, max_answers, pld
+        As in :func:`account`; "auto" decides once, for all the queries.
+    n_points : int
+        How many numbers of queries, at least 2.
+
+    Returns
+    -------
+    Sensitive[list of dict]
+        For :func:`pate.report.plots.cost_curves`: ``label``, ``queries`` (ints), ``epsilon`` (floats). Only the curve
+        labelled public may be published.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`account`, or no queries at all.
+    """
+    votes = as_votes(votes)
+    n_points = check_int("n_points", n_points, low=2)
+    check_int("n_queries", votes.n_queries, low=1, remedy="There is nothing to draw without queries.")
+    # Epsilon grows about as the root of the number of queries: even steps of the root draw it smoothly.
+    places = np.unique((np.linspace(1, votes.n_queries**0.5, n_points) ** 2).round().astype(np.int64)).tolist()
+    if pld == "auto" and isinstance(mechanism, ExactLaw):
+        from pate.privacy.exact import pld_seconds
+
+        # Every point is composed anew, with a third as many queries on average.
+        n_teachers = None if votes.labels is None else votes.n_teachers
+        noise = mechanism.exact_parameters()["noise"]
+        pld = len(places) / 3 * pld_seconds(votes.counts, noise=noise, n_teachers=n_teachers) <= 4 * PLD_SECONDS
+    curves: dict[str, list[float]] = {}
+    for n in places:
+        with warnings.catch_warnings():
+            if n < votes.n_queries:
+                warnings.simplefilter("ignore")  # said once is enough
+            report = account(votes.take(range(n)), mechanism, delta=delta, max_answers=max_answers, pld=pld)
+        epsilons = {"public": report.public.epsilon}
+        for name, guarantee in report.exact.reveal().items():
+            scope = "" if votes.labels is None else ", per teacher"
+            epsilons[f"exact at these votes, {name.upper()}{scope}"] = guarantee.epsilon
+        for name, published in (("2018", report.papernot2018), ("2017", report.papernot2017)):
+            if published is not None:
+                epsilons[f"as published in {name}, one direction"] = published.reveal().epsilon
+        for name, epsilon in epsilons.items():
+            curves.setdefault(name, []).append(epsilon)
+    drawn: Any = [{"label": name, "queries": places, "epsilon": epsilons} for name, epsilons in curves.items()]
+    return Sensitive(drawn, "cost by number of queries")

@@ -1,0 +1,581 @@
+"""What a statement holds, each entry checked where it comes in; its words and its JSON are made elsewhere."""
+
+from __future__ import annotations
+
+import math
+import platform
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
+from importlib import metadata
+from typing import Any, ClassVar, Self
+
+from pate._core.provenance import git_commit, now
+from pate.exceptions import InvalidInputError, SensitiveValueError
+from pate.privacy.words import Guarantee
+from pate.release.statement.plain import (
+    LARGEST,
+    as_plain_text,
+    check_guarantee,
+    check_keys,
+    check_number,
+    check_text,
+    check_texts,
+    check_whole,
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """An entry of a statement that has entries of its own, and is a dictionary in its JSON."""
+
+    #: What it is called where no place is named.
+    _called: ClassVar[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: Any, *, where: str = "") -> Self:
+        """Return the part behind its dictionary, strictly: no entry more, and none less."""
+        return cls(**check_keys(where or cls._called, values, [f.name for f in fields(cls)]))
+
+    @classmethod
+    def listed(cls, name: str, values: Any) -> tuple[Self, ...]:
+        """Return a list of such parts, given as such or as dictionaries."""
+        found = enumerate(values)
+        return tuple(one if isinstance(one, cls) else cls.from_dict(one, where=f"{name}[{i}]") for i, one in found)
+
+
+# What a guarantee rests on, point by point, and who vouches for each: this software, a person, or nobody.
+
+#: Who vouches for an assumption.
+BY = {"pate": "seen to by pate", "curator": "stated by the curator", "nobody": "open: nobody vouches for it"}
+#: What a person may name besides assumptions; fields of the statement.
+NAMED = ("dataset", "organisation", "purpose")
+_WORDS = "the curator states: "
+
+
+@dataclass(frozen=True)
+class Assumption(Part):
+    """Something the guarantee rests on, and how it was ensured.
+
+    Attributes
+    ----------
+    name : str
+        Short, the same in every statement.
+    claim : str
+        What has to be true.
+    how : str
+        How it was ensured.
+    by : {"pate", "curator", "nobody"}
+        Who vouches. ``"pate"`` is set by the code that saw to it in this very run, ``"curator"`` where a person typed
+        or confirmed it; whatever nobody said is ``"nobody"``: open.
+
+    Examples
+    --------
+    >>> print(Assumption(name="noise", claim="nobody can repeat the noise", how="the system's generator", by="pate"))
+    nobody can repeat the noise (seen to by pate: the system's generator)
+    >>> print(Assumption(name="one person", claim="one person is one record"))
+    one person is one record (open: nobody vouches for it)
+    """
+
+    name: str
+    claim: str
+    how: str = ""
+    by: str = "nobody"
+    _called = "an assumption"
+
+    def __post_init__(self) -> None:
+        for key in ("name", "claim", "how"):
+            check_text(f"assumption {key}", getattr(self, key))
+        if self.by not in tuple(BY):
+            raise InvalidInputError(f"an assumption's by must be one of {', '.join(BY)}. Say who vouches for it.")
+
+    def __str__(self) -> str:
+        return f"{self.claim} ({BY[self.by]}{': ' if self.how else ''}{self.how})"
+
+    def vouched(self, how: str, by: str) -> Assumption:
+        """Return the assumption with another word on how it was ensured.
+
+        Nobody's word takes nothing away from somebody's; pate's and a person's stand side by side, each by its name.
+        """
+        if by == "nobody" and self.by != "nobody":
+            return self
+        if {by, self.by} == {"pate", "curator"}:
+            seen, said = (how, self.how) if by == "pate" else (self.how, how)
+            return replace(self, how=as_plain_text(f"{seen}; {_WORDS}{said}"), by="pate")
+        if by == self.by == "curator" and how != self.how:
+            how = as_plain_text(f"{self.how}; {how}")
+        return replace(self, how=how, by=by)
+
+
+#: Of whom a statement protects, where units are records.
+ONE_RECORD = "one person is one record: who has several is protected for each of them, not for all together"
+CLASSES_NAMED = Assumption("classes", "the set of classes is public knowledge", "they were named beforehand", "curator")
+
+
+def drawn_noise(
+    seeded: bool,
+    claim: str = "nobody can predict or repeat the noise",
+    how: str = "drawn from the operating system's generator, once, when it was used",
+    fixed: str = "it is a fixed seed, which anybody can repeat: the assumption does NOT hold",
+) -> Assumption:
+    """Return the assumption about the noise: pate draws it, and knows."""
+    return Assumption("noise", claim, fixed if seeded else how, "nobody" if seeded else "pate")
+
+
+def check_stated(stated: Mapping[str, str] | None, names: Iterable[str]) -> dict[str, str]:
+    """Return what a person states, or refuse it before anything is trained or charged."""
+    if stated is None:
+        return {}
+    if not isinstance(stated, Mapping):
+        raise InvalidInputError(
+            f"stated must be a dictionary of names to texts, got a {type(stated).__name__}. For example "
+            "{'one person': 'patients are unique by their insurance number'}."
+        )
+    known = (*NAMED, *names)
+    for name, text in stated.items():
+        if name not in known:
+            shown = ascii(name[:40]) if isinstance(name, str) else f"a {type(name).__name__}"
+            raise InvalidInputError(
+                f"stated has the unknown entry {shown}. A person may state: {', '.join(known)}. What pate sees to "
+                "itself (the noise) nobody can state."
+            )
+        if not check_text(f"stated[{name!r}]", text).strip():
+            raise InvalidInputError(f"stated[{name!r}] must say something. Leave it out to leave it open.")
+    return dict(stated)
+
+
+# What speaks against the use of released labels, as a statement tells it: a kind, and a sentence with its remedy.
+
+#: What there may be to say.
+KINDS = ("classes never named", "below the commonest", "few public rows")
+#: A statement is a page.
+MOST_DOUBTS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubt(Part):
+    """A reason not to rely on released labels; public, as it follows from what was released and from public rows.
+
+    Parameters
+    ----------
+    kind : {"classes never named", "below the commonest", "few public rows"}
+    sentence : str
+        What is so, and what helps.
+    """
+
+    kind: str
+    sentence: str
+    _called = "a doubt"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, str) or self.kind not in KINDS:
+            raise InvalidInputError(f"a doubt's kind must be one of {', '.join(KINDS)}. Name its kind.")
+        check_text("a doubt's sentence", self.sentence)
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def check_doubts(values: Any) -> tuple[Doubt, ...]:
+    """Return a list of doubts, given as such or as dictionaries."""
+    if isinstance(values, str) or not isinstance(values, Sequence) or len(values) > MOST_DOUBTS:
+        raise InvalidInputError(f"doubts must be a list of at most {MOST_DOUBTS} doubts. Put them into a list.")
+    return Doubt.listed("doubts", values)
+
+
+# What a statement may say of an audit: what was tried, and whether the claim stood; never what was found.
+
+#: The layers of an audit, from certain to suggestive, and what each did.
+LAYERS = {
+    "replay": "inner states compared on two neighbouring data sets",
+    "law": "what is drawn compared with the exact law",
+    "pair": "the exact divergence of two neighbouring data sets",
+    "game": "an attacker who tells two worlds apart",
+    "attack": "membership inference",
+}
+#: A statement is a page.
+MOST_AUDITS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class CitedAudit(Part):
+    """An audit as it may be cited whatever the data were.
+
+    Attributes
+    ----------
+    layer : {"replay", "law", "pair", "game", "attack"}
+    claim : str
+        What was to be refuted.
+    tried : str
+        What was tried.
+    stood : bool
+        Whether the claim stood. That it did proves nothing; that it did not is proof against it.
+    """
+
+    layer: str
+    claim: str
+    tried: str
+    stood: bool
+    _called = "a cited audit"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.layer, str) or self.layer not in LAYERS:
+            raise InvalidInputError(f"a cited audit's layer must be one of {', '.join(LAYERS)}. Name its layer.")
+        check_text("a cited audit's claim", self.claim)
+        check_text("a cited audit's tried", self.tried)
+        if not isinstance(self.stood, bool):
+            raise InvalidInputError("a cited audit's stood must be True or False.")
+
+    def __str__(self) -> str:
+        word = "the claim stood" if self.stood else "the claim was REFUTED"
+        return f"{self.layer} ({LAYERS[self.layer]}): tried {self.tried}, against {self.claim}; {word}"
+
+
+def check_audits(values: Any) -> tuple[CitedAudit, ...]:
+    """Return a list of cited audits, given as such or as what ``cited()`` returns."""
+    if isinstance(values, str) or not isinstance(values, Sequence) or len(values) > MOST_AUDITS:
+        raise InvalidInputError(
+            f"audits must be a list of at most {MOST_AUDITS} audits, each as its cited() gives it. Put them into a "
+            "list, or cite those that matter."
+        )
+    return CitedAudit.listed("audits", values)
+
+
+# How often a released model is right, as a statement tells it: measured with noise, corrected, with its interval.
+
+#: Of whom the accuracy is told, by the statement's unit.
+OF_UNIT = {"record": "the private records", "group": "the private persons' records (each person counts as one)"}
+#: Classes that a statement tells of at most.
+MOST_CLASSES = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassRecall(Part):
+    """How many records of one class the model is right about; nothing where noise leaves too little to tell.
+
+    Parameters
+    ----------
+    name : str
+        The class.
+    estimate, low, high : float or None
+        Shares; all None where the class's noisy count is too small.
+
+    Examples
+    --------
+    >>> print(ClassRecall(name="yes", estimate=0.8, low=0.7, high=0.9))
+    yes 80.0% (70.0 to 90.0)
+    >>> print(ClassRecall(name="no"))
+    no: too few to tell
+    """
+
+    name: str
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    _called = "a class"
+
+    def __post_init__(self) -> None:
+        check_text("a measured class's name", self.name)
+        given = (self.low, self.estimate, self.high)
+        if any(value is not None for value in given):
+            _check_interval(self, f"recall of {self.name[:40]!r}")
+
+    def __str__(self) -> str:
+        if self.estimate is None or self.low is None or self.high is None:
+            return f"{self.name}: too few to tell"
+        return f"{self.name} {self.estimate:.1%} ({100 * self.low:.1f} to {100 * self.high:.1f})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredAccuracy(Part):
+    """How often a released model is right: counted on the private records with noise, and corrected. Public.
+
+    An estimate, not a fact about the records: of what the model reaches on records drawn as the private ones were,
+    though it was measured on those that it learnt from (:func:`pate.release.measured_accuracy`).
+
+    Parameters
+    ----------
+    estimate, low, high : float
+        Share of records that the model is right about, and its interval. With persons as units the mean over persons of
+        that share.
+    level : float
+        Share of such intervals that hold the true one.
+    unit : {"record", "group"}
+    n : int or None
+        Units that were counted over; None where their number is private, and was counted with noise too.
+    counted : float
+        The noisy share before the correction. May lie outside 0 to 1.
+    correction : float
+        What was taken off it.
+    sigma : float
+        Standard deviation of the noise on every count, in units.
+    share : float
+        Part of the release's mu^2 that all counts cost; of one that is no Gaussian, mu^2 of the counts over that which
+        the budget alone would buy.
+    by_class : tuple of ClassRecall
+        Empty where no cells by class were asked for.
+
+    Raises
+    ------
+    InvalidInputError
+        A number out of its range.
+
+    Examples
+    --------
+    >>> told = MeasuredAccuracy(estimate=0.873, low=0.861, high=0.885, unit="record", n=9000, counted=0.88,
+    ...     correction=0.007, sigma=18.7, share=0.04)
+    >>> print(told)
+    right on 87.3% of the private records, 86.1 to 88.5 (95%)
+    >>> MeasuredAccuracy.from_dict(told.to_dict()) == told
+    True
+    """
+
+    estimate: float
+    low: float
+    high: float
+    unit: str
+    n: int | None
+    counted: float
+    correction: float
+    sigma: float
+    share: float
+    level: float = 0.95
+    by_class: tuple[ClassRecall, ...] = ()
+    _called = "the statement's measured"
+
+    def __post_init__(self) -> None:
+        _check_interval(self, "measured accuracy")
+        if self.unit not in OF_UNIT:
+            raise InvalidInputError(f"measured unit must be one of {', '.join(OF_UNIT)}. Say what was counted.")
+        if self.n is not None:
+            object.__setattr__(self, "n", check_whole("measured n", self.n, low=1))
+        for name, low, high in (
+            ("counted", -LARGEST, LARGEST),
+            ("correction", -1, 1),
+            ("sigma", 0, LARGEST),
+            ("share", 0, 1),
+            ("level", 0.5, 1),
+        ):
+            object.__setattr__(self, name, check_number(f"measured {name}", getattr(self, name), low=low, high=high))
+        held = self.by_class
+        if not isinstance(held, tuple | list) or len(held) > MOST_CLASSES:
+            raise InvalidInputError(f"measured by_class must list at most {MOST_CLASSES} classes, each a ClassRecall.")
+        if not all(isinstance(one, ClassRecall) for one in held):
+            raise InvalidInputError("measured by_class must list ClassRecall, one per class. Make them of its names.")
+        object.__setattr__(self, "by_class", tuple(held))
+
+    @property
+    def half_width(self) -> float:
+        """Half of the interval's width."""
+        return (self.high - self.low) / 2
+
+    def __str__(self) -> str:
+        return (
+            f"right on {self.estimate:.1%} of {OF_UNIT[self.unit]}, {100 * self.low:.1f} to {100 * self.high:.1f} "
+            f"({self.level:.0%})"
+        )
+
+    def rows(self) -> tuple[str, ...]:
+        """Return what a statement says of it: the measurement, what it is, and one line per class."""
+        of = "" if self.n is None else f" of {self.n:,}"
+        what = (
+            f"an estimate: a count{of} with Gaussian noise of standard deviation {self.sigma:.4g}, paid for within the "
+            f"same guarantee ({self.share:.2g} of its mu^2); corrected by {100 * self.correction:.1f} points for being "
+            "measured on records that the model learnt from, so that it speaks of others drawn alike"
+        )
+        return str(self), what, *(f"right about class {one}" for one in self.by_class)
+
+    @classmethod
+    def from_dict(cls, values: Any, *, where: str = "") -> Self:
+        """Return the measurement behind its dictionary, strictly.
+
+        Raises
+        ------
+        InvalidInputError
+            An entry is unknown, missing or of another kind.
+        """
+        held = check_keys(where or cls._called, values, [f.name for f in fields(cls)])["by_class"]
+        if isinstance(held, str) or not isinstance(held, tuple | list):
+            raise InvalidInputError(
+                "the statement's measured by_class must be a list. Ask for the file as it was made."
+            )
+        return cls(**{**values, "by_class": ClassRecall.listed("by_class", held)})
+
+
+def _check_interval(held: Any, name: str) -> None:
+    for part in ("low", "estimate", "high"):
+        value = check_number(f"{name} {part}", getattr(held, part), low=0, high=1)
+        object.__setattr__(held, part, value)
+    if not (held.low <= held.estimate <= held.high and math.isfinite(held.estimate)):
+        raise InvalidInputError(f"{name} must have low <= estimate <= high. Ask for the file as it was written.")
+
+
+UNITS = {
+    "record": "one record (one row of the private data)",
+    "group": "one group (all rows of one person, by the group column)",
+}
+#: What a statement says of tuning when nobody stated anything.
+OPEN_TUNING = (
+    "open: nobody stated what was tuned on the private data, nor how many other fits (a grid search, another run) were "
+    "made on them; this statement is of one release, and only a ledger counts them all"
+)
+#: Named in a statement when they were imported: then they may have had a part in it.
+_IF_IMPORTED = {"sklearn": "scikit-learn", "torch": "torch", "opacus": "opacus"}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions a reader needs to repeat the computation; nothing is imported for it.
+
+    Examples
+    --------
+    >>> {"numpy", "pate", "python", "scipy"} <= set(versions())
+    True
+    """
+    used = [name for module, name in _IF_IMPORTED.items() if module in sys.modules]
+    found = {name: _version(name) for name in ("pate", "numpy", "scipy", "dp-accounting", *used)}
+    return {**{name: v for name, v in found.items() if v}, "python": platform.python_version()}
+
+
+@lru_cache
+def _version(name: str) -> str | None:
+    """Return a package's version, asked once: files are read for it."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+#: The format of the JSON; another number when a field changes its meaning.
+SCHEMA = "pate-statement-3"
+#: That of earlier versions, still read: its words looked at epsilon and delta alone, its tier at epsilon alone.
+BY_PAIR = "pate-statement-2"
+
+
+@lru_cache(maxsize=1)
+def _commit() -> str:
+    """Return the checkout's commit, asked once: the code that runs was read when the process began."""
+    return git_commit() or ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatementFields:
+    """The entries of a :class:`pate.PrivacyStatement`, which tells what each means."""
+
+    released: str
+    unit: str
+    n_units: int | None
+    guarantee: Guarantee
+    mechanism: str
+    accounting: str
+    noise_source: str = "operating system"
+    seeded: bool = False
+    setting: str = "central: the curator holds the records, trains on them and is trusted with them"
+    threat_model: str = (
+        "anyone who sees what was released, whatever else they know (every other unit's data, say), however much they "
+        "compute, and whatever they do with it later; not against the curator, nor against whoever watches or times "
+        "the curator's machine"
+    )
+    covered: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
+    tuning: str = ""
+    verify: str = ""
+    ledger_head: str = ""
+    ledger_releases: tuple[int, ...] = ()
+    dataset: str = ""
+    organisation: str = ""
+    purpose: str = ""
+    label_file: str = ""
+    label_file_sha256: str = ""
+    mu: float | None = None
+    rho: float | None = None
+    curve: tuple[tuple[float, float], ...] = ()
+    audits: tuple[CitedAudit, ...] = ()
+    measured: MeasuredAccuracy | None = None
+    doubts: tuple[Doubt, ...] = ()
+    created: str = field(default_factory=now)
+    versions: dict[str, str] = field(default_factory=versions)
+    commit: str = field(default_factory=_commit)
+    schema: str = SCHEMA
+
+    def __post_init__(self) -> None:
+        if self.schema not in (SCHEMA, BY_PAIR):
+            raise InvalidInputError(
+                f"the statement's schema must be {SCHEMA!r} or {BY_PAIR!r}. Read it with the pate that wrote it."
+            )
+        if not isinstance(self.guarantee, Guarantee):
+            raise InvalidInputError("guarantee must be a pate.Guarantee. Pass release.guarantee, for example.")
+        if self.guarantee.kind == "data-dependent":
+            raise SensitiveValueError(
+                "a statement is public and cannot carry a data-dependent epsilon. Pass the public guarantee."
+            )
+        check_guarantee(self.guarantee)
+        for name in _TEXTS:
+            check_text(name, getattr(self, name))
+        if self.label_file_sha256 and not re.fullmatch("[0-9a-f]{64}", self.label_file_sha256):
+            raise InvalidInputError("label_file_sha256 must be 64 hexadecimal digits, or empty.")
+        if not self.tuning.strip():
+            object.__setattr__(self, "tuning", OPEN_TUNING)
+        for name in ("covered", "not_covered"):
+            object.__setattr__(self, name, check_texts(name, getattr(self, name)))
+        if isinstance(self.assumptions, str) or not isinstance(self.assumptions, tuple | list):
+            raise InvalidInputError("assumptions must be a list of Assumption. Put them into a list.")
+        held = tuple(a if isinstance(a, Assumption) else Assumption(name="stated", claim=a) for a in self.assumptions)
+        object.__setattr__(self, "assumptions", held)
+        if not isinstance(self.unit, str) or self.unit not in UNITS:
+            raise InvalidInputError(f"unit must be one of {', '.join(UNITS)}. Say what one person's data is.")
+        if self.n_units is not None:
+            object.__setattr__(self, "n_units", check_whole("n_units", self.n_units, low=0))
+        if not isinstance(self.ledger_releases, tuple | list):
+            raise InvalidInputError("ledger_releases must be a list of numbers of releases.")
+        releases = tuple(check_whole("ledger_releases", number, low=1) for number in self.ledger_releases)
+        object.__setattr__(self, "ledger_releases", releases)
+        if not isinstance(self.seeded, bool):
+            raise InvalidInputError("seeded must be True or False.")
+        if self.guarantee.kind == "seeded" and not self.seeded:
+            raise InvalidInputError("the statement contradicts itself: its guarantee is of seeded noise, it is not.")
+        object.__setattr__(self, "audits", check_audits(self.audits))
+        if self.measured is not None and not isinstance(self.measured, MeasuredAccuracy):
+            object.__setattr__(self, "measured", MeasuredAccuracy.from_dict(self.measured))
+        object.__setattr__(self, "doubts", check_doubts(self.doubts))
+        self._check_promises()
+        if not isinstance(self.versions, dict):
+            raise InvalidInputError("versions must be a dictionary of names to versions.")
+        for name, version in self.versions.items():
+            check_text("versions", name)
+            check_text(f"versions[{name!r}]", version)
+
+    @property
+    def promised(self) -> dict[str, Any]:
+        """What bounds an attacker beside epsilon and delta, as :func:`pate.privacy.attacker.attack_bounds` takes it."""
+        return {"mu": self.mu, "curve": self.curve}
+
+    @property
+    def n_public(self) -> int | None:
+        """The number of units, where neighbouring data sets have equally many."""
+        return None if self.guarantee.adjacency == "add-or-remove" else self.n_units
+
+    def _check_promises(self) -> None:
+        for name in ("mu", "rho"):
+            if getattr(self, name) is not None:
+                # Whoever knows the seed is promised nothing, by no definition.
+                value = None if self.seeded else check_number(name, getattr(self, name), low=0, high=LARGEST)
+                object.__setattr__(self, name, value)
+        if not isinstance(self.curve, tuple | list) or not all(
+            isinstance(point, tuple | list) and len(point) == 2 for point in self.curve
+        ):
+            raise InvalidInputError("curve must be a list of pairs (delta, epsilon).")
+        points = tuple(
+            (check_number("curve delta", d, low=0, high=1), check_number("curve epsilon", e, low=0, high=LARGEST))
+            for d, e in self.curve
+        )
+        object.__setattr__(self, "curve", () if self.seeded else points)
+
+
+_TEXTS = tuple(f.name for f in fields(StatementFields) if f.type == "str" and f.name != "unit")

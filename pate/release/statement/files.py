@@ -1,0 +1,177 @@
+"""A statement's JSON file: read strictly, compared with its ledger, and made into a page again.
+
+Whoever has ``labels.statement.json`` can make the page from it and see that it says what the data say: the reader
+refuses a file that lacks a field, has one too many, or contradicts itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pate._core.files import read_json_file, write_text, writing
+from pate._core.tape import playing
+from pate.exceptions import InvalidInputError, LedgerError, PateWarning
+from pate.ledger import Ledger, verify_ledger
+from pate.release.statement.model import PrivacyStatement
+
+__all__ = [
+    "bind_released",
+    "bind_statement",
+    "check_against_ledger",
+    "read_statement",
+    "render_statement",
+    "statement_schema",
+]
+
+#: A statement is a page: about 6 kB.
+_MAX_BYTES = 1_000_000
+
+
+def statement_schema() -> dict[str, Any]:
+    """Return the JSON schema (draft 2020-12) of a statement's JSON."""
+    file = resources.files("pate") / "_templates" / "statement.schema.json"
+    schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return schema
+
+
+def read_statement(path: str | os.PathLike[str]) -> PrivacyStatement:
+    """Read a statement's JSON file, strictly.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such file, it is no JSON, or not a statement: an entry is missing, unknown or contradicts another.
+    SensitiveValueError
+        It carries a data-dependent epsilon, which is private.
+    """
+    return PrivacyStatement.from_dict(read_json_file(path, what="statement", most_bytes=_MAX_BYTES))
+
+
+def check_against_ledger(
+    statement: PrivacyStatement, ledger: str | os.PathLike[str], *, head: str | None = None
+) -> None:
+    """Refuse a statement that is not, word for word, one that the ledger was given: who edits one has no ledger's key.
+
+    Parameters
+    ----------
+    statement : PrivacyStatement
+    ledger : path
+    head : str or None
+        A head noted earlier, elsewhere: it proves what lies before it also where the key is not.
+
+    Raises
+    ------
+    InvalidInputError
+        The statement was changed, or the ledger does not know it (see :meth:`pate.Ledger.verify`).
+    LedgerError
+        There is no such ledger, or it is damaged.
+    """
+    found = verify_ledger(ledger, head=head, files=[statement.to_dict()])
+    if not found.ok:
+        raise LedgerError(f"the ledger {os.fspath(ledger)!r} is not verified: {'; '.join(found.problems)}.")
+    (told,) = found.files
+    if not told.ok:
+        raise InvalidInputError(
+            f"the statement is not the ledger's: {told.status}: {told.why}. Read it without --ledger, or ask for the "
+            "file as it was released."
+        )
+
+
+def bind_statement(statement: PrivacyStatement, ledger: Ledger | None) -> None:
+    """Let the ledger know a statement that is about to be handed out; what was paid for never fails for it."""
+    if statement.ledger_releases:
+        bind_released(ledger, [statement.to_dict()])
+
+
+def bind_released(
+    ledger: Ledger | None, things: Iterable[Mapping[str, Any]] = (), contents: Mapping[str, bytes] | None = None
+) -> None:
+    """Bind what a release hands out (:meth:`pate.Ledger.bind`): a warning says so where that cannot be done.
+
+    Nothing is bound without a ledger, nor in a replay, whose releases are nobody's.
+    """
+    if ledger is None or playing() is not None:
+        return
+    try:
+        ledger.bind(*things, contents=contents)
+    except LedgerError as error:
+        warnings.warn(
+            f"what is released stays as it is, but the ledger could not note its digests, so `pate verify` will not "
+            f"know it: {error} `pate ledger bind LEDGER FILES` (Ledger.bind) notes them later.",
+            PateWarning,
+            stacklevel=3,
+        )
+
+
+def new_page(out: str | os.PathLike[str]) -> Path:
+    """Return where a page may be written: an unused name that ends in ``.html`` or ``.txt``."""
+    goal = Path(out)
+    if goal.suffix not in (".html", ".txt"):
+        raise InvalidInputError(f"out must end in .html or .txt, got {goal.name!r}. Rename it.")
+    if os.path.lexists(goal):
+        raise InvalidInputError(f"{goal} exists. Pages are never overwritten: name another file.")
+    return goal
+
+
+def render_statement(
+    path: str | os.PathLike[str] | PrivacyStatement,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    language: str = "en",
+    catalogue: str | os.PathLike[str] | None = None,
+) -> str:
+    """Make the page of a statement's JSON file again.
+
+    Parameters
+    ----------
+    path : path or PrivacyStatement
+        The JSON file, or what was read from it: a file that was checked is not read again.
+    out : path or None
+        Where to write the page: ``.html`` or ``.txt``. None writes nothing.
+    language : str
+        Of the plain words of an ``.html`` page; one that ships. Plain text is the record alone, in English.
+    catalogue : path or None
+        Somebody's own translation of those words; see :meth:`PrivacyStatement.html`.
+
+    Returns
+    -------
+    str
+        The page: HTML for an ``.html`` file, plain text otherwise.
+
+    Raises
+    ------
+    InvalidInputError
+        The file is not a statement, ``out`` has another ending, exists already or cannot be written, the language does
+        not ship, or the catalogue is none.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pate import Budget, GNMax, Votes, release_labels
+    >>> from pate._core.files import write_json
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
+    >>> write_json(folder / "a.json", release.statement.to_dict())
+    >>> render_statement(folder / "a.json", folder / "a.html")[:15]
+    '<!doctype html>'
+    """
+    goal = None if out is None else new_page(out)
+    as_page = goal is not None and goal.suffix == ".html"
+    if not as_page and (language != "en" or catalogue is not None):
+        name = "language" if catalogue is None else "catalogue"
+        raise InvalidInputError(
+            f"{name} must go with an .html page: plain text is the record alone, whose words are the statement's own. "
+            "Name the page, page.html for example."
+        )
+    s = path if isinstance(path, PrivacyStatement) else read_statement(path)
+    made = s.html(language=language, catalogue=catalogue) if as_page else s.text()
+    if goal is not None:
+        with writing("out", goal):
+            write_text(goal, made)
+    return made

@@ -1,0 +1,140 @@
+"""PATEClassifier takes whatever rows its teachers take: texts, sparse rows, tables of texts and numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_digits
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import BernoulliNB, GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.tree import DecisionTreeClassifier
+
+from pate import Budget, GNMax, InvalidInputError, Ledger, PATEClassifier, TeacherEnsemble
+from pate.estimators._public_model import digest_of
+from pate.exceptions import CuratorWarning
+from pate.models.students import fit_student, make_student
+
+RICH = Budget(1e4, 1e-5)
+DIGITS, TRUTH = load_digits(return_X_y=True)
+DIGITS = DIGITS / 16
+PRIVATE, PUBLIC, TEST = slice(0, 800), slice(1000, 1150), slice(1200, None)
+
+COMPLAINTS = ["broken", "refund", "late", "missing"]
+PRAISE = ["great", "thanks", "perfect", "quick"]
+
+
+def notes(n, seed):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    texts = [" ".join(rng.choice(COMPLAINTS if label else PRAISE, 3)) + f" {i}" for i, label in enumerate(y)]
+    return texts, y
+
+
+def reader():
+    return make_pipeline(HashingVectorizer(n_features=64), LogisticRegression())
+
+
+def classifier(estimator, **options):
+    defaults = {"n_teachers": 8, "budget": RICH, "n_queries": 60, "random_state": 0, "noise_seed": 0}
+    return PATEClassifier(estimator, **(defaults | options))
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("form", [list, tuple, np.array, pd.Series, lambda t: np.array(t, dtype=object)])
+def test_texts(form, tmp_path):
+    (private, y), (public, _), (test, truth) = notes(200, 0), notes(80, 1), notes(90, 2)
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    clf = classifier(reader(), classes=[0, 1], ledger=ledger).fit(
+        form(private), form(y.tolist()), X_public=form(public)
+    )
+    assert clf.score(form(test), truth) > 0.9
+    assert clf.predict_proba(test).shape == (90, 2)
+    assert not hasattr(clf, "n_features_in_")
+    # the same rows, and the same digests, in whatever form they come
+    again = classifier(reader(), classes=[0, 1], ledger=ledger).fit(private, y, X_public=public)
+    assert len(ledger.releases()) == 1
+    assert np.array_equal(again.release_.labels, clf.release_.labels)
+    teachers = TeacherEnsemble(reader(), 8, classes=[0, 1], random_state=0).fit(private, y)
+    asked = [public[i] for i in clf.queries_]
+    assert digest_of(teachers.vote(asked).query_hashes) == clf._asked
+    assert clf.refit_student(form(public)).score(test, truth) > 0.9
+
+
+def test_texts_and_tables_are_not_mixed_up():
+    (private, y), (public, _) = notes(60, 0), notes(30, 1)
+    with pytest.raises(InvalidInputError, match="private and public rows must be of one kind"):
+        classifier(reader(), classes=[0, 1], n_queries=5).fit(np.zeros((60, 2)), y, X_public=public)
+    with pytest.raises(InvalidInputError, match="must be of one kind"):
+        classifier(reader(), classes=[0, 1], n_queries=5).fit(np.array(private, object), y, X_public=np.zeros((30, 2)))
+    with pytest.raises(InvalidInputError, match="X must hold numbers for LogisticRegression, got texts"):
+        classifier(LogisticRegression(), classes=[0, 1]).fit(private, y, X_public=public)
+    with pytest.warns(CuratorWarning, match="1 of 60 records cannot be used"):
+        classifier(reader(), classes=[0, 1], n_queries=20).fit([*private[:-1], None], y, X_public=public)
+    clf = classifier(reader(), classes=[0, 1], n_queries=20).fit(private, y, X_public=public)
+    with pytest.raises(InvalidInputError, match="must be of one kind"):
+        clf.predict(np.zeros((3, 2)))
+    # a fit on tables forgets the texts
+    rows = np.random.default_rng(0).normal(size=(60, 2)) + 5 * np.asarray(y)[:, None]
+    assert clf.set_params(estimator=GaussianNB()).fit(rows, y, X_public=rows[:30] + 0.5).n_features_in_ == 2
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("form", [sparse.csr_array, sparse.coo_array, sparse.csc_matrix, sparse.csr_matrix])
+def test_sparse_rows_are_the_same_as_dense_ones(form, tmp_path):
+    X, y = DIGITS[PRIVATE], TRUTH[PRIVATE]
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    model = BernoulliNB(binarize=0.5)
+    alike = {"classes": range(10), "ledger": ledger, "select": "random", "student": model}
+    dense = classifier(model, **alike).fit(X, y, X_public=DIGITS[PUBLIC])
+    thin = classifier(model, **alike)
+    with pytest.warns(CuratorWarning, match="private features are not those that release 1"):  # written otherwise
+        thin.fit(form(X), y, X_public=form(DIGITS[PUBLIC]))
+    assert len(ledger.releases()) == 1  # recognised by their digests
+    assert thin._asked == dense._asked
+    assert np.array_equal(thin.release_.labels, dense.release_.labels)
+    assert np.array_equal(thin.predict(form(DIGITS[TEST])), dense.predict(DIGITS[TEST]))
+    assert thin.score(form(DIGITS[TEST]), TRUTH[TEST]) > 0.4
+    assert thin.n_features_in_ == 64
+    with pytest.raises(InvalidInputError, match=r"63 features.*expecting 64"):
+        thin.predict(form(DIGITS[TEST][:, 1:]))
+    plain = fit_student(make_student("decision-tree"), form(DIGITS[PUBLIC]), TRUTH[PUBLIC])
+    assert plain.predict(form(DIGITS[TEST])).shape == TRUTH[TEST].shape
+
+
+def test_sparse_rows_for_teachers_that_need_dense_ones():
+    X = sparse.csr_array(DIGITS[PRIVATE])
+    with pytest.raises(InvalidInputError, match=r"X must be dense for GaussianNB, got a sparse matrix.*toarray"):
+        classifier(GaussianNB(), classes=range(10)).fit(X, TRUTH[PRIVATE], X_public=X[:100])
+
+
+def test_an_array_of_texts_and_numbers():
+    rng = np.random.default_rng(0)
+    towns = rng.choice(["Oslo", "Rome"], 300)
+    X = np.empty((300, 2), dtype=object)
+    X[:, 0], X[:, 1] = towns, rng.normal(size=300)
+    y = ((X[:, 1].astype(float) > 0) ^ (towns == "Rome")).astype(int)
+    encode = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), [0]), remainder="passthrough")
+    clf = classifier(make_pipeline(encode, DecisionTreeClassifier(max_depth=5)), classes=[0, 1], n_queries=80)
+    clf.fit(X[:200], y[:200], X_public=X[200:].tolist())
+    assert clf.score(X[200:], y[200:]) > 0.7
+    with pytest.raises(InvalidInputError, match="got texts in column 0"):
+        classifier(LogisticRegression(), classes=[0, 1]).fit(X[:200], y[:200], X_public=X[200:])
+
+
+@pytest.mark.filterwarnings("ignore::pate.exceptions.CovariateShiftWarning")  # whole numbers moved by a half
+def test_missing_cells_go_to_teachers_that_take_them():
+    X = DIGITS[PRIVATE].copy()
+    X[::7, 3] = np.nan
+    public = X[:100] + 0.5
+    clf = classifier(HistGradientBoostingClassifier(max_iter=5), classes=range(10), mechanism=GNMax(1.0), n_teachers=3)
+    clf.fit(X, TRUTH[PRIVATE], X_public=public)
+    assert clf.predict(X[:5]).shape == (5,)
+    with pytest.raises(InvalidInputError, match="NaN"):
+        classifier(GaussianNB(), classes=range(10)).fit(X, TRUTH[PRIVATE], X_public=public)
