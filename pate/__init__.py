@@ -13,9 +13,12 @@ from importlib import metadata
 
 import lazy_loader
 
+from pate._core.moved import redirect_imports
+
+redirect_imports()
 __version__ = metadata.version("pate")
 __getattr__, _, _names = lazy_loader.attach_stub(__name__, __file__)
-# Representations are a room of their own: their names are taken from it.
+# Representations are a package of their own: their names are taken from it.
 __all__ = [*(name for name in _names if name != "representations"), "__version__"]
 
 

@@ -406,7 +406,7 @@ class Sums:
     def __init__(self, kind: str, n_classes: int, model: Any = None, clip: float | None = None) -> None:
         self.kind, self.n_classes, self.model, self.clip = kind, n_classes, model, clip
         # Our own heads answer whole numbers, once their weights are made ready.
-        ready = is_own(model, ".heads") and hasattr(model, "prepared")
+        ready = is_own(model, ".models.heads") and hasattr(model, "prepared")
         self._ask = model.prepared(1 / GRID) if ready else None
 
     def __call__(self, piece: Piece) -> IntArray:

@@ -456,7 +456,7 @@ class RecordVoters:
         fixed = unit == "record" and self.adjacency == "replace-one"
         # A model that pate does not know, or that asks another, may look at all the rows of a block; a head says
         # whether it does, and whether places show.
-        own_head = model is None or (is_own(model, ".heads") and bool(getattr(model, "own_", False)))
+        own_head = model is None or (is_own(model, ".models.heads") and bool(getattr(model, "own_", False)))
         heads_exact = model is None or bool(getattr(model, "exact_", False))
         return BallotFacts(
             kind=self.space.kind,

@@ -1,1 +1,1 @@
-"""Studies: runs, comparisons, plans, and accounts of given votes."""
+"""Runs of PATE on named data sets, beside DP-SGD and references without privacy."""

@@ -331,7 +331,7 @@ class RecordModel(Answers):
         more records or fewer, where all of it is exact wherever a row stands, too.
         """
         maps, head = self.voters._map, self.head
-        own = maps.own and is_own(head, ".heads") and bool(getattr(head, "own_", False))
+        own = maps.own and is_own(head, ".models.heads") and bool(getattr(head, "own_", False))
         columns = self.columns is None or own_throughout(self.columns)
         exact = maps.exact and bool(getattr(head, "exact_", False))
         exact = exact and (self.columns is None or bool(getattr(self.columns, "exact_", False)))
@@ -444,7 +444,7 @@ _STUDENTS = "pate.models.students._features"
 def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
     """Write a model into a folder, and return what :func:`read_record_model` needs to know besides."""
     voters, head, seen = model.voters, model.head, model.voters.representation
-    if not (is_own(voters.space, ".records") and is_own(head, ".heads")):
+    if not (is_own(voters.space, ".records") and is_own(head, ".models.heads")):
         raise InvalidInputError(
             "a model with a space or a head of your own cannot be kept in a file: it holds no code."
         )

@@ -56,7 +56,9 @@ class StudentFeatures(ImageMap):
         student = getattr(self, "student_", None)
         if student is None or not isinstance(student.network, str) or student.init is not None:
             return False
-        return is_own(student, ".students") and any(is_own(student.network_, r) for r in (".students", ".networks"))
+        return is_own(student, ".models.students") and any(
+            is_own(student.network_, r) for r in (".models.students", ".networks")
+        )
 
     def _check(self) -> None:
         if not self._generations() or not all(isinstance(s, ImageStudent) for s in self._generations()):

@@ -1,0 +1,46 @@
+"""Former paths of modules give the modules as they are now."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from importlib import import_module
+from importlib.util import find_spec
+
+import pytest
+
+from pate._core.moved import MOVED, STAY, new_path
+
+MODULES = sorted({*MOVED, "heads.forest", "core.checks", "students._spreading", "statement.model"} - STAY)
+
+
+@pytest.mark.parametrize("old", MODULES)
+def test_a_former_path_gives_the_very_same_module(old, monkeypatch):
+    monkeypatch.delitem(sys.modules, f"pate.{old}", raising=False)
+    with pytest.warns(DeprecationWarning, match=f"pate.{old} is now "):
+        module = import_module(f"pate.{old}")
+    assert module is import_module(str(new_path(f"pate.{old}")))
+    assert module.__name__ == module.__spec__.name == new_path(f"pate.{old}")
+
+
+def test_the_short_name_of_testing_stays():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert import_module("pate.testing") is import_module("pate.audit.testing")
+
+
+def test_no_former_path_is_a_path_of_today():
+    assert [old for old in MOVED if find_spec(f"pate.{MOVED[old]}") is None] == []
+    assert [old for old in MOVED if new_path(f"pate.{MOVED[old]}") is not None] == []
+
+
+def test_what_was_never_there_is_not_found():
+    with pytest.warns(DeprecationWarning), pytest.raises(ModuleNotFoundError, match="no_such"):
+        import_module("pate.heads.no_such")
+
+
+def test_a_stranger_imports_by_the_former_path():
+    code = "from pate.heads import LikelihoodHead\nimport pate\nprint(pate.heads.LikelihoodHead is LikelihoodHead)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr
