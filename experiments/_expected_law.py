@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from pate._core.types import FloatArray, Mask
-from pate.models.recipes._worth import _BY_HAND_BELOW, _KNOTS, _WIDEST, _ends, _inputs, _key, _said
+from pate.models.recipes._expected import _BY_HAND_BELOW, _KNOTS, _WIDEST, _ends, _inputs, _key, _said
 
 #: An interval holds so many of the runs on tables that the law was not fitted to.
 _INSIDE = 0.9

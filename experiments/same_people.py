@@ -43,7 +43,7 @@ def compared(folder, one, two):
     """Return the share that a ledger of the one estimates of the other, and whether a second ledger asks."""
     ledger = Ledger(folder / "one.sqlite", total=Budget(1.0, 1e-5))
     ledger.register(one)
-    return ledger.overlap(two), bool(Ledger(folder / "two.sqlite").look_beside("two", two))
+    return ledger.overlap(two), bool(Ledger(folder / "two.sqlite").check_beside("two", two))
 
 
 def pairs(X, rng):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pate._core.checks import cell_kind, check_classes, check_int, quietly, unmasked
 from pate._core.pages import cell as as_cell
-from pate._core.tape import note
+from pate._core.recorder import note
 from pate.exceptions import InvalidInputError
 
 #: The label of a query that was not answered.

@@ -432,8 +432,15 @@ def test_only_the_door_draws_noise_and_writes_charges():
     # A source makes its own children. An audit samples made-up votes; the door makes a run of capped votes.
     # A private selection draws its runs and its split, and noises the scores that it has paid for. Rivals draw what
     # their own mechanisms priced, in no ledger's currency. A game plays made-up releases that nobody is given.
-    assert callers_of("NoiseSource") == {"release._door", "audit", "comparison", "dpsgd", "estimators", "privacy"}
-    assert callers_of("sample") == {"release._door", "audit", "mechanisms"}
-    assert callers_of("release_smooth") == {"release._door", "audit"}
+    assert callers_of("NoiseSource") == {
+        "release._transaction",
+        "audit",
+        "comparison",
+        "dpsgd",
+        "estimators",
+        "privacy",
+    }
+    assert callers_of("sample") == {"release._transaction", "audit", "mechanisms"}
+    assert callers_of("release_smooth") == {"release._transaction", "audit"}
     # A gate pays from the purse that it is given (Ledger.pay), before it tests.
-    assert callers_of("record") == {"release._door", "ledger", "dpsgd", "estimators"}
+    assert callers_of("record") == {"release._transaction", "ledger", "dpsgd", "estimators"}

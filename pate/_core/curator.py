@@ -30,7 +30,7 @@ def need(module: str, *, extra: str, why: str) -> None:
 _PRIVATE = "(This is for the curator alone: it depends on the private records, and changes nothing that is released.)"
 
 
-class Told(NamedTuple):
+class CuratorMessage(NamedTuple):
     """Something that was noticed of the private records.
 
     Attributes
@@ -49,7 +49,7 @@ class Told(NamedTuple):
     category: type[CuratorWarning] = CuratorWarning
 
 
-def tell(found: Iterable[Told], *, stacklevel: int = 2) -> tuple[Told, ...]:
+def tell(found: Iterable[CuratorMessage], *, stacklevel: int = 2) -> tuple[CuratorMessage, ...]:
     """Warn of each, in one form, and return them; nothing that is released may hang on what is returned."""
     found = tuple(found)
     for told in found:

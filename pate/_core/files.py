@@ -237,7 +237,7 @@ def save_arrays(target: str | os.PathLike[str], **arrays: Any) -> None:
         np.savez(file, **{name: array for name, array in arrays.items() if array is not None})
 
 
-def kept_arrays(path: Path) -> dict[str, Any] | None:
+def stored_arrays(path: Path) -> dict[str, Any] | None:
     """Return what :func:`save_arrays` wrote; None where there is no such file, or it is damaged."""
     try:
         with np.load(path, allow_pickle=False) as file:

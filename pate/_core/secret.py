@@ -18,7 +18,7 @@ import numpy as np
 
 from pate._core.checks import check_int
 from pate._core.files import write_text
-from pate._core.tape import playing, refuse_on_tape
+from pate._core.recorder import playing, refuse_in_replay
 from pate.exceptions import InvalidInputError
 
 # Seeds for training, and the one door to the bits of the operating system.
@@ -29,7 +29,7 @@ _operating_system: Callable[[int], bytes] = os.urandom
 def system_bytes(size: int) -> bytes:
     """Return bytes from the operating system's cryptographic generator: the one place that asks it.
 
-    In a replay (:mod:`pate._core.tape`) they follow from the tape's key, and what is made of them is not private.
+    In a replay (:mod:`pate._core.recorder`) they follow from the tape's key, and what is made of them is not private.
     """
     tape = playing()
     return _operating_system(size) if tape is None else tape.draw("system", size)
@@ -111,7 +111,7 @@ def beside_ledger(ledger: Path) -> Path:
     return ledger.with_name(ledger.name + ".shards.key")
 
 
-def kept_secret(path: Path) -> bytes:
+def stored_secret(path: Path) -> bytes:
     """Return the secret in a file, drawn anew where there is none, and readable by its owner only.
 
     Of several processes that find none, all take the one that was put there first.
@@ -145,7 +145,7 @@ def forget_secret(path: Path) -> None:
 
 
 def _put(path: Path) -> None:
-    refuse_on_tape("secret that is kept")
+    refuse_in_replay("secret that is kept")
     draft = path.with_name(f"{path.name}.{unreplayed_bytes(8).hex()}")
     try:
         write_text(draft, fresh_secret().hex() + "\n", mode=0o600)

@@ -17,7 +17,7 @@ from joblib import Parallel, delayed, parallel_config
 from scipy.special import expit, log_expit, stdtrit
 from sklearn.base import clone, is_clusterer, is_outlier_detector, is_regressor
 
-from pate._core.files import begun_in, check_can_write, kept_arrays, own_folder, save_arrays, write_json
+from pate._core.files import begun_in, check_can_write, own_folder, save_arrays, stored_arrays, write_json
 from pate._core.progress import track
 from pate._core.secret import global_generators, training_seed
 from pate._core.types import FloatArray, IndexArray, Mask
@@ -278,7 +278,7 @@ class ShadowFolder:
 
     def load(self, index: int) -> Shadow | None:
         """Return what one model said; None where it was not asked yet, or the file is damaged."""
-        found = kept_arrays(self._file(index))
+        found = stored_arrays(self._file(index))
         if found is None or "promise" not in found:
             return None
         return Shadow(**{"robust": None, **found, "promise": json.loads(str(found["promise"]))})

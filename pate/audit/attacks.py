@@ -32,7 +32,7 @@ from pate.audit._shadows import (
 )
 from pate.audit.claims import Claim
 from pate.audit.one_run import ceiling
-from pate.data._door import read_rows
+from pate.data._validation import read_rows
 from pate.exceptions import InvalidInputError
 from pate.privacy.words import Guarantee
 from pate.report.audit_result import AuditResult, Curve, Figure, Picture

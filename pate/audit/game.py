@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import check_int, check_real, shown
-from pate._core.files import begun_in, kept_arrays, own_folder, save_arrays, write_text
+from pate._core.files import begun_in, own_folder, save_arrays, stored_arrays, write_text
 from pate._core.progress import track
 from pate._core.secret import training_seed
 from pate._core.types import FloatArray
@@ -354,7 +354,7 @@ class Kept:
         path = self._path(span)
         if not path.exists():
             return None
-        found = kept_arrays(path) or {}
+        found = stored_arrays(path) or {}
         if set(found) != {"out", "in_"} or any(np.shape(rows)[:1] != (span[1] - span[0],) for rows in found.values()):
             raise InvalidInputError(f"{path.name} of the game's folder cannot be read. Delete it to play it again.")
         return [np.asarray(found[name], dtype=np.float64) for name in ("out", "in_")]

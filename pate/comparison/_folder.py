@@ -41,7 +41,7 @@ class Given:
         return clone(self.model).set_params(**{k: v for k, v in parameters.items() if k in takes})
 
 
-def entrants_of(contestants: Any) -> tuple[Contestant, ...]:
+def contestants_of(contestants: Any) -> tuple[Contestant, ...]:
     """Return who takes part, in their order: of a mapping of names to classifiers or Contestants, or of Contestants."""
     if isinstance(contestants, Mapping):
         found = tuple(_contestant(name, given) for name, given in contestants.items())

@@ -18,7 +18,7 @@ from pate._core.provenance import provenance
 from pate._core.secret import training_seed
 from pate.comparison import report as pages
 from pate.comparison._fit import Done, Task, check_column, fit_tasks, forget_rows, tell
-from pate.comparison._folder import CellFolder, described, entrants_of
+from pate.comparison._folder import CellFolder, contestants_of, described
 from pate.comparison.cells import Cell, Key, sizes
 from pate.comparison.contract import Contestant
 from pate.comparison.report import ComparisonReport
@@ -116,7 +116,7 @@ def compare(
     """
     if out is not None:
         need("matplotlib", extra="plots", why="The comparison's report")
-    entrants = entrants_of(contestants)
+    entrants = contestants_of(contestants)
     if not isinstance(data, Dataset):
         raise InvalidInputError(f"data must be a pate.Dataset, got {type(data).__name__}. Use pate.load_dataset(name).")
     epsilons, delta = _check_budgets(budgets)

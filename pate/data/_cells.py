@@ -1,6 +1,6 @@
 """Private rows, cell by cell: what becomes of a cell hangs on it and on public facts alone, never on another record.
 
-The door for rows (:mod:`pate.data._door`) refuses a column for one odd cell, which is right for public rows. Of private
+The door for rows (:mod:`pate.data._validation`) refuses a column for one odd cell, which is right for public rows. Of private
 ones a single record would then decide whether there is a release, or of what kind a column is in every shard. So odd
 cells are made missing here, before anybody looks at all of them: :func:`private_cells` reads rows as estimators take
 them, :func:`read_records` rows of a public width, :func:`read_cells` those whose odd cells a public map stands in for.
@@ -22,7 +22,7 @@ from pate._core.checks import CellKindError, cell_kind
 from pate._core.frames import plain_rows
 from pate._core.types import Mask
 from pate.data._columns import as_number, holds_numbers, numbers_of
-from pate.data._door import is_frame, is_sparse
+from pate.data._validation import is_frame, is_sparse
 from pate.data.schema import NUMERIC, Schema, schema_like
 from pate.exceptions import CuratorWarning, InvalidInputError
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.curator import Told
+from pate._core.curator import CuratorMessage
 from pate._core.files import let_go
 from pate._core.types import FloatArray
 from pate.data._columns import as_text, holds_numbers, numbers_in
-from pate.data._door import is_frame, is_sparse
+from pate.data._validation import is_frame, is_sparse
 from pate.exceptions import CovariateShiftWarning
 
 #: Public rows that are any third of a population are at most three times as dense as it, wherever one looks.
@@ -59,7 +59,7 @@ class Shift(NamedTuple):
         return f"{self.name} (private values are about {self.ratio:.2g} times the public ones)"
 
 
-def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | None = None) -> list[Told]:
+def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | None = None) -> list[CuratorMessage]:
     """Return what the curator should know of columns that stand elsewhere in private rows than in public ones.
 
     Images (``image_shape``) are compared by brightness, contrast and largest pixel; texts are not compared.
@@ -94,7 +94,7 @@ def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | Non
                     "alike). What is learnt by way of them may serve the private population badly. Take public rows "
                     "that are drawn as the private ones are, where there are any."
                 )
-                return [Told(text, category=CovariateShiftWarning)]
+                return [CuratorMessage(text, category=CovariateShiftWarning)]
     except Exception:  # an odd cell of one record may not stop a release, nor be quoted
         return []
     of_all = "the one column" if n_columns == 1 else f"{len(shown)} of {n_columns} columns"
@@ -105,7 +105,7 @@ def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | Non
         "spelt otherwise? Then the labels would teach nothing, and cost all the same. Give both sides in the same "
         "units; a scaler belongs inside the estimator, or is fitted on the public rows and applied to both."
     )
-    return [Told(text, category=CovariateShiftWarning)]
+    return [CuratorMessage(text, category=CovariateShiftWarning)]
 
 
 def _pairs(private: Any, public: Any, image_shape: Any) -> _Pairs:

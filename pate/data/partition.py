@@ -20,8 +20,8 @@ import numpy.typing as npt
 from pate._core.checks import check_choice, check_int, quietly
 from pate._core.files import atomic_path
 from pate._core.frames import plain_column
+from pate._core.recorder import note, refuse_in_replay
 from pate._core.secret import check_secret, derive, fresh_secret, from_seed
-from pate._core.tape import note, refuse_on_tape
 from pate.data.files._npz import read_npz, reason
 from pate.exceptions import InvalidInputError
 
@@ -275,7 +275,7 @@ class Partition:
         >>> Partition.load(file).fingerprint() == p.fingerprint()
         True
         """
-        refuse_on_tape("partition that is kept")
+        refuse_in_replay("partition that is kept")
         with atomic_path(path, mode=0o600) as part, open(part, "wb") as file:
             np.savez_compressed(
                 file,

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from pate._core.checks import check_choice, check_int
 from pate._core.frames import plain_rows
+from pate._core.recorder import note
 from pate._core.scale import column_scales
 from pate._core.secret import training_seed
-from pate._core.tape import note
 from pate.exceptions import InvalidInputError
 
 __all__ = ["STRATEGIES", "least_sure", "select_queries"]

@@ -19,7 +19,7 @@ from pate._core.checks import check_choice, did_you_mean, shown
 from pate._core.files import atomic_path
 from pate._core.frames import plain_rows
 from pate.data._columns import DATE, DATE_FORMS, as_float, as_text, column_kind, holds_numbers
-from pate.data._door import is_frame, is_sparse, is_texts, read_rows
+from pate.data._validation import is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError
 
 NUMERIC, CATEGORY, TEXT = "numeric", "category", "text"

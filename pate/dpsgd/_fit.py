@@ -13,10 +13,10 @@ from torch import nn
 
 from pate._core.frames import plain_rows
 from pate._core.progress import timed
+from pate._core.recorder import note
 from pate._core.secret import training_seed
-from pate._core.tape import note
 from pate.data import recognised_by
-from pate.data._door import by_name, is_frame
+from pate.data._validation import by_name, is_frame
 from pate.dpsgd._canaries import CanaryRun, add_canaries
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
 from pate.dpsgd._measured import Measured, measure_module, with_counts

@@ -41,7 +41,7 @@ from pate.privacy.words import Guarantee
 from pate.records import count_right
 from pate.records._maps import BLOCK_ROWS, in_blocks
 from pate.release import ReleasedCounts, check_measure, measured_accuracy, measured_shares
-from pate.release._door import PaidBallots
+from pate.release._transaction import PaidBallots
 from pate.release.statement.fields import MeasuredAccuracy
 
 if TYPE_CHECKING:

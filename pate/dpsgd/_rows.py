@@ -14,7 +14,7 @@ from pate._core.checks import check_classes, check_labels, encode_labels, quietl
 from pate._core.frames import plain_column, plain_rows
 from pate._core.types import Mask
 from pate.data._cells import private_cells
-from pate.data._door import (
+from pate.data._validation import (
     as_texts,
     by_name,
     check_same_shape,

@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 from pate._core.progress import track
+from pate._core.recorder import note, playing, settle
 from pate._core.secret import fresh_secret, training_seed
-from pate._core.tape import note, playing, settle
 from pate.dpsgd._canaries import CanaryRun
 from pate.dpsgd._checkpoint import Checkpoint, Held, Likeness
 from pate.dpsgd._checks import Trial, check_trainable, try_module

@@ -277,7 +277,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         keep_columns(self, done.reader)
         self.classes_, self.module_ = np.asarray(done.classes), done.module
         self.noise_multiplier_, self.n_steps_ = done.plan.noise_multiplier, done.n_steps
-        self.sample_rate_, self._road = done.plan.shape.sample_rate, done.road
+        self.sample_rate_, self._method = done.plan.shape.sample_rate, done.road
         self.recipe_ = None if done.road is None else done.road.recipe
         self.guarantee_, self.statement_, self.measured_ = done.guarantee, done.statement, done.statement.measured
         if done.canaries is not None:
@@ -289,7 +289,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return class probabilities of shape (n, n_classes), in the order of ``classes_``."""
         check_is_fitted(self)
-        features = rows_for(self.module_, read_asked(self, X, self._road))
+        features = rows_for(self.module_, read_asked(self, X, self._method))
         blocks = []
         with torch.inference_mode(), held_threads(self.n_threads):
             for start in range(0, len(features), _PREDICTION_ROWS):

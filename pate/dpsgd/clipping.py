@@ -46,7 +46,7 @@ from torch import Tensor
 from torch.nn.functional import threshold
 
 from pate._core.checks import check_real, largest_of, least_of
-from pate._core.tape import settle
+from pate._core.recorder import settle
 from pate.exceptions import InvalidInputError
 
 __all__ = [

@@ -22,8 +22,8 @@ from pate._core.progress import timed
 from pate._core.types import FloatArray
 from pate.data import check_public_rows
 from pate.data._columns import holds_numbers
-from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, is_frame, is_texts, read_rows
 from pate.data._shift import about_shift
+from pate.data._validation import by_name, check_same_shape, flat_rows, image_shape, is_frame, is_texts, read_rows
 from pate.data.schema import declared_by_name
 from pate.estimators._public_model import PublicModel, any_rows, check_has_target, check_several, digest_of
 from pate.exceptions import CuratorWarning, InvalidInputError, PateError, PrivacyParameterWarning, RepeatedFitWarning
@@ -50,7 +50,7 @@ from pate._core.checks import check_choice, shown
 from pate.mechanisms import GaussianSum
 from pate.models.recipes import (
     FEWEST_PUBLIC,
-    chosen_road,
+    chosen_method,
     fitted_representation,
     kind_of,
     some_rows,
@@ -97,7 +97,7 @@ def len_of(rows: Any) -> int:
     return int(shape[0]) if shape else 0
 
 
-def road_of(
+def method_of(
     X_public: Any,
     budget: Budget,
     *,
@@ -106,7 +106,7 @@ def road_of(
     image_shape: tuple[int, ...] | None = None,
     ranges: Any = None,
 ) -> tuple[str, str]:
-    """Return ``"records"`` or ``"dpsgd"``, and why, by :func:`pate.models.recipes.chosen_road`: what ``"auto"`` comes to."""
+    """Return ``"records"`` or ``"dpsgd"``, and why, by :func:`pate.models.recipes.chosen_method`: what ``"auto"`` comes to."""
     facts = PublicFacts(
         n_units=max(1, n_units),
         n_classes=max(2, n_classes),
@@ -114,7 +114,7 @@ def road_of(
         n_public=0 if X_public is None else len_of(X_public),
         kind="table" if X_public is None else kind_of(X_public, image_shape),
     )
-    road, why = chosen_road(facts)
+    road, why = chosen_method(facts)
     if road == "records":
         check_ranges(ranges, road)
     return road, why
@@ -467,7 +467,7 @@ class ByRecords(PublicModel):
 
     def _take_in(self, release: Any, student: Any, rows: Any) -> None:
         """Keep what was released of these public rows, if there are any, and let the student learn from it."""
-        self.release_ = self._told_in(release)
+        self.release_ = self._message_in(release)
         self.statement_, self.queries_ = self.release_.statement, np.arange(release.n_queries)
         self._asked = digest_of(() if rows is None else hash_rows(rows))
         self.__dict__.pop("student_", None)

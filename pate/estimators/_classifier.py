@@ -21,8 +21,8 @@ from pate._core.frames import plain_column, plain_rows
 from pate._core.progress import timed
 from pate._core.secret import beside_ledger
 from pate.data import check_public_rows
-from pate.data._door import flat_rows, image_shape, is_frame, read_rows
 from pate.data._shift import about_shift
+from pate.data._validation import flat_rows, image_shape, is_frame, read_rows
 from pate.data.queries import select_queries
 from pate.estimators._by_dpsgd import (
     OF_SHARDS,
@@ -32,7 +32,7 @@ from pate.estimators._by_dpsgd import (
     check_ranges,
     chosen_voters,
     len_of,
-    road_of,
+    method_of,
 )
 from pate.estimators._public_model import digest_of
 from pate.exceptions import InvalidInputError
@@ -42,8 +42,8 @@ from pate.models.recipes import MappedLinear, RecordModel, fitted_representation
 from pate.models.recipes._model import keep_linear, keep_record_model, made_of_linear, read_linear, read_record_model
 from pate.models.recipes._model import made_of as made_of_ballots
 from pate.models.students import try_student
-from pate.models.students._asked import as_public, measured_labels
-from pate.models.students._kept import keep_student, made_of, read_student
+from pate.models.students._row_by_row import as_public, measured_labels
+from pate.models.students._serialised import keep_student, made_of, read_student
 from pate.privacy.budget import check_budget
 from pate.release import (
     BatchPlan,
@@ -155,7 +155,7 @@ class PATEClassifier(ByDPSGD):
         What a person states for the statement, in their own words; see :func:`pate.release_labels`.
     voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
         Who votes; None is shard teachers where something is said of them, else ``"auto"``: records or DP-SGD, by a
-        public rule (:func:`pate.models.recipes.chosen_road`), and the statement says which and why. ``"heads"`` trains small
+        public rule (:func:`pate.models.recipes.chosen_method`), and the statement says which and why. ``"heads"`` trains small
         heads on the shards, all on one representation of public rows (:class:`pate.teachers.HeadTeacherEnsemble`).
         ``"dpsgd"``: nobody votes; :class:`pate.DPSGDClassifier` learns a model by its planner's recipe, and labels of
         public rows are the model's.
@@ -169,7 +169,7 @@ class PATEClassifier(ByDPSGD):
         Of DP-SGD, in place of public rows: the ranges of the columns, as you know them without these records; see
         :class:`pate.DPSGDClassifier`.
     anyway : bool
-        Go on with a setting from which nearly nothing is to be expected (:func:`pate.release.check_worth`), which is
+        Go on with a setting from which nearly nothing is to be expected (:func:`pate.release.check_useful`), which is
         refused otherwise.
     measure : bool, "by class" or None
         Whether the private records say in the end how often the model is right: one noisy count within the same budget,
@@ -340,7 +340,7 @@ class PATEClassifier(ByDPSGD):
         )
         same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
         y, groups = plain_column(y), plain_column(groups, name="groups")
-        who, why = self._road(who, X, y, X_public, groups)
+        who, why = self._method(who, X, y, X_public, groups)
         check_ranges(self.ranges, who)
         self.voters_ = who
         if who == "dpsgd":
@@ -429,7 +429,7 @@ class PATEClassifier(ByDPSGD):
                         asked_for=bool(measure),
                     )
         finally:  # whatever became of the student, the labels are paid for
-            self.release_ = self._told_in(doubted(self.release_, cells=cells))
+            self.release_ = self._message_in(doubted(self.release_, cells=cells))
             self.statement_ = self.release_.statement
         self._measured_of = self.student_
         tell_doubts(self.statement_, stacklevel=3)
@@ -450,12 +450,12 @@ class PATEClassifier(ByDPSGD):
         """
         return chosen_voters(self.voters, {name: getattr(self, name) for name in OF_SHARDS})
 
-    def _road(self, who: str, X: Any, y: Any, X_public: Any, groups: Any) -> tuple[str, str]:
+    def _method(self, who: str, X: Any, y: Any, X_public: Any, groups: Any) -> tuple[str, str]:
         """Return who votes, and by which public rule, if by one: a function of shapes and public rows."""
         if who != "auto":
             return who, ""
         n_records = len_of(X)
-        return road_of(
+        return method_of(
             X_public,
             check_budget(self.budget),
             n_units=n_records if groups is None else units_of(groups, n_records)[0],

@@ -19,10 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from pate._core.checks import check_classes, check_labels, check_real, quietly, shown
 from pate._core.frames import plain_column, plain_rows
+from pate._core.recorder import playing
 from pate._core.secret import training_seed
-from pate._core.tape import playing
 from pate.data import recognised_by
-from pate.data._door import by_name, check_same_shape, flat_rows, image_shape, read_numbers
+from pate.data._validation import by_name, check_same_shape, flat_rows, image_shape, read_numbers
 from pate.data.files.tables import quoted
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.ledger import Registration
@@ -300,7 +300,7 @@ class PublicModel(Said, CountedFits, ClassifierMixin, BaseEstimator):
         known = recognised_by(X, class_indices(y, classes), owners)
         self.ledger.check(Registration(unit, classes, n_units=n_units, **known))
 
-    def _told_in(self, release: Any) -> Any:
+    def _message_in(self, release: Any) -> Any:
         """Return a release whose statement tells of the other fits, too, and is bound to the ledger's release."""
         if self.ledger is not None:
             self.ledger.warn_of_other_features(release.statement.ledger_releases)

@@ -25,7 +25,7 @@ from pate.models.recipes import (
     better_budget,
     choose,
     expected,
-    least_worth,
+    least_useful,
     without_privacy,
 )
 from pate.privacy.attacker import largest_success
@@ -34,7 +34,7 @@ from pate.privacy.compose.calibrate import calibrate
 from pate.privacy.convert import format_up
 from pate.privacy.words import Guarantee
 from pate.release import NOISE_PER_TEACHER, RECORDS_PER_TEACHER, ReleaseTerms, plan_release, share_right, warn_if_weak
-from pate.release.statement.people import of_hundred
+from pate.release.statement.plain_language import of_hundred
 
 __all__ = ["LEADS", "Plan", "PlanRow", "Recommendation", "needed_gap", "plan"]
 
@@ -344,7 +344,7 @@ def recommend_records(
     files, for the command.
     """
     facts, hope = found.facts, found.expectation
-    least = least_worth(facts.n_classes, commonest)
+    least = least_useful(facts.n_classes, commonest)
     right = None
     if best is not None:
         chance = 1 / facts.n_classes

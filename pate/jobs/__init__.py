@@ -1,8 +1,8 @@
 """Label public rows with what private records, or teachers of theirs, say: files in, files out."""
 
-from pate.jobs._asked import PREPROCESSING, find_ledger
 from pate.jobs._choice import CHOICES, OneRound, QueryChoice, Uncertain, make_choice
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan, VotePlan
+from pate.jobs._request import PREPROCESSING, find_ledger
 from pate.jobs._tables import LabelJob
 from pate.jobs._writing import Predictions, check_new_files, check_proba, predict_file, read_public
 from pate.jobs.vote_files import VoteJob

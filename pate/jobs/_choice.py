@@ -356,7 +356,7 @@ class RoundsPlan:
             counts = np.concatenate([votes.counts for votes in asked])[order]
             every = replace(asked[0], counts=counts, query_hashes=tuple(self.hashes[queries]))
             release = session.ask(every, on_exhausted="abstain")
-        return Outcome(self.asking.decided(evidence.told_in(release, voter)), queries, every, session.counts())
+        return Outcome(self.asking.decided(evidence.message_in(release, voter)), queries, every, session.counts())
 
 
 def plan_questions(

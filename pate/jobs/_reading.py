@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import cell_kind, check_classes, check_no_amounts, quietly
-from pate._core.curator import Told
+from pate._core.curator import CuratorMessage
 from pate.data import Column, ImageFolder, TablePair, read_both, read_images, read_table
 from pate.data._columns import as_label, as_number, as_written, holds_numbers
 from pate.data.files._arrow import file_of
@@ -21,7 +21,7 @@ from pate.data.files._opened import is_table
 from pate.data.files.tables import TARGET, ColumnUse, quoted
 from pate.data.schema import declared_by_name
 from pate.exceptions import CheckpointWarning, InvalidInputError, PrivacyLeakWarning
-from pate.jobs._asked import LabelSettings, check_id
+from pate.jobs._request import LabelSettings, check_id
 from pate.teachers import import_teacher, is_import_path, make_teacher
 from pate.teachers.checkpoints import pack
 
@@ -106,7 +106,7 @@ class Sources:
     odd: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
     decimal: str = ""
-    told: tuple[Told, ...] = ()
+    told: tuple[CuratorMessage, ...] = ()
 
     @property
     def unit(self) -> str:

@@ -22,11 +22,11 @@ from pate.estimators._by_dpsgd import (
     stand_ins,
 )
 from pate.exceptions import InvalidInputError, StudentError
-from pate.jobs._asked import LabelSettings
 from pate.jobs._choice import Chooser, RoundsPlan, Uncertain, plan_questions, take
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan
 from pate.jobs._reading import Sources, in_planes, kept_in, name_of
-from pate.jobs._student import Learnt, Pupil, Rehearsal, door_of
+from pate.jobs._request import LabelSettings
+from pate.jobs._student import Learnt, Pupil, Rehearsal, input_spec_of
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
 from pate.models.recipes import (
@@ -39,7 +39,7 @@ from pate.models.recipes import (
     some_rows,
     without_privacy,
 )
-from pate.models.students._asked import measured_labels
+from pate.models.students._row_by_row import measured_labels
 from pate.release import (
     BatchPlan,
     Evidence,
@@ -74,14 +74,14 @@ class ModelRoad:
         """Return who learns from the labels: nobody, as a model is there already, unless one is named."""
         job, source = self.job, self.source
         if job.student is None:
-            return Pupil(None, None, None, door_of(source), str(job.voters), job.random_state)
+            return Pupil(None, None, None, input_spec_of(source), str(job.voters), job.random_state)
         n_public = len(source.public)
         asked = Rehearsal(np.arange(n_public), n_public, n_classes, noisy_counts=False)
         return Pupil.of(job, source, asked, representation=self.representation)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BallotRoad(ModelRoad):
+class BallotMethod(ModelRoad):
     """From private records to labels of all public rows, by ballots."""
 
     ballots: RecordsPlan
@@ -175,7 +175,7 @@ def _before(source: Sources) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GradientRoad(ModelRoad):
+class GradientMethod(ModelRoad):
     """From private records to a model by DP-SGD, and to its labels of all public rows, if there are any."""
 
     training: TrainingPlan
@@ -237,7 +237,7 @@ _N_TEACHERS = 100
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ShardRoad:
+class ShardMethod:
     """From private records to labels of some public rows, by teachers on disjoint shards.
 
     ``teachers`` are untrained, as ``estimator`` is, one of them; ``encoder`` was fitted on public rows, and is None

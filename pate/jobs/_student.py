@@ -18,13 +18,13 @@ from sklearn.pipeline import Pipeline
 from pate._core.secret import training_seed
 from pate.data import TableEncoder
 from pate.data._columns import column_kind
-from pate.data._door import is_texts
+from pate.data._validation import is_texts
 from pate.estimators import PATEClassifier
 from pate.exceptions import InvalidInputError, PateError, StudentError
-from pate.jobs._asked import JobSettings
 from pate.jobs._choice import take
 from pate.jobs._plan import JobPlan
 from pate.jobs._reading import Sources, in_planes
+from pate.jobs._request import JobSettings
 from pate.jobs._writing import write_labels
 from pate.ledger import Ledger
 from pate.models.file import Door, Manifest
@@ -38,7 +38,7 @@ from pate.models.students import (
     mapped_student,
 )
 from pate.models.students import try_student as try_on_rows
-from pate.models.students._kept import keep_student
+from pate.models.students._serialised import keep_student
 from pate.release import LabelRelease, ReleasedLabels, tell_doubts
 from pate.release.statement.files import bind_statement
 from pate.representations import Representation
@@ -134,7 +134,7 @@ class Pupil:
             if named:
                 raise
             made = LogisticRegression(max_iter=500)  # nobody asked for that one
-        return cls(made, lens, seen, door_of(source), str(job.voters), job.random_state)
+        return cls(made, lens, seen, input_spec_of(source), str(job.voters), job.random_state)
 
     def learn(
         self,
@@ -292,7 +292,7 @@ class LeavesModel:
         return done.release
 
 
-def door_of(source: Sources) -> Door:
+def input_spec_of(source: Sources) -> Door:
     """Return what a row is, by the public ones.
 
     Of a private table without a public one the declared kinds are asked alone, not its cells.

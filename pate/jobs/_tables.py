@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from pate._core.checks import check_classes
-from pate._core.curator import Told, tell
+from pate._core.curator import CuratorMessage, tell
 from pate.data import check_other_file, check_public_rows, recognised_by
 from pate.data._shift import about_shift
 from pate.data.files._arrow import file_of
-from pate.estimators._by_dpsgd import check_ranges, road_of
-from pate.jobs._asked import LabelSettings, check_absent, check_ledger
+from pate.estimators._by_dpsgd import check_ranges, method_of
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan
 from pate.jobs._reading import as_classes, chosen_teacher, read_classes, read_sources
-from pate.jobs._records import BallotRoad, GradientRoad, ShardRoad
+from pate.jobs._records import BallotMethod, GradientMethod, ShardMethod
+from pate.jobs._request import LabelSettings, check_absent, check_ledger
 from pate.jobs._student import LeavesModel
 from pate.ledger import Ledger, Registration
 from pate.release import (
@@ -183,7 +183,7 @@ class LabelJob(LabelSettings, LeavesModel):
         self._private, self._told = file_of(self.private), False
         why = ""
         if self.voters == "auto":
-            self.voters, why = road_of(
+            self.voters, why = method_of(
                 source.public,
                 self.budget,
                 n_units=source.n_units,
@@ -196,16 +196,16 @@ class LabelJob(LabelSettings, LeavesModel):
             self.check_heeded()
         if self.public is not None and not self.overlap_is_public:
             check_public_rows(source.X, source.public, source.groups)
-        self._road: BallotRoad | GradientRoad | ShardRoad
+        self._method: BallotMethod | GradientMethod | ShardMethod
         if self.voters in ("dpsgd", "records"):
             self._classes = classes = read_classes(source.y) if named is None else named
-            by = GradientRoad if self.voters == "dpsgd" else BallotRoad
-            self._road = by.of(self, source, book, classes=classes, why=why)
+            by = GradientMethod if self.voters == "dpsgd" else BallotMethod
+            self._method = by.of(self, source, book, classes=classes, why=why)
         else:
-            self._road = ShardRoad.of(self, source, book, classes=named, estimator=estimator)
-        self.plan = self._road.plan
+            self._method = ShardMethod.of(self, source, book, classes=named, estimator=estimator)
+        self.plan = self._method.plan
         if self.keep_model:
-            self._pupil = self._road.pupil(2 if self._classes is None else len(self._classes))
+            self._pupil = self._method.pupil(2 if self._classes is None else len(self._classes))
 
     def __repr__(self) -> str:
         return f"LabelJob({self.plan})"
@@ -222,13 +222,13 @@ class LabelJob(LabelSettings, LeavesModel):
         if not self._told:
             self._tell(counted=False)  # voters and teachers tell of records that they cannot use
         y, _ = self._checked()
-        done = self._road.run(y, self._pupil)
+        done = self._method.run(y, self._pupil)
         if self._ledger is not None:
             self._ledger.warn_of_other_features(done.release.statement.ledger_releases)
         release: LabelRelease | ModelLabels = self._let_out(done)
         return release
 
-    def check_records(self) -> tuple[Told, ...]:
+    def check_records(self) -> tuple[CuratorMessage, ...]:
         """Tell the curator before :meth:`run` what it would tell or refuse, of labels, owners, columns and the ledger.
 
         Returns
@@ -246,7 +246,7 @@ class LabelJob(LabelSettings, LeavesModel):
         """
         return self._tell()
 
-    def _tell(self, *, counted: bool = True) -> tuple[Told, ...]:
+    def _tell(self, *, counted: bool = True) -> tuple[CuratorMessage, ...]:
         y, values = self._checked()
         self._told, source = True, self._source
         shift = [] if source.public is None else about_shift(source.X, source.public, image_shape=source.image_shape)
@@ -256,8 +256,8 @@ class LabelJob(LabelSettings, LeavesModel):
         """Return labels and classes; see before days of training, not after, that the ledger is of these records."""
         values = self._classes
         if values is None:
-            assert isinstance(self._road, ShardRoad)
-            values = self._classes = self._road.teachers.classes = read_classes(self._source.y)
+            assert isinstance(self._method, ShardMethod)
+            values = self._classes = self._method.teachers.classes = read_classes(self._source.y)
         y = as_classes(self._source.y, values)
         if self._ledger is not None:
             groups, _ = owned(self._source.groups, len(y))  # as the voters will see them

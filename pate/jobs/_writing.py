@@ -19,8 +19,8 @@ from pate.data.files._opened import is_table
 from pate.data.files.tables import quoted
 from pate.estimators import PATEClassifier
 from pate.exceptions import InvalidInputError, RunFolderError
-from pate.jobs._asked import check_id, proba_columns
 from pate.jobs._reading import in_planes
+from pate.jobs._request import check_id, proba_columns
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
 from pate.models.file import Door, read_model
@@ -166,7 +166,7 @@ def sureness(
     if isinstance(release, ModelLabels):
         return release.probability, None
     if isinstance(release, LabelRelease) and release.noisy_counts is not None:
-        return release.leader_probability() if proba else release.confidence(), release.lead
+        return release.margin_confidence() if proba else release.confidence(), release.lead
     return None, None
 
 

@@ -17,9 +17,9 @@ from pate.data import read_table, votes_fingerprint
 from pate.data.files._npz import BROKEN, read_npy, read_npz
 from pate.data.queries import select_queries
 from pate.exceptions import InvalidInputError
-from pate.jobs._asked import UNITS, JobSettings, check_absent, check_id, check_ledger
 from pate.jobs._plan import VotePlan
 from pate.jobs._reading import Sources
+from pate.jobs._request import UNITS, JobSettings, check_absent, check_id, check_ledger
 from pate.jobs._student import Learnt, LeavesModel, Pupil, Rehearsal
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import NoisyHistogram

@@ -18,7 +18,13 @@ from pate.ledger._chain import COLUMNS, START, AnswerHasher, Entry, NewAnswer, c
 from pate.ledger._files import BINDS
 from pate.ledger._rows import LedgerRow
 from pate.privacy.budget import Budget
-from pate.privacy.compose.currency import Currency, Opening, Terms, check_currency, check_failure_delta
+from pate.privacy.compose.accounting_unit import (
+    AccountingUnit,
+    Opening,
+    Terms,
+    check_accounting_unit,
+    check_failure_delta,
+)
 from pate.privacy.cost import Charge
 
 
@@ -53,7 +59,7 @@ def _version() -> str:
 def opening(total: Budget, asked: str | None = None, failure_delta: float | None = None) -> dict[str, Any]:
     """Return the body of the first entry: the total, what is fixed already of its currency; if all is, the limit."""
     fixed = failure_delta is not None and asked not in (None, "renyi")
-    limit = Terms.of(total, Currency.named(str(asked)), failure_delta or 0.0).limit if fixed else None
+    limit = Terms.of(total, AccountingUnit.named(str(asked)), failure_delta or 0.0).limit if fixed else None
     return {
         "currency": asked,
         "failure_delta": failure_delta,
@@ -182,12 +188,12 @@ def opening_of(body: dict[str, Any]) -> Opening:
     """Return what the first entry says."""
     total = Budget(body["total"]["epsilon"], body["total"]["delta"])
     terms = None if body["limit"] is None else terms_of(body, total)
-    return Opening(total, check_currency(body["currency"]), body["failure_delta"], terms)
+    return Opening(total, check_accounting_unit(body["currency"]), body["failure_delta"], terms)
 
 
 def terms_of(body: dict[str, Any], total: Budget) -> Terms:
     """Return the terms of their entry; a limit above the currency's own is refused."""
-    terms = Terms.of(total, Currency.named(body["currency"]), body["failure_delta"])
+    terms = Terms.of(total, AccountingUnit.named(body["currency"]), body["failure_delta"])
     # As it was fixed: another version may compute another last digit, or convert more tightly.
     if not 0 < body["limit"] <= terms.limit * (1 + 1e-9):
         raise ValueError("a limit beyond the currency's")

@@ -15,18 +15,24 @@ from typing import Any
 
 from pate._core.checks import check_choice, check_int, check_real
 from pate._core.files import check_can_write
+from pate._core.recorder import note, playing
 from pate._core.secret import beside_ledger, forget_secret
-from pate._core.tape import note, playing
 from pate.exceptions import BudgetExceededError, CuratorWarning, InvalidInputError, LedgerError
 from pate.ledger import _entries
 from pate.ledger._chain import NewAnswer, mac, pack_query, read_key, unpack_counts, unpack_query
 from pate.ledger._files import BINDS, Thing, described, head_named, read_thing, releases_named, signature
-from pate.ledger._registration import MEANT, SENSITIVE_KEYS, ledgers_in, look_beside, macs, merge, overlap, sealed
+from pate.ledger._registration import MEANT, SENSITIVE_KEYS, check_beside, ledgers_in, macs, merge, overlap, sealed
 from pate.ledger._rows import KINDS, Answer, LedgerRow, Registration, Remaining, Verification
 from pate.ledger._store import transaction
 from pate.ledger._verify import verify_ledger, write_answers
 from pate.privacy.budget import Budget, check_budget
-from pate.privacy.compose.currency import Currency, Opening, Terms, check_currency, check_failure_delta
+from pate.privacy.compose.accounting_unit import (
+    AccountingUnit,
+    Opening,
+    Terms,
+    check_accounting_unit,
+    check_failure_delta,
+)
 from pate.privacy.cost import Charge, check_charge
 
 
@@ -89,14 +95,14 @@ class Ledger:
         path: str | os.PathLike[str],
         *,
         total: Budget | None = None,
-        currency: str | tuple[str, float] | Currency | None = None,
+        currency: str | tuple[str, float] | AccountingUnit | None = None,
         failure_delta: float | None = None,
         timeout: float = 30.0,
     ) -> None:
         # Absolute: after a change of folder the same ledger must not become another, empty one.
         self.path = Path(path).absolute()
         self.timeout = check_real("timeout", timeout, low=0, remedy="It is in seconds.")
-        self._asked = check_currency(currency)
+        self._asked = check_accounting_unit(currency)
         #: The records that were last compared with the ledger's, with all that is known of them.
         self._checked: Registration | None = None
         #: Whether it was looked for other ledgers of the same records, or somebody said that this one is to be new.
@@ -127,7 +133,7 @@ class Ledger:
         if failures is not None:
             check_failure_delta(failures, total)
         if asked not in (None, "renyi"):
-            Terms.of(total, Currency.named(str(asked)), failures or 0.0)
+            Terms.of(total, AccountingUnit.named(str(asked)), failures or 0.0)
         held = self._opened()
         if held is None:
             with self._write() as connection:
@@ -166,7 +172,7 @@ class Ledger:
         seeded: bool = False,
         open_ended: bool = False,
     ) -> int:
-        """Charge what is no label release; see :class:`~pate.privacy.compose.calibrate.Purse`, :meth:`record`."""
+        """Charge what is no label release; see :class:`~pate.privacy.compose.calibrate.BudgetBackend`, :meth:`record`."""
         data = Registration.of_votes(votes) if hasattr(votes, "fingerprint") else None
         if data is not None:
             self.check(data)
@@ -393,11 +399,11 @@ class Ledger:
         if registration.contents is not None or registration.sketch is not None:
             self._checked = registration
         if not known and not self._looked_beside and registration.fingerprint is not None:
-            said = self.look_beside("what was given", self._full(registration), meant="ignore this warning")
+            said = self.check_beside("what was given", self._full(registration), meant="ignore this warning")
             if said:
                 warnings.warn(said, CuratorWarning, stacklevel=3)
 
-    def look_beside(self, what: str, data: Registration, *folders: Path, meant: str = MEANT) -> str:
+    def check_beside(self, what: str, data: Registration, *folders: Path, meant: str = MEANT) -> str:
         """Return what other ledgers in this one's folder, and others, say of these records; "": nothing. **Sensitive**.
 
         Asked before a ledger is begun, so that the same people do not get a fresh budget by oversight.
@@ -414,7 +420,7 @@ class Ledger:
         """
         self._looked_beside = True
         places = (self.path.parent, *folders)
-        return look_beside(what, data, ledgers_in(type(self), places), places, meant=meant)
+        return check_beside(what, data, ledgers_in(type(self), places), places, meant=meant)
 
     def check_writable(self) -> None:
         """Refuse when nothing could be charged, to be asked before teachers are trained; nothing is left behind.

@@ -143,7 +143,7 @@ _MOST_BYTES = 10_000_000
 MEANT = "say new_ledger=True (--new-ledger)"
 
 
-def look_beside(
+def check_beside(
     what: str,
     data: Registration,
     ledgers: Iterable[Any],

@@ -10,7 +10,7 @@ from pate._core.checks import largest_of, least_of
 from pate.exceptions import InvalidInputError
 from pate.ledger._files import FileCheck
 from pate.privacy.budget import Budget
-from pate.privacy.compose.currency import Opening, Terms
+from pate.privacy.compose.accounting_unit import Opening, Terms
 from pate.privacy.convert import delta_left
 from pate.privacy.cost import Charge
 

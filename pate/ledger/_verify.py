@@ -42,7 +42,7 @@ from pate.ledger._entries import (
 from pate.ledger._files import Bound, FileCheck, Thing, compared, signature
 from pate.ledger._rows import Verification
 from pate.ledger._store import DamagedLedgerError, transaction
-from pate.privacy.compose.currency import Opening
+from pate.privacy.compose.accounting_unit import Opening
 
 # Every answer that was paid for, as a table.
 

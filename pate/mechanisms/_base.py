@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import check_int, check_real
-from pate._core.tape import note, playing
+from pate._core.recorder import note, playing
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import MIN_NOISE, Charge
 from pate.privacy.noise.source import NoiseSource

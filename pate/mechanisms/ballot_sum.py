@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from pate._core.checks import check_int
-from pate._core.tape import note, settle
+from pate._core.recorder import note, settle
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.mechanisms._base import Noisy

@@ -33,7 +33,7 @@ from pate._core.checks import check_classes
 from pate._core.files import parse_json, write_bytes, write_text, writing
 from pate._core.pages import render
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
-from pate.release.statement import people
+from pate.release.statement import plain_language as people
 from pate.release.statement.files import new_page
 from pate.release.statement.model import PrivacyStatement
 

@@ -26,11 +26,11 @@ from pate._core.files import mapped
 from pate._core.types import FloatArray, IntArray, Mask
 from pate.data._cells import read_records
 from pate.data._columns import numbers_of
-from pate.data._door import by_name, is_frame, is_sparse
+from pate.data._validation import by_name, is_frame, is_sparse
 from pate.exceptions import InvalidInputError
 from pate.records.ballot_sum import (
     GRID,
-    Whose,
+    UnitOwners,
     class_sums,
     exact_product,
     quantised,
@@ -342,7 +342,7 @@ class HeldRecords:
     """
 
     pieces: Sequence[Piece] = field(repr=False)
-    whose: Whose = field(repr=False)
+    whose: UnitOwners = field(repr=False)
     of: tuple[Any, ...]
     """Public facts of the voters: maps, kind of ballot, classes and adjacency, that directions and labels rest on."""
     maps: PublicMap | None = field(default=None, repr=False)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import check_choice, check_int, check_real, quietly
-from pate._core.tape import note
+from pate._core.recorder import note
 from pate._core.types import FloatArray, IntArray, WordArray
 from pate.data import records_fingerprint
 from pate.exceptions import InvalidInputError
@@ -22,7 +22,7 @@ from pate.ledger import Registration
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Whose:
+class UnitOwners:
     """Labels and owners of the records of a sum, in their order, part by part."""
 
     labels: tuple[npt.NDArray[np.int32], ...]
@@ -32,7 +32,7 @@ class Whose:
     n_units: int
 
     @classmethod
-    def of(cls, labels: IntArray, groups: Any, ids: list[bytes] | None) -> Whose:
+    def of(cls, labels: IntArray, groups: Any, ids: list[bytes] | None) -> UnitOwners:
         """Return those of one part; ``ids`` are the distinct owners' (:func:`pate.data.partition.distinct_ids`)."""
         kept = (labels.astype(np.int32),)
         if ids is None:
@@ -41,14 +41,14 @@ class Whose:
         persons = np.sort(np.fromiter(hashed, dtype=np.uint64, count=len(ids)))
         return cls(kept, quietly("groups", lambda: tuple(str(owner) for owner in groups)), persons, len(ids))
 
-    def __add__(self, other: Whose) -> Whose:
+    def __add__(self, other: UnitOwners) -> UnitOwners:
         if {id(part) for part in self.labels} & {id(part) for part in other.labels}:
             raise InvalidInputError(
                 "a ballot sum was added twice: its records would count double, which the noise is not made for. Add "
                 "sums of different records."
             )
         if self.persons is None or other.persons is None or self.owners is None or other.owners is None:
-            return Whose((*self.labels, *other.labels), None, None, self.n_units + other.n_units)
+            return UnitOwners((*self.labels, *other.labels), None, None, self.n_units + other.n_units)
         if np.isin(other.persons, self.persons, assume_unique=True).any():
             raise InvalidInputError(
                 "a person has records in two parts (chunks, or ballot sums that were added): their ballots could not "
@@ -56,7 +56,7 @@ class Whose:
             )
         persons = np.sort(np.concatenate([self.persons, other.persons]))
         owners = (*self.owners, *other.owners)
-        return Whose((*self.labels, *other.labels), owners, persons, self.n_units + other.n_units)
+        return UnitOwners((*self.labels, *other.labels), owners, persons, self.n_units + other.n_units)
 
     @property
     def grouped(self) -> bool:
@@ -230,7 +230,7 @@ class UnitSums:
 
     sums: IntArray
     facts: Any
-    whose: Whose
+    whose: UnitOwners
 
     def _check(self, wanted: tuple[int, int], maker: str) -> None:
         if not isinstance(self.sums, np.ndarray) or self.sums.dtype != np.int64 or self.sums.shape != wanted:
@@ -359,7 +359,7 @@ class BallotSum(UnitSums):
 
     sums: IntArray
     facts: BallotFacts
-    whose: Whose = field(repr=False)
+    whose: UnitOwners = field(repr=False)
 
     def __post_init__(self) -> None:
         self._check((self.facts.n_components, self.facts.n_classes), "RecordVoters.cast makes them.")

@@ -44,7 +44,7 @@ import numpy as np
 from pate._core.checks import check_int
 from pate._core.types import IntArray
 from pate.exceptions import InvalidInputError
-from pate.records.ballot_sum import GRID, UnitFacts, UnitSums, Whose
+from pate.records.ballot_sum import GRID, UnitFacts, UnitOwners, UnitSums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class RightCounts(UnitSums):
 
     sums: IntArray
     facts: RightFacts
-    whose: Whose = field(repr=False)
+    whose: UnitOwners = field(repr=False)
 
     def __post_init__(self) -> None:
         self._check((self.facts.n_cells, 1), "count_right makes them.")
@@ -203,7 +203,7 @@ def count_right(
     from pate.teachers._usable import Owners  # scikit-learn, whose import takes a second
 
     owners = Owners.of(groups, len(labels))
-    whose = Whose.of(labels, owners.groups, owners.ids)
+    whose = UnitOwners.of(labels, owners.groups, owners.ids)
     facts = RightFacts(
         by_class=by_class,
         classes=tuple(classes),

@@ -12,7 +12,7 @@ from pate._core.checks import check_choice, check_classes, check_int, check_real
 from pate._core.cluster import in_order, on_cluster
 from pate._core.files import let_go
 from pate._core.progress import track
-from pate._core.tape import note
+from pate._core.recorder import note
 from pate._core.types import FloatArray, IntArray, Mask
 from pate.exceptions import InvalidInputError
 from pate.records._maps import (
@@ -29,7 +29,7 @@ from pate.records._maps import (
     slabs,
     take,
 )
-from pate.records.ballot_sum import ADJACENCIES, KINDS, BallotFacts, BallotSum, Whose, centred, check_clip
+from pate.records.ballot_sum import ADJACENCIES, KINDS, BallotFacts, BallotSum, UnitOwners, centred, check_clip
 from pate.representations._cells import n_rows
 from pate.teachers._usable import Owners, class_indices, label_column, usable
 from pate.votes import ABSTAIN, hash_queries
@@ -94,7 +94,7 @@ class _Read:
 
     pieces: Iterator[tuple[Any, ...]]
     n_pieces: int
-    whose: Whose
+    whose: UnitOwners
     order: IntArray
     labels: IntArray
     readable: Mask
@@ -346,7 +346,7 @@ class RecordVoters:
         fine = usable(self.classes, labels, readable, None)
         near = near_labels(self._map, rows, np.where(fine, labels, -1), public, radius)
         hashes = hash_queries(public)
-        return CappedVotes(near, self.classes, n, hashes, Whose.of(labels, None, None).fingerprint())
+        return CappedVotes(near, self.classes, n, hashes, UnitOwners.of(labels, None, None).fingerprint())
 
     def _cast(self, X: Any, y: Any, groups: Any, sums: Sums) -> BallotSum:
         if isinstance(X, HeldRecords):
@@ -388,7 +388,7 @@ class RecordVoters:
             )
         return self._added(map(sums, held.pieces), held.whose, sums, space)
 
-    def _added(self, parts: Iterable[IntArray], whose: Whose, sums: Sums, space: str | None = None) -> BallotSum:
+    def _added(self, parts: Iterable[IntArray], whose: UnitOwners, sums: Sums, space: str | None = None) -> BallotSum:
         total = np.zeros((self._map.d, len(self.classes)), dtype=np.int64)
         for part in parts:
             total += part
@@ -405,7 +405,7 @@ class RecordVoters:
     def _sums(self, model: Any = None, clip: float | None = None) -> Sums:
         return Sums(self.space.kind, len(self.classes), model, clip)
 
-    def _shown(self, whose: Whose) -> bool:
+    def _shown(self, whose: UnitOwners) -> bool:
         """Whether progress may be shown: under add-or-remove it would tell how many records there are."""
         return self.verbose and self.nominal_n is None and not whose.grouped
 
@@ -425,7 +425,7 @@ class RecordVoters:
             (_taken(rows, order[a:b]), known[order[a:b]], None if codes is None else codes[order[a:b]])
             for a, b in pieces
         )
-        whose = Whose.of(labels, owners.groups, owners.ids)
+        whose = UnitOwners.of(labels, owners.groups, owners.ids)
         return _Read(tasks, len(pieces), whose, order, labels, readable, owners.known)
 
     def _tell(self, read: _Read) -> None:
@@ -450,7 +450,7 @@ class RecordVoters:
     def _labels(self, y: Any, n: int) -> IntArray:
         return class_indices(label_column(y, n), self.classes)
 
-    def _facts(self, whose: Whose, model: Any, clip: float | None, space: str) -> BallotFacts:
+    def _facts(self, whose: UnitOwners, model: Any, clip: float | None, space: str) -> BallotFacts:
         unit = "group" if whose.grouped else "record"
         # Neighbouring tables have every other row in the same place: then its last bits are the same by any map.
         fixed = unit == "record" and self.adjacency == "replace-one"

@@ -1,9 +1,7 @@
 """The lock: terms, prices, plans, the one door, and what was released."""
 
 from pate.release._ballot_session import BallotSession, open_ballot_session, release_ballots, stored_rounds
-from pate.release._kept import session_left
 from pate.release._labels import BallotRelease, Decisions, LabelRelease, ModelLabels, RecordLabels, ReleasedLabels
-from pate.release._lock import release_labels, sanitised_epsilon
 from pate.release._measured import (
     ReleasedCounts,
     check_measure,
@@ -28,7 +26,7 @@ from pate.release._quote import (
     ReleaseTerms,
     affordable_answers,
     check_enough,
-    check_worth,
+    check_useful,
     default_heads,
     expected_of_votes,
     price_of,
@@ -37,8 +35,10 @@ from pate.release._quote import (
     share_rounds,
     warn_if_weak,
 )
+from pate.release._release_labels import release_labels, sanitised_epsilon
 from pate.release._session import LabelSession, VoteCapRun, open_session, open_vote_cap, opened
 from pate.release._statement import check_ballots_stated, check_release_stated
+from pate.release._stored import session_left
 
 __all__ = [
     "NOISE_PER_TEACHER",

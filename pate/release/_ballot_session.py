@@ -15,8 +15,11 @@ from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget
 from pate.records import BallotFacts, BallotSum, RightCounts, RightFacts
-from pate.release._door import Door, PaidBallots
-from pate.release._kept import (
+from pate.release._labels import BallotRelease
+from pate.release._measured import SIZE_OF_LABELS, ReleasedCounts, measured_accuracy
+from pate.release._quote import ReleaseTerms, buy_rounds, sum_of_rounds, warn_if_weak
+from pate.release._statement import ballot_statement, check_ballots_stated, counts_in_words
+from pate.release._stored import (
     Claim,
     OneHolder,
     check_alike,
@@ -26,10 +29,7 @@ from pate.release._kept import (
     rounds_in,
     stored_rounds_of,
 )
-from pate.release._labels import BallotRelease
-from pate.release._measured import SIZE_OF_LABELS, ReleasedCounts, measured_accuracy
-from pate.release._quote import ReleaseTerms, buy_rounds, sum_of_rounds, warn_if_weak
-from pate.release._statement import ballot_statement, check_ballots_stated, counts_in_words
+from pate.release._transaction import Door, PaidBallots
 from pate.release.statement.fields import Assumption
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
@@ -546,7 +546,7 @@ class PaidCounts(_Rounds):
                 raise InvalidInputError(f"counts must be of the records that voted: another {name}{shown}.")
 
 
-def told_of_counts(
+def message_of_counts(
     statement: PrivacyStatement, counts: Sequence[ReleasedCounts], paid: PaidCounts, *, made_here: bool = False
 ) -> PrivacyStatement:
     """Return the statement of labels with what counts say of a model that learnt from them."""

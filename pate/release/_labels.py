@@ -398,7 +398,7 @@ class LabelRelease(ReleasedLabels):
         top = np.sort(self.noisy_counts, axis=1)
         return np.asarray(top[:, -1] - top[:, -2])
 
-    def leader_probability(self) -> npt.NDArray[np.float64]:
+    def margin_confidence(self) -> npt.NDArray[np.float64]:
         """Return how probable it is of each class that it leads the votes themselves, shape (n_queries, n_classes).
 
         Given the noisy counts s and the public sigma of their noise: the probability that the class is the argmax of
@@ -421,10 +421,10 @@ class LabelRelease(ReleasedLabels):
         ([1.0, 1.0], True)
         """
         places = range(len(self.classes))
-        return np.stack([self._leads(np.full(self.n_queries, place)) for place in places], axis=1)
+        return np.stack([self._noisy_margins(np.full(self.n_queries, place)) for place in places], axis=1)
 
     def confidence(self) -> npt.NDArray[np.float64]:
-        """Return :meth:`leader_probability` of the labels alone, shape (n_queries,); NaN where there is none.
+        """Return :meth:`margin_confidence` of the labels alone, shape (n_queries,); NaN where there is none.
 
         Examples
         --------
@@ -434,9 +434,9 @@ class LabelRelease(ReleasedLabels):
         >>> bool(release.confidence()[0] > 0.999)
         True
         """
-        return np.where(self.answered, self._leads(np.where(self.answered, self.labels, 0)), np.nan)
+        return np.where(self.answered, self._noisy_margins(np.where(self.answered, self.labels, 0)), np.nan)
 
-    def _leads(self, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def _noisy_margins(self, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return how probable it is that these classes lead the votes themselves."""
         if self.noisy_counts is None or not isinstance(self.mechanism, NoisyHistogram):
             raise InvalidInputError(

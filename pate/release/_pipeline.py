@@ -19,18 +19,18 @@ from pate.privacy.compose.calibrate import calibrate
 from pate.privacy.cost import Charge
 from pate.release._ballot_session import PaidCounts
 from pate.release._labels import LabelRelease
-from pate.release._lock import released
 from pate.release._measured import SHARE, check_measure, measured_shares
 from pate.release._quote import (
     FEWEST,
     Quote,
     ReleaseTerms,
     affordable_queries,
-    check_worth,
+    check_useful,
     count_fresh,
     is_paid,
     price_of,
 )
+from pate.release._release_labels import released
 from pate.release._statement import (
     drawn_here,
     vouch_for_training,
@@ -115,7 +115,7 @@ def plan_release(
     Raises
     ------
     InvalidInputError
-        A setting from which nearly nothing is to be expected (:func:`pate.release.check_worth`), unless ``anyway``.
+        A setting from which nearly nothing is to be expected (:func:`pate.release.check_useful`), unless ``anyway``.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def plan_release(
         calibrated = calibrate(_Beside(NoisyHistogram(sigma=1.0), counts), budget, n_queries=n_queries).labels
         asking = Asking(calibrated, n_queries, gap or 0.0, counts, bool(measure))
     if not anyway:
-        check_worth(
+        check_useful(
             asking.mechanism,
             asking.n_queries,
             budget=budget if mechanism is None else None,
@@ -211,7 +211,7 @@ class Evidence:
     public_rows: str | None = None
     road: str = ""
 
-    def told_in(self, release: LabelRelease, voter: Voter) -> LabelRelease:
+    def message_in(self, release: LabelRelease, voter: Voter) -> LabelRelease:
         """Return the release with a statement that says so."""
         statement = release.statement
         # Where they were read off the labels, the statement says so elsewhere.
@@ -340,7 +340,7 @@ class BatchPlan:
         evidence = evidence or Evidence()
         votes = cast_votes(voter, rows, self.hashes, evidence, n_queries=len(self.queries))
         release, counts = released(votes, self.asking.mechanism, self.terms, planned=(self.n_fresh, self.quote))
-        return Outcome(self.asking.decided(evidence.told_in(release, voter)), self.queries, votes, counts)
+        return Outcome(self.asking.decided(evidence.message_in(release, voter)), self.queries, votes, counts)
 
 
 def with_affordable_counts(price: Callable[[ReleaseTerms], Priced], terms: ReleaseTerms, asking: Asking) -> Priced:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from pate._core.checks import check_choice, check_int, check_real, shown
-from pate._core.tape import playing
+from pate._core.recorder import playing
 from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhileError, PrivacyParameterWarning
 from pate.ledger import Ledger, Remaining
 from pate.mechanisms import GaussianSum, Mechanism
@@ -77,7 +77,7 @@ class ReleaseTerms:
     noise_seed: int | None = field(default=None, repr=False)
     tuning: str = ""
     stated: Mapping[str, str] | None = None
-    on_tape: bool = field(default_factory=lambda: playing() is not None, repr=False)
+    in_replay: bool = field(default_factory=lambda: playing() is not None, repr=False)
     counts: tuple[GaussianSum, ...] = ()
 
     def __post_init__(self) -> None:
@@ -111,7 +111,7 @@ class ReleaseTerms:
     @property
     def seeded(self) -> bool:
         """Whether the noise can be repeated: then nothing is private."""
-        return self.noise_seed is not None or self.on_tape or playing() is not None
+        return self.noise_seed is not None or self.in_replay or playing() is not None
 
 
 #: Up to so many answers it is counted what a budget buys.
@@ -416,7 +416,7 @@ def buy_rounds(
     """Return what budget and ledger buy, refused where nearly nothing can be learnt from it: crumbs.
 
     Noise on every cell that is larger than all ballots together says nothing of any class: the rule by which
-    :func:`pate.release.check_worth` refuses teachers' votes. A ballot sum moves by at least 1/sqrt(2) of a ballot for
+    :func:`pate.release.check_useful` refuses teachers' votes. A ballot sum moves by at least 1/sqrt(2) of a ballot for
     one unit, so that more noise than ``n_units`` sensitivities is that much; K rounds alike say together what one of
     1/sqrt(K) of their noise does.
     """
@@ -502,7 +502,7 @@ def share_right(sigma: float, n_teachers: int, n_classes: int) -> float:
     return _sure(sigma, n_teachers / 2, n_classes)
 
 
-def check_worth(
+def check_useful(
     mechanism: Mechanism,
     n_queries: int,
     *,
@@ -538,7 +538,7 @@ def check_worth(
     >>> from pate.privacy.compose.calibrate import calibrate
     >>> tight = Budget(1.0, 1e-5)
     >>> noisy = calibrate(NoisyHistogram(1.0), tight, n_queries=400)
-    >>> check_worth(noisy, 400, budget=tight, n_public=1000, n_teachers=100, n_classes=10)
+    >>> check_useful(noisy, 400, budget=tight, n_public=1000, n_teachers=100, n_classes=10)
     Traceback (most recent call last):
     pate.exceptions.NotWorthwhileError: nearly nothing is to be expected of 400 queries with noise of 105.5 ...
     """

@@ -17,8 +17,12 @@ from pate.mechanisms import Draw, Mechanism
 from pate.mechanisms.vote_cap import VoteCap
 from pate.privacy.budget import Budget
 from pate.release._ballot_session import PaidCounts
-from pate.release._door import Door, PaidQueries, PaidVotes
-from pate.release._kept import (
+from pate.release._labels import LabelRelease
+from pate.release._pipeline import lean
+from pate.release._quote import Quote, ReleaseTerms, price_as_planned, warn_if_weak
+from pate.release._release_labels import Questions, check_mechanism, check_votes
+from pate.release._statement import _ACCOUNTING, _others, check_release_stated, make_assumptions, make_statement, told
+from pate.release._stored import (
     Claim,
     OneHolder,
     check_alike,
@@ -28,11 +32,7 @@ from pate.release._kept import (
     mark_of,
     weaknesses,
 )
-from pate.release._labels import LabelRelease
-from pate.release._lock import Questions, check_mechanism, check_votes
-from pate.release._pipeline import lean
-from pate.release._quote import Quote, ReleaseTerms, price_as_planned, warn_if_weak
-from pate.release._statement import _ACCOUNTING, _others, check_release_stated, make_assumptions, make_statement, told
+from pate.release._transaction import Door, PaidQueries, PaidVotes
 from pate.release.statement.fields import Assumption
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
@@ -139,7 +139,7 @@ class LabelSession(OneHolder):
         self._check(votes)
         with self._turn:
             self._check_open()
-            self._check_whose(votes)
+            self._check_owners(votes)
             release = self._ask(votes, on_exhausted)
             bind_statement(release.statement, self._terms.ledger)
             return release
@@ -182,7 +182,7 @@ class LabelSession(OneHolder):
                 "answers are stored under them."
             )
 
-    def _check_whose(self, votes: Votes) -> None:
+    def _check_owners(self, votes: Votes) -> None:
         """Refuse votes of other records; what nobody said at opening, the first votes say, for ledger and session."""
         data = self._data
         if data.n_units is not None and votes.n_units is not None:

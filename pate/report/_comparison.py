@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from pate._core.pages import render
 from pate.release.statement.catalogue import english
-from pate.release.statement.people import glossary
+from pate.release.statement.plain_language import glossary
 from pate.report import plots
 from pate.report._answer import answer, listed, looks, rule_text, verdict_sheet
 from pate.report._measures import against_epsilon, by_class, by_group, costs, fits, measures, plain_bands, span, starved
@@ -112,7 +112,7 @@ def view(result: ComparisonResult) -> dict[str, Any]:
         "references": _references(result),
         "anchors": published,
         "sizes": _sizes(result),
-        "entrants": _entrants(result),
+        "entrants": _contestants(result),
         "settings": _settings(result),
         "short": [table for key, caption in _SHORT.items() if (table := against_epsilon(result, key, caption))],
         "measures": measures(result),
@@ -279,7 +279,7 @@ def _sizes(result: ComparisonResult) -> str:
     return f"Everybody is offered the same rows: {listed(told)}." if told else ""
 
 
-def _entrants(result: ComparisonResult) -> Sheet:
+def _contestants(result: ComparisonResult) -> Sheet:
     rows = []
     for entrant in result.entrants:
         role = entrant.side if entrant.role == "private" else entrant.role

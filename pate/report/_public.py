@@ -14,7 +14,7 @@ from pate._core.pages import render
 from pate.privacy.words import TIERS
 from pate.release.statement.catalogue import Catalogue, english
 from pate.release.statement.model import UNITS, PrivacyStatement
-from pate.release.statement.people import explained, glossary, people_page, tier
+from pate.release.statement.plain_language import explained, glossary, plain_language_page, tier
 from pate.report import plots
 from pate.report._answer import listed
 from pate.report._comparison import comparison_picture, render_comparison
@@ -227,7 +227,7 @@ def render_report(result: Result | Mapping[str, Any]) -> str:
 
 def _statement(statement: PrivacyStatement, say: Catalogue) -> dict[str, Any]:
     return {
-        "page": people_page(statement, say, statement.digest),
+        "page": plain_language_page(statement, say, statement.digest),
         "rows": [(*explained(name, say), value) for name, value in statement.rows()],
         "record_title": say("page.record_title"),
         "record_intro": say("page.record_intro"),

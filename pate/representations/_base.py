@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pate._core.checks import check_int, quietly, shown
 from pate._core.files import write_bytes, writing
-from pate._core.tape import note
+from pate._core.recorder import note
 from pate._core.tensors import as_safetensors, plain
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.representations._cells import NumberCells
@@ -401,7 +401,7 @@ KEY = "pate.representation"
 HOMES = {"": "pate.representations", "images.": "pate.representations.images"}
 
 
-def kept_name(rep: Any, *, strict: bool = True) -> str:
+def stored_name(rep: Any, *, strict: bool = True) -> str:
     """Return the name by which a file knows a class; where not ``strict``, that of any other class too."""
     name = type(rep).__name__
     for prefix, home in HOMES.items():
@@ -433,7 +433,7 @@ def packed(rep: Any, *, keep: bool = False) -> tuple[dict[str, npt.NDArray[Any]]
         made |= {f"part{i}/{k}": v for k, v in inner.items()}
         parts.append(described)
     described = {
-        "class": kept_name(rep, strict=keep),
+        "class": stored_name(rep, strict=keep),
         "settings": rep._settings(),
         "cells": reader_words,
         "words": words,

@@ -18,7 +18,7 @@ from pate._core.frames import plain_rows
 from pate._core.types import FloatArray
 from pate.data._cells import read_cells
 from pate.data._columns import as_float, as_number, column_kind, holds_numbers, numbers_of
-from pate.data._door import by_name, is_frame, is_sparse, is_texts, read_numbers, read_rows
+from pate.data._validation import by_name, is_frame, is_sparse, is_texts, read_numbers, read_rows
 from pate.exceptions import InvalidInputError
 
 #: A cell counts up to this many times the public range beyond it.

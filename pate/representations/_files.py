@@ -21,7 +21,7 @@ from sklearn.base import clone
 
 from pate._core.checks import quietly
 from pate._core.tensors import opened, plain
-from pate.data._door import is_frame, is_sparse, read_rows
+from pate.data._validation import is_frame, is_sparse, read_rows
 from pate.exceptions import CheckpointWarning, InvalidInputError
 from pate.representations._base import (
     FORMAT,
@@ -31,8 +31,8 @@ from pate.representations._base import (
     check_representation,
     digest,
     digest_of,
-    kept_name,
     refuse_private,
+    stored_name,
 )
 from pate.votes import hash_queries
 
@@ -218,7 +218,7 @@ def content_key(rep: Representation, X_public: Any) -> str:
 def recipe(rep: Representation) -> Any:
     """Return what decides a fit besides the rows, for JSON."""
     parts = [recipe(part) for part in getattr(rep, "parts", ())]
-    return {"class": kept_name(rep), "settings": rep._settings(), "given": rep._given(), "parts": parts}
+    return {"class": stored_name(rep), "settings": rep._settings(), "given": rep._given(), "parts": parts}
 
 
 def _add_rows(digest: Any, X: Any) -> None:

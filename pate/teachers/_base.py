@@ -22,8 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 from pate._core.checks import check_int, quietly
 from pate._core.frames import plain_column, plain_rows
 from pate._core.progress import track
-from pate._core.secret import derive, fresh_secret, kept_secret, system_bytes, training_seed
-from pate._core.tape import note, playing
+from pate._core.recorder import note, playing
+from pate._core.secret import derive, fresh_secret, stored_secret, system_bytes, training_seed
 from pate._core.types import IntArray, Mask
 from pate.data._overlap import records_fingerprint
 from pate.data.partition import Partition, partition
@@ -401,7 +401,7 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
             # Each list of labels has a cut of its own, all of one law. A replay couples them: one cut for neighbours.
             return {"secret": tape.fixed("cut")}
         file = getattr(self, "_secret_file", None)
-        kept = None if file is None else kept_secret(file)
+        kept = None if file is None else stored_secret(file)
         if kept is None and store is not None:
             told = "the secret of the shards kept in checkpoint_dir could not be read; new shards are cut and all "
             told += "teachers trained again."

@@ -18,13 +18,22 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
 from pate._core.checks import check_classes, check_labels, check_no_amounts, quietly, unmasked
-from pate._core.curator import Told
+from pate._core.curator import CuratorMessage
 from pate._core.frames import plain_column
 from pate._core.types import Mask
 from pate.data._cells import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
 from pate.data._columns import holds_numbers, order_key
-from pate.data._door import by_name, flat_rows, frame_as_floats, is_frame, is_sparse, is_texts, read_rows, text_columns
 from pate.data._overlap import count_cross_shard_duplicates
+from pate.data._validation import (
+    by_name,
+    flat_rows,
+    frame_as_floats,
+    is_frame,
+    is_sparse,
+    is_texts,
+    read_rows,
+    text_columns,
+)
 from pate.data.partition import Partition, distinct_ids, has_id
 from pate.exceptions import DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
 from pate.votes import hash_queries
@@ -471,7 +480,7 @@ _PARTS = re.compile(r"\s*[,;|/+&]\s*")
 _LONGEST, _MOST_VALUES = 200, 10_000
 
 
-def about_labels(y: Any, groups: Any, classes: Sequence[Any], *, counted: bool = True) -> list[Told]:
+def about_labels(y: Any, groups: Any, classes: Sequence[Any], *, counted: bool = True) -> list[CuratorMessage]:
     """Return what the curator should know of private labels; nothing else may come of it.
 
     ``counted``: whether to say how many records do not vote. ``quoting`` alone has values of ``y``; empty where all
@@ -495,7 +504,7 @@ def about_labels(y: Any, groups: Any, classes: Sequence[Any], *, counted: bool =
     if absent:
         named = ", ".join(map(repr, absent[:5])) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
         parts.append(f"No record is of the class{'es' * (len(absent) > 1)} {named}.")
-    return [Told(" ".join(parts), _nearest(absent, others))] if parts else []
+    return [CuratorMessage(" ".join(parts), _nearest(absent, others))] if parts else []
 
 
 def _others(values: npt.NDArray[Any]) -> Counter[str]:

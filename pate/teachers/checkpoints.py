@@ -28,7 +28,7 @@ import numpy.typing as npt
 import sklearn
 
 from pate._core.files import own_folder, read_json, write_bytes, write_json, write_text
-from pate._core.secret import kept_secret
+from pate._core.secret import stored_secret
 from pate._core.tensors import HARMLESS, as_safetensors, pack_estimator, parsing, plain, unpack_estimator
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.teachers._usable import is_frame, is_sparse
@@ -386,7 +386,7 @@ class CheckpointStore:
         """
         file = self.folder / "shards.key"
         try:
-            return kept_secret(file)
+            return stored_secret(file)
         except InvalidInputError:
             file.unlink(missing_ok=True)
             raise DamagedCheckpointError("the secret of the shards could not be read") from None

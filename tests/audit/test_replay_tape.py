@@ -27,23 +27,23 @@ from pate import (
     release_labels,
 )
 from pate._core import secret
-from pate._core.secret import fresh_secret, kept_secret, system_bytes, unreplayed_bytes
-from pate._core.tape import Outcome, Tape, note, play, playing, settle
+from pate._core.recorder import Outcome, ReplayRecorder, note, play, playing, settle
+from pate._core.secret import fresh_secret, stored_secret, system_bytes, unreplayed_bytes
 from pate.audit import replay
 from pate.exceptions import InvalidInputError, ReplayError
 from pate.privacy.noise import real_argmax
 from pate.privacy.noise.source import NoiseSource
 from pate.records import SignedSpace
 from pate.release import ReleaseTerms, release_ballots
-from pate.release._door import Door
+from pate.release._transaction import Door
 
 KEY = b"k" * 32
 BUDGET = Budget(1e4, 1e-5)
 VOTES = Votes.from_counts([[60, 40], [55, 45], [90, 10]] * 4)
 
 
-def on_tape(work, **options):
-    with play(Tape(KEY, **options)):
+def in_replay(work, **options):
+    with play(ReplayRecorder(KEY, **options)):
         return work()
 
 
@@ -55,36 +55,36 @@ def labels(votes=VOTES, **options):
 
 
 def test_bits_are_the_same_on_the_same_tape_and_others_on_another():
-    draws = [on_tape(lambda: (system_bytes(32), fresh_secret(), NoiseSource().words(5).tolist())) for _ in range(2)]
+    draws = [in_replay(lambda: (system_bytes(32), fresh_secret(), NoiseSource().words(5).tolist())) for _ in range(2)]
     assert draws[0] == draws[1]
-    with play(Tape(b"other" * 8)):
+    with play(ReplayRecorder(b"other" * 8)):
         assert (system_bytes(32), fresh_secret(), NoiseSource().words(5).tolist()) != draws[0]
     assert system_bytes(32) != draws[0][0]
 
 
 def test_two_sources_of_one_run_are_independent():
-    a, b = on_tape(lambda: (NoiseSource().words(4).tolist(), NoiseSource().words(4).tolist()))
+    a, b = in_replay(lambda: (NoiseSource().words(4).tolist(), NoiseSource().words(4).tolist()))
     assert set(a).isdisjoint(b)
 
 
 def test_releases_repeat_on_a_tape_and_not_without():
-    a, b = (on_tape(lambda: labels(Votes.from_counts([[50, 50]] * 200)).labels) for _ in range(2))
+    a, b = (in_replay(lambda: labels(Votes.from_counts([[50, 50]] * 200)).labels) for _ in range(2))
     assert a.tolist() == b.tolist()
     assert labels(Votes.from_counts([[50, 50]] * 200)).labels.tolist() != a.tolist()
 
 
 def test_the_second_run_lets_out_what_the_first_did():
-    first = Tape(KEY)
+    first = ReplayRecorder(KEY)
     with play(first):
         a = labels(Votes.from_counts([[100, 0]] * 5)).labels
-    second = Tape(KEY, follows=tuple(first.outcomes))
+    second = ReplayRecorder(KEY, follows=tuple(first.outcomes))
     with play(second):
         b = labels(Votes.from_counts([[0, 100]] * 5)).labels
     assert a.tolist() == b.tolist() == [0] * 5
 
 
 def test_what_is_followed_ends_where_something_else_is_asked():
-    with play(Tape(KEY, follows=(Outcome("mean", 1.0), Outcome("mean", 2.0)))):
+    with play(ReplayRecorder(KEY, follows=(Outcome("mean", 1.0), Outcome("mean", 2.0)))):
         assert settle("mean", 5.0) == 1.0
         assert settle("median", 5.0) == 5.0
         assert settle("mean", 6.0) == 6.0  # another course
@@ -94,7 +94,7 @@ def test_what_is_followed_ends_where_something_else_is_asked():
 
 
 def test_a_release_made_on_a_tape_is_not_private_and_says_so():
-    release = on_tape(labels)
+    release = in_replay(labels)
     assert release.guarantee.kind == "seeded"
     assert release.statement.seeded
     assert "not private" in release.statement.headline
@@ -111,15 +111,15 @@ def test_a_source_made_on_a_tape_stays_known(when):
         "keyed": lambda: NoiseSource(key=fresh_secret()),
         "copied": lambda: copy.deepcopy(NoiseSource()),
     }[when]
-    source = on_tape(made)
+    source = in_replay(made)
     assert source.seeded
     assert source.child(1).seeded
-    assert source.words(2).tolist() == on_tape(made).words(2).tolist()
+    assert source.words(2).tolist() == in_replay(made).words(2).tolist()
 
 
 def test_a_source_made_before_a_tape_stays_secret():
     source = NoiseSource()
-    a, b = (on_tape(lambda: source.words(4).tolist()) for _ in range(2))
+    a, b = (in_replay(lambda: source.words(4).tolist()) for _ in range(2))
     assert not source.seeded
     assert set(a).isdisjoint(b)
 
@@ -128,15 +128,15 @@ def test_terms_from_before_a_tape_do_not_hide_it():
     from pate.ledger import Registration
 
     terms = ReleaseTerms(budget=BUDGET)
-    door = on_tape(lambda: Door(terms, Registration("record", (0, 1))))
+    door = in_replay(lambda: Door(terms, Registration("record", (0, 1))))
     assert door.terms.seeded
     assert not terms.seeded
-    assert on_tape(lambda: terms.seeded)
-    assert on_tape(lambda: ReleaseTerms(budget=BUDGET)).seeded
+    assert in_replay(lambda: terms.seeded)
+    assert in_replay(lambda: ReleaseTerms(budget=BUDGET)).seeded
 
 
 def test_a_session_opened_on_a_tape_is_known_when_it_is_asked_later():
-    session = on_tape(lambda: open_session(GNMax(20.0), n_queries=3, budget=BUDGET, n_teachers=100, classes=(0, 1)))
+    session = in_replay(lambda: open_session(GNMax(20.0), n_queries=3, budget=BUDGET, n_teachers=100, classes=(0, 1)))
     release = session.ask(Votes.from_counts([[60, 40]]))
     assert release.statement.seeded
 
@@ -147,12 +147,12 @@ def test_an_estimator_and_ballots_say_so_too():
     clf = PATEClassifier(
         GaussianNB(), n_teachers=5, budget=Budget(8.0, 1e-3), classes=(0, 1), mechanism=GNMax(3.0), n_queries=4
     )
-    fitted = on_tape(lambda: clf.fit(X[:60], y[:60], X_public=X[60:]))
+    fitted = in_replay(lambda: clf.fit(X[:60], y[:60], X_public=X[60:]))
     assert fitted.statement_.seeded
     assert fitted.statement_.guarantee.kind == "seeded"
     voters = RecordVoters(None, SignedSpace().fit(X), classes=(0, 1))
     ballots = voters.cast(X, y)
-    release = on_tape(lambda: release_ballots(ballots, GaussianSum(3.0), budget=BUDGET))
+    release = in_replay(lambda: release_ballots(ballots, GaussianSum(3.0), budget=BUDGET))
     assert release.statement.seeded
     assert not release_ballots(ballots, GaussianSum(3.0), budget=BUDGET).statement.seeded
 
@@ -160,7 +160,7 @@ def test_an_estimator_and_ballots_say_so_too():
 def test_known_shards_are_told_of():
     X = np.random.default_rng(0).normal(size=(40, 2))
     teachers = TeacherEnsemble(GaussianNB(), 4, classes=(0, 1), random_state=0)
-    votes = on_tape(lambda: teachers.fit(X, np.arange(40) % 2).vote(X[:3]))
+    votes = in_replay(lambda: teachers.fit(X, np.arange(40) % 2).vote(X[:3]))
     assert votes.partition_seeded
 
 
@@ -179,7 +179,7 @@ def test_a_ledger_that_was_there_before_is_not_written_to(tmp_path):
         lambda: ledger.revise("more records"),
     ):
         with pytest.raises(ReplayError, match="no ledger that was there before"):
-            on_tape(work)
+            in_replay(work)
     assert (tmp_path / "ledger.sqlite").read_bytes() == before
 
 
@@ -191,18 +191,18 @@ def test_a_ledger_made_on_a_tape_marks_every_row_for_good(tmp_path):
         ledger.record(Charge.gaussian(sensitivity=1.0, sigma=99.0), mechanism="m", n_queries=0, seeded=False)
         return release
 
-    on_tape(work)
+    in_replay(work)
     later = Ledger(tmp_path / "own.sqlite")
     assert [row.seeded for row in later.releases()] == [True, True]
     assert later.verify().ok
     with pytest.raises(ReplayError, match="no ledger that was there before"):
-        on_tape(lambda: labels(ledger=later))
+        in_replay(lambda: labels(ledger=later))
 
 
 def test_answers_stored_on_a_tape_are_never_handed_out_as_private(tmp_path):
     hashes = tuple(f"{i:064x}" for i in range(3))
     votes = Votes.from_counts([[60, 40]] * 3, query_hashes=hashes)
-    on_tape(
+    in_replay(
         lambda: release_labels(votes, GNMax(20.0), budget=BUDGET, ledger=Ledger(tmp_path / "own.sqlite", total=BUDGET))
     )
     again = release_labels(votes, GNMax(20.0), budget=BUDGET, ledger=Ledger(tmp_path / "own.sqlite"))
@@ -212,7 +212,7 @@ def test_answers_stored_on_a_tape_are_never_handed_out_as_private(tmp_path):
 
 def test_the_key_of_a_ledger_is_never_of_the_tape(tmp_path):
     for name in "ab":
-        on_tape(
+        in_replay(
             lambda: labels(ledger=Ledger(tmp_path / name / "l.sqlite", total=BUDGET))  # noqa: B023
         )
     keys = [(tmp_path / name / "l.sqlite.key").read_text() for name in "ab"]
@@ -221,16 +221,16 @@ def test_the_key_of_a_ledger_is_never_of_the_tape(tmp_path):
 
 def test_no_secret_is_made_to_be_kept(tmp_path):
     with pytest.raises(ReplayError, match="makes no secret"):
-        on_tape(lambda: kept_secret(tmp_path / "shards.key"))
+        in_replay(lambda: stored_secret(tmp_path / "shards.key"))
     assert list(tmp_path.iterdir()) == []
-    kept = kept_secret(tmp_path / "shards.key")
-    assert on_tape(lambda: kept_secret(tmp_path / "shards.key")) == kept
+    kept = stored_secret(tmp_path / "shards.key")
+    assert in_replay(lambda: stored_secret(tmp_path / "shards.key")) == kept
 
 
 def test_no_partition_is_kept(tmp_path):
-    made = on_tape(lambda: partition(20, 3))
+    made = in_replay(lambda: partition(20, 3))
     with pytest.raises(ReplayError, match="makes no partition"):
-        on_tape(lambda: made.save(tmp_path / "shards.npz"))
+        in_replay(lambda: made.save(tmp_path / "shards.npz"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -257,15 +257,15 @@ def test_an_ensemble_keeps_neither_teachers_nor_secret(tmp_path):
     y = np.arange(40) % 2
     teachers = TeacherEnsemble(GaussianNB(), 4, classes=(0, 1), checkpoint_dir=tmp_path / "kept")
     teachers.keep_secret_in(tmp_path / "shards.key")
-    on_tape(lambda: teachers.fit(X, y))
+    in_replay(lambda: teachers.fit(X, y))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_one_cut_for_neighbours_whatever_their_labels():
     X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
     teachers = TeacherEnsemble(GaussianNB(), 4, classes=(0, 1), random_state=0)
-    a = on_tape(lambda: teachers.fit(X, y).partition_.assignment)
-    b = on_tape(lambda: teachers.fit(X, 1 - y).partition_.assignment)
+    a = in_replay(lambda: teachers.fit(X, y).partition_.assignment)
+    b = in_replay(lambda: teachers.fit(X, 1 - y).partition_.assignment)
     assert a.tolist() == b.tolist()
     assert teachers.fit(X, y).partition_.assignment.tolist() != a.tolist()
 
@@ -277,22 +277,22 @@ def test_nothing_turns_it_on_but_play(monkeypatch):
     for name in ("PATE_TAPE", "PATE_REPLAY", "PATE_NOISE_SEED"):
         monkeypatch.setenv(name, "1")
     assert playing() is None
-    Tape(KEY)
+    ReplayRecorder(KEY)
     assert playing() is None
     assert not labels().statement.seeded
 
 
 def test_it_ends_with_its_block_also_by_an_error():
-    with pytest.raises(KeyError), play(Tape(KEY)):
+    with pytest.raises(KeyError), play(ReplayRecorder(KEY)):
         raise KeyError
     assert playing() is None
     assert unreplayed_bytes(8) != unreplayed_bytes(8)
 
 
 def test_a_tape_is_played_once_and_not_inside_another():
-    tape = Tape(KEY)
+    tape = ReplayRecorder(KEY)
     with play(tape):
-        with pytest.raises(ReplayError, match="inside another"), play(Tape(KEY)):
+        with pytest.raises(ReplayError, match="inside another"), play(ReplayRecorder(KEY)):
             pass
         assert playing() is tape
     with pytest.raises(ReplayError, match="played already"), play(tape):
@@ -302,12 +302,12 @@ def test_a_tape_is_played_once_and_not_inside_another():
 def test_a_replay_is_not_started_inside_a_replay():
     X, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
     with pytest.raises(ReplayError, match="inside another"):
-        on_tape(lambda: replay(lambda X, y: labels(), (X, y), (X, np.where(np.arange(20) == 3, 1 - y, y))))
+        in_replay(lambda: replay(lambda X, y: labels(), (X, y), (X, np.where(np.arange(20) == 3, 1 - y, y))))
 
 
 def test_other_threads_see_no_tape_even_with_a_copied_context():
     seen = []
-    with play(Tape(KEY)):
+    with play(ReplayRecorder(KEY)):
         context = contextvars.copy_context()
         for work in (lambda: seen.append(playing()), lambda: context.run(lambda: seen.append(playing()))):
             thread = threading.Thread(target=work)
@@ -318,7 +318,7 @@ def test_other_threads_see_no_tape_even_with_a_copied_context():
 
 
 def test_a_copied_context_does_not_outlive_it():
-    with play(Tape(KEY)):
+    with play(ReplayRecorder(KEY)):
         context = contextvars.copy_context()
         assert context.run(playing) is not None
     assert context.run(playing) is None
@@ -335,7 +335,7 @@ def test_a_forked_process_sees_no_tape():
     found = []
     for _ in range(2):
         queue = context.Queue()
-        with play(Tape(KEY)):
+        with play(ReplayRecorder(KEY)):
             process = context.Process(target=_in_child, args=(queue,))
             process.start()
             found.append(queue.get(timeout=60))
@@ -346,7 +346,7 @@ def test_a_forked_process_sees_no_tape():
 
 def test_a_tape_is_not_pickled():
     with pytest.raises(ReplayError, match="stays in the process"):
-        pickle.dumps(Tape(KEY))
+        pickle.dumps(ReplayRecorder(KEY))
 
 
 def test_a_replay_gives_the_global_generators_back():
@@ -365,13 +365,13 @@ def test_samplers_are_as_they_were_without_a_tape():
     counts = np.array([[50, 50]] * 50)
     a = real_argmax(counts, scale=5.0, source=NoiseSource(3))
     assert a.tolist() == real_argmax(counts, scale=5.0, source=NoiseSource(3)).tolist()
-    assert a.tolist() == on_tape(lambda: real_argmax(counts, scale=5.0, source=NoiseSource(3))).tolist()
+    assert a.tolist() == in_replay(lambda: real_argmax(counts, scale=5.0, source=NoiseSource(3))).tolist()
 
 
 def test_notes_reach_the_watcher_of_this_tape_alone():
     seen = []
     note("votes", n=1)
-    with play(Tape(KEY, watch=lambda stage, facts: seen.append((stage, facts)))):
+    with play(ReplayRecorder(KEY, watch=lambda stage, facts: seen.append((stage, facts)))):
         note("votes", n=2)
         real_argmax(np.array([[5, 5]]), scale=2.0, source=NoiseSource())
     assert seen == [
@@ -391,7 +391,7 @@ def test_the_one_door_to_the_operating_system_is_still_one(monkeypatch):
     NoiseSource().words(2)
     system_bytes(3)
     assert asked == [16, 3]
-    on_tape(lambda: (NoiseSource().words(2), system_bytes(3)))
+    in_replay(lambda: (NoiseSource().words(2), system_bytes(3)))
     assert asked == [16, 3]
 
 

@@ -52,7 +52,7 @@ from pate.data import load_dataset
 from pate.data.files.images import COLORS
 from pate.data.queries import STRATEGIES
 from pate.jobs import CHOICES, PREPROCESSING, LabelJob, VoteJob
-from pate.jobs._asked import UNITS
+from pate.jobs._request import UNITS
 from pate.jobs.vote_files import read_votes
 from pate.mechanisms import named_mechanisms
 

@@ -22,7 +22,7 @@ import pytest
 
 from pate import Budget, GNMax, Ledger
 from pate.exceptions import LedgerError
-from pate.privacy.compose.currency import choose_terms
+from pate.privacy.compose.accounting_unit import choose_terms
 
 TOTAL = Budget(2.0, 1e-5)
 ONE = GNMax(40.0).charge(10)
@@ -275,7 +275,7 @@ def test_a_full_database_charges_nothing(path, monkeypatch, spare):
 _SMALL_DISK = """
 folder, keep = Path(sys.argv[1]), sys.argv[2]
 from pate.exceptions import LedgerError
-from pate.privacy.compose.currency import choose_terms
+from pate.privacy.compose.accounting_unit import choose_terms
 ledger = Ledger(folder / "ledger.sqlite", total=Budget(50.0, 1e-5))
 found = []
 for turn in range(200):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
 from pate import Budget, GNMax, InvalidInputError, Ledger, PATEClassifier, TeacherEnsemble, Votes, release_labels
-from pate._core.secret import beside_ledger, fresh_secret, kept_secret
+from pate._core.secret import beside_ledger, fresh_secret, stored_secret
 from pate.data import read_table
 from pate.data.partition import Partition, distinct_ids, id_bytes, partition
 from pate.exceptions import CuratorWarning
@@ -202,7 +202,7 @@ def test_what_is_no_secret_is_refused(key, text):
 
 def test_one_secret_for_all_who_come_at_once(tmp_path):
     with ThreadPoolExecutor(16) as pool:
-        found = set(pool.map(kept_secret, [tmp_path / "shards.key"] * 64))
+        found = set(pool.map(stored_secret, [tmp_path / "shards.key"] * 64))
     assert len(found) == 1
     assert [p.name for p in tmp_path.iterdir()] == ["shards.key"]
     assert (tmp_path / "shards.key").stat().st_mode & 0o777 == 0o600
@@ -212,10 +212,10 @@ def test_one_secret_for_all_who_come_at_once(tmp_path):
 def test_a_damaged_secret_is_named_and_not_quoted(tmp_path, held):
     (tmp_path / "shards.key").write_text(held)
     with pytest.raises(InvalidInputError, match="delete it: then new shards are cut") as caught:
-        kept_secret(tmp_path / "shards.key")
+        stored_secret(tmp_path / "shards.key")
     assert "xxx" not in str(caught.value)
     with pytest.raises(InvalidInputError, match="cannot be kept"):
-        kept_secret(tmp_path / "shards.key" / "below")
+        stored_secret(tmp_path / "shards.key" / "below")
 
 
 @pytest.mark.long
@@ -264,7 +264,7 @@ def test_a_secret_that_stays_is_no_revision(tmp_path, monkeypatch):
     ledger = Ledger(tmp_path / "ledger.sqlite", total=Budget(1.0, 1e-5))
     votes = Votes.from_counts(np.array([[8, 2]]), classes=(0, 1), n_teachers=10, unit="record", n_units=100)
     release_labels(votes, GNMax(40.0), budget=Budget(1.0, 1e-5), ledger=ledger)
-    head, kept = ledger.head, kept_secret(beside_ledger(ledger.path))
+    head, kept = ledger.head, stored_secret(beside_ledger(ledger.path))
 
     def refuse(*args, **options):
         raise PermissionError(13, "Permission denied")
@@ -273,7 +273,7 @@ def test_a_secret_that_stays_is_no_revision(tmp_path, monkeypatch):
         patched.setattr("pathlib.Path.unlink", refuse)
         with pytest.raises(InvalidInputError, match="cannot be replaced: Permission denied"):
             ledger.revise("corrected")
-    assert (ledger.head, kept_secret(beside_ledger(ledger.path))) == (head, kept)
+    assert (ledger.head, stored_secret(beside_ledger(ledger.path))) == (head, kept)
     ledger.revise("corrected")
     assert ledger.head != head
 
@@ -302,7 +302,7 @@ def test_a_job_on_files_cuts_by_the_secret_beside_its_ledger(tmp_path):
             budget=Budget(50.0, 1e-5), mechanism=GNMax(9.0), n_queries=5, teacher="naive-bayes", n_teachers=8,
             ledger=ledger, anyway=True, **options,
         )  # fmt: skip
-        return job.run().statement, job._road.teachers.partition_.fingerprint()
+        return job.run().statement, job._method.teachers.partition_.fingerprint()
 
     statement, first = cut(None)
     assert first != cut(None)[1]

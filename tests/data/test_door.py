@@ -35,7 +35,7 @@ from pate import (
 )
 from pate._core.checks import check_labels, encode_labels, quietly
 from pate.data import align_columns, count_cross_shard_duplicates, make_shard_encoder, records_fingerprint
-from pate.data._door import read_numbers, read_rows
+from pate.data._validation import read_numbers, read_rows
 from pate.exceptions import CuratorWarning
 from pate.jobs import LabelJob
 from pate.mechanisms import GNMax

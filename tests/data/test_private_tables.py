@@ -218,12 +218,12 @@ def test_one_odd_record_moves_its_own_teacher_and_no_bit_of_the_others(tmp_path,
     assert answered == [20, 20]
     rest = np.arange(N) != ROW
     pd.testing.assert_frame_equal(*[work._source.X[rest] for work in jobs], check_exact=True)
-    shards = [work._road.teachers.partition_.assignment for work in jobs]
+    shards = [work._method.teachers.partition_.assignment for work in jobs]
     assert (shards[0][rest] == shards[1][rest]).all()
     others = [i for i in range(K) if i not in (shards[0][ROW], shards[1][ROW])]
     assert len(others) >= K - 2
     for i in others:  # the estimators themselves, to the last bit: what is learnt, not just what is said of it
-        last = [work._road.teachers.teachers_[i] for work in jobs]
+        last = [work._method.teachers.teachers_[i] for work in jobs]
         weights = [model[-1].coef_ if preprocess == "shard" else model.coef_ for model in last]
         assert weights[0].tobytes() == weights[1].tobytes()
 

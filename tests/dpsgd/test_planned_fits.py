@@ -50,12 +50,12 @@ def test_a_private_row_changes_no_other_rows_features(planned):
     """What goes into training is a function of each row and of public rows alone."""
     other = X[PRIVATE].copy()
     other[17] *= -1e6
-    a, b = planned._road.transform(X[PRIVATE]), planned._road.transform(other)
+    a, b = planned._method.transform(X[PRIVATE]), planned._method.transform(other)
     assert (a == b).all(axis=1).tolist() == [i != 17 for i in range(1000)]
     again = make().fit(other, 9 - Y[PRIVATE], X_public=X[PUBLIC])
     assert again.recipe_ == planned.recipe_
     assert again.noise_multiplier_ == planned.noise_multiplier_
-    assert (again._road.transform(X[TEST]) == planned._road.transform(X[TEST])).all()
+    assert (again._method.transform(X[TEST]) == planned._method.transform(X[TEST])).all()
 
 
 @pytest.mark.long

@@ -123,6 +123,6 @@ def test_a_cell_of_another_kind_changes_no_other_row_and_no_setting(cell):
             make(noise_multiplier=9.0).fit(rows, Y[PRIVATE], X_public=table[PUBLIC]) for rows in (table[PRIVATE], odd)
         )
     assert (a.recipe_, a.n_steps_, a.sample_rate_) == (b.recipe_, b.n_steps_, b.sample_rate_)
-    moved = a._road.transform(table[PRIVATE]) != b._road.transform(odd)
+    moved = a._method.transform(table[PRIVATE]) != b._method.transform(odd)
     assert set(np.flatnonzero(moved.any(axis=1))) <= {7}
     assert a.statement_.mechanism == b.statement_.mechanism

@@ -11,9 +11,9 @@ import pytest
 
 from pate import Budget, BudgetExceededError, DPSGDClassifier, InvalidInputError, Ledger, PATEClassifier
 from pate.dpsgd._statement import priced
-from pate.estimators._by_dpsgd import Ask, plan_training, road_of
+from pate.estimators._by_dpsgd import Ask, method_of, plan_training
 from pate.exceptions import CuratorWarning, RepeatedFitWarning
-from pate.models.recipes import FEWEST_PUBLIC, PublicFacts, chosen_road
+from pate.models.recipes import FEWEST_PUBLIC, PublicFacts, chosen_method
 from pate.release import ModelLabels, ReleaseTerms
 
 BUDGET = Budget(2.0, 1e-4)
@@ -123,7 +123,7 @@ def test_neighbouring_tables_have_one_plan_one_map_and_one_road(public, more):
     one, two = _plan(X, Y, public, **more), _plan(other, y, public, **more)
     assert (one.road.recipe, one.plan) == (two.road.recipe, two.plan)
     assert [m.fingerprint() for m in one.road.maps] == [m.fingerprint() for m in two.road.maps]
-    roads = [of(voters=None)._road("auto", rows, labels, public, None) for rows, labels in ((X, Y), (other, y))]
+    roads = [of(voters=None)._method("auto", rows, labels, public, None) for rows, labels in ((X, Y), (other, y))]
     assert roads[0] == roads[1]
 
 
@@ -143,10 +143,10 @@ def test_a_record_that_cannot_be_used_changes_no_word_of_the_statement():
 
 def test_auto_takes_records_where_public_rows_make_a_map():
     facts = PublicFacts(n_units=600, n_classes=2, mu=0.5, n_public=FEWEST_PUBLIC)
-    assert chosen_road(facts)[0] == "records"
-    assert chosen_road(replace(facts, n_public=FEWEST_PUBLIC - 1))[0] == "dpsgd"
-    assert chosen_road(replace(facts, n_public=0))[0] == "dpsgd"
-    assert road_of(PUBLIC, BUDGET, n_units=600, n_classes=2)[0] == "records"
+    assert chosen_method(facts)[0] == "records"
+    assert chosen_method(replace(facts, n_public=FEWEST_PUBLIC - 1))[0] == "dpsgd"
+    assert chosen_method(replace(facts, n_public=0))[0] == "dpsgd"
+    assert method_of(PUBLIC, BUDGET, n_units=600, n_classes=2)[0] == "records"
 
 
 def test_the_statement_says_which_road_and_why():

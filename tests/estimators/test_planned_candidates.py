@@ -55,7 +55,7 @@ def test_the_planner_chooses_by_public_facts_and_one_runs_share(monkeypatch):
 def test_the_winner_takes_rows_as_they_were_given_and_keeps_none_of_them():
     found = select({"default": DPSGDClassifier(budget=BUDGET)})
     assert found.winner.score(DIGITS[0][1100:] / 16, DIGITS[1][1100:]) > 0.6
-    assert type(found.winner._road) is RecipePlan
+    assert type(found.winner._method) is RecipePlan
     again = found.winner.fit(X, Y, X_public=PUBLIC)  # its own settings: what was open is planned by the whole budget
     assert again.guarantee_.epsilon > 0.98 * BUDGET.epsilon
 

@@ -153,7 +153,7 @@ def test_what_is_learnt_for_preprocessing_comes_from_public_rows(files):
     frame.loc[0, ["age", "town"]] = [9e6, "Secretville"]
     frame.to_csv(files[0], index=False)
     b = job(*files)
-    encoded = [work._road.encoder.transform(work._source.X) for work in (a, b)]
+    encoded = [work._method.encoder.transform(work._source.X) for work in (a, b)]
     same = np.isclose(*encoded).all(axis=1)
     assert same.tolist() == [False] + [True] * 299
 
@@ -192,7 +192,7 @@ def test_a_public_file_with_target_and_group_columns_is_stripped_of_them(tmp_pat
         job(private, public, group="person")
     write(rows.assign(ill=answers, person=0), tmp_path / "public.csv")
     work = job(private, public, group="person")
-    assert work._road.rows.shape[1] == work._road.encoder.transform(work._source.X).shape[1]
+    assert work._method.rows.shape[1] == work._method.encoder.transform(work._source.X).shape[1]
     assert list(work._source.public.columns) == list(work._source.X.columns) == list(frame.columns)
     assert (work.plan.unit, work.plan.n_units, work.plan.n_records) == ("group", 100, 300)
 
@@ -606,8 +606,8 @@ def test_a_class_outside_classes_decides_nothing_and_is_not_echoed(tmp_path, fil
     assert value not in str(said[0].message)
     assert value not in json.dumps(release.statement.to_dict())
     assert len(Ledger(tmp_path / "l.sqlite").releases()) == 1
-    votes = [j._road.teachers.vote(j._road.rows).labels for j in (usual, other)]
-    owner = int(other._road.teachers.partition_.assignment[7])
+    votes = [j._method.teachers.vote(j._method.rows).labels for j in (usual, other)]
+    owner = int(other._method.teachers.partition_.assignment[7])
     assert set(np.flatnonzero((votes[0] != votes[1]).any(axis=1))) <= {owner}
 
 
@@ -617,7 +617,7 @@ def test_records_of_one_class_make_teachers_that_say_it(tmp_path, files):
     work = job(*files, ledger=tmp_path / "l.sqlite")
     with pytest.warns(CuratorWarning, match="No record is of the class 'yes'"):
         work.run()
-    assert (work._road.teachers.vote(work._road.rows).labels == 0).all()
+    assert (work._method.teachers.vote(work._method.rows).labels == 0).all()
 
 
 def test_a_private_number_that_is_text_is_not_echoed(files):

@@ -210,7 +210,7 @@ def test_one_odd_cell_moves_the_sum_by_no_more_than_a_unit_may(files, grouped, c
             work = job(*files, **({"group": "who"} if grouped else {}))
             assert work.run().n_answered == N_PUBLIC
         held = work._source
-        sums.append(work._road.ballots.voters.cast(held.X, held.y, groups=held.groups))
+        sums.append(work._method.ballots.voters.cast(held.X, held.y, groups=held.groups))
     moved = int(np.square(sums[1].sums - sums[0].sums, dtype=object).sum())
     assert 0 < moved <= sums[0].delta_squared == sums[1].delta_squared
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pate import Budget
-from pate.jobs._asked import LabelSettings
 from pate.jobs._reading import read_sources
+from pate.jobs._request import LabelSettings
 
 
 @pytest.mark.parametrize("group", [None, "who"])

@@ -65,10 +65,10 @@ def test_ledgers_of_other_names_or_without_their_key_are_not_passed_over(tmp_pat
     less, table = registration(rows[1:]), tmp_path / "t.csv"
     Ledger(tmp_path / "b.db", total=Budget(1.0, 1e-5)).register(registration(rows))
     new = Ledger(tmp_path / "c.sqlite")
-    assert "largely of the same" in new.look_beside(table, less)
+    assert "largely of the same" in new.check_beside(table, less)
     (tmp_path / "b.db").rename(tmp_path / "b.sqlite")
     (tmp_path / "b.db.key").unlink()
-    assert "no key file" in new.look_beside(table, less)
+    assert "no key file" in new.check_beside(table, less)
 
 
 def test_a_statement_of_another_ledger_is_not_bound(tmp_path):

@@ -36,7 +36,7 @@ from pate import (
 )
 from pate.exceptions import LedgerError
 from pate.ledger import Registration
-from pate.privacy.compose.currency import Currency
+from pate.privacy.compose.accounting_unit import AccountingUnit
 from pate.votes import hash_queries
 
 TOTAL = Budget(2.0, 1e-5)
@@ -167,14 +167,14 @@ def test_a_kill_inside_the_transaction_leaves_nothing_behind(path):
 _KILLED_RELEASE = """
 import os, signal, sys
 import numpy as np
-import pate.release._lock
+import pate.release._release_labels
 from pate import Budget, Ledger, NoisyHistogram, Votes
 from pate.votes import hash_queries
 
 def die(*a, **k):
     os.kill(os.getpid(), signal.SIGKILL)
 
-pate.release._lock.make_statement = die  # the first thing after the charge is stored
+pate.release._release_labels.make_statement = die  # the first thing after the charge is stored
 rows = np.arange(8.0).reshape(-1, 1)
 votes = Votes.from_counts(np.tile([70, 30], (8, 1)), query_hashes=hash_queries(rows))
 pate.release.release_labels(votes, NoisyHistogram(40.0), budget=Budget(2.0, 1e-5), ledger=Ledger(sys.argv[1]))
@@ -227,7 +227,7 @@ import resource, signal, sys
 from pate import GNMax, Ledger
 from pate.exceptions import LedgerError
 from pate.ledger import Registration
-from pate.privacy.compose.currency import Currency
+from pate.privacy.compose.accounting_unit import Currency
 ledger = Ledger(sys.argv[1])
 size = resource.getrlimit(resource.RLIMIT_FSIZE)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -318,7 +318,7 @@ def test_only_the_owner_can_read_it(path):
 )
 def test_the_sum_of_any_sequence_stays_within_the_total(tmp_path_factory, sizes, epsilon, name):
     ledger = Ledger(tmp_path_factory.mktemp("ledger") / "l.sqlite", total=Budget(epsilon, 1e-5), currency=name)
-    currency = Currency.named(name)
+    currency = AccountingUnit.named(name)
     limit, expected = currency.limit(ledger.total), 0.0
     for n in sizes:
         charge = GNMax(40.0).charge(n)

@@ -18,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncod
 from sklearn.svm import SVC
 
 from pate.models.students import VoteSpreading
-from pate.models.students._asked import answers_alone, as_public, has_frozen, is_known_throughout
+from pate.models.students._row_by_row import answers_alone, as_public, has_frozen, is_known_throughout
 
 RNG = np.random.default_rng(0)
 Y = RNG.integers(3, size=1_500)

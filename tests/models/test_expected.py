@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import pate
 from pate.models.recipes import PublicFacts, choose, expected
-from pate.models.recipes._worth import Expectation, by_hand
+from pate.models.recipes._expected import Expectation, by_hand
 
 ROOT = Path(pate.__file__).parent
 STORED = ROOT.parent / "experiments" / "results" / "rule_development.json"

@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 from pate import InvalidInputError
 from pate._core.tensors import pack_estimator, settled
 from pate.models.students import ImageStudent, VoteSpreading
-from pate.models.students._kept import keep_student, make_safe, read_student
+from pate.models.students._serialised import keep_student, make_safe, read_student
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 3))

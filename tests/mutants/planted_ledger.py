@@ -174,7 +174,7 @@ def _row_less(*, sketch: bool) -> str:
         less["sketch"] = ((), ())
     with tempfile.TemporaryDirectory() as folder:
         Ledger(Path(folder) / "a.sqlite", total=BUDGET).register(Registration("record", (0, 1), **whole))
-        return Ledger(Path(folder) / "b.sqlite").look_beside("the table", Registration("record", (0, 1), **less))
+        return Ledger(Path(folder) / "b.sqlite").check_beside("the table", Registration("record", (0, 1), **less))
 
 
 def row_less() -> str:

@@ -23,7 +23,7 @@ from pate import GNMax, RecordVoters, TeacherEnsemble, TorchTeacherEnsemble, rel
 from pate._core.checks import encode_labels
 from pate.exceptions import PateError
 from pate.mechanisms import GaussianSum
-from pate.models.students._asked import answers_alone
+from pate.models.students._row_by_row import answers_alone
 from pate.networks import MLP
 from pate.records import HardSpace, SignedSpace, count_right
 from pate.records.ballot_sum import GRID
@@ -267,7 +267,7 @@ def right_alone(X, y, groups=None):
 
 def right_in_blocks(X, y, groups=None):
     """It is vouched for as code that takes each row by itself, and asked block by block."""
-    with patch("pate.models.students._asked.is_known_throughout", lambda student: True):
+    with patch("pate.models.students._row_by_row.is_known_throughout", lambda student: True):
         return right_alone(X, y)
 
 

@@ -37,7 +37,7 @@ from pate.exceptions import LedgerError, PateError
 from pate.ledger import KINDS
 from pate.ledger._store import SCHEMA
 from pate.privacy import from_dp_event, select_best
-from pate.privacy.compose.currency import Currency, Opening, Terms, check_currency, choose_terms
+from pate.privacy.compose.accounting_unit import AccountingUnit, Opening, Terms, check_accounting_unit, choose_terms
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.gate import PTRGate, ptr
 from pate.votes import hash_queries
@@ -144,7 +144,7 @@ def test_a_budget_that_is_met_to_the_last_digit_is_met_by_a_ledger_too(mechanism
     share=st.floats(0.0, 0.9),
 )
 def test_a_full_limit_converts_to_no_more_than_the_budget(epsilon, delta, order, share):
-    total, currency = Budget(epsilon, delta), Currency(order)
+    total, currency = Budget(epsilon, delta), AccountingUnit(order)
     limit = currency.limit(total, share * delta)
     if limit <= 0:
         with pytest.raises(InvalidInputError, match="order must be larger"):
@@ -188,7 +188,7 @@ def test_released_counts_are_counted_in_mu_squared(path):
 )
 def test_a_currency_can_be_named(path, given, name):
     ledger = Ledger(path, total=TOTAL, currency=given)
-    assert ledger.currency == Ledger(path).currency == check_currency(given) == name
+    assert ledger.currency == Ledger(path).currency == check_accounting_unit(given) == name
     Ledger(path, total=TOTAL, currency=given)  # the same again
     ledger.record(Charge.laplace(shifts=(1.0,), scale=50.0), mechanism="m", n_queries=1)
     assert str(ledger.currency).startswith(name)
@@ -311,7 +311,7 @@ def check_spent(terms, prices, failures):
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("budget", "name", "aside"), PURSES, ids=lambda v: str(v)[:16])
 def test_no_adaptive_sequence_gets_past_a_filter(budget, name, aside, seed):
-    currency = Currency.named(name)
+    currency = AccountingUnit.named(name)
     stop = (
         GDPFilter(budget, gate_delta=aside) if name == "gdp" else RenyiFilter(budget, currency.order, gate_delta=aside)
     )
@@ -345,7 +345,7 @@ def test_no_adaptive_sequence_gets_past_a_filter(budget, name, aside, seed):
 def test_no_adaptive_sequence_gets_past_a_ledger(path, budget, name, aside):
     ledger = Ledger(path, total=budget, currency=name, failure_delta=aside)
     terms = ledger.remaining().terms
-    assert terms == Terms.of(budget, Currency.named(name), aside)
+    assert terms == Terms.of(budget, AccountingUnit.named(name), aside)
     books = [ledger, Ledger(path)]
 
     def door(cost):
@@ -391,7 +391,7 @@ DEFAULT = list(LABEL.orders)
 def test_two_currencies_never_pay_for_one_sequence():
     """Paying each release in whichever currency it is cheaper in would be the cheat; here it would buy more."""
     budget = Budget(2.0, 1e-5)
-    gdp, renyi = Terms.of(budget, Currency()), Terms.of(budget, Currency(8.0))
+    gdp, renyi = Terms.of(budget, AccountingUnit()), Terms.of(budget, AccountingUnit(8.0))
     cheap = [min(gdp.currency.price(c) / gdp.limit, renyi.currency.price(c) / renyi.limit) for c in MIXED]
     for terms in (gdp, renyi):
         shares = [terms.currency.price(c) / terms.limit for c in MIXED]
@@ -473,7 +473,7 @@ def test_what_was_charged_comes_back_as_it_was(path):
 
 def test_failures_are_paid_from_what_was_set_aside(path):
     ledger = Ledger(path, total=TOTAL, currency="renyi:8", failure_delta=2e-6)
-    assert ledger.remaining().terms.limit < Currency(8.0).limit(TOTAL)
+    assert ledger.remaining().terms.limit < AccountingUnit(8.0).limit(TOTAL)
     for _ in range(2):
         ledger.record(PTRGate(**GATE).charge, mechanism="gate", n_queries=30)
     small = PTRGate(**{**GATE, "tau": 0.001, "width": 90.0}).charge
@@ -581,7 +581,7 @@ def test_calibration_and_plans_follow_the_ledger(path):
     ledger = Ledger(path, total=TOTAL, currency="renyi:8")
     ledger.record(LABEL * 200, mechanism="m", n_queries=200)
     fitted = calibrate(GNMax(1.0), TOTAL, n_queries=100, left=ledger.remaining(default_total=TOTAL))
-    price = Currency(8.0).price(fitted.charge(100))
+    price = AccountingUnit(8.0).price(fitted.charge(100))
     assert price == pytest.approx(ledger.remaining().left, rel=1e-8)
     assert ledger.allows(fitted.charge(100))
     rows = plan(TOTAL, n_queries=100, n_classes=10, n_teachers=250, ledger=ledger).rows
@@ -634,7 +634,7 @@ def test_a_forged_chain_that_fits_is_found_by_its_prices_and_terms(path):
         _entries.append(connection, path, "release", "2026-01-01", body=body, release=1, price=0.01, failure=0.0)
     assert any("another price than its cost" in problem for problem in ledger.verify().problems)
     with ledger._write() as connection:
-        terms = Terms.of(TOTAL, Currency())
+        terms = Terms.of(TOTAL, AccountingUnit())
         _entries.append(connection, path, "terms", "2026-01-02", body=_entries.terms_body(terms))
     problems = ledger.verify().problems
     assert any("fixes the currency again" in problem for problem in problems)

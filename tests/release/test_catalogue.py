@@ -27,7 +27,7 @@ from pate.release.statement.catalogue import (
 from pate.release.statement.fields import KINDS, LAYERS, Assumption, MeasuredAccuracy
 from pate.release.statement.files import render_statement
 from pate.release.statement.model import PrivacyStatement
-from pate.release.statement.people import explained, glossary, html, of_hundred, people_page
+from pate.release.statement.plain_language import explained, glossary, html, of_hundred, plain_language_page
 
 FULL = Assumption(name="classes", claim="the set of classes is public", how="by law", by="curator")
 
@@ -112,7 +112,7 @@ def test_no_word_of_the_page_stands_outside_the_catalogue():
     signs = {key: "¤" + "".join(fields.findall(text)) for key, text in english().texts.items()}
     signs |= {"number.decimal": ",", "number.thousands": "."}
     statement = make(2.0, tuning="nichts", n_units=12345)
-    page = people_page(statement, Catalogue("xx", "x", signs), "abc")
+    page = plain_language_page(statement, Catalogue("xx", "x", signs), "abc")
     lines = [page.title, page.lead, *(line for card in page.cards for line in (card.name, card.value, card.more))]
     lines += [line for section in page.sections for line in (section.title, *section.texts)]
     lines += [line for section in page.sections for before, items in section.lists for line in (before, *items)]

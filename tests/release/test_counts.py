@@ -33,8 +33,8 @@ from pate.release import (
     opened,
     plan_release,
 )
-from pate.release._ballot_session import PaidCounts, told_of_counts
-from pate.release._door import PaidBallots
+from pate.release._ballot_session import PaidCounts, message_of_counts
+from pate.release._transaction import PaidBallots
 
 BUDGET = Budget(2.0, 1e-5)
 N, N_QUERIES, N_TEACHERS = 5_000, 20, 100
@@ -73,7 +73,7 @@ def right(model="m", said=SAID, **more):
 
 
 def told(outcome, counts):
-    return told_of_counts(outcome.release.statement, counts, outcome.counts)
+    return message_of_counts(outcome.release.statement, counts, outcome.counts)
 
 
 # What is charged ---------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_a_count_has_the_law_that_is_told_and_its_interval_holds_as_often():
         said = np.where(np.arange(N) < n_right, LABELS, 1 - LABELS)
         found = counts.release(right(said=said))
         noise.append((float(found.noisy[0]) - n_right) / found.sigma)
-        measured = told_of_counts(outcome.release.statement, [found], counts).measured
+        measured = message_of_counts(outcome.release.statement, [found], counts).measured
         held += measured.low <= 0.8 <= measured.high
     assert abs(np.mean(noise)) < 5 / math.sqrt(1_500)
     assert abs(np.var(noise) - 1) < 5 * math.sqrt(2 / 1_500)

@@ -295,7 +295,7 @@ def test_the_label_is_in_the_ledger_before_anybody_sees_it(tmp_path, monkeypatch
         seen.append((len(ledger.releases()), len(ledger.stored(hashed(5).query_hashes, "gnmax"))))
         raise RuntimeError("after the charge")
 
-    monkeypatch.setattr("pate.release._lock.make_statement", stop)
+    monkeypatch.setattr("pate.release._release_labels.make_statement", stop)
     with pytest.raises(RuntimeError, match="after the charge"):
         release_labels(hashed(5), GNMax(40.0), budget=Budget(2.0, 1e-5), ledger=ledger)
     assert seen == [(1, 5)]

@@ -32,7 +32,7 @@ from pate.privacy.compose.calibrate import largest
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
 from pate.release import Asking, BatchPlan, Quote, ReleaseTerms, price_of
-from pate.release._door import Door
+from pate.release._transaction import Door
 from pate.release.account import account
 
 BUDGET = Budget(3.0, 1e-5)
@@ -271,7 +271,7 @@ def test_no_noise_is_drawn_before_the_charge(tmp_path, monkeypatch, road):
     monkeypatch.setattr(Ledger, "record", recorded)
     monkeypatch.setattr(NoiseSource, "words", lambda self, n: (n and told.append("noise")) or words(self, n))
     ROADS[road](ledger_for(road, tmp_path), tmp_path)
-    assert list(dict.fromkeys(told)) == ["charged by pate.release._door", "noise"]
+    assert list(dict.fromkeys(told)) == ["charged by pate.release._transaction", "noise"]
 
 
 @pytest.mark.parametrize("road", ROADS)

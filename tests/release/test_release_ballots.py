@@ -29,7 +29,7 @@ from pate.privacy.convert import gdp_to_epsilon
 from pate.privacy.noise.reals import rounded_counts
 from pate.privacy.noise.source import NoiseSource
 from pate.records import BallotFacts, BallotSum, SignedSpace
-from pate.records.ballot_sum import Whose
+from pate.records.ballot_sum import UnitOwners
 from pate.release import share_rounds
 from pate.release.statement.model import PrivacyStatement
 
@@ -45,7 +45,7 @@ def zeros(d, m, kind="signed", **more):
     """A sum of no ballots, as wide as one likes: what is released of it is noise alone."""
     facts = BallotFacts(kind=kind, clip=more.pop("clip", None), classes=tuple(range(m)), n_components=d, unit="record",
                         adjacency="replace-one", n=1000, space="ab", provenance="", own_maps=True, **more)  # fmt: skip
-    whose = Whose.of(np.zeros(1000, dtype=np.int64), None, None)
+    whose = UnitOwners.of(np.zeros(1000, dtype=np.int64), None, None)
     return BallotSum(np.full((d, m), 12345, dtype=np.int64), facts, whose)
 
 

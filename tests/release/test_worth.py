@@ -12,7 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from pate import Budget, ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram, PATEClassifier, calibrate
 from pate.models.students import VoteSpreading, default_student
-from pate.release import check_worth, default_heads, plan_release
+from pate.release import check_useful, default_heads, plan_release
 from pate.release._quote import affordable_queries, share_right
 
 DIGITS, TRUTH = load_digits(return_X_y=True)
@@ -77,7 +77,7 @@ def test_noise_above_the_votes_is_refused_and_the_better_setting_is_better():
 )
 def test_noise_of_a_named_mechanism(mechanism, refused):
     def ask():
-        check_worth(mechanism, 50, budget=None, n_public=80, n_teachers=100, n_classes=4)
+        check_useful(mechanism, 50, budget=None, n_public=80, n_teachers=100, n_classes=4)
 
     if refused:
         with pytest.raises(InvalidInputError, match=r"at least 3\d\d teachers, or noise of 30 or less"):

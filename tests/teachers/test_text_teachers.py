@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
-from pate.data._door import as_texts
+from pate.data._validation import as_texts
 from pate.exceptions import CuratorWarning, DuplicateRecordsWarning, InvalidInputError
 from pate.teachers import TeacherEnsemble
 from pate.teachers._usable import check_rows, hash_rows, match_columns, take_rows

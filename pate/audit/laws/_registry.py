@@ -101,7 +101,7 @@ def _unequal(n: int) -> Iterator[tuple[str, FloatArray]]:
             yield f"noise {name} by class, {spread:g}", 1 + sign * np.linspace(-spread, spread, n)
 
 
-def label_rivals(exact: Mapping[str, Any], counts: IntArray, law: FloatArray) -> dict[str, FloatArray]:
+def label_faults(exact: Mapping[str, Any], counts: IntArray, law: FloatArray) -> dict[str, FloatArray]:
     """Return laws of faulty noisy argmaxes on histograms (n, m): each (n, m), or (n, m + 1) with a threshold.
 
     Noise that differs between classes, is missing on empty ones or is left out now and then, of another family or

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.special import gammaln, logsumexp
 
 from pate._core.types import FloatArray, IntArray
-from pate.audit.laws._registry import Numbers, about, find, label_rivals, scaled_copies, wide_bank
+from pate.audit.laws._registry import Numbers, about, find, label_faults, scaled_copies, wide_bank
 from pate.exceptions import InvalidInputError
 from pate.privacy.noise.source import NoiseSource
 from pate.votes import ABSTAIN
@@ -319,7 +319,7 @@ def _part(
         copies = scaled_copies(mechanism, entry.noises_of(mechanism))
         if hasattr(mechanism, "exact_parameters"):
             rivals = {name: about(copy.exact_parameters(), counts) for name, copy in copies.items()}
-            rivals |= label_rivals(mechanism.exact_parameters(), counts, found)
+            rivals |= label_faults(mechanism.exact_parameters(), counts, found)
         else:
             rivals = {name: np.asarray(entry.law(copy, counts)) for name, copy in copies.items()}
     return Part(names, counts, found, names, found, rivals | others)

@@ -21,8 +21,8 @@ from sklearn.base import clone
 
 from pate._core.checks import check_choice, check_int, shown
 from pate._core.curator import need
+from pate._core.recorder import Outcome, ReplayRecorder, run_played
 from pate._core.secret import global_generators, unreplayed_bytes
-from pate._core.tape import Outcome, Tape, run_played
 from pate._core.types import IntArray
 from pate.audit.replays._compare import ANY, Allowed, Difference, Moved, Seen, Witness, compare
 from pate.audit.replays._trace import Run, Trace, digest
@@ -152,7 +152,7 @@ def _seeded() -> Iterator[None]:
         yield
 
 
-def run_on_tape(
+def run_in_replay(
     pipeline: Pipeline,
     records: Records,
     key: bytes,
@@ -171,7 +171,7 @@ def run_on_tape(
         if witness is not None and stage == "rows" == witness.before:
             raise Seen
 
-    tape = Tape(key, watch, follows, places)
+    tape = ReplayRecorder(key, watch, follows, places)
     own = records.take(range(records.n))  # a pipeline may write into what it is given
 
     def run() -> tuple[Any, Exception | None]:
@@ -195,7 +195,7 @@ def run_on_tape(
 
 def check_repeats(pipeline: Pipeline, records: Records, key: bytes, first: Run) -> None:
     """Refuse a pipeline that is not the same twice on the same data and the same tape."""
-    again = run_on_tape(pipeline, records, key)
+    again = run_in_replay(pipeline, records, key)
     nothing = Allowed(units=0, shards=0, places=None, adjacency="replace-one")
     found = compare(first, again, nothing)
     drawn = [digest([(o.sampler, o.value) for o in run.outcomes]) for run in (first, again)]
@@ -258,7 +258,7 @@ class Replayer:
         """Return the run on D that others follow; the first of all is made twice, and must be the same."""
         if self._led is not None and self._led[0] is D:
             return self._led[1]
-        run = run_on_tape(self.pipeline, D, self._key)
+        run = run_in_replay(self.pipeline, D, self._key)
         self.n_runs += 1
         if self._led is None:  # what most neighbours are neighbours of comes first
             self._led = (D, run)
@@ -286,7 +286,7 @@ class Replayer:
                 "with equally many units, got 'add-or-remove'."
             )
         places = _places(D, D_prime) if apart.order else None
-        theirs = run_on_tape(self.pipeline, D_prime, self._key, ours.outcomes, places)
+        theirs = run_in_replay(self.pipeline, D_prime, self._key, ours.outcomes, places)
         self.n_runs += 1
         alike = ours.error is not None and type(ours.error) is type(theirs.error)
         failed = ours.error if alike else next((run.error for run in (ours, theirs) if run.refused), None)
@@ -311,7 +311,7 @@ class Replayer:
         stage, n_changed, witness = moved.differences[0].stage, apart.records, None
         for records in (D, D_prime):
             witness = Witness(records.n, stage, witness, n_changed)
-            run_on_tape(self.pipeline, records, self._key, witness=witness)
+            run_in_replay(self.pipeline, records, self._key, witness=witness)
             self.n_runs += 1
         if witness is not None and witness.found:
             return f"{witness.found} saw all {'records' if stage == 'rows' else 'shards'}"

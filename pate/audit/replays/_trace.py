@@ -17,7 +17,7 @@ from typing import Any
 import joblib
 import numpy as np
 
-from pate._core.tape import Outcome
+from pate._core.recorder import Outcome
 from pate.audit.replays.neighbours import Records, row_hashes
 from pate.exceptions import InvalidInputError
 from pate.votes import Votes

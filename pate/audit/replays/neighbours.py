@@ -186,7 +186,7 @@ class _No(Exception):
     """Why this cannot be done to these records, in words."""
 
 
-def _whose(records: Records, one: str, person: str) -> str:
+def _owner_of(records: Records, one: str, person: str) -> str:
     return one if records.groups is None else person
 
 
@@ -271,13 +271,13 @@ def _replace(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
     if _numeric(records):
         one, two = _floats(records, own), _floats(records, others)
         made = _set_rows(made, own, two - 0.25 * (one - two))
-    what = _whose(records, "one record is replaced by another", "one person's records are replaced by others")
+    what = _owner_of(records, "one record is replaced by another", "one person's records are replaced by others")
     return records, made.labelled(own, _otherwise(records, own, c, classes)), what
 
 
 def _flip(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
     own = _of_owner(records, c.at % records.n)
-    what = _whose(records, "one record has another label", "one person's records have other labels")
+    what = _owner_of(records, "one record has another label", "one person's records have other labels")
     return records, records.labelled(own, _otherwise(records, own, c, classes)), what
 
 
@@ -328,7 +328,7 @@ def _add(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
     made = made.labelled(records.n, _other_label(records, at, c, classes))
     if adjacency == "replace-one":
         return records, made, "a person has one record more"
-    what = _whose(records, "there is one record more", "there is one person more")
+    what = _owner_of(records, "there is one record more", "there is one person more")
     return records, _newcomer(records, made, c), what
 
 

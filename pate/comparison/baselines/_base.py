@@ -11,7 +11,7 @@ from pate._core.checks import check_int
 from pate._core.frames import plain_column, plain_rows
 from pate._core.types import FloatArray, IntArray
 from pate.data import check_public_rows
-from pate.data._door import flat_rows
+from pate.data._validation import flat_rows
 from pate.data.queries import select_queries
 from pate.estimators._by_dpsgd import ByRecords
 from pate.estimators._public_model import any_rows, digest_of
@@ -91,7 +91,7 @@ class Priced:
     charge: Charge | None = None
 
 
-class Rival(ByRecords):
+class Baseline(ByRecords):
     """A private method of other people's, as a classifier; abstract."""
 
     #: None of them is charged to a ledger: see docs/rivals.md.
@@ -106,7 +106,7 @@ class Rival(ByRecords):
         """Return ``"records"``: rows of any kind come in, and a public map looks at each."""
         return "records"
 
-    def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Rival:
+    def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Baseline:
         """Spend the budget on labels of public rows, and train the student on them."""
         budget = check_budget(self.budget)
         if X_public is None:

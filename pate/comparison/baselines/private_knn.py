@@ -10,7 +10,7 @@ import numpy as np
 
 from pate._core.checks import check_int, check_real, largest_of, least_of, quietly
 from pate._core.types import FloatArray, IntArray, Mask
-from pate.comparison.baselines._base import Priced, Rival, Task
+from pate.comparison.baselines._base import Baseline, Priced, Task
 from pate.data.partition import distinct_ids
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.mechanisms import ANSWERED, REFUSED, Draw
@@ -286,7 +286,7 @@ def neighbour_settings(budget: Budget, *, n_units: int, n_classes: int, n_public
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class PrivateKNN(Rival):
+class PrivateKNN(Baseline):
     """Label public rows by the noisy vote of their nearest private records, then train a student on the labels.
 
     Zhu, Yu, Chandraker and Wang, "Private-kNN: Practical Differential Privacy for Computer Vision", CVPR 2020. For each

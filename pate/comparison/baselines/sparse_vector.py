@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import check_int, check_real, largest_of
-from pate._core.tape import settle
+from pate._core.recorder import settle
 from pate._core.types import IntArray
-from pate.comparison.baselines._base import Priced, Rival, Task
+from pate.comparison.baselines._base import Baseline, Priced, Task
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, Draw
 from pate.privacy.budget import Budget
@@ -248,7 +248,7 @@ def stability_settings(
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class SparseVectorPATE(Rival):
+class SparseVectorPATE(Baseline):
     """Label public rows by the exact plurality of shard teachers wherever that is stable, then train a student.
 
     Bassily, Thakkar and Thakurta, "Model-Agnostic Private Learning", NeurIPS 2018. Teachers are trained on disjoint

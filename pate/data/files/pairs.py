@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pate._core.checks import check_choice
-from pate._core.curator import Told
+from pate._core.curator import CuratorMessage
 from pate._core.progress import track
 from pate.data._columns import DATE_ORDERS, column_kind, numbers_in
 from pate.data.files._csv import Wanted
@@ -47,7 +47,7 @@ _PEOPLE = re.compile(
 _FEWEST, _MOST_EACH = 10, 100
 
 
-def about_owners(held: Opened, *, without: Collection[str | None] = ()) -> list[Told]:
+def about_owners(held: Opened, *, without: Collection[str | None] = ()) -> list[CuratorMessage]:
     """Return columns of a private table that seem to say whose record it is, where nobody named one.
 
     **Guarantees.** What comes back is private, and nothing else comes of it. No cell can stop it.
@@ -67,7 +67,7 @@ def about_owners(held: Opened, *, without: Collection[str | None] = ()) -> list[
         n_values = len(np.unique(cells))
         if _FEWEST <= n_values < len(cells) <= _MOST_EACH * n_values:
             found.append(
-                Told(
+                CuratorMessage(
                     f"the column {name!r} has {n_values:,} values in {len(cells):,} records, as ids of people do. If "
                     f"one person may have several records, protect people, not records: group={name!r} (--group "
                     f"{name})."
@@ -101,7 +101,7 @@ class TablePair:
     private: Table
     public: Table
     columns: tuple[ColumnUse, ...]
-    told: tuple[Told, ...] = ()
+    told: tuple[CuratorMessage, ...] = ()
 
     def __repr__(self) -> str:
         return f"TablePair({self.private!r}, {self.public!r})"

@@ -33,7 +33,7 @@ from pate.data._columns import (
     tell_curator,
     tidy_like,
 )
-from pate.data._door import is_frame
+from pate.data._validation import is_frame
 from pate.data.files._csv import TableFormat, Wanted, comma_numbers
 from pate.data.files._opened import Opened, open_table
 from pate.data.schema import Schema

@@ -18,7 +18,7 @@ from pate.exceptions import InvalidInputError
 Part = tuple[Any, npt.NDArray[np.int64]]
 
 
-def cut_anew(parts: Sequence[Part], rng: np.random.Generator) -> list[Part]:
+def cut_again(parts: Sequence[Part], rng: np.random.Generator) -> list[Part]:
     """Return parts of the sizes and types of ``parts``, of the same rows in another order."""
     rows, y = _together([X for X, _ in parts]), np.concatenate([labels for _, labels in parts])
     order = rng.permutation(len(y))
@@ -355,7 +355,7 @@ class _Pooled:
     def __call__(self, random_state: int) -> Dataset:
         data, rng = self.data, np.random.default_rng(training_seed(random_state, *SEED_PATH))
         parts = [(data.private.X, data.private.y), (data.public.X, data.public.y_for_evaluation)]
-        private, public, test = cut_anew([*parts, (data.test.X, data.test.y)], rng)
+        private, public, test = cut_again([*parts, (data.test.X, data.test.y)], rng)
         return replace(
             data, private=PrivateRows(*private), public=PublicRows(*public), test=HeldOutRows(*test)
         ).with_draw(data.pooled()._draw)

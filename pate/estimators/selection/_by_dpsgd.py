@@ -180,11 +180,11 @@ class DPSGDContestant(Contestant):
         # By the plan that was priced, whatever budget the run itself is told.
         owners = groups if self.facts.grouped else None
         model._take(fit_privately(model, X, y, groups=owners, road=self._mapping_once))
-        model._road = self.planned[1]  # the other keeps private rows
+        model._method = self.planned[1]  # the other keeps private rows
 
     def predicted(self, model: Any, X: Any) -> Any:
         asked = copy.deepcopy(model)
-        asked._road = self._mapping_once
+        asked._method = self._mapping_once
         return asked.predict(X)
 
 

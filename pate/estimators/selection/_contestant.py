@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, clone
 from pate._core.checks import shown
 from pate._core.types import FloatArray, IntArray
 from pate.data import check_public_rows
-from pate.data._door import by_name, is_frame, read_rows
+from pate.data._validation import by_name, is_frame, read_rows
 from pate.exceptions import InvalidInputError, PateError
 from pate.privacy.budget import Budget
 from pate.privacy.compose.repetitions import Repetitions, deltas_of

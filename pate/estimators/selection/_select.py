@@ -16,7 +16,7 @@ from pate._core.provenance import now
 from pate._core.types import IntArray
 from pate.data import recognised_by
 from pate.data._cells import private_cells
-from pate.data._door import read_rows
+from pate.data._validation import read_rows
 from pate.estimators.selection._contestant import (
     Candidate,
     Contestant,

@@ -1,19 +1,19 @@
 """Recipes: how record voters are set, chosen from public facts alone, and the road from public rows to a model."""
 
 from pate.models.recipes._build import default_representation, fitted_representation, kind_of
-from pate.models.recipes._model import MappedLinear, RecordModel, some_rows
-from pate.models.recipes._rule import FEWEST_PUBLIC, PublicFacts, Recipe, Round, choose, chosen_road, without_student
-from pate.models.recipes._run import RecordsPlan
-from pate.models.recipes._worth import (
+from pate.models.recipes._expected import (
     EPSILONS,
     Expectation,
     at_epsilon,
     better_budget,
     check_expected,
     expected,
-    least_worth,
+    least_useful,
     without_privacy,
 )
+from pate.models.recipes._model import MappedLinear, RecordModel, some_rows
+from pate.models.recipes._rule import FEWEST_PUBLIC, PublicFacts, Recipe, Round, choose, chosen_method, without_student
+from pate.models.recipes._run import RecordsPlan
 
 __all__ = [
     "EPSILONS",

@@ -13,7 +13,7 @@ from sklearn.decomposition import TruncatedSVD
 from pate._core.checks import check_choice
 from pate._core.types import FloatArray
 from pate.data._columns import heavy_tailed, of_one_unit
-from pate.data._door import is_frame, is_sparse, is_texts, read_rows
+from pate.data._validation import is_frame, is_sparse, is_texts, read_rows
 from pate.models.heads import DescentHead, LikelihoodHead
 from pate.models.recipes._rule import Recipe
 from pate.records.spaces import BallotSpace, SignedSpace, SoftSpace
@@ -47,9 +47,9 @@ def image_representation(
     Images made of strokes: a self-supervised network, and the public rows near what it sees. All others: the largest
     components of wavelet scattering, which networks trained so shortly do not beat.
     """
-    from pate.representations.images import SelfSupervised, looks_of
+    from pate.representations.images import SelfSupervised, views_of
 
-    if looks_of(X_public, image_shape) == "glyphs":
+    if views_of(X_public, image_shape) == "glyphs":
         network = SelfSupervised(n_features=_SEEN, image_shape=image_shape, random_state=random_state, verbose=verbose)
         return chain(network, PublicNeighbours(max(1, min(_NEIGHBOURS, int(np.shape(X_public)[0]) // 10))))
     return scattered(X_public, image_shape)

@@ -245,7 +245,7 @@ def check_recipe(recipe: Recipe) -> None:
 FEWEST_PUBLIC = 20
 
 
-def chosen_road(facts: PublicFacts) -> tuple[str, str]:
+def chosen_method(facts: PublicFacts) -> tuple[str, str]:
     """Return ``"records"`` or ``"dpsgd"``, and why: what ``voters="auto"`` means.
 
     The reason is for the statement. Only the number of public rows counts so far.
@@ -254,7 +254,7 @@ def chosen_road(facts: PublicFacts) -> tuple[str, str]:
     --------
     >>> from dataclasses import replace
     >>> facts = PublicFacts(n_units=10_000, n_classes=10, mu=0.14, n_public=2_000)
-    >>> chosen_road(facts)[0], chosen_road(replace(facts, n_public=0))
+    >>> chosen_method(facts)[0], chosen_method(replace(facts, n_public=0))
     ('records', ('dpsgd', 'there are no public rows for a map that records could vote on'))
     """
     if not facts.n_public:

@@ -95,9 +95,9 @@ def image_student(
     """
     from pate.models.students import ImageStudent
     from pate.models.students._features import StudentFeatures
-    from pate.representations.images import looks_of
+    from pate.representations.images import views_of
 
-    looks = looks_of(X_public, image_shape)
+    looks = views_of(X_public, image_shape)
     settings = _SETTINGS[looks]
     last = ImageStudent(verbose=verbose, **settings)
     # The first one takes the answers as they are, and not so long that it has learnt what is wrong in them by heart.
@@ -501,6 +501,6 @@ def _looked_at(kind: str, X_public: Any, image_shape: tuple[int, ...] | None) ->
     """Return the kind of data as the rule knows it: images made of strokes are a kind of their own."""
     if kind != "image":
         return kind
-    from pate.representations.images import looks_of
+    from pate.representations.images import views_of
 
-    return "glyph" if looks_of(X_public, image_shape) == "glyphs" else "image"
+    return "glyph" if views_of(X_public, image_shape) == "glyphs" else "image"

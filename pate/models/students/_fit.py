@@ -17,8 +17,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 
 from pate._core.checks import check_choice, check_int
-from pate._core.tape import note
-from pate.data._door import read_rows
+from pate._core.recorder import note
+from pate.data._validation import read_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError, StudentWarning
 from pate.models.students._image import ImageStudent
 from pate.models.students._spreading import LabelSpreads, VoteSpreading

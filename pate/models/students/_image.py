@@ -17,7 +17,7 @@ from pate._core.files import check_can_write
 from pate._core.progress import track
 from pate._core.secret import training_seed
 from pate._core.types import FloatArray
-from pate.data._door import read_numbers
+from pate.data._validation import read_numbers
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.models.students._spreading import released_labels
 from pate.representations._base import private_kind

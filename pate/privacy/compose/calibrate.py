@@ -21,7 +21,7 @@ class Allowance(Protocol):
         """Return whether a release of this cost fits."""
 
 
-class Purse(Protocol):
+class BudgetBackend(Protocol):
     """What a gate or a private selection is paid from, such as a :class:`pate.Ledger`.
 
     Examples

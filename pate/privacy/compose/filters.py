@@ -10,7 +10,7 @@ from dataclasses import replace
 from pate._core.checks import check_real
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.privacy.budget import Budget, check_budget
-from pate.privacy.compose.currency import Currency, Terms
+from pate.privacy.compose.accounting_unit import AccountingUnit, Terms
 from pate.privacy.convert import delta_left
 from pate.privacy.cost import Charge, check_charge, check_times
 from pate.privacy.words import Guarantee
@@ -113,7 +113,7 @@ class Accountant:
 class _Filter:
     """What both filters share: the terms under which everything is spent, as in :class:`pate.Ledger`."""
 
-    def __init__(self, budget: Budget, currency: Currency, gate_delta: float) -> None:
+    def __init__(self, budget: Budget, currency: AccountingUnit, gate_delta: float) -> None:
         self.budget = check_budget(budget)
         remedy = "It is the part of the budget's delta that gates may use."
         gate_delta = check_real("gate_delta", gate_delta, low=0, high=self.budget.delta, high_open=True, remedy=remedy)
@@ -211,7 +211,7 @@ class GDPFilter(_Filter):
     """
 
     def __init__(self, budget: Budget, *, gate_delta: float = 0.0) -> None:
-        super().__init__(budget, Currency(), gate_delta)
+        super().__init__(budget, AccountingUnit(), gate_delta)
 
 
 class RenyiFilter(_Filter):
@@ -251,7 +251,7 @@ class RenyiFilter(_Filter):
 
     def __init__(self, budget: Budget, order: float, *, gate_delta: float = 0.0) -> None:
         self._order = check_real("order", order, low=1, low_open=True, remedy="Orders of 5 to 50 are usual.")
-        super().__init__(budget, Currency(self._order), gate_delta)
+        super().__init__(budget, AccountingUnit(self._order), gate_delta)
 
     @property
     def order(self) -> float:

@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from pate._core.checks import check_choice, check_real, largest_of, least_of
 from pate._core.types import WordArray
 from pate.exceptions import InvalidInputError
-from pate.privacy.compose.calibrate import Purse
+from pate.privacy.compose.calibrate import BudgetBackend
 from pate.privacy.convert import gdp_to_delta, pure_to_mu_squared
 from pate.privacy.cost import Charge, check_charge
 from pate.privacy.noise.integers import uniform_below
@@ -29,7 +29,7 @@ def select_best(
     mean_runs: float,
     shape: float = 1.0,
     deltas: npt.ArrayLike | None = None,
-    ledger: Purse | None = None,
+    ledger: BudgetBackend | None = None,
     what: str = "private selection",
 ) -> Charge:
     """Return the cost of running a mechanism a random number of times and releasing the best run alone.

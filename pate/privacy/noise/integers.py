@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import check_choice
-from pate._core.tape import settled
+from pate._core.recorder import settled
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.noise._endless import CHUNK, TAIL, LazyUniform, WordSource, below_exp, check_counts, check_scale

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from pate._core.checks import check_choice, check_real
-from pate._core.tape import settled
+from pate._core.recorder import settled
 from pate._core.types import FloatArray, IntArray, Mask, WordArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.noise._endless import CHUNK, TAIL, RealNoise, WordSource, check_counts, check_scale

@@ -6,8 +6,8 @@ import hashlib
 
 import numpy as np
 
+from pate._core.recorder import playing
 from pate._core.secret import check_secret, derive, unreplayed_bytes
-from pate._core.tape import playing
 from pate._core.types import WordArray
 from pate.exceptions import InvalidInputError
 
@@ -44,11 +44,11 @@ class NoiseSource:
         self._seed = seed
         if seed is not None and (isinstance(seed, bool) or int(seed) != seed or seed < 0):
             raise InvalidInputError(f"noise_seed must be None or a whole number >= 0, got {seed!r}.")
-        #: Whether it was made in a replay (:mod:`pate._core.tape`): its words then follow from the tape's key, for good.
-        self.on_tape = False
+        #: Whether it was made in a replay (:mod:`pate._core.recorder`): its words then follow from the tape's key, for good.
+        self.in_replay = False
         tape = playing()
         if tape is not None:
-            self.on_tape = True
+            self.in_replay = True
             if seed is None and key is None:
                 self._key = tape.draw("noise", 32)
         self._path: tuple[int, ...] = ()
@@ -70,7 +70,7 @@ class NoiseSource:
         """
         if self._key is not None:
             made = NoiseSource(key=derive(self._key, f"noise {path}"))
-            made.on_tape = made.on_tape or self.on_tape
+            made.in_replay = made.in_replay or self.in_replay
             return made
         found = NoiseSource(self._seed)
         if self._seed is not None:
@@ -81,7 +81,7 @@ class NoiseSource:
     @property
     def seeded(self) -> bool:
         """Whether the noise can be repeated by whoever knows the seed, or the tape of a replay: nothing is private."""
-        return self._bits is not None or self.on_tape
+        return self._bits is not None or self.in_replay
 
     def __repr__(self) -> str:
         kind = "seeded" if self.seeded else "operating system" if self._key is None else "keyed"

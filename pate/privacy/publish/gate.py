@@ -28,7 +28,7 @@ from scipy.special import ndtri
 from pate._core.checks import check_real
 from pate.exceptions import InvalidInputError, PateError
 from pate.privacy.budget import Budget
-from pate.privacy.compose.calibrate import Purse
+from pate.privacy.compose.calibrate import BudgetBackend
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, check_orders, delta_left, rdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.noise import real_at_least
@@ -193,7 +193,7 @@ class PTRGate:
         each = self._bound.cap if public is None else check_real("public", public, low=0, low_open=True)
         return math.floor(self.tau / each * (1 + 1e-12))
 
-    def test(self, counts: npt.ArrayLike, noise: NoiseSource, *, ledger: Purse | None = None) -> bool:
+    def test(self, counts: npt.ArrayLike, noise: NoiseSource, *, ledger: BudgetBackend | None = None) -> bool:
         """Test once whether the proposal holds with a margin; the answer is the only thing that leaves.
 
         Parameters
@@ -207,7 +207,7 @@ class PTRGate:
         """
         return self._tested(counts, counts, noise, ledger)
 
-    def _tested(self, counts: npt.ArrayLike, votes: Any, noise: NoiseSource, ledger: Purse | None) -> bool:
+    def _tested(self, counts: npt.ArrayLike, votes: Any, noise: NoiseSource, ledger: BudgetBackend | None) -> bool:
         """Test ``counts``; ``votes`` are what they were copied from, and know whose they are."""
         if self._passed is not None or self.release is not None:
             raise PateError("this gate has been used: a second test would cost a second time. Make a new PTRGate.")
@@ -242,7 +242,7 @@ class PTRGate:
         release: Callable[[npt.NDArray[Any]], T],
         *,
         fallback: Callable[[npt.NDArray[Any]], T] | None = None,
-        ledger: Purse | None = None,
+        ledger: BudgetBackend | None = None,
     ) -> T | None:
         """Test ``counts``, then release from the very same counts, or fall back.
 
@@ -293,7 +293,7 @@ def safe_distance(scores: QueryScores, bound: TailBound, tau: float, *, limit: f
 
 
 def ptr(
-    counts: npt.ArrayLike, sigma: float, *, noise: NoiseSource, ledger: Purse | None = None, **proposal: Any
+    counts: npt.ArrayLike, sigma: float, *, noise: NoiseSource, ledger: BudgetBackend | None = None, **proposal: Any
 ) -> PTRGate:
     """Make a :class:`PTRGate` and test ``counts`` with it; see there for the parameters and the guarantee.
 

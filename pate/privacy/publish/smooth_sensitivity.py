@@ -31,7 +31,7 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from pate._core.checks import check_int, check_real, largest_of
-from pate._core.tape import note
+from pate._core.recorder import note
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, delta_left, rdp_overhead

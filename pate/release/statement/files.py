@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pate._core.files import read_json_file, write_text, writing
-from pate._core.tape import playing
+from pate._core.recorder import playing
 from pate.exceptions import InvalidInputError, LedgerError, PateWarning
 from pate.ledger import Ledger, verify_ledger
 from pate.release.statement.model import PrivacyStatement

@@ -17,7 +17,7 @@ from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.release.statement import people
+from pate.release.statement import plain_language as people
 from pate.release.statement.catalogue import open_catalogue
 from pate.release.statement.fields import (
     NAMED,

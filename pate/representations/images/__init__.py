@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pate.representations.images._augment import Augmentation, looks_of
+from pate.representations.images._augment import Augmentation, views_of
 from pate.representations.images._pixels import Pixels, Scattering
 from pate.representations.images._self_supervised import SelfSupervised
 

@@ -178,7 +178,7 @@ def fitting(images: torch.Tensor) -> str:
 # What public images look like: made of strokes, or not.
 
 
-def looks_of(X_public: Any, image_shape: Any = None) -> str:
+def views_of(X_public: Any, image_shape: Any = None) -> str:
     """Return ``"glyphs"`` for public images made of strokes, ``"mild"`` for all others.
 
     Parameters
@@ -190,7 +190,7 @@ def looks_of(X_public: Any, image_shape: Any = None) -> str:
     Examples
     --------
     >>> import numpy as np
-    >>> looks_of(np.ones((2, 9, 9)))
+    >>> views_of(np.ones((2, 9, 9)))
     'mild'
     """
     some = slice_rows(X_public, 0, _JUDGED)

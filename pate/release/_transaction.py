@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.tape import note, playing
+from pate._core.recorder import note, playing
 from pate._core.types import FloatArray
 from pate.exceptions import BudgetExceededError, ReplayError
 from pate.ledger import Ledger, Registration
@@ -32,8 +32,8 @@ from pate.privacy.cost import Charge
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
 from pate.records import BallotSum, RightCounts
-from pate.release._kept import Left, StoredSoFar, counts_to_store, statistics_to_store, with_counts
 from pate.release._quote import Quote, ReleaseTerms, sum_of_rounds
+from pate.release._stored import Left, StoredSoFar, counts_to_store, statistics_to_store, with_counts
 
 T = TypeVar("T")
 
@@ -42,9 +42,9 @@ def _nothing(drawn: Any) -> Iterator[NewAnswer]:
     return iter(())
 
 
-def _check_tape(noise: NoiseSource) -> None:
+def _check_replay(noise: NoiseSource) -> None:
     """Refuse to draw in a replay from what was paid for outside: a real answer would be spent, or another's."""
-    if playing() is not None and not noise.on_tape:
+    if playing() is not None and not noise.in_replay:
         raise ReplayError(
             "a replay asks nothing of a session that was opened before it: that would use up what was paid for, and "
             "its answers are not private. Let the pipeline open a session of its own."
@@ -60,7 +60,7 @@ class Door:
     def __init__(self, terms: ReleaseTerms, data: Registration) -> None:
         self._noise = NoiseSource(terms.noise_seed)
         # Terms may be older than a replay that draws by them.
-        self.terms, self.data = replace(terms, on_tape=True) if self._noise.on_tape else terms, data
+        self.terms, self.data = replace(terms, in_replay=True) if self._noise.in_replay else terms, data
         if terms.ledger is not None:
             terms.ledger.check(data)
 
@@ -298,7 +298,7 @@ class PaidQueries(Paid):
         facts: dict[str, Any] | None = None,
     ) -> tuple[Draw, str | None]:
         """Use up these queries, draw and store; return the draw and the digest of the ledger's entry, if any."""
-        _check_tape(self._noise)
+        _check_replay(self._noise)
         if len(counts) > self.n_left:
             raise BudgetExceededError(
                 f"{len(counts)} queries were asked, and {self.n_left} of {self.quote.n_queries} are paid for and left. "
@@ -324,7 +324,7 @@ class PaidVotes(Paid):
 
     def draw(self, labels: npt.NDArray[Any], keys: Sequence[str]) -> tuple[Draw, str | None]:
         """Cast, draw and store; return the draw and the digest of the ledger's entry, if any."""
-        _check_tape(self._noise)
+        _check_replay(self._noise)
         drawn = self.session.ask(labels)
         if not len(keys):
             return drawn, None
@@ -351,7 +351,7 @@ class PaidBallots(Paid):
         self, ballots: BallotSum | RightCounts, facts: dict[str, Any], *, request: str
     ) -> tuple[FloatArray, str | None]:
         """Use up the next round, draw and store; return the statistics and the digest of the ledger's entry, if any."""
-        _check_tape(self._noise)
+        _check_replay(self._noise)
         if self.n_used >= len(self.rounds):
             raise BudgetExceededError(
                 f"all {len(self.rounds)} rounds of this session are used up. Nothing was drawn; open another session."

@@ -25,7 +25,7 @@ _ALLOWED = "None, 'gdp', 'pure', 'renyi' (its order by the first charge), 'renyi
 
 
 @dataclass(frozen=True)
-class Currency:
+class AccountingUnit:
     """A scalar that adds up: mu^2 (``order`` None), Renyi divergence at ``order``, or pure epsilon (infinite order).
 
     Parameters
@@ -44,7 +44,7 @@ class Currency:
     order: float | None = None
 
     @classmethod
-    def named(cls, name: str) -> Currency:
+    def named(cls, name: str) -> AccountingUnit:
         """Return the currency of a name that says it all: "gdp", "pure" or "renyi:ORDER"."""
         if name in ("gdp", "pure"):
             return cls(None if name == "gdp" else math.inf)
@@ -134,17 +134,17 @@ def _limit(order: float | None, total: Budget, failure_delta: float) -> float:
     return low
 
 
-def check_currency(currency: object) -> str | None:
+def check_accounting_unit(currency: object) -> str | None:
     """Return the name of what was asked for, "renyi" where its order is left open, None where all is."""
     if currency is None or currency == "renyi":
         return None if currency is None else "renyi"
-    if isinstance(currency, Currency):
+    if isinstance(currency, AccountingUnit):
         return currency.name
     if isinstance(currency, tuple) and len(currency) == 2 and currency[0] == "renyi":
-        return Currency(_order(currency[1])).name
+        return AccountingUnit(_order(currency[1])).name
     if not isinstance(currency, str):
         raise InvalidInputError(f"currency must be {_ALLOWED}, got {currency!r}.")
-    return Currency.named(currency).name
+    return AccountingUnit.named(currency).name
 
 
 @dataclass(frozen=True)
@@ -152,12 +152,12 @@ class Terms:
     """What was fixed before the first charge: the budget, the currency, the share of delta for failures, the limit."""
 
     total: Budget
-    currency: Currency
+    currency: AccountingUnit
     failure_delta: float
     limit: float
 
     @classmethod
-    def of(cls, total: Budget, currency: Currency, failure_delta: float = 0.0) -> Terms:
+    def of(cls, total: Budget, currency: AccountingUnit, failure_delta: float = 0.0) -> Terms:
         """Return the terms with the currency's own limit."""
         failure_delta = check_failure_delta(failure_delta, total)
         limit = currency.limit(total, failure_delta)
@@ -244,18 +244,18 @@ def choose_terms(
     if whole.delta0 > failures or failures >= total.delta:
         return None
     if asked not in (None, "renyi"):
-        terms = Terms.of(total, Currency.named(str(asked)), failures)
+        terms = Terms.of(total, AccountingUnit.named(str(asked)), failures)
         return None if terms.refusal((), (), whole) else terms
-    best: tuple[float, Currency] | None = None
-    known = [(Currency(a), value) for a, value in zip(whole.orders, whole.rdp, strict=True)]
-    for currency, price in known if asked else [(Currency(), whole.mu_squared), *known]:
+    best: tuple[float, AccountingUnit] | None = None
+    known = [(AccountingUnit(a), value) for a, value in zip(whole.orders, whole.rdp, strict=True)]
+    for currency, price in known if asked else [(AccountingUnit(), whole.mu_squared), *known]:
         limit = currency.limit(total, failures) if math.isfinite(price) else 0.0
         # Rounding may not decide against GDP, which comes first.
         if limit > 0 and price <= limit and (best is None or price / limit < best[0] * (1 - 1e-9)):
             best = (price / limit, currency)
     if best is not None:
         return Terms.of(total, best[1], failures)
-    pure = Currency(math.inf)
+    pure = AccountingUnit(math.inf)
     return Terms.of(total, pure, failures) if asked is None and whole.pure <= pure.limit(total, failures) else None
 
 
@@ -289,7 +289,7 @@ class Opening:
         """Return why the cost may not be added to what was paid, in words; "" if it may."""
         terms = self.terms_for(cost)
         if terms is None and self.asked not in (None, "renyi"):
-            terms = Terms.of(self.total, Currency.named(str(self.asked)), self.failure_delta or 0.0)
+            terms = Terms.of(self.total, AccountingUnit.named(str(self.asked)), self.failure_delta or 0.0)
         if terms is not None:
             return terms.refusal(prices, failures, cost)
         asked = "" if self.asked is None else f", counted by {self.asked}"

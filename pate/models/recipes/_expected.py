@@ -170,7 +170,7 @@ EPSILONS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 10.0)
 _GOOD = 0.8
 
 
-def least_worth(n_classes: int, commonest: float | None = None) -> float:
+def least_useful(n_classes: int, commonest: float | None = None) -> float:
     """Return the share of the accuracy without noise below which labels are worth nearly nothing.
 
     Guessing gives 1 / n_classes, and who always names the commonest class is right as often as that class is there.
@@ -184,7 +184,7 @@ def least_worth(n_classes: int, commonest: float | None = None) -> float:
 
     Examples
     --------
-    >>> least_worth(2).__round__(3), least_worth(2, 0.76)
+    >>> least_useful(2).__round__(3), least_useful(2, 0.76)
     (0.525, 0.76)
     """
     chance = 1 / n_classes
@@ -218,12 +218,12 @@ def check_expected(
 ) -> Expectation:
     """Return what to expect, and refuse what is worth nearly nothing, with a better budget.
 
-    The mu of the facts is what will be spent; for ``commonest`` see :func:`least_worth`.
+    The mu of the facts is what will be spent; for ``commonest`` see :func:`least_useful`.
 
     Raises
     ------
     InvalidInputError
-        The expected share of the accuracy without noise is not above :func:`least_worth`.
+        The expected share of the accuracy without noise is not above :func:`least_useful`.
 
     Examples
     --------
@@ -232,7 +232,7 @@ def check_expected(
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: nearly nothing is to be expected of 200 records with noise of 50 times ...
     """
-    hope, least = expected(facts, recipe), least_worth(facts.n_classes, commonest)
+    hope, least = expected(facts, recipe), least_useful(facts.n_classes, commonest)
     if hope.share >= least:
         return hope
     told = "guessing gives as much"

@@ -32,7 +32,7 @@ Sampler = TypeVar("Sampler", bound=Callable[..., Any])
 Result = TypeVar("Result")
 Watcher = Callable[[str, dict[str, Any]], None]
 
-_PLAYING: ContextVar[Tape | None] = ContextVar("pate_tape", default=None)
+_PLAYING: ContextVar[ReplayRecorder | None] = ContextVar("pate_tape", default=None)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Outcome:
     value: Any
 
 
-class Tape:
+class ReplayRecorder:
     """The bits of one run, and what it let out; good for one :func:`play`.
 
     Parameters
@@ -125,7 +125,7 @@ def _form(value: Any) -> Any:
     return type(value), np.shape(value)
 
 
-def playing() -> Tape | None:
+def playing() -> ReplayRecorder | None:
     """Return the tape that this thread of this process plays, or None."""
     tape = _PLAYING.get()
     if tape is None or tape.owner != (os.getpid(), threading.get_ident()):
@@ -134,7 +134,7 @@ def playing() -> Tape | None:
 
 
 @contextmanager
-def play(tape: Tape) -> Iterator[Tape]:
+def play(tape: ReplayRecorder) -> Iterator[ReplayRecorder]:
     """Run what is inside on a tape; for :mod:`pate.audit` alone."""
     token = _begin(tape)
     try:
@@ -144,7 +144,7 @@ def play(tape: Tape) -> Iterator[Tape]:
         _PLAYING.reset(token)
 
 
-def _begin(tape: Tape) -> Token[Tape | None]:
+def _begin(tape: ReplayRecorder) -> Token[ReplayRecorder | None]:
     if playing() is not None:
         raise ReplayError("a replay cannot run inside another one.")
     if tape.owner is not None:
@@ -153,7 +153,7 @@ def _begin(tape: Tape) -> Token[Tape | None]:
     return _PLAYING.set(tape)
 
 
-def run_played(tape: Tape, run: Callable[[], Result]) -> Result:
+def run_played(tape: ReplayRecorder, run: Callable[[], Result]) -> Result:
     """Return what ``run()`` returns on a tape that the caller's own context never holds.
 
     Ctrl-C may come before a ``with`` block has begun, or after it began to end: then nothing ends it. A context of its
@@ -201,7 +201,7 @@ def settled(sampler: Sampler) -> Sampler:
     return cast(Sampler, drawn)
 
 
-def refuse_on_tape(what: str) -> None:
+def refuse_in_replay(what: str) -> None:
     """Refuse what may not outlive a replay."""
     if playing() is not None:
         raise ReplayError(

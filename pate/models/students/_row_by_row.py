@@ -26,12 +26,12 @@ from threadpoolctl import threadpool_limits
 
 from pate._core.secret import global_generators
 from pate._core.types import IntArray, Mask
-from pate.data._door import is_frame
+from pate.data._validation import is_frame
 from pate.exceptions import StudentWarning
 from pate.records import count_right
 from pate.records._maps import BLOCK_ROWS, own_throughout, slabs, take
 from pate.release import LabelRelease, ReleasedCounts
-from pate.release._ballot_session import PaidCounts, told_of_counts
+from pate.release._ballot_session import PaidCounts, message_of_counts
 from pate.representations import Representation
 
 #: Parts of scikit-learn whose classes answer for each row from it and from what was fitted: all of them, but for those
@@ -218,5 +218,5 @@ def measured_labels(
         )
     if not found:
         return release, None
-    statement = told_of_counts(release.statement, found, paid, made_here=made_here and not has_frozen(student))
+    statement = message_of_counts(release.statement, found, paid, made_here=made_here and not has_frozen(student))
     return replace(release, statement=statement), found[1] if len(found) > 1 else None

@@ -113,7 +113,7 @@ def make_safe(thing: Any) -> None:
             held = getattr(one, "__dict__", {})
             _check_widths(one, held)
             if isinstance(held.get("_tree"), KDTree | BallTree):
-                _grow_anew(one)
+                _grow_again(one)
             waiting += held.values()
 
 
@@ -205,7 +205,7 @@ def _check_predictor(predictor: TreePredictor) -> None:
         raise ValueError("a tree that asks for another category")
 
 
-def _grow_anew(neighbours: Any) -> None:
+def _grow_again(neighbours: Any) -> None:
     old = neighbours._tree
     rows = np.asarray(neighbours._fit_X, dtype=np.float64)
     neighbours._tree = type(old)(

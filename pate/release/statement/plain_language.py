@@ -202,7 +202,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class PeoplePage:
+class PlainLanguagePage:
     """What the page says, in its order."""
 
     title: Line
@@ -213,10 +213,10 @@ class PeoplePage:
     scale: Scale | None
 
 
-def people_page(s: StatementFields, say: Catalogue, digest: str) -> PeoplePage:
-    """Return the page of a statement in the words of a catalogue; see :class:`PeoplePage`."""
+def plain_language_page(s: StatementFields, say: Catalogue, digest: str) -> PlainLanguagePage:
+    """Return the page of a statement in the words of a catalogue; see :class:`PlainLanguagePage`."""
     bounds = None if s.seeded else _bounds(s)
-    return PeoplePage(
+    return PlainLanguagePage(
         title=say("page.title"),
         lead=say("page.lead"),
         alarm=say("page.seeded") if s.seeded else None,
@@ -397,7 +397,7 @@ def html(s: StatementFields, shown: Rows, digest: str, say: Catalogue) -> str:
     """Return the page, which prints on two sheets of A4; ``shown`` are the record's rows."""
     return render(
         "statement.html",
-        page=people_page(s, say, digest),
+        page=plain_language_page(s, say, digest),
         language=say.language,
         name=say.name,
         missing=len(say.missing),
@@ -421,7 +421,7 @@ def explained(name: str, say: Catalogue) -> tuple[Line, Line]:
 
 def card(s: StatementFields, say: Catalogue) -> str:
     """Return the statement in a notebook's cell: headline and the cards of the page."""
-    return render("cell_statement.html", page=people_page(s, say, ""), headline=headline(s))
+    return render("cell_statement.html", page=plain_language_page(s, say, ""), headline=headline(s))
 
 
 def _commands(s: StatementFields) -> str:

@@ -20,11 +20,11 @@ from pate.privacy.convert import check_delta
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
 from pate.privacy.words import Guarantee
 from pate.release._ballot_session import PaidCounts
-from pate.release._door import Door
-from pate.release._kept import stored_rounds_of, weaknesses
 from pate.release._labels import LabelRelease
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, request_digest, warn_if_weak
 from pate.release._statement import check_release_stated, make_statement
+from pate.release._stored import stored_rounds_of, weaknesses
+from pate.release._transaction import Door
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
 from pate.votes import ABSTAIN, Votes

@@ -230,7 +230,7 @@ def check_ledger(book: Ledger, data: Registration, private: Path, *, new_ledger:
     is trained or released.
     """
     if book.registration is None:
-        said = book.look_beside(str(private), data, private.parent)
+        said = book.check_beside(str(private), data, private.parent)
         if said and not new_ledger:
             raise InvalidInputError(said)
     book.check(data)
