@@ -26,8 +26,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from pate import Charge, GNMax
 from pate._core.provenance import provenance
 from pate.audit import Claim, game
-from pate.audit.bounds import curve_test, epsilon_bound
-from pate.audit.game import MechanismRelease, NoisySum
+from pate.audit._bounds import curve_test, epsilon_bound
+from pate.audit._game import MechanismRelease, NoisySum
 
 RESULT = Path(__file__).parents[1] / "experiments" / "results" / "audit_games.json"
 #: E1: 250 teachers, a filter by teacher on exact costs at order 8, and so many later queries.

@@ -26,7 +26,7 @@ from _tables import filled
 from _worlds import Nearest, Pool, Published, Rights, Stumps, TrainingPart, ahead_by, tilted
 from scipy import stats
 
-from pate.comparison.verdicts import crossing, verdicts
+from pate.comparison._verdicts import crossing, verdicts
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "false_verdicts.json"

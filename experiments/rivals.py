@@ -30,7 +30,7 @@ import numpy as np
 from pate import Budget, DPSGDClassifier, PATEClassifier, load_dataset
 from pate._core.provenance import provenance
 from pate.comparison.baselines import PrivateKNN, SparseVectorPATE, distance_to_instability
-from pate.comparison.baselines.private_knn import neighbour_settings
+from pate.comparison.baselines._private_knn import neighbour_settings
 from pate.models.recipes import fitted_representation, kind_of
 from pate.teachers import HeadTeacherEnsemble
 

@@ -1,7 +1,7 @@
 """What is loaded when first used, and from where: ``__init__.py`` reads this file, and so do type checkers."""
 
 from . import representations as representations
-from .comparison.report import ComparisonReport as ComparisonReport
+from .comparison._report import ComparisonReport as ComparisonReport
 from .comparison.run import compare as compare
 from .data import (
     Dataset as Dataset,
@@ -31,7 +31,7 @@ from .mechanisms import (
 )
 from .privacy.budget import Budget as Budget
 from .privacy.compose.calibrate import calibrate as calibrate
-from .privacy.compose.filters import Accountant as Accountant, GDPFilter as GDPFilter, RenyiFilter as RenyiFilter
+from .privacy.compose._filters import Accountant as Accountant, GDPFilter as GDPFilter, RenyiFilter as RenyiFilter
 from .privacy.cost import Charge as Charge
 from .privacy.words import Guarantee as Guarantee, Sensitive as Sensitive
 from .records import RecordVoters as RecordVoters

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pate.comparison.cells import Cell, packed
-from pate.comparison.report import ComparisonReport
+from pate.comparison._cells import Cell, packed
+from pate.comparison._report import ComparisonReport
 from pate.privacy.words import Guarantee
 from pate.release.statement.model import PrivacyStatement
 from pate.report.result import Entrant, FitCost, GroupScore

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from _table import NotRun
 
-from pate.data.named._fetch import data_folder
+from pate.data._named._fetch import data_folder
 
 N_TEACHERS = 250
 

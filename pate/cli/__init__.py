@@ -3,7 +3,12 @@
 Heavy modules are imported inside the commands: ``pate --help`` answers at once.
 """
 
-from pate.cli import account, audit, experiment, label, ledger, statement
+from pate.cli import _account as account
+from pate.cli import _audit as audit
+from pate.cli import _experiment as experiment
+from pate.cli import _label as label
+from pate.cli import _ledger as ledger
+from pate.cli import _statement as statement
 from pate.cli._app import add_commands
 from pate.cli._app import app as app
 from pate.cli._app import main as main

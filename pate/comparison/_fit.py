@@ -16,7 +16,7 @@ from joblib import parallel_config
 
 from pate._core.progress import listening, timed
 from pate._core.types import FloatArray
-from pate.comparison.cells import Cell, Key, packed
+from pate.comparison._cells import Cell, Key, packed
 from pate.comparison.contract import Contestant, Setting
 from pate.data import Dataset
 from pate.estimators import PATEClassifier

@@ -16,7 +16,7 @@ from sklearn.base import clone
 from pate._core.files import begun_in, check_can_write, making, read_json, write_bytes, write_json
 from pate._core.provenance import package_versions
 from pate.comparison.contract import Contestant, Setting, Tuning
-from pate.comparison.studies.folders import plain_repr, plain_values
+from pate.comparison.studies._folders import plain_repr, plain_values
 from pate.data import Dataset
 from pate.estimators import PATEClassifier
 from pate.exceptions import InvalidInputError, RunFolderError

@@ -8,8 +8,9 @@ from math import ceil, comb
 from statistics import fmean
 from typing import Any
 
-from pate.comparison import statistics, verdicts
-from pate.comparison.cells import Cell
+from pate.comparison import _verdicts as verdicts
+from pate.comparison import statistics
+from pate.comparison._cells import Cell
 from pate.comparison.statistics import PairedDifference
 from pate.report._measures import plain_bands
 from pate.report.result import Band, Crossing, Rule, SideVerdict, Stretch, Verdict, gathered

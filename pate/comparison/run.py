@@ -16,14 +16,14 @@ from pate._core.curator import need
 from pate._core.progress import track
 from pate._core.provenance import provenance
 from pate._core.secret import training_seed
-from pate.comparison import report as pages
+from pate.comparison import _report as pages
+from pate.comparison._cells import Cell, Key, sizes
 from pate.comparison._fit import Done, Task, check_column, fit_tasks, forget_rows, tell
 from pate.comparison._folder import CellFolder, contestants_of, described
-from pate.comparison.cells import Cell, Key, sizes
+from pate.comparison._report import ComparisonReport
 from pate.comparison.contract import Contestant
-from pate.comparison.report import ComparisonReport
+from pate.comparison.studies._folders import plain_values
 from pate.comparison.studies.config import public_rows
-from pate.comparison.studies.folders import plain_values
 from pate.data import Dataset, load_dataset
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.privacy.budget import Budget

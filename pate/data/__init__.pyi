@@ -13,16 +13,16 @@ from .encoding import (
     encode_dataset as encode_dataset,
     make_shard_encoder as make_shard_encoder,
 )
-from .files.images import ImageFolder as ImageFolder, read_images as read_images
-from .files.pairs import TablePair as TablePair, align_columns as align_columns, read_both as read_both
-from .files.tables import ColumnUse as ColumnUse, Table as Table, read_table as read_table
-from .named.dataset import (
+from ._files.images import ImageFolder as ImageFolder, read_images as read_images
+from ._files.pairs import TablePair as TablePair, align_columns as align_columns, read_both as read_both
+from ._files.tables import ColumnUse as ColumnUse, Table as Table, read_table as read_table
+from ._named.dataset import (
     Dataset as Dataset,
     HeldOutRows as HeldOutRows,
     PrivateRows as PrivateRows,
     PublicRows as PublicRows,
 )
-from .named.datasets import (
+from ._named.datasets import (
     PublishedVotes as PublishedVotes,
     list_datasets as list_datasets,
     list_votes as list_votes,

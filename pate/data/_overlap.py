@@ -25,7 +25,7 @@ from pate._core.files import let_go
 from pate._core.frames import plain_column, plain_rows
 from pate._core.secret import system_bytes
 from pate.data._columns import as_float, holds_numbers
-from pate.data.files._arrow import Database
+from pate.data._files._arrow import Database
 from pate.data.partition import Partition, has_id, id_bytes
 from pate.exceptions import InvalidInputError, PublicOverlapWarning
 

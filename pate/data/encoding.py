@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pate._core.checks import check_int
 from pate._core.frames import plain_rows
 from pate.data._columns import as_float, as_text, column_kind, numbers_in, odd_cells, tell_curator
+from pate.data._named.dataset import Dataset, Draw
 from pate.data._validation import by_name, is_frame, is_sparse, is_texts, read_rows
-from pate.data.named.dataset import Dataset, Draw
 from pate.exceptions import InvalidInputError
 
 

@@ -22,7 +22,7 @@ from pate._core.files import atomic_path
 from pate._core.frames import plain_column
 from pate._core.recorder import note, refuse_in_replay
 from pate._core.secret import check_secret, derive, fresh_secret, from_seed
-from pate.data.files._npz import read_npz, reason
+from pate.data._files._npz import read_npz, reason
 from pate.exceptions import InvalidInputError
 
 # Ids of people as bytes: equal ids give equal bytes, different ids different ones, whatever other ids there are.

@@ -1,10 +1,10 @@
 """What PATE is measured against: DP-SGD and its kin (needs torch)."""
 
 from pate.dpsgd._canaries import Canaries, CanaryScores
+from pate.dpsgd._classifier import DPSGDClassifier
 from pate.dpsgd._optimizers import DPAdamBC, ExponentialAveraging, LearningRateSchedule, TailAveraging
 from pate.dpsgd._run import TrainingStep
 from pate.dpsgd._units import ImageAugmentation
-from pate.dpsgd.classifier import DPSGDClassifier
 
 __all__ = [
     "Canaries",

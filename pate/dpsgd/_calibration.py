@@ -38,7 +38,7 @@ Wutschitz 2021 for the window): with L the sum of all losses and P' its law tilt
 
 The transform then rounds P', and beyond epsilon its errors are weighed by M exp(-theta L): near the best theta that is
 of the size of delta, not of 1. A bound on the errors (Parseval; Cauchy and Schwarz), on what wraps around the window
-(Chernoff) and on that of masses and sums is added to delta: :mod:`pate.privacy.exact.composition`. The masses are
+(Chernoff) and on that of masses and sums is added to delta: :mod:`pate.privacy.exact._composition`. The masses are
 computed so that they are accurate in the tails, and rounded upwards: :mod:`pate.privacy.exact.sampled_gaussian`. Where
 the grid that is asked for is coarse, Renyi divergence may say less: the lesser of the two counts.
 """

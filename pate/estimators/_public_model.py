@@ -22,8 +22,8 @@ from pate._core.frames import plain_column, plain_rows
 from pate._core.recorder import playing
 from pate._core.secret import training_seed
 from pate.data import recognised_by
+from pate.data._files.tables import quoted
 from pate.data._validation import by_name, check_same_shape, flat_rows, image_shape, read_numbers
-from pate.data.files.tables import quoted
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.ledger import Registration
 from pate.models.recipes import MappedLinear, RecordModel
@@ -36,6 +36,7 @@ from pate.release.statement._fits import CountedFits
 from pate.release.statement.files import bind_statement
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble
 from pate.teachers._base import ReadRows
+from pate.teachers._ensemble import TableTeachers
 from pate.teachers._usable import (
     check_rows,
     check_same_kind,
@@ -53,7 +54,6 @@ from pate.teachers._usable import (
     remember_columns,
     units_of,
 )
-from pate.teachers.ensemble import TableTeachers
 from pate.votes import ABSTAIN
 
 # Thresholds on one class's probability, for a wanted precision or recall: from public rows and calibrated odds.

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from pate._core.checks import check_classes
 from pate._core.curator import CuratorMessage, tell
 from pate.data import check_other_file, check_public_rows, recognised_by
+from pate.data._files._arrow import file_of
 from pate.data._shift import about_shift
-from pate.data.files._arrow import file_of
 from pate.estimators._by_dpsgd import check_ranges, method_of
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan
 from pate.jobs._reading import as_classes, chosen_teacher, read_classes, read_sources

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from pate._core.files import check_can_write, json_text, write_bytes
 from pate.data import Table, read_images, read_table
-from pate.data.files._arrow import file_of
-from pate.data.files._csv import TableFormat
-from pate.data.files._opened import is_table
-from pate.data.files.tables import quoted
+from pate.data._files._arrow import file_of
+from pate.data._files._csv import TableFormat
+from pate.data._files._opened import is_table
+from pate.data._files.tables import quoted
 from pate.estimators import PATEClassifier
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.jobs._reading import in_planes

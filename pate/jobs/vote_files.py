@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pate._core.checks import check_choice, check_classes, check_int
 from pate.data import read_table, votes_fingerprint
-from pate.data.files._npz import BROKEN, read_npy, read_npz
+from pate.data._files._npz import BROKEN, read_npy, read_npz
 from pate.data.queries import select_queries
 from pate.exceptions import InvalidInputError
 from pate.jobs._plan import VotePlan

@@ -1,8 +1,8 @@
 """Mechanisms: noise and its cost in one frozen value."""
 
+from pate.mechanisms._ballot_sum import GaussianSum
 from pate.mechanisms._base import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
-from pate.mechanisms.ballot_sum import GaussianSum
-from pate.mechanisms.noisy_max import (
+from pate.mechanisms._noisy_max import (
     ConfidentGNMax,
     ExactLaw,
     GNMax,

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pate._core.checks import check_int
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.mechanisms._base import Draw, Noisy
-from pate.mechanisms.noisy_max import GNMax
+from pate.mechanisms._noisy_max import GNMax
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import Charge
 from pate.privacy.noise.source import NoiseSource

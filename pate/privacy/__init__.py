@@ -4,9 +4,9 @@ Needs nothing but numpy, scipy and the standard library.
 """
 
 from pate.privacy.budget import Budget
+from pate.privacy.compose._filters import Accountant, GDPFilter, RenyiFilter
 from pate.privacy.compose.calibrate import calibrate
 from pate.privacy.compose.dpsgd_accountants import AccountedEpsilon, dpsgd_epsilons, from_dp_event
-from pate.privacy.compose.filters import Accountant, GDPFilter, RenyiFilter
 from pate.privacy.compose.repetitions import select_best
 from pate.privacy.convert import (
     DEFAULT_ORDERS,

@@ -355,7 +355,7 @@ class HeldRecords:
 def put_down(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Yield the pieces once all their directions lie in a file without a name, which is gone with the process.
 
-    Only where the table itself lies in such a file (:mod:`pate.data.files._blocks`): who gave an array did not ask for
+    Only where the table itself lies in such a file (:mod:`pate.data._files._blocks`): who gave an array did not ask for
     anything on disk.
     """
     known: list[Piece] = []

@@ -2,7 +2,7 @@
 
 from ._base import Representation as Representation, RowMemory as RowMemory
 from ._files import cached as cached, load as load
-from .join import (
+from ._join import (
     Chain as Chain,
     Combined as Combined,
     PublicPCA as PublicPCA,
@@ -10,10 +10,10 @@ from .join import (
     chain as chain,
     combine as combine,
 )
-from .kernel import KernelPCA as KernelPCA, PublicNeighbours as PublicNeighbours
-from .module import FromModule as FromModule
-from .own import FromTransformer as FromTransformer
-from .tables import (
+from ._kernel import KernelPCA as KernelPCA, PublicNeighbours as PublicNeighbours
+from ._module import FromModule as FromModule
+from ._own import FromTransformer as FromTransformer
+from ._tables import (
     AboveLeast as AboveLeast,
     GroupedRows as GroupedRows,
     PublicScale as PublicScale,

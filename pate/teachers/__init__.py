@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pate.teachers._base import ShardEnsemble
+from pate.teachers._callables import CallableTeachers
+from pate.teachers._ensemble import TeacherEnsemble
+from pate.teachers._heads import HeadTeacherEnsemble
 from pate.teachers._registry import (
     ensemble_curve,
     import_teacher,
@@ -12,9 +15,6 @@ from pate.teachers._registry import (
     named_teachers,
 )
 from pate.teachers._usable import class_indices
-from pate.teachers.callables import CallableTeachers
-from pate.teachers.ensemble import TeacherEnsemble
-from pate.teachers.heads import HeadTeacherEnsemble
 
 __all__ = [
     "CallableTeachers",

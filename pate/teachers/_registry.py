@@ -21,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 from pate._core.checks import check_choice, check_int, check_real
 from pate.exceptions import InvalidInputError
 from pate.teachers._base import ShardEnsemble
-from pate.teachers.ensemble import TeacherEnsemble
+from pate.teachers._ensemble import TeacherEnsemble
 
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 

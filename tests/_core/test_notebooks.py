@@ -23,7 +23,7 @@ from pate import (
     release_labels,
 )
 from pate._core.progress import in_notebook, track
-from pate.comparison.report import Cell, ComparisonReport
+from pate.comparison._report import Cell, ComparisonReport
 from pate.estimators.plan import plan
 from pate.models.heads import LikelihoodHead
 from pate.privacy.cost import Charge

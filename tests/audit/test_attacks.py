@@ -19,8 +19,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 from pate import Budget, DPSGDClassifier, Guarantee, Ledger, NoisyHistogram, PATEClassifier, TeacherEnsemble
 from pate.audit import Claim, attack
+from pate.audit._attacks import most_wealth, wealth_against
 from pate.audit._shadows import ATTACKS
-from pate.audit.attacks import most_wealth, wealth_against
 from pate.exceptions import InvalidInputError, RepeatedFitWarning, RunFolderError, SensitiveValueError
 
 AT_1, MOST = "true positives at 1% false positives", "most the claim allows at 1% false positives"
@@ -112,8 +112,8 @@ def test_a_model_that_ignores_its_records_is_told_by_nobody(rows):
 @pytest.mark.long
 def test_a_true_claim_is_rarely_refuted_and_a_false_one_is_at_once():
     """Randomised response to "was it in the half": the worst that (epsilon, 0) allows, of each record by itself."""
+    from pate.audit._attacks import wealth_against
     from pate.audit._shadows import draw_halves
-    from pate.audit.attacks import wealth_against
 
     highest = []
     for seed in range(100):
@@ -128,8 +128,8 @@ def test_a_true_claim_is_rarely_refuted_and_a_false_one_is_at_once():
 
 def test_all_records_told_together_refute_no_sooner_than_a_claim_allows():
     """All units of a target leak at once, with a probability that delta allows: no independence is assumed."""
+    from pate.audit._attacks import wealth_against
     from pate.audit._shadows import draw_halves
-    from pate.audit.attacks import wealth_against
 
     highest = []
     for seed in range(150):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pate import ConfidentGNMax, GNMax, NoisyHistogram, Votes, account, audit
-from pate.audit.bounds import curve_test, half_counts, mu_bound, rates_bound
-from pate.audit.claims import Claim
-from pate.audit.game import MechanismRelease, NoisySum, audit_scores, game, played_as
+from pate.audit._bounds import curve_test, half_counts, mu_bound, rates_bound
+from pate.audit._claims import Claim
+from pate.audit._game import MechanismRelease, NoisySum, audit_scores, game, played_as
 from pate.audit.laws._subject import Cells
 from pate.audit.testing import Numbers
 from pate.exceptions import InvalidInputError

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from pate import Budget, ConfidentGNMax, GNMax, LNMax, NoisyHistogram, Votes, release_labels
 from pate.audit import Audit, pair
-from pate.audit.audited import worst_neighbour
+from pate.audit._audited import worst_neighbour
 from pate.exceptions import InvalidInputError, PateError, RunFolderError, SensitiveValueError
 from pate.release.statement.fields import LAYERS, CitedAudit
 from pate.release.statement.model import PrivacyStatement
@@ -377,7 +377,7 @@ def test_the_worst_neighbour_is_the_worst_of_all(mechanism, reverse):
 @pytest.mark.long
 @pytest.mark.parametrize("mechanism", [GNMax(8.0), LNMax(9.0), ConfidentGNMax(30, 20.0, 8.0)], ids=str)
 def test_the_chain_holds_on_many_votes_and_no_neighbour_beats_its_worst_one(mechanism):
-    from pate.audit.audited import _chain
+    from pate.audit._audited import _chain
 
     rng = np.random.default_rng(3)
     for shares in ([0.4, 0.35, 0.25], [0.9, 0.06, 0.04]):

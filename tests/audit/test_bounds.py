@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from pate.audit import Claim, bounds
-from pate.audit.bounds import bayesian_interval, curve_test, epsilon_bound, mu_bound, rates_bound
+from pate.audit import Claim
+from pate.audit import _bounds as bounds
+from pate.audit._bounds import bayesian_interval, curve_test, epsilon_bound, mu_bound, rates_bound
 from pate.exceptions import InvalidInputError
 
 GAUSSIAN = Claim.gaussian(1.0)

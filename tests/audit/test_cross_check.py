@@ -43,9 +43,9 @@ def by_jax(seed: int, m: int, mu: float, delta: float, threshold: float) -> dict
 def ours(seed: int, m: int, mu: float, delta: float, threshold: float) -> dict[str, float]:
     from scipy.optimize import brentq
 
-    from pate.audit.bounds import rates_bound
-    from pate.audit.claims import Claim
-    from pate.audit.one_run import curve_p_value, pair_p_value
+    from pate.audit._bounds import rates_bound
+    from pate.audit._claims import Claim
+    from pate.audit._one_run import curve_p_value, pair_p_value
     from pate.privacy.convert import gdp_to_epsilon
 
     out, in_ = scores_of(seed, m, mu)

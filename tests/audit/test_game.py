@@ -18,7 +18,7 @@ from scipy.stats import binom
 from sklearn.naive_bayes import GaussianNB
 
 from pate.audit import Claim, game
-from pate.audit.game import MechanismRelease, NoisySum, Plan, audit_scores, looks
+from pate.audit._game import MechanismRelease, NoisySum, Plan, audit_scores, looks
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, NoisyHistogram
 from pate.privacy.words import Guarantee

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from pate import Budget, Votes, release_ballots, release_labels
 from pate.audit import Claim, game
-from pate.audit.game import MechanismRelease
+from pate.audit._game import MechanismRelease
 from pate.mechanisms import GaussianSum, GNMax
 from pate.models.students import fit_student
 from pate.privacy.noise.source import NoiseSource

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from pate.audit import Claim, one_run
-from pate.audit.one_run import _curve_p_values, _guesses, curve_p_value, pair_p_value
+from pate.audit._one_run import _curve_p_values, _guesses, curve_p_value, pair_p_value
 from pate.exceptions import InvalidInputError
 
 

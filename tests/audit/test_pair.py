@@ -15,8 +15,8 @@ from scipy.stats import binom, norm
 
 from pate import Budget, ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyHistogram, Votes
 from pate.audit import pair
-from pate.audit.claims import Claim
-from pate.audit.pair import n_moved
+from pate.audit._claims import Claim
+from pate.audit._pair import n_moved
 from pate.data import load_votes
 from pate.exceptions import DatasetNotFoundError, InvalidInputError, SensitiveValueError
 from pate.privacy.convert import gdp_to_epsilon

@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from pate import ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyHistogram, PATEClassifier, TeacherEnsemble
 from pate.audit import canary
-from pate.audit.canaries import (
+from pate.audit._canaries import (
     CANARIES,
     contested,
     crafted_query,
@@ -192,7 +192,7 @@ def test_a_chain_that_does_not_hold_is_an_error():
 
 @pytest.mark.long
 def test_a_data_dependent_bound_that_is_too_low_is_an_error(monkeypatch):
-    from pate.audit import canaries
+    from pate.audit import _canaries as canaries
 
     honest = canaries.account
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pate.audit import neighbours
 from pate.audit.replays import KINDS
 from pate.audit.replays._compare import ranges
-from pate.audit.replays.neighbours import Choice, Records, distance, make_neighbour
+from pate.audit.replays._neighbours import Choice, Records, distance, make_neighbour
 from pate.exceptions import InvalidInputError
 
 RNG = np.random.default_rng(0)

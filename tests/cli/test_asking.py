@@ -13,7 +13,7 @@ import pytest
 from test_cli import pate
 
 from pate import Ledger
-from pate.cli import label as label_command
+from pate.cli import _label as label_command
 from pate.jobs import LabelJob
 
 N = 600

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from pate import Budget, GaussianSum, GNMax, PATEClassifier, Votes, account, release_labels
 from pate._core.files import write_json
-from pate.audit import Audit, audit_mechanism, audit_statement, audit_votes, audited, pair
+from pate.audit import Audit, audit_mechanism, audit_statement, audit_votes, pair
+from pate.audit import _audited as audited
 from pate.cli import app
 from pate.exceptions import InvalidInputError
 from pate.privacy.words import Guarantee

@@ -13,7 +13,7 @@ from test_cli import label, pate, tables  # noqa: F401  a fixture
 
 from pate import Budget, GNMax, Ledger, NoisyHistogram, PATEClassifier, compare, load_dataset
 from pate._core.files import check_can_write
-from pate.comparison.studies.folders import RunFolder
+from pate.comparison.studies._folders import RunFolder
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.jobs import LabelJob, check_new_files
 from pate.privacy.budget import MOST_EPSILON

@@ -13,8 +13,8 @@ from PIL import Image
 from test_cli import pate
 
 from pate import InvalidInputError, Ledger
+from pate.cli._label import LabelOptions
 from pate.cli._options import read_job_file, uses_of
-from pate.cli.label import LabelOptions
 from pate.jobs._writing import harmless
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from test_cli import pate
 
-from pate.cli.label import _ranges
+from pate.cli._label import _ranges
 from pate.exceptions import InvalidInputError
 
 N = 500

@@ -18,10 +18,13 @@ from test_cli import pate
 from typer.testing import CliRunner
 
 from pate import Budget, GNMax, InvalidInputError, quote
+from pate.cli import _account as account
+from pate.cli import _experiment as experiment
+from pate.cli import _label as label_command
 from pate.cli import _options as shared
-from pate.cli import account, app, experiment
-from pate.cli import label as label_command
+from pate.cli import app
 from pate.cli._app import as_command
+from pate.cli._label import LabelOptions
 from pate.cli._options import (
     _KINDS,
     DELTA,
@@ -45,11 +48,10 @@ from pate.cli._options import (
     takes_options,
     uses_of,
 )
-from pate.cli.label import LabelOptions
 from pate.comparison.run import compare_on
 from pate.comparison.studies.config import MODULES, RunConfig
 from pate.data import load_dataset
-from pate.data.files.images import COLORS
+from pate.data._files.images import COLORS
 from pate.data.queries import STRATEGIES
 from pate.jobs import CHOICES, PREPROCESSING, LabelJob, VoteJob
 from pate.jobs._request import UNITS

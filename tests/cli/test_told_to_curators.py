@@ -11,7 +11,7 @@ import pytest
 from test_cli import pate
 
 from pate import Budget
-from pate.cli import label as label_command
+from pate.cli import _label as label_command
 from pate.jobs import LabelJob, _tables
 
 N, N_PUBLIC = 400, 60

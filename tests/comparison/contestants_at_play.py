@@ -5,7 +5,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.naive_bayes import GaussianNB
 
 from pate.data import Dataset
-from pate.data.named.dataset import HeldOutRows, PrivateRows, PublicRows
+from pate.data._named.dataset import HeldOutRows, PrivateRows, PublicRows
 from pate.exceptions import StudentError
 from pate.privacy.budget import Budget
 from pate.privacy.words import Guarantee

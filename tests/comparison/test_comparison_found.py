@@ -7,9 +7,9 @@ import pytest
 from comparison_samples import comparison
 
 from pate.comparison import statistics
+from pate.comparison._cells import packed
 from pate.comparison._found import find
-from pate.comparison.cells import packed
-from pate.comparison.report import ComparisonReport
+from pate.comparison._report import ComparisonReport
 from pate.exceptions import InvalidInputError, RunFolderError
 
 

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.naive_bayes import GaussianNB
 
 from pate import Budget, PATEClassifier
-from pate.comparison.report import ComparisonReport
+from pate.comparison._report import ComparisonReport
 from pate.comparison.run import compare
 from pate.data import PrivateRows
 from pate.exceptions import InvalidInputError, RunFolderError

@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from pate.comparison.run import compare, compare_on
 from pate.data import Dataset, load_dataset
-from pate.data.named.dataset import HeldOutRows, PrivateRows, PublicRows
+from pate.data._named.dataset import HeldOutRows, PrivateRows, PublicRows
 from pate.dpsgd import DPSGDClassifier
 from pate.estimators import PATEClassifier
 from pate.exceptions import InvalidInputError

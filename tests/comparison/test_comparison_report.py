@@ -13,7 +13,7 @@ import pytest
 from contestants_at_play import BUDGETS, DELTA, Fake, Stating, small_data
 
 from pate._core import provenance as _provenance
-from pate.comparison.report import Cell, ComparisonReport
+from pate.comparison._report import Cell, ComparisonReport
 from pate.comparison.run import compare
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.report.result import ComparisonResult

@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 from contestants_at_play import BUDGETS, CALLS, DELTA, FailsLate, Fake, Stating, WithPublic, small_data
 
-from pate.comparison.report import ComparisonReport
+from pate.comparison._report import ComparisonReport
 from pate.comparison.run import compare
-from pate.data.named.dataset import HeldOutRows, PrivateRows, PublicRows
+from pate.data._named.dataset import HeldOutRows, PrivateRows, PublicRows
 from pate.exceptions import RunFolderError, StudentError
 from pate.privacy.budget import Budget
 

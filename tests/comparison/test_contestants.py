@@ -19,7 +19,7 @@ from pate.comparison.contestants import (
 )
 from pate.comparison.contract import Contestant, Setting
 from pate.data import load_dataset
-from pate.data.named.datasets import HeldOutRows, PrivateRows, PublicRows
+from pate.data._named.datasets import HeldOutRows, PrivateRows, PublicRows
 from pate.dpsgd import DPSGDClassifier
 from pate.estimators import PATEClassifier
 from pate.exceptions import InvalidInputError

@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 from pate import Budget
 from pate.comparison.baselines import PrivateKNN, SampledNeighbours, SparseVectorPATE, StabilityTest
-from pate.comparison.baselines.private_knn import neighbour_settings
-from pate.comparison.baselines.sparse_vector import stability_settings
+from pate.comparison.baselines._private_knn import neighbour_settings
+from pate.comparison.baselines._sparse_vector import stability_settings
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning, RepeatedFitWarning
 from pate.release.statement.model import PrivacyStatement
 

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from pate.comparison.studies.folders import RunFolder
+from pate.comparison.studies._folders import RunFolder
 from pate.exceptions import PateError, RunFolderError
 
 

@@ -15,9 +15,9 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, load_dataset
 from pate._core.progress import listening, timed
+from pate.comparison._cells import Cell
 from pate.comparison._fit import _bits, asked_of, calibration_error, check_column, indices_of, peak_mib, scores, told
 from pate.comparison._found import find
-from pate.comparison.cells import Cell
 from pate.data import Dataset, HeldOutRows, PrivateRows, PublicRows
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 

@@ -10,7 +10,7 @@ from scipy.stats import binomtest, chisquare, norm
 
 from pate import Budget
 from pate.comparison.baselines import SampledNeighbours
-from pate.comparison.baselines.private_knn import Grid, in_sample, neighbour_votes
+from pate.comparison.baselines._private_knn import Grid, in_sample, neighbour_votes
 from pate.exceptions import InvalidInputError
 from pate.privacy.noise.source import NoiseSource
 from pate.representations import TableMap

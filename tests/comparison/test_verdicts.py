@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pate.comparison._verdicts import Crossing, Crossings, crossing, side_verdicts, verdicts
 from pate.comparison.statistics import PairedDifference, paired_difference
-from pate.comparison.verdicts import Crossing, Crossings, crossing, side_verdicts, verdicts
 from pate.exceptions import InvalidInputError
 
 N = 400

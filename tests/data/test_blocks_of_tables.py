@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from pate.data import check_public_rows, read_both
+from pate.data._files import _arrow, tables
 from pate.data._overlap import row_digests
-from pate.data.files import _arrow, tables
 from pate.exceptions import CuratorWarning, InvalidInputError
 
 RNG = np.random.default_rng(0)

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, load_dataset, release_labels
 from pate.comparison.studies.run import examples_of
-from pate.data.named import _fetch, datasets
+from pate.data._named import _fetch, datasets
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 from pate.models.students import ImageStudent
 from pate.networks import SmallCNN

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pate.data.named import _fetch, datasets
-from pate.data.named._fetch import StoredFile, content_sha256, data_folder, load_file
-from pate.data.named.datasets import list_datasets, load_dataset
+from pate.data._named import _fetch, datasets
+from pate.data._named._fetch import StoredFile, content_sha256, data_folder, load_file
+from pate.data._named.datasets import list_datasets, load_dataset
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 
 REAL = os.environ.get("PATE_DATA_HOME", "")

@@ -32,12 +32,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pate import Budget, GNMax, Ledger, Partition, Votes, partition, read_table, release_labels
+from pate.cli._label import LabelOptions
 from pate.cli._options import read_job_file, uses_of
-from pate.cli.label import LabelOptions
 from pate.comparison._folder import CellFolder
-from pate.comparison.studies.folders import refuse_other_results
-from pate.data.files import _npz
-from pate.data.named._fetch import StoredFile, idx_contents, load_file, parse_idx, unpack
+from pate.comparison.studies._folders import refuse_other_results
+from pate.data._files import _npz
+from pate.data._named._fetch import StoredFile, idx_contents, load_file, parse_idx, unpack
 from pate.exceptions import (
     CuratorWarning,
     DatasetNotFoundError,
@@ -215,7 +215,7 @@ def convert_download(path: Path) -> Any:
     data = path.read_bytes()
     path.unlink()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pate.data.named._fetch._download", lambda url, member, **_: unpack(data, member))
+        patch.setattr("pate.data._named._fetch._download", lambda url, member, **_: unpack(data, member))
         return load_file(stored, dataset="made up", folder=path.parent, download=True)
 
 
@@ -242,7 +242,7 @@ def open_with_key(path: Path) -> Any:
 
 
 def images(path: Path) -> Any:
-    from pate.data.files.images import read_images
+    from pate.data._files.images import read_images
 
     return read_images(path.parent, convert=True, color="grey", size=(3, 2), resize=True)
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from pate.data import read_table
-from pate.data.files._csv import Wanted, open_csv
+from pate.data._files._csv import Wanted, open_csv
 from pate.exceptions import CuratorWarning
 
 ROWS = [b"5,hello,a", b'6,"quoted, cell",b', b'"7","",a', b",,b", b'8,"say ""hi""",a', b" 9, spaced ,b"]

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from pate.data import check_other_file, read_both, read_table
-from pate.data.files._arrow import Database, beside
+from pate.data._files._arrow import Database, beside
 from pate.exceptions import CuratorWarning, InvalidInputError, PateError
 
 openpyxl = pytest.importorskip("openpyxl", reason="pip install 'pate[excel]'")

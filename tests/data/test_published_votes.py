@@ -9,7 +9,7 @@ import pytest
 
 from pate import Votes
 from pate.data import list_votes, load_votes
-from pate.data.named import _fetch, datasets
+from pate.data._named import _fetch, datasets
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 
 

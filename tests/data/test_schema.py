@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate import Budget, DPSGDClassifier, InvalidInputError, PATEClassifier
-from pate.cli.label import _ranges
+from pate.cli._label import _ranges
 from pate.data import Column, Schema, read_table
 from pate.data._cells import private_cells
 

@@ -20,7 +20,7 @@ from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd._statement import make_plan
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TruncatedPoissonSGD
 from pate.privacy import dpsgd_epsilons
-from pate.privacy.exact.composition import LossTable, compose_epsilons
+from pate.privacy.exact._composition import LossTable, compose_epsilons
 from pate.privacy.exact.sampled_gaussian import DIRECTIONS, loss_masses, tilted_epsilon
 from pate.privacy.losses import Losses, SampledGaussianPair, discretization_interval, needs_tilt
 

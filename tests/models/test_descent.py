@@ -10,8 +10,8 @@ import pytest
 from pate import Budget, RecordVoters, open_ballot_session
 from pate.exceptions import InvalidInputError
 from pate.models.heads import DescentHead, LikelihoodHead, LinearHead, load_head
+from pate.models.heads._descent import _groups
 from pate.models.heads._linear import softmax
-from pate.models.heads.descent import _groups
 from pate.records import SignedSpace
 
 

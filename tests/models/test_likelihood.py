@@ -7,7 +7,8 @@ import pytest
 import scipy.optimize
 
 from pate.exceptions import InvalidInputError
-from pate.models.heads import LikelihoodHead, SelfTrainedHead, likelihood, load_head
+from pate.models.heads import LikelihoodHead, SelfTrainedHead, load_head
+from pate.models.heads import _likelihood as likelihood
 from pate.models.heads._linear import softmax
 
 

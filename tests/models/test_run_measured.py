@@ -9,7 +9,7 @@ from pate import Budget, BudgetExceededError, InvalidInputError, Ledger
 from pate.models.heads import LinearHead
 from pate.models.recipes import RecordModel, RecordsPlan, Round, fitted_representation
 from pate.records import SignedSpace
-from pate.records.voters import RecordVoters
+from pate.records._voters import RecordVoters
 from pate.release import BallotSession, ReleaseTerms
 
 CLASSES = ("a", "b", "c")

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-import pate.teachers.ensemble
+import pate.teachers._ensemble
 from pate import Budget, ConfidentGNMax, GNMax, InvalidInputError, Ledger, PATEClassifier, PateError, release_labels
 from pate.exceptions import CuratorWarning, StudentError, StudentWarning
 from pate.jobs._choice import Uncertain
@@ -109,7 +109,7 @@ def ledger(tmp_path):
 def test_a_student_that_cannot_learn_is_refused_before_training_and_spending(
     student, options, text, ledger, monkeypatch
 ):
-    monkeypatch.setattr(pate.teachers.ensemble.TeacherEnsemble, "fit", lambda *a, **k: pytest.fail("trained"))
+    monkeypatch.setattr(pate.teachers._ensemble.TeacherEnsemble, "fit", lambda *a, **k: pytest.fail("trained"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(InvalidInputError, match=text):

@@ -16,7 +16,8 @@ from pate import Accountant, Charge, GNMax, LNMax
 from pate.audit import Claim
 from pate.mechanisms._base import all_answered
 from pate.privacy.attacker import largest_success
-from pate.privacy.exact import GaussianNoise, log_probs, pair_law, quadrature
+from pate.privacy.exact import GaussianNoise, log_probs, pair_law
+from pate.privacy.exact import _quadrature as quadrature
 from pate.privacy.noise import real_argmax
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish import smooth_sensitivity

@@ -9,7 +9,7 @@ import numpy as np
 from wall import Found, Look
 
 from pate.audit import Claim, independence, law, pair, replay
-from pate.audit.bounds import curve_test, epsilon_bound
+from pate.audit._bounds import curve_test, epsilon_bound
 from pate.privacy.noise.source import NoiseSource
 from pate.report.audit_result import AuditResult
 

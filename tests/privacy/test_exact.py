@@ -10,10 +10,10 @@ import pytest
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import DEFAULT_ORDERS, rdp_to_epsilon
 from pate.privacy.exact import native
+from pate.privacy.exact._laws import exact_divergences, exact_rdp, group_divergences, log_probs, upper_bound
+from pate.privacy.exact._quadrature import divergence_terms, log_terms, plan_orders
 from pate.privacy.exact.histograms import distinct_histograms, group_counts, merge_far
-from pate.privacy.exact.laws import exact_divergences, exact_rdp, group_divergences, log_probs, upper_bound
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest
-from pate.privacy.exact.quadrature import divergence_terms, log_terms, plan_orders
 
 ENGINES = ["numpy", "log", pytest.param("native", marks=pytest.mark.skipif(not native.available(), reason="not built"))]
 ORDERS = (1.01, 1.3, 1.5, 2.0, 3.7, 8.0, 33.0, 256.0)

@@ -9,11 +9,12 @@ import pytest
 from scipy.special import log_ndtr
 
 from pate.exceptions import PateError
-from pate.privacy.exact import GaussianNoise, LaplaceNoise, ThresholdTest, log_space, per_teacher_rdp
+from pate.privacy.exact import GaussianNoise, LaplaceNoise, ThresholdTest, per_teacher_rdp
+from pate.privacy.exact import _log_space as log_space
+from pate.privacy.exact._laws import exact_divergences, log_probs
+from pate.privacy.exact._pld import dominating_masses
+from pate.privacy.exact._quadrature import ALIASING, allowance, strip_log
 from pate.privacy.exact.histograms import distinct_histograms, group_counts
-from pate.privacy.exact.laws import exact_divergences, log_probs
-from pate.privacy.exact.pld import dominating_masses
-from pate.privacy.exact.quadrature import ALIASING, allowance, strip_log
 from pate.privacy.publish.gate import query_scores
 
 ENGINES = ["auto", "numpy", "log"]
@@ -215,7 +216,7 @@ def test_what_stands_on_the_law_of_many_classes():
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_law_that_does_not_sum_to_one_is_integrated_again(monkeypatch, engine):
     """With the proof switched off, the independent sum is what catches a coarse step."""
-    from pate.privacy.exact import quadrature
+    from pate.privacy.exact import _quadrature as quadrature
 
     monkeypatch.setattr(quadrature, "allowance", lambda step: (7 * step, np.inf))
     monkeypatch.setattr(log_space, "allowance", lambda step: (7 * step, np.inf))

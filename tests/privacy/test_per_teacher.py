@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pate.exceptions import InvalidInputError
-from pate.privacy.exact.laws import exact_divergences
+from pate.privacy.exact._laws import exact_divergences
+from pate.privacy.exact._per_teacher import per_teacher_rdp, vote_groups
 from pate.privacy.exact.noise import GaussianNoise, ThresholdTest
-from pate.privacy.exact.per_teacher import per_teacher_rdp, vote_groups
 
 ORDERS = [1.5, 4.0, 9.0]
 
@@ -81,7 +81,7 @@ def test_sums_over_parts_and_chunks(monkeypatch):
         per_teacher_rdp(labels[:, s], ORDERS, noise=noise, n_classes=4) for s in (slice(0, 40), slice(40, None))
     )
     np.testing.assert_allclose(parts, whole, rtol=1e-12)
-    monkeypatch.setattr("pate.privacy.exact.laws.CHUNK", 7)
+    monkeypatch.setattr("pate.privacy.exact._laws.CHUNK", 7)
     np.testing.assert_allclose(per_teacher_rdp(labels, ORDERS, noise=noise, n_classes=4), whole, rtol=1e-12)
 
 

@@ -7,12 +7,12 @@ import pytest
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
 from pate.privacy.convert import DEFAULT_ORDERS, rdp_to_epsilon
-from pate.privacy.exact.composition import LossTable, compose_epsilons
+from pate.privacy.exact._composition import LossTable, compose_epsilons
+from pate.privacy.exact._laws import exact_divergences, log_probs, upper_bound
+from pate.privacy.exact._per_teacher import per_teacher_rdp, vote_groups
+from pate.privacy.exact._pld import composed_pld, dominating_masses, per_teacher_pld_epsilon, pld_epsilon
 from pate.privacy.exact.histograms import distinct_histograms, group_counts
-from pate.privacy.exact.laws import exact_divergences, log_probs, upper_bound
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest
-from pate.privacy.exact.per_teacher import per_teacher_rdp, vote_groups
-from pate.privacy.exact.pld import composed_pld, dominating_masses, per_teacher_pld_epsilon, pld_epsilon
 
 NOISE = GaussianNoise(8.0)
 
@@ -163,7 +163,7 @@ def test_all_teachers_not_only_the_worst_by_renyi():
 def test_many_queries_fall_back_to_joined_pairs(monkeypatch):
     counts = [[20, 9, 3]] * 30
     swept = pld_epsilon(counts, 1e-5, noise=NOISE).epsilon
-    monkeypatch.setattr("pate.privacy.exact.pld.SWEEP_LIMIT", 10)
+    monkeypatch.setattr("pate.privacy.exact._pld.SWEEP_LIMIT", 10)
     joined = pld_epsilon(counts, 1e-5, noise=NOISE).epsilon
     assert swept <= joined
 

@@ -10,8 +10,8 @@ import pytest
 from pate import InvalidInputError
 from pate.records import RightCounts, count_right
 from pate.records._maps import BLOCK_ROWS, in_blocks
+from pate.records._right import right_sums
 from pate.records.ballot_sum import GRID
-from pate.records.right import right_sums
 
 CLASSES = (0, 1)
 #: Every record there is: what the model says of it, and what it is; -1 for none.

@@ -16,7 +16,7 @@ from pate import Budget, InvalidInputError, RecordVoters, SensitiveValueError, V
 from pate.data import records_fingerprint
 from pate.exceptions import CuratorWarning
 from pate.records import HardSpace, SignedSpace, SoftSpace, _maps
-from pate.records import voters as voters_module
+from pate.records import _voters as voters_module
 from pate.records.ballot_sum import centred, class_sums, quantised
 from pate.records.spaces import BallotSpace
 from pate.representations import TableMap

@@ -10,7 +10,7 @@ import pytest
 
 from pate import Budget, GNMax, MeasuredAccuracy, PATEClassifier, Votes, release_labels
 from pate.exceptions import CuratorWarning, ResultWarning
-from pate.records.right import RightFacts
+from pate.records._right import RightFacts
 from pate.release import ModelLabels, ReleasedCounts, doubted, tell_doubts
 
 MEASURED = MeasuredAccuracy(

@@ -24,7 +24,7 @@ from pate import (
     release_ballots,
 )
 from pate.exceptions import LedgerError
-from pate.mechanisms import ballot_sum
+from pate.mechanisms import _ballot_sum as ballot_sum
 from pate.privacy.convert import gdp_to_epsilon
 from pate.privacy.noise.reals import rounded_counts
 from pate.privacy.noise.source import NoiseSource

@@ -9,7 +9,7 @@ from comparison_samples import SIDES, comparison
 from test_report import Page
 
 from pate import report as pages
-from pate.comparison.cells import packed
+from pate.comparison._cells import packed
 from pate.release.statement.model import PrivacyStatement
 from pate.report._answer import answer, looks
 from pate.report._comparison import comparison_picture, view

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from pate.representations import KernelPCA, TableMap, chain, kernel, load
+from pate.representations import KernelPCA, TableMap, chain, load
+from pate.representations import _kernel as kernel
 from pate.representations._exact import ExactDistances, ExactMap
 
 RNG = np.random.default_rng(0)

@@ -17,7 +17,7 @@ import pytest
 from scipy import sparse
 
 from pate.exceptions import CheckpointWarning, CuratorWarning, InvalidInputError
-from pate.teachers.callables import AnswerCache, CallableTeachers
+from pate.teachers._callables import AnswerCache, CallableTeachers
 from pate.votes import Voter, hash_queries
 
 _SAME = [1, 2]

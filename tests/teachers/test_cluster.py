@@ -27,7 +27,7 @@ from pate.networks import MLP
 from pate.records import SignedSpace
 from pate.representations import FromTransformer
 from pate.teachers._shards import side_by_side
-from pate.teachers.torch.ensemble import TorchTeacherEnsemble
+from pate.teachers.torch._ensemble import TorchTeacherEnsemble
 
 distributed = pytest.importorskip("distributed", reason="pip install pate[dask]")
 psutil = pytest.importorskip("psutil")  # comes with distributed

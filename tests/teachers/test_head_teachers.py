@@ -18,8 +18,9 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from pate.data.partition import partition
 from pate.exceptions import CheckpointWarning, CuratorWarning, InvalidInputError
-from pate.teachers import HeadTeacherEnsemble, heads, make_ensemble
-from pate.teachers.heads import HEADS, HeadRecipe, fit_heads, predict_heads
+from pate.teachers import HeadTeacherEnsemble, make_ensemble
+from pate.teachers import _heads as heads
+from pate.teachers._heads import HEADS, HeadRecipe, fit_heads, predict_heads
 from pate.votes import Voter, hash_queries
 
 DIGITS, LABELS = load_digits(return_X_y=True)

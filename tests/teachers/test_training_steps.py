@@ -127,7 +127,7 @@ def test_steps_are_part_of_what_recognises_a_kept_teacher(tmp_path):
 def test_the_keys_of_teachers_trained_by_passes_are_those_of_earlier_versions(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "pate.teachers.torch.ensemble.recipe_key", lambda given, *a, **k: seen.append(given) or bytes(32)
+        "pate.teachers.torch._ensemble.recipe_key", lambda given, *a, **k: seen.append(given) or bytes(32)
     )
     by_rule(MLP, 1, epochs=30, checkpoint_dir=tmp_path).fit(X[:30], Y[:30])
     assert list(seen[0]) == [

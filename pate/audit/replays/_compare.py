@@ -19,8 +19,8 @@ import numpy as np
 
 from pate._core.checks import largest_of
 from pate._core.types import IntArray
+from pate.audit.replays._neighbours import row_hashes
 from pate.audit.replays._trace import Event, Run, summary
-from pate.audit.replays.neighbours import row_hashes
 
 # Who looked at all private rows at once: found by watching calls, in a pipeline that is known to leak.
 

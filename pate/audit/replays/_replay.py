@@ -25,8 +25,7 @@ from pate._core.recorder import Outcome, ReplayRecorder, run_played
 from pate._core.secret import global_generators, unreplayed_bytes
 from pate._core.types import IntArray
 from pate.audit.replays._compare import ANY, Allowed, Difference, Moved, Seen, Witness, compare
-from pate.audit.replays._trace import Run, Trace, digest
-from pate.audit.replays.neighbours import (
+from pate.audit.replays._neighbours import (
     ADJACENCIES,
     Choice,
     Distance,
@@ -36,6 +35,7 @@ from pate.audit.replays.neighbours import (
     make_neighbour,
     neighbours,
 )
+from pate.audit.replays._trace import Run, Trace, digest
 from pate.exceptions import InvalidInputError, ReplayError
 from pate.ledger import Ledger
 from pate.privacy.budget import Budget

@@ -18,7 +18,7 @@ import joblib
 import numpy as np
 
 from pate._core.recorder import Outcome
-from pate.audit.replays.neighbours import Records, row_hashes
+from pate.audit.replays._neighbours import Records, row_hashes
 from pate.exceptions import InvalidInputError
 from pate.votes import Votes
 

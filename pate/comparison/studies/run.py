@@ -21,8 +21,8 @@ from sklearn.svm import SVC
 from pate._core.curator import need
 from pate._core.files import atomic_path, write_json, write_text
 from pate._core.provenance import provenance
+from pate.comparison.studies._folders import RunFolder
 from pate.comparison.studies.config import RunConfig, make_dpsgd
-from pate.comparison.studies.folders import RunFolder
 from pate.data import Dataset, encode_dataset, load_dataset
 from pate.estimators import PATEClassifier
 from pate.exceptions import PateWarning

@@ -1,6 +1,6 @@
 """A student is asked about private records, each by itself: so a count of right answers moves no further than is said.
 
-:mod:`pate.records.right` says what that needs. Where rows keep their places they are asked in blocks of one fixed
+:mod:`pate.records._right` says what that needs. Where rows keep their places they are asked in blocks of one fixed
 shape; where another person's records might move them, each row is asked alone. A row with which the student cannot be
 asked has no answer, and changes no other's: its block is asked again with other rows of the block in its place. Code
 that may look at all rows of a block, or draw at random while it predicts, is asked row by row, a fresh copy each time.

@@ -1,9 +1,9 @@
 """Exact privacy accounting of noisy-max votes: law, divergences, per-teacher sums, tight composition."""
 
-from pate.privacy.exact.laws import ExactDivergences, exact_divergences, exact_rdp, log_probs, upper_bound
+from pate.privacy.exact._laws import ExactDivergences, exact_divergences, exact_rdp, log_probs, upper_bound
+from pate.privacy.exact._per_teacher import per_teacher_rdp, vote_groups
+from pate.privacy.exact._pld import PldEpsilon, composed_pld, per_teacher_pld_epsilon, pld_epsilon, pld_seconds
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest
-from pate.privacy.exact.per_teacher import per_teacher_rdp, vote_groups
-from pate.privacy.exact.pld import PldEpsilon, composed_pld, per_teacher_pld_epsilon, pld_epsilon, pld_seconds
 
 __all__ = [
     "ExactDivergences",

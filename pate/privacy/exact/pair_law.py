@@ -19,10 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.types import FloatArray, IntArray
-from pate.privacy.exact.histograms import Groups, most_classes, structure
-from pate.privacy.exact.log_space import log_law
-from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
-from pate.privacy.exact.quadrature import (
+from pate.privacy.exact._log_space import log_law
+from pate.privacy.exact._quadrature import (
     FINER,
     SUM_ERROR,
     LaplaceNodes,
@@ -30,6 +28,8 @@ from pate.privacy.exact.quadrature import (
     laplace_nodes,
     trapezoid_tables,
 )
+from pate.privacy.exact.histograms import Groups, most_classes, structure
+from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
 
 __all__ = ["PairLaw", "all_laws", "batches", "pair_law"]
 

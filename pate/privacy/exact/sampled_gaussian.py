@@ -1,6 +1,6 @@
 """Subsampled Gaussians composed at deltas that the rounding of an ordinary Fourier transform would use up.
 
-The composition is that of :mod:`pate.privacy.exact.composition`: losses tilted by exp(theta loss), so that rounding is
+The composition is that of :mod:`pate.privacy.exact._composition`: losses tilted by exp(theta loss), so that rounding is
 small against the tail that decides delta. What is fed to it must be accurate in the tails too. This module computes it.
 
 **Masses.** A dominating pair (P, Q) of one step has an increasing likelihood ratio: {loss > l} is a half-line that
@@ -15,7 +15,7 @@ the tails are raised by.) Let then a be rounded down, and kept within [0, p]: ma
 divergence grows. Both hold for any size of the rounding; sizes need only be large enough, and cost some 1e-14 of a
 loss each step. Tails are accurate relatively: where less than half is below a point it is counted from there, else from
 above. So each mass is that of such a pair within a few units in the last place: ``PROBABILITY_ERROR`` of
-:func:`pate.privacy.exact.composition.compose_epsilons` pays for these, its own bounds for the transform, for what wraps
+:func:`pate.privacy.exact._composition.compose_epsilons` pays for these, its own bounds for the transform, for what wraps
 around it and for the last digits of sums. Mass at infinity is at most 2e-6 of delta.
 """
 
@@ -29,7 +29,7 @@ from scipy.special import ndtr, ndtri
 
 from pate._core.checks import largest_of, least_of
 from pate._core.types import FloatArray
-from pate.privacy.exact.composition import LossTable, compose_epsilons
+from pate.privacy.exact._composition import LossTable, compose_epsilons
 
 __all__ = ["Branches", "loss_masses", "tilted_epsilon"]
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pate.teachers.torch.ensemble import TorchTeacherEnsemble
+from pate.teachers.torch._ensemble import TorchTeacherEnsemble
 
 __all__ = ["TorchTeacherEnsemble"]

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from pate._core.curator import need
 from pate._core.files import atomic_path
-from pate.data.files._npz import BROKEN, check_unpacked, gunzip, read_npz, readable
+from pate.data._files._npz import BROKEN, check_unpacked, gunzip, read_npz, readable
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 
 #: Arrays by name; a text file is the single array ``text`` of bytes, a file kept as it came the single array ``file``.

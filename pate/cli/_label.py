@@ -369,7 +369,7 @@ class LabelOptions:
     @property
     def is_folder(self) -> bool:
         """Whether the private data are a folder of images."""
-        from pate.data.files._opened import is_table
+        from pate.data._files._opened import is_table
 
         return self.private is not None and not is_table(self.private)
 
@@ -405,7 +405,7 @@ class LabelOptions:
             "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers" if keeps else None,
         }
         if self.private is not None and self.ledger is None:
-            from pate.data.files._arrow import beside
+            from pate.data._files._arrow import beside
 
             made["ledger"] = beside(self.private, ".ledger.sqlite")
         return made

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pate._core.checks import check_int, check_real, shown
 from pate._core.types import FloatArray, IntArray
-from pate.audit.claims import Claim
+from pate.audit._claims import Claim
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.convert import check_delta, gdp_to_epsilon

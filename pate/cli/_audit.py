@@ -180,8 +180,8 @@ def _statement(target: Path, what: str) -> Any:
 
 def _replayed(target: Path, n_pairs: int | None, *, published: bool) -> Any:
     from pate.audit import audit_job
+    from pate.cli._label import LabelOptions
     from pate.cli._options import read_job_file, uses_of
-    from pate.cli.label import LabelOptions
 
     held = read_job_file(target, uses_of(LabelOptions))
     paths = {"private", "public", "classes_file", "ledger", "out"}

@@ -18,7 +18,7 @@ from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.networks._contract import one_device
 from pate.representations._base import Representation
-from pate.representations.own import Brought, as_vectors, check_provenance
+from pate.representations._own import Brought, as_vectors, check_provenance
 
 _SEED = 0x9B0E
 #: Made-up rows by whose vectors a file tells an architecture from another with the same weights.

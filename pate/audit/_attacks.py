@@ -15,6 +15,8 @@ from pate._core.checks import check_choice, check_int, check_labels, check_real,
 from pate._core.frames import plain_column, plain_rows
 from pate._core.secret import training_seed
 from pate._core.types import FloatArray, Mask
+from pate.audit._claims import Claim
+from pate.audit._one_run import ceiling
 from pate.audit._shadows import (
     ATTACKS,
     Answers,
@@ -30,8 +32,6 @@ from pate.audit._shadows import (
     shadows_of,
     share_above,
 )
-from pate.audit.claims import Claim
-from pate.audit.one_run import ceiling
 from pate.data._validation import read_rows
 from pate.exceptions import InvalidInputError
 from pate.privacy.words import Guarantee

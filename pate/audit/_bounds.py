@@ -30,7 +30,7 @@ from scipy.special import betainc, betaincc, betaincinv, expit, logit
 
 from pate._core.checks import check_choice, check_int, check_real
 from pate._core.types import FloatArray, IntArray
-from pate.audit.claims import Claim
+from pate.audit._claims import Claim
 from pate.exceptions import InvalidInputError
 
 __all__ = ["CurveTest", "bayesian_interval", "curve_test", "epsilon_bound", "mu_bound", "rates_bound"]

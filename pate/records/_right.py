@@ -30,7 +30,7 @@ alone, and the other units' contributions from theirs. A model is therefore aske
 rows keep place and shape, and a model that takes each row by itself gives them the same answers to the last bit. Where
 rows change places (add-or-remove; a person replaced by one with more records) a BLAS might round a row's last bits by
 its place, and a tie between two classes could flip for a record that is nobody's of the unit: there only models that
-say ``exact_`` throughout are vouched for, as for residual ballots (:mod:`pate.records.voters`). :attr:`RightFacts.own`
+say ``exact_`` throughout are vouched for, as for residual ballots (:mod:`pate.records._voters`). :attr:`RightFacts.own`
 says whether that is so; the statement repeats it.
 """
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pate._core.checks import check_choice, check_int
 from pate._core.secret import training_seed
 from pate._core.types import IndexArray
-from pate.data.named._fetch import (
+from pate.data._named._fetch import (
     ADULT_CLASSES,
     DIABETES_CLASSES,
     Content,
@@ -35,7 +35,7 @@ from pate.data.named._fetch import (
     train_test_contents,
     train_test_rows,
 )
-from pate.data.named.dataset import SEED_PATH, Dataset, Draw, HeldOutRows, PrivateRows, PublicRows
+from pate.data._named.dataset import SEED_PATH, Dataset, Draw, HeldOutRows, PrivateRows, PublicRows
 from pate.exceptions import InvalidInputError
 
 # The named data sets: what each is, its files and where those come from.

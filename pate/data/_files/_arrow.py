@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from pate._core.curator import need
-from pate.data.files._npz import check_unpacked, readable, reason
+from pate.data._files._npz import check_unpacked, readable, reason
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:

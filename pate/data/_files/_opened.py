@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pate._core.curator import need
 from pate.data._columns import settled
-from pate.data.files._arrow import Database, is_key, object_frame, parquet_blocks, parquet_parts, read_parquet
-from pate.data.files._csv import MISSING, TableFormat, Wanted, open_csv
-from pate.data.files._npz import check_unpacked, is_matrix, read_npy_table, read_npz_table, readable
+from pate.data._files._arrow import Database, is_key, object_frame, parquet_blocks, parquet_parts, read_parquet
+from pate.data._files._csv import MISSING, TableFormat, Wanted, open_csv
+from pate.data._files._npz import check_unpacked, is_matrix, read_npy_table, read_npz_table, readable
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def open_table(
 ) -> Opened:
     """Find a table (file, folder of Parquet files, :class:`Database`), what it is and what its columns are called.
 
-    ``like`` and ``names`` are of a private file; see :func:`pate.data.files._csv.open_csv`.
+    ``like`` and ``names`` are of a private file; see :func:`pate.data._files._csv.open_csv`.
     """
     wanted = Wanted() if wanted is None else wanted
     check_heeded(wanted, path)

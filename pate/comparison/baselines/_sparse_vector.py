@@ -267,7 +267,7 @@ class SparseVectorPATE(Baseline):
     n_teachers : int or None
         None: one for every 15 records, ten at least and 1,000 at most (100 with ``groups``).
     max_unstable, n_queries : int or None
-        None: by :func:`pate.comparison.baselines.sparse_vector.stability_settings`.
+        None: by :func:`pate.comparison.baselines._sparse_vector.stability_settings`.
     representation, image_shape, student, random_state, noise_seed, overlap_is_public, tuning, stated, verbose
         As for :class:`pate.comparison.baselines.PrivateKNN`.
     n_jobs : int or None

@@ -20,7 +20,7 @@ import numpy as np
 
 from pate._core.types import Mask
 from pate.data._cells import usable_records
-from pate.data.files._npz import gunzip, readable
+from pate.data._files._npz import gunzip, readable
 from pate.exceptions import CuratorWarning, InvalidInputError
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ def open_csv(
     header with several separators is read; None: the file is public, and its rows say.
 
     **Guarantees.** Of a private file only the first bytes (a byte order mark) and the header line, both public, say how
-    it is written; else it is as the public one. Which its records are says :mod:`pate.data.files._csv`.
+    it is written; else it is as the public one. Which its records are says :mod:`pate.data._files._csv`.
     """
     with _readable(path):
         data = gunzip(path.read_bytes()) if path.name.lower().endswith(".gz") else path.read_bytes()

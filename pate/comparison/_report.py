@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Self
 from pate._core.files import read_json, write_bytes, write_json, write_text
 from pate._core.pages import cell as as_cell
 from pate._core.pages import lined_up
+from pate.comparison._cells import COLUMNS, Cell, spent, warnings_of
 from pate.comparison._found import Found, find
-from pate.comparison.cells import COLUMNS, Cell, spent, warnings_of
-from pate.comparison.studies.folders import refuse_other_results
+from pate.comparison.studies._folders import refuse_other_results
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.release.statement.model import PrivacyStatement
 from pate.report._answer import answer, listed, looks

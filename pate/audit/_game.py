@@ -34,9 +34,9 @@ from pate._core.files import begun_in, own_folder, save_arrays, stored_arrays, w
 from pate._core.progress import track
 from pate._core.secret import training_seed
 from pate._core.types import FloatArray
-from pate.audit.bounds import curve_test
-from pate.audit.claims import Claim
-from pate.audit.one_run import audit_scores
+from pate.audit._bounds import curve_test
+from pate.audit._claims import Claim
+from pate.audit._one_run import audit_scores
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, NoisyHistogram
 from pate.privacy.noise.source import NoiseSource
@@ -483,12 +483,12 @@ def game(
     Notes
     -----
     **Guarantees.** If the claim holds for this pair, ``refuted`` is True with probability at most ``false_alarms``
-    (the rank test of :func:`pate.audit.bounds.curve_test`, and a union bound over the looks). A game that refutes
+    (the rank test of :func:`pate.audit._bounds.curve_test`, and a union bound over the looks). A game that refutes
     nothing proves nothing.
 
     Examples
     --------
-    >>> from pate.audit.game import NoisySum
+    >>> from pate.audit._game import NoisySum
     >>> honest = game(NoisySum(1.0), np.zeros(2), np.array([1.0, -1.0]), claim=Claim.gaussian(2**0.5), n_runs=200,
     ...               batch=100, random_state=0, published=True)
     >>> honest.refuted, honest["lower bound on mu"].value < 2**0.5

@@ -303,7 +303,7 @@ class PrivateKNN(Baseline):
         q, in (0, 1]. 1 asks all records: at one price votes over noise are the same at every rate (docs/rivals.md), and
         without sampling a certified price applies that is lower still. The paper samples: 0.15, say.
     n_neighbors : int or None
-        k. None: by :func:`pate.comparison.baselines.private_knn.neighbour_settings`.
+        k. None: by :func:`pate.comparison.baselines._private_knn.neighbour_settings`.
     n_queries : int or None
         How many public rows to ask about; None: by the same rule.
     screening : (threshold, ratio) or None

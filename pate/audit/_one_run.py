@@ -32,7 +32,7 @@ from scipy.stats import binom
 
 from pate._core.checks import check_int, check_real
 from pate._core.types import FloatArray, IntArray
-from pate.audit.bounds import (
+from pate.audit._bounds import (
     bayesian_interval,
     curve_test,
     doubled,
@@ -43,7 +43,7 @@ from pate.audit.bounds import (
     rates_bound,
     upper_rate,
 )
-from pate.audit.claims import Claim
+from pate.audit._claims import Claim
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import gdp_to_epsilon
 from pate.report.audit_result import AuditResult, Curve, Figure, Picture
@@ -172,7 +172,7 @@ def audit_scores(
     Returns
     -------
     AuditResult
-        Of layer "game". Figures: "p-value of the claimed curve" (the rank test of :func:`pate.audit.bounds.curve_test`,
+        Of layer "game". Figures: "p-value of the claimed curve" (the rank test of :func:`pate.audit._bounds.curve_test`,
         by which alone the claim is refuted), "false positives", "true positives" and "allowed true positives" where it
         is most telling, "lower bound on epsilon" (ranks) and "..., Clopper-Pearson", "epsilon, Bayesian interval" (an
         estimate), "lower bound on mu", "epsilon of that mu" (an estimate unless the claim is Gaussian).

@@ -33,9 +33,9 @@ from pate.data._columns import (
     tell_curator,
     tidy_like,
 )
+from pate.data._files._csv import TableFormat, Wanted, comma_numbers
+from pate.data._files._opened import Opened, open_table
 from pate.data._validation import is_frame
-from pate.data.files._csv import TableFormat, Wanted, comma_numbers
-from pate.data.files._opened import Opened, open_table
 from pate.data.schema import Schema
 from pate.exceptions import InvalidInputError
 
@@ -294,7 +294,7 @@ def read_table(
     number or truth value that its own cell spells, else its text. Public are the names of columns, the number of rows,
     sheets, tables and files, and the declared types of Parquet, DuckDB and npz columns. How a private CSV file is
     written follows from its first bytes, its header line and the public file, from no record; a line that is no row of
-    the table is a record of missing cells (:mod:`pate.data.files._csv`). A record of a sheet has a cell that is
+    the table is a record of missing cells (:mod:`pate.data._files._csv`). A record of a sheet has a cell that is
     filled: empty lines at the end of one are none. A date before the year 1 or after 9999 is missing.
 
     Examples

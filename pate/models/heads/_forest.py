@@ -11,8 +11,8 @@ from sklearn.ensemble import ExtraTreesRegressor
 from pate._core.checks import check_int, check_real
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
+from pate.models.heads._likelihood import LikelihoodHead
 from pate.models.heads._linear import Head, as_sure, public_rows
-from pate.models.heads.likelihood import LikelihoodHead
 from pate.representations._exact import own_product
 
 

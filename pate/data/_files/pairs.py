@@ -14,9 +14,9 @@ from pate._core.checks import check_choice
 from pate._core.curator import CuratorMessage
 from pate._core.progress import track
 from pate.data._columns import DATE_ORDERS, column_kind, numbers_in
-from pate.data.files._csv import Wanted
-from pate.data.files._opened import Opened, check_heeded, heeded_by, open_table
-from pate.data.files.tables import (
+from pate.data._files._csv import Wanted
+from pate.data._files._opened import Opened, check_heeded, heeded_by, open_table
+from pate.data._files.tables import (
     CAMEL,
     ColumnUse,
     Roles,

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from pate._core.checks import check_choice, check_int, shown
 from pate._core.frames import plain_column
 from pate._core.types import FloatArray, IntArray
-from pate.audit.pair import bounds_picture, laws_of, pair, reached, some_places
+from pate.audit._pair import bounds_picture, laws_of, pair, reached, some_places
 from pate.data._overlap import records_fingerprint
 from pate.estimators import PATEClassifier
 from pate.exceptions import (

@@ -20,9 +20,9 @@ import pandas as pd
 from pate._core.checks import check_int, check_real
 from pate._core.secret import beside_ledger
 from pate._core.types import IntArray
-from pate.audit.claims import Claim
-from pate.audit.pair import bounds_picture, even_places, laws_of, pair, worst_neighbour
-from pate.audit.report import Audit
+from pate.audit._claims import Claim
+from pate.audit._pair import bounds_picture, even_places, laws_of, pair, worst_neighbour
+from pate.audit._report import Audit
 from pate.data import read_both
 from pate.exceptions import InvalidInputError
 from pate.jobs import LabelJob
@@ -128,7 +128,7 @@ def audit_mechanism(
     (False, ['law', 'law', 'pair', 'game'])
     """
     from pate.audit import game, independence, law
-    from pate.audit.game import MechanismRelease
+    from pate.audit._game import MechanismRelease
 
     n_queries, delta = check_int("n_queries", n_queries, low=1), check_delta(delta)
     check_real("false_alarms", false_alarms, low=0, high=1, low_open=True, high_open=True)
@@ -209,7 +209,7 @@ def audit_votes(
     """Audit votes under a mechanism: what :func:`audit_mechanism` does, and the chain of bounds on these very votes.
 
     The chain is pair <= data-dependent <= public: the exact divergence of these votes and their worst neighbour
-    (:func:`pate.audit.audited.worst_neighbour`), the bound over all neighbours of :func:`pate.account`, and the price
+    (:func:`pate.audit._audited.worst_neighbour`), the bound over all neighbours of :func:`pate.account`, and the price
     that holds whatever the votes are. A violation of either refutes the claim.
 
     Parameters
@@ -317,7 +317,7 @@ def _worst(votes: Votes, mechanism: Any, order: float | None, delta: float, max_
 
 
 def _growing(votes: Votes, theirs: Votes, mechanism: Any, delta: float, max_answers: int | None) -> Picture:
-    from pate.audit.canaries import along
+    from pate.audit._canaries import along
 
     places = even_places(votes.n_queries)
     worst, inner, public = along(votes, theirs, mechanism, delta, max_answers, places)

@@ -9,7 +9,7 @@ import typer
 
 from pate.cli import _options as o
 from pate.cli._app import answer, say_json
-from pate.cli.ledger import Head, say_verified
+from pate.cli._ledger import Head, say_verified
 
 # ``pate verify``: whether files are the ones that were released.
 

@@ -18,10 +18,10 @@ from pate._core.secret import global_generators, training_seed
 from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.teachers._base import Shard, rehearse
+from pate.teachers._ensemble import TableTeachers
 from pate.teachers._shards import Asked, Failure, Trained, batches, contained, current_config, global_seed, side_by_side
 from pate.teachers._usable import slices, take_rows
 from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, describe, pack_weights, recipe_key
-from pate.teachers.ensemble import TableTeachers
 
 # Small heads on a public representation, many at a time: one stack of arrays, each place of it a teacher's own.
 #

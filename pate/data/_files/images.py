@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pate._core.checks import check_choice, check_int
 from pate._core.curator import need
 from pate._core.progress import track
-from pate.data.files._npz import readable
+from pate.data._files._npz import readable
 from pate.exceptions import CuratorWarning, InvalidInputError
 
 #: What the files may be; decided by their contents, the names only say what is meant to be an image.
