@@ -172,10 +172,11 @@ def audit_scores(
     Returns
     -------
     AuditResult
-        Of layer "game". Figures: "p-value of the claimed curve" (the rank test of :func:`pate.audit._bounds.curve_test`,
-        by which alone the claim is refuted), "false positives", "true positives" and "allowed true positives" where it
-        is most telling, "lower bound on epsilon" (ranks) and "..., Clopper-Pearson", "epsilon, Bayesian interval" (an
-        estimate), "lower bound on mu", "epsilon of that mu" (an estimate unless the claim is Gaussian).
+        Of layer "game". Figures: "p-value of the claimed curve" (the rank test of
+        :func:`pate.audit._bounds.curve_test`, by which alone the claim is refuted), "false positives", "true positives"
+        and "allowed true positives" where it is most telling, "lower bound on epsilon" (ranks) and "...,
+        Clopper-Pearson", "epsilon, Bayesian interval" (an estimate), "lower bound on mu", "epsilon of that mu" (an
+        estimate unless the claim is Gaussian).
 
     Examples
     --------

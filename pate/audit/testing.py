@@ -1,6 +1,6 @@
 """Register a mechanism once, and it is audited like the package's own, with no further test code.
 
-    from pate.audit.testing import register
+    from pate.testing import register
     register([MyMax(40.0)])                        # it has log_probs: that is its law
     register([MySum(3.0)], law=..., sample=...)    # releases of another kind
 

@@ -1,9 +1,10 @@
 """Private rows, cell by cell: what becomes of a cell hangs on it and on public facts alone, never on another record.
 
-The door for rows (:mod:`pate.data._validation`) refuses a column for one odd cell, which is right for public rows. Of private
-ones a single record would then decide whether there is a release, or of what kind a column is in every shard. So odd
-cells are made missing here, before anybody looks at all of them: :func:`private_cells` reads rows as estimators take
-them, :func:`read_records` rows of a public width, :func:`read_cells` those whose odd cells a public map stands in for.
+The door for rows (:mod:`pate.data._validation`) refuses a column for one odd cell, which is right for public rows. Of
+private ones a single record would then decide whether there is a release, or of what kind a column is in every shard.
+So odd cells are made missing here, before anybody looks at all of them: :func:`private_cells` reads rows as estimators
+take them, :func:`read_records` rows of a public width, :func:`read_cells` those whose odd cells a public map stands in
+for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One more Gaussian beside training: counts of the records that the trained module is right about.
 
-The module is trained with differential privacy; the counts of :mod:`pate.records._right` are asked of it afterwards, and
-released with Gaussian noise of their own. Training first and counts of what it gave are adaptive composition:
+The module is trained with differential privacy; the counts of :mod:`pate.records._right` are asked of it afterwards,
+and released with Gaussian noise of their own. Training first and counts of what it gave are adaptive composition:
 
 - *Training that is mu-GDP* (every unit in every step): mu^2 adds up, exactly (Dong, Roth, Su 2022, Corollary 3.3).
 - *Poisson samples*: dominating pairs compose adaptively (Zhu, Dong, Wang 2022, Theorem 10). That of a count of L2

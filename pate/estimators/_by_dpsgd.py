@@ -106,7 +106,7 @@ def method_of(
     image_shape: tuple[int, ...] | None = None,
     ranges: Any = None,
 ) -> tuple[str, str]:
-    """Return ``"records"`` or ``"dpsgd"``, and why, by :func:`pate.models.recipes.chosen_method`: what ``"auto"`` comes to."""
+    """Return ``"records"`` or ``"dpsgd"``, and why, by :func:`~pate.models.recipes.chosen_method`."""
     facts = PublicFacts(
         n_units=max(1, n_units),
         n_classes=max(2, n_classes),

@@ -114,9 +114,9 @@ class PATEClassifier(ByDPSGD):
         A name is one of :func:`pate.models.students.make_student`. With records, None takes the model of the ballots
         (:class:`pate.models.recipes.RecordModel`), with DP-SGD the model that was trained. With shards, None takes
         :class:`pate.models.students.VoteSpreading` where noisy
-        counts are released on rows of numbers (:func:`pate.models.students.default_student`), else a clone of ``estimator``
-        (of a :class:`TeacherEnsemble`'s); torch teachers then need it named, as a student is one scikit-learn
-        classifier. Semi-supervised ones also learn from the rows without an answer.
+        counts are released on rows of numbers (:func:`pate.models.students.default_student`), else a clone of
+        ``estimator`` (of a :class:`TeacherEnsemble`'s); torch teachers then need it named, as a student is one
+        scikit-learn classifier. Semi-supervised ones also learn from the rows without an answer.
     n_queries : int or None
         How many public rows to ask about. None: all of them when a mechanism is given, else as many as keep the
         calibrated noise at or below 0.3 votes per teacher, and ten and one for each class at least.
@@ -155,10 +155,10 @@ class PATEClassifier(ByDPSGD):
         What a person states for the statement, in their own words; see :func:`pate.release_labels`.
     voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
         Who votes; None is shard teachers where something is said of them, else ``"auto"``: records or DP-SGD, by a
-        public rule (:func:`pate.models.recipes.chosen_method`), and the statement says which and why. ``"heads"`` trains small
-        heads on the shards, all on one representation of public rows (:class:`pate.teachers.HeadTeacherEnsemble`).
-        ``"dpsgd"``: nobody votes; :class:`pate.DPSGDClassifier` learns a model by its planner's recipe, and labels of
-        public rows are the model's.
+        public rule (:func:`pate.models.recipes.chosen_method`), and the statement says which and why. ``"heads"``
+        trains small heads on the shards, all on one representation of public rows
+        (:class:`pate.teachers.HeadTeacherEnsemble`). ``"dpsgd"``: nobody votes; :class:`pate.DPSGDClassifier` learns a
+        model by its planner's recipe, and labels of public rows are the model's.
     representation : Representation or None
         Of records, heads and DP-SGD: one of :mod:`pate.representations`, fitted on public rows or to be fitted
         on ``X_public``; None takes the default of this kind of data (docs/record-recipes.md).

@@ -81,9 +81,10 @@ class LabelJob(LabelSettings, LeavesModel):
         For ``"uncertain"``; None takes 5.
     student : str, classifier or None
         Who learns from the released labels, and is the model that :meth:`model` returns: a name of
-        :func:`pate.models.students.make_student`, or any scikit-learn classifier. None takes the strongest for such data: the
-        model of the ballots, where records vote, else the rule of :class:`pate.PATEClassifier`. With ``"uncertain"``
-        its doubts also choose the rows of the next round (``"logistic-regression"``'s, where nobody is named).
+        :func:`pate.models.students.make_student`, or any scikit-learn classifier. None takes the strongest for such
+        data: the model of the ballots, where records vote, else the rule of :class:`pate.PATEClassifier`. With
+        ``"uncertain"`` its doubts also choose the rows of the next round (``"logistic-regression"``'s, where nobody is
+        named).
     gap, max_answers, on_exhausted
         See :class:`pate.PATEClassifier`.
     preprocess : {"public", "shard", "none"}

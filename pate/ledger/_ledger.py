@@ -172,7 +172,7 @@ class Ledger:
         seeded: bool = False,
         open_ended: bool = False,
     ) -> int:
-        """Charge what is no label release; see :class:`~pate.privacy.compose.calibrate.BudgetBackend`, :meth:`record`."""
+        """Charge what is no label release; see :class:`~pate.privacy.compose.calibrate.BudgetBackend`."""
         data = Registration.of_votes(votes) if hasattr(votes, "fingerprint") else None
         if data is not None:
             self.check(data)

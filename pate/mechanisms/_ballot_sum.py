@@ -40,9 +40,9 @@ class GaussianSum(Noisy):
     The sum is exact, in whole numbers, and Delta^2 is a whole number that bounds what one unit moves
     (:mod:`pate.records.ballot_sum`). What is released is (sum + N(0, s^2)) rounded to a public grid, s >=
     noise_multiplier Delta: post-processing of the real-valued Gaussian mechanism
-    (:func:`pate.privacy.noise.reals.rounded_counts` decides every rounding exactly), hence 1/noise_multiplier-GDP (Dong,
-    Roth, Su 2022, Theorem 2.7), and mu^2 adds up over rounds, adaptively chosen ones too (Corollary 3.3). No cost
-    that looks at the data is lower: the privacy loss of a pair of data sets at distance Delta is the same whatever
+    (:func:`pate.privacy.noise.reals.rounded_counts` decides every rounding exactly), hence 1/noise_multiplier-GDP
+    (Dong, Roth, Su 2022, Theorem 2.7), and mu^2 adds up over rounds, adaptively chosen ones too (Corollary 3.3). No
+    cost that looks at the data is lower: the privacy loss of a pair of data sets at distance Delta is the same whatever
     they hold.
 
     Raises

@@ -116,7 +116,8 @@ class GNMax(ExactLaw, Mechanism):
     ----------
     Adjacency replace-one: two counts move by one, L2 sensitivity sqrt(2). n queries, also when chosen adaptively, are
     (alpha, n rho*(alpha))-RDP, rho* certified at about two thirds of alpha/sigma^2 (docs/public-curve.md), and
-    sqrt(2 n)/sigma-GDP; the lesser epsilon counts. The noise is sampled as exact real numbers: :mod:`pate.privacy.noise`.
+    sqrt(2 n)/sigma-GDP; the lesser epsilon counts. The noise is sampled as exact real numbers:
+    :mod:`pate.privacy.noise`.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""Models made of what was released: heads on noisy sums, students of labels, recipes that choose them, the model file."""
+"""What is made of a release: heads on noisy sums, students of labels, recipes that choose them, the model file."""

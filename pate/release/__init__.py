@@ -66,7 +66,7 @@ __all__ = [
     "check_enough",
     "check_measure",
     "check_release_stated",
-    "check_worth",
+    "check_useful",
     "default_heads",
     "doubted",
     "expected_of_votes",

@@ -36,7 +36,7 @@ def test_no_former_path_is_a_path_of_today():
 
 
 def test_what_was_never_there_is_not_found():
-    with pytest.warns(DeprecationWarning), pytest.raises(ModuleNotFoundError, match="no_such"):
+    with pytest.warns(DeprecationWarning, match="is now"), pytest.raises(ModuleNotFoundError, match="no_such"):
         import_module("pate.heads.no_such")
 
 

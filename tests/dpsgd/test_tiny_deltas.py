@@ -180,6 +180,7 @@ TRUNCATED = SampledGaussianPair.truncated(0.1, 1.5, n_units=100, max_batch_size=
     where=st.lists(st.floats(-0.9, 0.9), min_size=3, max_size=3),
 )
 @example(log_rate=-4.0, sigma=1.0, log_interval=-4.0, direction="add", where=[0.0, 0.0, 0.0])
+@example(log_rate=-4.0, sigma=0.5, log_interval=-4.0, direction="add", where=[0.0, 0.0, 0.0])
 def test_masses_dominate_the_step_at_every_point_of_the_grid(log_rate, sigma, log_interval, direction, where):
     branches = ((1.0, 10**log_rate, sigma),) if direction != "truncated" else TRUNCATED
     direction = direction.replace("truncated", "replace")
@@ -194,8 +195,8 @@ def test_masses_dominate_the_step_at_every_point_of_the_grid(log_rate, sigma, lo
         with mpmath.workdps(40):
             exact = float(precise_delta(branches, direction, mpmath.mpf(float(losses[k]))))
         assert found >= exact * (1 - 1e-13)  # of the sum above
-        # The divergence at infinity is less than its mass; nobody asks how tight it is far below every delta.
-        assert found <= exact * (1 + 1e-5) + infinite + 1e-24
+        # The divergence at infinity is less than its mass; nobody asks how tight it is far below every delta (1e-12).
+        assert found <= exact * (1 + 1e-5) + infinite + 1e-16
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)

@@ -268,7 +268,7 @@ def subject_of(mechanism: Any, n_classes: int | None, bank: Any, alternatives: M
     entry = find(mechanism)
     if entry is None and not callable(mechanism):
         raise InvalidInputError(
-            f"law knows no law of {type(mechanism).__name__}. Register it with pate.audit.testing.register([...], law=..., "
+            f"law knows no law of {type(mechanism).__name__}. Register it with pate.testing.register([...], law=..., "
             "sample=...), or pass a function: counts (n, m) to probabilities (n, n_outcomes)."
         )
     if entry is None:

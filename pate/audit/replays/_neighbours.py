@@ -288,7 +288,7 @@ def _scale(records: Records, c: Choice, classes: Any, adjacency: str, factor: fl
         raise _No(f"only rows of floats can be {'missing here' if np.isnan(factor) else 'scaled'}")
     own = _of_owner(records, c.at % records.n)
     made = _set_rows(records, own, _floats(records, own) * factor)
-    return records, made, f"{_whose(records, 'one record', 'one person')}'s numbers are {what}"
+    return records, made, f"{_owner_of(records, 'one record', 'one person')}'s numbers are {what}"
 
 
 def _duplicate(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:

@@ -262,7 +262,7 @@ _PUBLIC_PARTS = {
 #: What pate's estimators let out.
 _OF_ESTIMATORS = ("release_", "queries_", "labels_", "student_", "module_")
 #: What the curator alone holds.
-_PRIVATE = ("Votes", "BallotSum", "Partition", "Sensitive", "Tape", "NoiseSource", "PrivacyStatement")
+_PRIVATE = ("Votes", "BallotSum", "Partition", "Sensitive", "ReplayRecorder", "NoiseSource", "PrivacyStatement")
 
 
 def _kind(value: Any) -> tuple[str, bool]:

@@ -422,7 +422,8 @@ class PrivateKNN(Baseline):
             kept_back="distances, samples and votes, and every file made from those",
             assumptions=assumptions,
             verify=(
-                f"from pate.comparison.baselines import SampledNeighbours; {mechanism!r}.guarantee({n_queries}, {promised.delta!r})"
+                "from pate.comparison.baselines import SampledNeighbours; "
+                f"{mechanism!r}.guarantee({n_queries}, {promised.delta!r})"
             ),
             charge=charge,
         )

@@ -276,7 +276,8 @@ class SparseVectorPATE(Baseline):
     Attributes
     ----------
     classes_, release_, queries_, student_, statement_
-        As for :class:`pate.comparison.baselines.PrivateKNN`; a row without an answer is ``"refused"`` (unstable) or ``"not asked"``.
+        As for :class:`pate.comparison.baselines.PrivateKNN`; a row without an answer is ``"refused"`` (unstable) or
+        ``"not asked"``.
     mechanism_ : StabilityTest
 
     Notes
@@ -369,7 +370,10 @@ class SparseVectorPATE(Baseline):
                 seeded=promised.kind == "seeded",
                 classes_named=self.classes is not None,
             ),
-            verify=f"from pate.comparison.baselines import StabilityTest; {test!r}.guarantee({n_queries}, {promised.delta!r})",
+            verify=(
+                "from pate.comparison.baselines import StabilityTest; "
+                f"{test!r}.guarantee({n_queries}, {promised.delta!r})"
+            ),
         )
         looked = "declared" if self.overlap_is_public else "checked"
         where = "public" if self.estimator is None else "none"

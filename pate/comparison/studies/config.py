@@ -71,8 +71,8 @@ class RunConfig:
         Who votes. None lets records vote, unless something below speaks of teachers on shards; see
         :class:`pate.PATEClassifier`.
     teacher, student : str, classifier or None
-        Names of :func:`pate.teachers.make_teacher` and :func:`pate.models.students.make_student`, or any classifier; for the
-        teacher also an ensemble such as :class:`pate.TorchTeacherEnsemble`.
+        Names of :func:`pate.teachers.make_teacher` and :func:`pate.models.students.make_student`, or any classifier;
+        for the teacher also an ensemble such as :class:`pate.TorchTeacherEnsemble`.
     n_teachers : int or None
         Wins over an ensemble's own.
     budget : Budget

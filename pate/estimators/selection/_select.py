@@ -201,11 +201,11 @@ def private_select(
     ----------
     candidates : mapping of str to classifier, or sequence of classifiers
         :class:`pate.DPSGDClassifier`, :class:`pate.PATEClassifier` (record voters, heads or shards), or
-        :class:`pate.estimators.selection.Candidate` for any other with a price that you state. Names and settings are public.
-        Their own ``budget`` is not used: all noise is chosen here, so that the whole selection fits. A DP-SGD candidate
-        keeps a ``noise_multiplier`` that it says itself, and a PATE candidate its ``mechanism``. What a DP-SGD
-        candidate leaves to a recipe is planned once, before any price, of public facts and of one run's share of the
-        budget.
+        :class:`pate.estimators.selection.Candidate` for any other with a price that you state. Names and settings are
+        public. Their own ``budget`` is not used: all noise is chosen here, so that the whole selection fits. A DP-SGD
+        candidate keeps a ``noise_multiplier`` that it says itself, and a PATE candidate its ``mechanism``. What a
+        DP-SGD candidate leaves to a recipe is planned once, before any price, of public facts and of one run's share of
+        the budget.
     X, y : rows and array-like of shape (n,)
         Private records and class values.
     budget : Budget
@@ -386,8 +386,9 @@ def _contestant(name: Any, candidate: Any, facts: Facts) -> Contestant:
     if "pate.estimators" in rooms:
         return PATEContestant(name, candidate, facts)
     raise InvalidInputError(
-        f"the candidate {name!r} must be a DPSGDClassifier, a PATEClassifier or a pate.estimators.selection.Candidate(estimator, "
-        f"charge), got {type(candidate).__name__}: no price is known of it."
+        f"the candidate {name!r} must be a DPSGDClassifier, a PATEClassifier or "
+        f"a pate.estimators.selection.Candidate(estimator, charge), got "
+        f"{type(candidate).__name__}: no price is known of it."
     )
 
 

@@ -165,12 +165,12 @@ class Recipe:
         Whitening of a signed space, and its constant coordinate.
     rounds : tuple of Round
     prior_scale : float or None
-        Of the weights of a :class:`pate.models.heads.LikelihoodHead`. None: the head is a :class:`pate.models.heads.DescentHead`, and
-        every round has a clip, the first one too.
+        Of the weights of a :class:`pate.models.heads.LikelihoodHead`. None: the head is a
+        :class:`pate.models.heads.DescentHead`, and every round has a clip, the first one too.
     student : {"ridge", "forest", "image"} or None
         Who learns what the head says of the public rows: a ridge on their own coordinates
-        (:class:`pate.models.heads.SelfTrainedHead`), trees on their columns (:class:`pate.models.heads.ForestHead`), or a network on
-        public images (:class:`pate.models.students.ImageStudent`).
+        (:class:`pate.models.heads.SelfTrainedHead`), trees on their columns (:class:`pate.models.heads.ForestHead`), or
+        a network on public images (:class:`pate.models.students.ImageStudent`).
     reasons : tuple of (str, str)
         What was chosen, and why.
 

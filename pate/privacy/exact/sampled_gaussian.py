@@ -15,8 +15,8 @@ the tails are raised by.) Let then a be rounded down, and kept within [0, p]: ma
 divergence grows. Both hold for any size of the rounding; sizes need only be large enough, and cost some 1e-14 of a
 loss each step. Tails are accurate relatively: where less than half is below a point it is counted from there, else from
 above. So each mass is that of such a pair within a few units in the last place: ``PROBABILITY_ERROR`` of
-:func:`pate.privacy.exact._composition.compose_epsilons` pays for these, its own bounds for the transform, for what wraps
-around it and for the last digits of sums. Mass at infinity is at most 2e-6 of delta.
+:func:`pate.privacy.exact._composition.compose_epsilons` pays for these, its own bounds for the transform, for what
+wraps around it and for the last digits of sums. Mass at infinity is at most 2e-6 of delta.
 """
 
 from __future__ import annotations

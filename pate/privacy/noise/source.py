@@ -44,7 +44,8 @@ class NoiseSource:
         self._seed = seed
         if seed is not None and (isinstance(seed, bool) or int(seed) != seed or seed < 0):
             raise InvalidInputError(f"noise_seed must be None or a whole number >= 0, got {seed!r}.")
-        #: Whether it was made in a replay (:mod:`pate._core.recorder`): its words then follow from the tape's key, for good.
+        #: Whether it was made in a replay (:mod:`pate._core.recorder`): its words then follow from the tape's key, for
+        #: good.
         self.in_replay = False
         tape = playing()
         if tape is not None:

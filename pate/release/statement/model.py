@@ -262,8 +262,8 @@ class PrivacyStatement(StatementFields):
         language : str
             Of the plain words: one that ships (``"en"``).
         catalogue : path or None
-            Somebody's own translation of them (:func:`pate.release.statement.catalogue.new_catalogue`); comes first. What it
-            lacks is in English, and marked.
+            Somebody's own translation of them (:func:`pate.release.statement.catalogue.new_catalogue`); comes first.
+            What it lacks is in English, and marked.
 
         Raises
         ------

@@ -6,4 +6,4 @@ from pate.representations.images._augment import Augmentation, views_of
 from pate.representations.images._pixels import Pixels, Scattering
 from pate.representations.images._self_supervised import SelfSupervised
 
-__all__ = ["Augmentation", "Pixels", "Scattering", "SelfSupervised", "looks_of"]
+__all__ = ["Augmentation", "Pixels", "Scattering", "SelfSupervised", "views_of"]

@@ -285,10 +285,10 @@ class TorchTeacherEnsemble(ShardEnsemble):
         recipe = self._recipe
         # Either one: where passes are asked for, the key is what it was before there were steps.
         length = "epochs" if recipe.n_steps is None else "n_steps"
-        told = ("module", "n_classes", "batch_size", "optimizer", "augment", "precision", "seed", length)
-        configuration = {name: getattr(recipe, name) for name in told}
+        rest = ("n_classes", length, "batch_size", "optimizer", "augment", "precision", "seed")
+        configuration = {"module": recipe.module, "code": self._code_digest, "kwargs": dict(recipe.kwargs)}
         return recipe_key(
-            configuration | {"code": self._code_digest, "kwargs": dict(recipe.kwargs)},
+            configuration | {name: getattr(recipe, name) for name in rest},
             X[shard],
             labels[shard],
             partition=self.partition_.fingerprint(),
