@@ -48,7 +48,7 @@ from pate.representations import TableMap
 
 HERE = Path(__file__).parent
 RUNS = HERE / "results" / "rule_development.json"
-LAW = HERE.parent / "pate" / "recipes" / "expected.json"
+LAW = HERE.parent / "pate" / "models" / "recipes" / "expected.json"
 Array = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 

@@ -63,7 +63,7 @@ ONLY_IN = {
         "models.students",
         "audit",
         "representations.images",
-        "representations.module",
+        "representations._module",
     ),
     "matplotlib": ("report.plots",),
     "typer": ("cli",),

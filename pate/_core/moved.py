@@ -12,11 +12,14 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 
 #: Former path -> path now, below ``pate``; what is below a package moves with it.
 MOVED = {
     "core": "_core",
+    "data.files": "data._files",
+    "data.named": "data._named",
     "estimator": "estimators",
     "heads": "models.heads",
     "model": "models.file",
@@ -55,10 +58,12 @@ def new_path(name: str) -> str | None:
 
 
 class _Finder(MetaPathFinder, Loader):
+    """Comes first: below a package that moved, the files are those of its new place."""
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        new = new_path(fullname)
+        new = self.found(fullname)
         if new is None:
             return None
         if fullname.removeprefix("pate.") not in STAY:
@@ -66,10 +71,25 @@ class _Finder(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self)
 
     def exec_module(self, module: ModuleType) -> None:
-        sys.modules[module.__name__] = import_module(str(new_path(module.__name__)))
+        sys.modules[module.__name__] = import_module(str(self.found(module.__name__)))
+
+    def found(self, name: str) -> str | None:
+        return new_path(name)
+
+
+class _PrivateFinder(_Finder):
+    """Comes last: a module that nothing else finds may have become private, ``pate.a.b`` being ``pate.a._b``."""
+
+    def found(self, name: str) -> str | None:
+        package, _, last = name.rpartition(".")
+        if package.partition(".")[0] != "pate" or last.startswith("_") or package not in sys.modules:
+            return None
+        private = f"{package}._{last}"
+        return private if find_spec(private) is not None else None
 
 
 def redirect_imports() -> None:
     """Have imports by a former path give the module as it is now; called once, by ``import pate``."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
+        sys.meta_path.append(_PrivateFinder())

@@ -166,7 +166,7 @@ def sureness(
     if isinstance(release, ModelLabels):
         return release.probability, None
     if isinstance(release, LabelRelease) and release.noisy_counts is not None:
-        return release.margin_confidence() if proba else release.confidence(), release.lead
+        return release.leader_probability() if proba else release.confidence(), release.lead
     return None, None
 
 

@@ -337,7 +337,7 @@ class HeldRecords:
 
     Examples
     --------
-    >>> HeldRecords((), Whose.of(np.array([0]), None, None), ("ab",))
+    >>> HeldRecords((), UnitOwners.of(np.array([0]), None, None), ("ab",))
     HeldRecords(<sensitive>)
     """
 

@@ -398,7 +398,7 @@ class LabelRelease(ReleasedLabels):
         top = np.sort(self.noisy_counts, axis=1)
         return np.asarray(top[:, -1] - top[:, -2])
 
-    def margin_confidence(self) -> npt.NDArray[np.float64]:
+    def leader_probability(self) -> npt.NDArray[np.float64]:
         """Return how probable it is of each class that it leads the votes themselves, shape (n_queries, n_classes).
 
         Given the noisy counts s and the public sigma of their noise: the probability that the class is the argmax of
@@ -424,7 +424,7 @@ class LabelRelease(ReleasedLabels):
         return np.stack([self._noisy_margins(np.full(self.n_queries, place)) for place in places], axis=1)
 
     def confidence(self) -> npt.NDArray[np.float64]:
-        """Return :meth:`margin_confidence` of the labels alone, shape (n_queries,); NaN where there is none.
+        """Return :meth:`leader_probability` of the labels alone, shape (n_queries,); NaN where there is none.
 
         Examples
         --------

@@ -12,7 +12,12 @@ import pytest
 
 from pate._core.moved import MOVED, STAY, new_path
 
-MODULES = sorted({*MOVED, "heads.forest", "core.checks", "students._spreading", "statement.model"} - STAY)
+MODULES = sorted({*MOVED, "core.checks", "data.files.tables", "students._spreading", "statement.model"} - STAY)
+PRIVATE = {
+    "heads.forest": "models.heads._forest",
+    "audit.claims": "audit._claims",
+    "records.voters": "records._voters",
+}
 
 
 @pytest.mark.parametrize("old", MODULES)
@@ -22,6 +27,14 @@ def test_a_former_path_gives_the_very_same_module(old, monkeypatch):
         module = import_module(f"pate.{old}")
     assert module is import_module(str(new_path(f"pate.{old}")))
     assert module.__name__ == module.__spec__.name == new_path(f"pate.{old}")
+
+
+@pytest.mark.parametrize("old", PRIVATE)
+def test_a_module_that_became_private_is_found_by_its_former_name(old, monkeypatch):
+    for name in (f"pate.{old}", f"pate.models.{old}"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.warns(DeprecationWarning, match="is now pate."):
+        assert import_module(f"pate.{old}") is import_module(f"pate.{PRIVATE[old]}")
 
 
 def test_the_short_name_of_testing_stays():
@@ -36,8 +49,10 @@ def test_no_former_path_is_a_path_of_today():
 
 
 def test_what_was_never_there_is_not_found():
-    with pytest.warns(DeprecationWarning, match="is now"), pytest.raises(ModuleNotFoundError, match="no_such"):
-        import_module("pate.heads.no_such")
+    with pytest.raises(ModuleNotFoundError, match="no_such"):
+        import_module("pate.models.heads.no_such")
+    with pytest.raises(ModuleNotFoundError, match="no_such"):
+        import_module("pate.no_such")
 
 
 def test_a_stranger_imports_by_the_former_path():

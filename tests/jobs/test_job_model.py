@@ -181,10 +181,10 @@ def test_the_probability_of_the_leader_is_what_noise_leaves():
     votes = Votes.from_counts([[50, 40, 10], [34, 33, 33]])
     release = release_labels(votes, NoisyHistogram(sigma=12.0), budget=Budget(10.0, 1e-5))
     z = np.random.default_rng(0).normal(size=(100_000, 3))
-    for scores, found in zip(release.noisy_counts, release.margin_confidence(), strict=True):
+    for scores, found in zip(release.noisy_counts, release.leader_probability(), strict=True):
         simulated = np.bincount((scores - 12 * z).argmax(axis=1), minlength=3) / len(z)
         assert np.allclose(found, simulated, atol=0.01)
-    assert np.allclose(release.confidence(), release.margin_confidence().max(axis=1))
+    assert np.allclose(release.confidence(), release.leader_probability().max(axis=1))
 
 
 def test_labels_alone_have_no_probabilities_and_that_is_said_first(files, tmp_path):

@@ -26,7 +26,7 @@ SPLIT = ("table", "against", "n_public", "n_records", "seed")
 
 @pytest.fixture(scope="module")
 def law() -> dict[str, Any]:
-    return dict(json.loads((ROOT / "recipes" / "expected.json").read_text()))
+    return dict(json.loads((ROOT / "models" / "recipes" / "expected.json").read_text()))
 
 
 @pytest.fixture(scope="module")

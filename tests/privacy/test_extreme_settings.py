@@ -80,13 +80,13 @@ def test_a_sum_of_gradients_that_is_no_number_has_moved_too_far():
 COSTS = [
     *(f"privacy/{name}" for name in ("publish", "public_curve", "compose")),
     *(f"privacy/{name}.py" for name in ("convert", "cost", "losses", "sampled_votes", "words")),
-    *(f"privacy/exact/{name}.py" for name in ("composition", "pld", "sampled_gaussian")),
+    *(f"privacy/exact/{name}.py" for name in ("_composition", "_pld", "sampled_gaussian")),
     *(
         "ledger/_rows.py",
         "dpsgd/_calibration.py",
         "dpsgd/mechanisms",
-        "selection/_statement.py",
-        "statement/plain.py",
+        "estimators/selection/_statement.py",
+        "release/statement/plain.py",
     ),
 ]
 _WHOLE = {"len", "int", "round", "ceil", "floor", "isqrt"}
