@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -168,3 +170,21 @@ def test_what_is_as_it_was_fitted_comes_back(kind, n_classes, tmp_path):
     fitted = clone(kind).fit(X, np.arange(len(X)) % 3 if n_classes == 3 else Y)
     again = read_student(tmp_path, keep_student(fitted, tmp_path))
     assert (again.predict(X) == fitted.predict(X)).all()
+
+
+@pytest.mark.filterwarnings("ignore:.* is now pate.models.students:DeprecationWarning")
+def test_a_student_whose_file_names_the_former_module_is_read(tmp_path):
+    told = np.where(np.arange(200) % 4 == 0, Y, -1)
+    student = VoteSpreading().fit(X, told)
+    about = keep_student(student, tmp_path)
+    kept = tmp_path / "student.skops"
+    with zipfile.ZipFile(kept) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    assert b"pate.models.students._spreading" in parts["schema.json"]
+    parts["schema.json"] = parts["schema.json"].replace(b"pate.models.students.", b"pate.students.")
+    with zipfile.ZipFile(kept, "w") as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+    read = read_student(tmp_path, about)
+    assert type(read) is VoteSpreading
+    assert np.array_equal(read.predict_proba(X), student.predict_proba(X))

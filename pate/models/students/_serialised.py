@@ -25,8 +25,8 @@ from pate.teachers.checkpoints import TRUSTED_TYPES
 TYPES = (
     *TRUSTED_TYPES,
     "pate.data.encoding.TableEncoder",
-    "pate.models.students._spreading.LabelSpreads",
-    "pate.models.students._spreading.VoteSpreading",
+    # A file of an older version names the former module.
+    *(f"pate.{of}._spreading.{n}" for of in ("models.students", "students") for n in ("LabelSpreads", "VoteSpreading")),
 )
 _SKOPS, _IMAGE, _MAP = "student.skops", "student.safetensors", "representation.safetensors"
 
