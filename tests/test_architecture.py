@@ -1,6 +1,6 @@
-"""The house of docs/design.md, held apart: which module may import which, and what a light import may cost.
+"""The layers of docs/design.md, held apart: which module may import which, and what a light import may cost.
 
-The one place where a new module gets its floor is ``FLOORS``.
+The one place where a new module gets its layer is ``LAYERS``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import pate
 ROOT = Path(pate.__file__).parent
 DESIGN = ROOT.parent / "docs" / "design.md"
 
-#: Room (a module or package right under pate/) -> floor. A lower floor never imports an upper one.
-FLOORS = {
+#: Package (a module or package right under pate/) -> layer. A lower layer never imports an upper one.
+LAYERS = {
     "_core": 0,
     "exceptions": 0,
     "privacy": 1,
@@ -48,11 +48,11 @@ FLOORS = {
     "cli": 11,
 }
 
-#: Rooms on one floor that may import each other, and why. Floor 0 is one toolbox.
+#: Packages on one layer that may import each other, and why. Layer 0 is one toolbox.
 NEIGHBOURS: dict[tuple[str, str], str] = {}
 
 #: Folders with modules of their own, and modules right under pate/. One more is a decision: raise it with a reason.
-MOST_ROOMS = 50  # five of them folders of the audit
+MOST_PACKAGES = 50  # five of them folders of the audit
 
 #: The only places that may import the heavy packages (some of them are still to be built).
 ONLY_IN = {
@@ -80,11 +80,11 @@ class Arrow:
     runtime: bool  # not for type checkers alone
 
     @property
-    def room(self) -> str:
+    def package(self) -> str:
         return self.importer.split(".")[0]
 
     @property
-    def imported_room(self) -> str | None:
+    def imported_package(self) -> str | None:
         parts = self.imported.split(".")
         return parts[1] if parts[0] == "pate" and len(parts) > 1 else None
 
@@ -110,7 +110,7 @@ def arrows_of(source: str | ast.AST, module: str, *, is_package: bool = False) -
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*above, *([base] if base else [])])
             for alias in node.names:
-                # "from pate.report import plots" names a room, "from pate.votes import Votes" is in one already.
+                # "from pate.report import plots" names a package, "from pate.votes import Votes" is in one already.
                 named = f"{base}.{alias.name}"
                 yield Arrow(module, named if base == "pate" else base, node.lineno, named, runtime)
 
@@ -134,13 +134,26 @@ def found_in(look: Callable[[ast.Module], list[str]]) -> dict[str, list[str]]:
     return {module_name(path): found for path, tree in trees().items() if (found := look(tree))}
 
 
+@cache
+def lazy_names() -> dict[str, str]:
+    """``pate.data.Schema`` -> ``pate.data.schema``: where a package's stub says that a name is loaded from."""
+    found = {}
+    for stub in ROOT.rglob("__init__.pyi"):
+        package = ".".join(["pate", *stub.relative_to(ROOT).parent.parts])
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom) and node.module:
+                found |= {f"{package}.{alias.name}": f"{package}.{node.module}" for alias in node.names}
+    return found
+
+
 def needs_of(imports: Iterable[Arrow]) -> dict[str, set[str]]:
     """Module -> modules that it needs when it runs, now or in a call; those for type checkers alone are left out."""
     imports = [arrow for arrow in imports if arrow.runtime]
     modules = {f"pate.{arrow.importer}" for arrow in imports}
     needs: dict[str, set[str]] = {module: set() for module in modules}
     for arrow in imports:
-        needs[f"pate.{arrow.importer}"].add(arrow.named if arrow.named in modules else arrow.imported)
+        lazily = lazy_names().get(arrow.named, arrow.imported)
+        needs[f"pate.{arrow.importer}"].add(arrow.named if arrow.named in modules else lazily)
     return needs
 
 
@@ -162,30 +175,32 @@ def reachable(start: str, needs: dict[str, set[str]]) -> set[str]:
 
 
 def upward(imports: list[Arrow]) -> list[str]:
-    return [str(a) for a in imports if a.imported_room in FLOORS and FLOORS[a.imported_room] > FLOORS[a.room]]
+    return [str(a) for a in imports if a.imported_package in LAYERS and LAYERS[a.imported_package] > LAYERS[a.package]]
 
 
 def sideways(imports: list[Arrow]) -> list[Arrow]:
     return [
         a
         for a in imports
-        if a.imported_room in FLOORS and a.imported_room != a.room and FLOORS[a.imported_room] == FLOORS[a.room] > 0
+        if a.imported_package in LAYERS
+        and a.imported_package != a.package
+        and LAYERS[a.imported_package] == LAYERS[a.package] > 0
     ]
 
 
-def test_every_room_has_a_floor_and_every_floor_a_room():
-    rooms = {module_name(path).split(".")[0] for path in FILES}
-    assert rooms - set(FLOORS) == set(), "give the new module its floor in FLOORS and in docs/design.md"
-    assert set(FLOORS) - rooms <= {"cli"}, "a room in FLOORS is gone"
+def test_every_package_has_a_layer_and_every_layer_a_package():
+    packages = {module_name(path).split(".")[0] for path in FILES}
+    assert packages - set(LAYERS) == set(), "give the new module its layer in LAYERS and in docs/design.md"
+    assert set(LAYERS) - packages <= {"cli"}, "a package in LAYERS is gone"
 
 
-def test_the_floors_are_those_of_the_design_page():
-    """A room that the page's table names stands on the same floor here."""
+def test_the_layers_are_those_of_the_design_page():
+    """A package that the page's table names stands on the same layer here."""
     page = DESIGN.read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", page, flags=re.MULTILINE)
-    named = {name.strip("/"): int(floor) for floor, cell in rows for name in re.findall(r"`([a-z_]+/?)`", cell)}
+    named = {name.strip("/"): int(layer) for layer, cell in rows for name in re.findall(r"`([a-z_]+/?)`", cell)}
     assert len(named) >= 15
-    assert {n: f for n, f in named.items() if FLOORS.get(n) != f} == {}
+    assert {n: f for n, f in named.items() if LAYERS.get(n) != f} == {}
 
 
 @pytest.mark.long
@@ -196,17 +211,17 @@ def test_no_arrow_points_up():
 
 @pytest.mark.long
 @pytest.mark.sample
-def test_rooms_of_one_floor_do_not_import_each_other():
+def test_packages_of_one_layer_do_not_import_each_other():
     across = sideways(inner())
-    assert [str(a) for a in across if (a.room, a.imported_room) not in NEIGHBOURS] == []
-    used = {(a.room, a.imported_room) for a in across}
+    assert [str(a) for a in across if (a.package, a.imported_package) not in NEIGHBOURS] == []
+    used = {(a.package, a.imported_package) for a in across}
     assert {pair for pair in NEIGHBOURS if pair not in used} == set(), "an allowance nobody needs any more"
 
 
 def test_nobody_imports_through_the_public_face():
-    """``from pate import GNMax`` inside the package would hide which floor is meant."""
-    known = {*FLOORS, "__version__"}
-    assert [str(a) for a in inner() if a.imported_room is None or a.imported_room not in known] == []
+    """``from pate import GNMax`` inside the package would hide which layer is meant."""
+    known = {*LAYERS, "__version__"}
+    assert [str(a) for a in inner() if a.imported_package is None or a.imported_package not in known] == []
 
 
 def test_no_modules_import_each_other_in_a_circle():
@@ -235,19 +250,34 @@ def test_the_reader_of_imports_sees_a_circle(files, found):
     assert circles(needs_of(a for name, source in files.items() for a in arrows_of(source, name))) == found
 
 
-def test_rooms_are_few():
-    rooms = {
+def test_the_tree_has_twenty_packages_and_modules_at_its_top():
+    assert len({module_name(path).split(".")[0] for path in FILES}) <= 20
+
+
+def test_packages_import_each_others_public_modules():
+    """``_core`` is everybody's; of other packages a few private modules are named, where one name is two things."""
+    private = [
+        arrow
+        for arrow in inner()
+        if arrow.imported_package not in (None, "_core", arrow.package)
+        and any(part.startswith("_") for part in arrow.imported.split("."))
+    ]
+    assert len(private) <= 12, [str(arrow) for arrow in private]
+
+
+def test_packages_are_few():
+    packages = {
         name if path.name == "__init__.py" else name.rpartition(".")[0] or name
         for path in FILES
         for name in [module_name(path)]
     }
-    assert len(rooms) <= MOST_ROOMS, sorted(rooms)
+    assert len(packages) <= MOST_PACKAGES, sorted(packages)
 
 
 def test_the_tests_mirror_the_package():
     """``tests/ROOM/`` holds the tests of ``pate/ROOM``; kills, scripts, pages and faults have folders of their own."""
     folders = {path.parent.name for path in (ROOT.parent / "tests").glob("*/test_*.py")}
-    assert folders - {"crash", "docs", "experiments", "mutants"} <= set(FLOORS), "a folder of tests without its room"
+    assert folders - {"crash", "docs", "experiments", "mutants"} <= set(LAYERS), "a folder of tests without its package"
 
 
 def test_files_of_tests_have_names_of_their_own():
@@ -277,7 +307,7 @@ def test_the_reader_of_imports_sees_an_upward_arrow(source, found):
 
 
 @pytest.mark.parametrize("package", ONLY_IN)
-def test_heavy_packages_stay_in_their_rooms(package):
+def test_heavy_libraries_stay_in_their_packages(package):
     users = [a for a in arrows() if a.imported.split(".")[0] == package]
     assert users
     allowed = ONLY_IN[package]
@@ -286,11 +316,11 @@ def test_heavy_packages_stay_in_their_rooms(package):
 
 
 def test_privacy_needs_numbers_and_the_standard_library_only():
-    mine = [a for a in arrows() if a.room == "privacy"]
+    mine = [a for a in arrows() if a.package == "privacy"]
     assert {a.imported.split(".")[0] for a in mine} >= {"numpy", "scipy", "pate"}
     for arrow in mine:
-        room = arrow.imported_room
-        ok = FLOORS[room] <= FLOORS["privacy"] if room else arrow.imported.split(".")[0] in PRIVACY_MAY_IMPORT
+        package = arrow.imported_package
+        ok = LAYERS[package] <= LAYERS["privacy"] if package else arrow.imported.split(".")[0] in PRIVACY_MAY_IMPORT
         assert ok, str(arrow)
 
 
@@ -421,15 +451,15 @@ def called_in(tree: ast.AST) -> Iterator[str]:
 
 
 def callers_of(*names: str) -> set[str]:
-    """Modules that call a function or a method of one of these names; rooms, but for ``release``'s own modules."""
+    """Modules that call a function or a method of one of these names; packages, but for ``release``'s own modules."""
     found = found_in(lambda tree: [name for name in called_in(tree) if name in names])
     return {m if m.startswith("release.") else m.split(".")[0] for m in found}
 
 
 @pytest.mark.long
-def test_only_the_door_draws_noise_and_writes_charges():
-    """Whoever samples a mechanism or makes a noise source outside the door would release past the budget."""
-    # A source makes its own children. An audit samples made-up votes; the door makes a run of capped votes.
+def test_only_one_module_draws_noise_and_writes_charges():
+    """Whoever samples a mechanism or makes a noise source elsewhere would release past the budget."""
+    # A source makes its own children. An audit samples made-up votes; the transaction makes a run of capped votes.
     # A private selection draws its runs and its split, and noises the scores that it has paid for. Rivals draw what
     # their own mechanisms priced, in no ledger's currency. A game plays made-up releases that nobody is given.
     assert callers_of("NoiseSource") == {
