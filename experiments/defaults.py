@@ -242,7 +242,7 @@ def of_itself(told: dict[str, Any]) -> str:
     r = D[D.voters == "records"]
     for words, q in (("at random", r[r.public == "random"]), ("of a third", r[r.public != "random"])):
         lines.append(
-            f"| told that public rows stand elsewhere | public rows {words} | {len(q)} | {q['shift'].mean():.1%} |"
+            f"| warned that public rows stand elsewhere | public rows {words} | {len(q)} | {q['shift'].mean():.1%} |"
         )
     return "\n".join(lines)
 
