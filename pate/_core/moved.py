@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 #: Former path -> path now, below ``pate``; what is below a package moves with it.
 MOVED = {
@@ -67,6 +68,25 @@ class _Finder(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         sys.modules[module.__name__] = import_module(str(new_path(module.__name__)))
+
+
+def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a module's ``__getattr__`` that gives former public names, with a ``DeprecationWarning``.
+
+    Examples
+    --------
+    >>> renamed("math", {"power": "pow"})("root")
+    Traceback (most recent call last):
+    AttributeError: module 'math' has no attribute 'root'
+    """
+
+    def __getattr__(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warnings.warn(f"{module}.{name} is now {module}.{names[name]}: use that.", DeprecationWarning, stacklevel=2)
+        return getattr(sys.modules[module], names[name])
+
+    return __getattr__
 
 
 def redirect_imports() -> None:

@@ -152,7 +152,7 @@ def test_the_same_weights_in_another_space_are_another_head():
 def test_what_it_cannot_do_is_said(tmp_path):
     with pytest.raises(InvalidInputError, match="starts from a public model"):
         CorrectedHead(SPACE).fit(None, None)
-    with pytest.raises(InvalidInputError, match="cannot be kept alone"):
+    with pytest.raises(InvalidInputError, match="cannot be saved without the model"):
         start().save(tmp_path / "x")
     with pytest.raises(InvalidInputError, match="must end in the logits of 7"):
         CorrectedHead.of(SPACE, PUBLIC, range(7))

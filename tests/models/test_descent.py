@@ -115,7 +115,7 @@ def test_what_does_not_belong_to_it_is_refused(release, said):
 
 def test_rounds_and_settings_are_those_that_were_said():
     head = DescentHead(n_rounds=1, constant=False).start(1, (0, 1)).updated(released([[1.0, -1.0]], 1.0))
-    with pytest.raises(InvalidInputError, match="has seen its 1 rounds"):
+    with pytest.raises(InvalidInputError, match="has had its 1 rounds"):
         head.updated(released([[1.0, -1.0]], 1.0))
     with pytest.raises(InvalidInputError, match="n_rounds"):
         DescentHead(n_rounds=0).start(1, (0, 1))

@@ -109,7 +109,7 @@ def test_a_saved_head_answers_alike_and_takes_no_more_rounds(world, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(world.private), head.predict_proba(world.private))
     assert again.fingerprint() == head.fingerprint()
     assert again.takes == "representation"
-    with pytest.raises(InvalidInputError, match="keeps no rounds"):
+    with pytest.raises(InvalidInputError, match="stores no rounds"):
         again.updated(released(np.zeros((6, 3)), n=3000, sigma=1.0, m=3, clip=0.5), world.public)
 
 

@@ -154,7 +154,7 @@ def test_held_records_cast_the_same_ballots(kind, unit):
 
 def test_held_records_are_refused_where_they_do_not_belong():
     held = voters().hold(X, Y)
-    with pytest.raises(InvalidInputError, match="held by other voters"):
+    with pytest.raises(InvalidInputError, match="must be records held by these voters"):
         voters("soft").cast(held)
     with pytest.raises(InvalidInputError, match="y and groups must be left out"):
         voters().cast(held, Y)
@@ -162,7 +162,7 @@ def test_held_records_are_refused_where_they_do_not_belong():
         voters().cast(held) + voters().cast(held)
     takes_z = PlainModel(np.zeros((5, 3)))
     takes_z.takes = "representation"
-    with pytest.raises(InvalidInputError, match="asked with phi"):
+    with pytest.raises(InvalidInputError, match="must predict from phi"):
         voters().cast_residuals(held, model=takes_z, clip=0.5)
     with pytest.raises(SensitiveValueError, match="directions of private records"):
         TableMap().fit(held)
@@ -185,9 +185,9 @@ def test_held_records_are_cast_by_voters_of_the_same_public_facts_alone(told):
     other = RecordVoters(PCA5, SPACES["signed"], **{"classes": 3} | told)
     for y in (Y, Y % 2):  # whether a class occurs or not
         for holds, casts in ((voters(), other), (other, voters())):
-            with pytest.raises(InvalidInputError, match="held by other voters") as refused:
+            with pytest.raises(InvalidInputError, match="must be records held by these voters") as refused:
                 casts.cast(holds.hold(X[:50], y[:50]))
-            assert "Hold them by these" in str(refused.value)
+            assert "Call hold of these voters" in str(refused.value)
     again = RecordVoters(PCA5, SPACES["signed"], **{"classes": 3} | told)
     held = other.hold(X[:50], Y[:50])
     assert again.cast(held).facts == other.cast(held).facts
@@ -202,7 +202,7 @@ def test_held_records_of_spaces_that_share_a_fingerprint_are_told_apart_by_kind(
 
     signed, soft = Alike("signed", 3), Alike("soft", 3)
     held = RecordVoters(None, signed, classes=3).hold(X[:50, :3], Y[:50])
-    with pytest.raises(InvalidInputError, match="held by other voters"):
+    with pytest.raises(InvalidInputError, match="must be records held by these voters"):
         RecordVoters(None, soft, classes=3).cast(held)
 
 
@@ -330,9 +330,9 @@ def test_errors_quote_no_cell():
 
 def test_the_sum_shows_nothing_of_itself():
     ballots = voters().cast(X, Y)
-    text = repr(ballots) + str(ballots) + repr(ballots.whose)
+    text = repr(ballots) + str(ballots) + repr(ballots.owners)
     assert "sums=<sensitive>" in text
-    assert ballots.whose.fingerprint() not in text
+    assert ballots.owners.fingerprint() not in text
     assert not any(str(abs(v)) in text for v in ballots.sums.ravel().tolist())
 
 
@@ -359,7 +359,7 @@ def test_what_has_no_fingerprint_is_refused():
         def transform(self, X):
             return X
 
-    with pytest.raises(InvalidInputError, match=r"Nameless must have fingerprint\(\)"):
+    with pytest.raises(InvalidInputError, match=r"Nameless must have a method fingerprint\(\)"):
         RecordVoters(Nameless(), SPACES["signed"], classes=3)
 
 
