@@ -214,8 +214,8 @@ def most_records(n_classes: int) -> int:
 def person_sums(p: IntArray, labels: IntArray, owners: IntArray, *, n_classes: int, kind: str) -> IntArray:
     """Return the sum over persons of their clipped u, shape (d, m), not yet centred.
 
-    ``p`` (n, d) is of :func:`quantised`; labels are class indices, -1 where a record casts none; each person's rows
-    stand side by side, all of theirs.
+    ``p`` (n, d) is of :func:`quantised`; labels are class indices, -1 where a record casts none; all rows of a
+    person are adjacent.
     """
     used = labels >= 0
     p, labels, owners = p[used], labels[used], owners[used]
@@ -342,7 +342,7 @@ class HeldRecords:
     """
 
     pieces: Sequence[Piece] = field(repr=False)
-    owners: UnitOwners = field(repr=False)
+    unit_owners: UnitOwners = field(repr=False)
     of: tuple[Any, ...]
     """Public facts of the voters that directions and labels depend on: maps, kind of ballot, classes and adjacency."""
     maps: PublicMap | None = field(default=None, repr=False)

@@ -103,7 +103,7 @@ class RightCounts(UnitSums):
     sums : int64 array of shape (n_cells, 1)
     facts : RightFacts
         What is public of it.
-    owners : UnitOwners
+    unit_owners : UnitOwners
         A ledger recognises the records by them. **Sensitive.**
 
     Examples
@@ -114,7 +114,7 @@ class RightCounts(UnitSums):
 
     sums: IntArray
     facts: RightFacts
-    owners: UnitOwners = field(repr=False)
+    unit_owners: UnitOwners = field(repr=False)
 
     def __post_init__(self) -> None:
         self._check((self.facts.n_cells, 1), "count_right makes them.")

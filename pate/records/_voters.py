@@ -94,7 +94,7 @@ class _Read:
 
     pieces: Iterator[tuple[Any, ...]]
     n_pieces: int
-    owners: UnitOwners
+    unit_owners: UnitOwners
     order: IntArray
     labels: IntArray
     readable: Mask
@@ -242,7 +242,7 @@ class RecordVoters:
         made = self._each(Work(Directions(self._map)), read, "directions")
         pieces = tuple(on_disk_pieces(made) if on_disk else made)
         self._warn(read)
-        return HeldRecords(tuple(piece.sealed() for piece in pieces), read.owners, self._public_facts(), self._map)
+        return HeldRecords(tuple(piece.sealed() for piece in pieces), read.unit_owners, self._public_facts(), self._map)
 
     def cast(self, X: Any, y: Any = None, *, groups: Any = None) -> BallotSum:
         """Return the exact sum of all records' ballots.
@@ -367,7 +367,7 @@ class RecordVoters:
     def _part(self, X: Any, y: Any, groups: Any, sums: Sums) -> BallotSum:
         read = self._read(X, y, groups)
         directions = Directions(self._map, keep=getattr(sums.model, "takes", "phi") != "phi")
-        total = self._added(self._each(Work(directions, sums), read, self.step), read.owners, sums)
+        total = self._added(self._each(Work(directions, sums), read, self.step), read.unit_owners, sums)
         self._warn(read)
         return total
 
@@ -385,7 +385,7 @@ class RecordVoters:
                 "model must predict from phi where X is held records, which store nothing else. Pass the records "
                 "themselves."
             )
-        return self._added(map(sums, held.pieces), held.owners, sums, space)
+        return self._added(map(sums, held.pieces), held.unit_owners, sums, space)
 
     def _added(self, parts: Iterable[IntArray], owners: UnitOwners, sums: Sums, space: str | None = None) -> BallotSum:
         total = np.zeros((self._map.d, len(self.classes)), dtype=np.int64)
@@ -442,7 +442,7 @@ class RecordVoters:
             from joblib import Parallel, delayed
 
             made = Parallel(n_jobs=self.n_jobs, return_as="generator")(delayed(work)(*t) for t in read.pieces)
-        for found, voted in track(made, total=read.n_pieces, label=label, show=self._shown(read.owners)):
+        for found, voted in track(made, total=read.n_pieces, label=label, show=self._shown(read.unit_owners)):
             read.cast.append(voted)
             yield found
 

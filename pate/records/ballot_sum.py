@@ -18,8 +18,8 @@ from pate.data import records_fingerprint
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
 
-# The owners of the records that were cast: a ledger recognises the data set by them, and nobody may come in two parts:
-# **sensitive**.
+# The owners of the records that were cast: a ledger recognises the data set by them, and no person's records may be in
+# two parts. **Sensitive**.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -231,7 +231,7 @@ class UnitSums:
 
     sums: IntArray
     facts: Any
-    owners: UnitOwners
+    unit_owners: UnitOwners
 
     def _check(self, wanted: tuple[int, int], maker: str) -> None:
         if not isinstance(self.sums, np.ndarray) or self.sums.dtype != np.int64 or self.sums.shape != wanted:
@@ -248,9 +248,9 @@ class UnitSums:
         The fingerprint in it is **sensitive**.
         """
         f = self.facts
-        n_units = self.owners.n_units if f.n_is_public else None
+        n_units = self.unit_owners.n_units if f.n_is_public else None
         return Registration(
-            f.unit, f.classes, n_units=n_units, fingerprint=self.owners.fingerprint(), adjacency=f.adjacency
+            f.unit, f.classes, n_units=n_units, fingerprint=self.unit_owners.fingerprint(), adjacency=f.adjacency
         )
 
 
@@ -344,7 +344,7 @@ class BallotSum(UnitSums):
         Exact; :attr:`scale` whole numbers are one ballot with |phi| = 1.
     facts : BallotFacts
         What is public of it.
-    owners : UnitOwners
+    unit_owners : UnitOwners
         A ledger recognises the records by them. **Sensitive.**
 
     Examples
@@ -360,11 +360,11 @@ class BallotSum(UnitSums):
 
     sums: IntArray
     facts: BallotFacts
-    owners: UnitOwners = field(repr=False)
+    unit_owners: UnitOwners = field(repr=False)
 
     def __post_init__(self) -> None:
         self._check((self.facts.n_components, self.facts.n_classes), "RecordVoters.cast makes them.")
-        if self.owners.n_units > MOST_RECORDS:  # not quoted: it may be private
+        if self.unit_owners.n_units > MOST_RECORDS:  # not quoted: it may be private
             raise InvalidInputError(f"a sum of ballots must be of at most {MOST_RECORDS:,} units. Release it in parts.")
         note("ballots", ballots=self)
 
@@ -393,7 +393,7 @@ class BallotSum(UnitSums):
                 "ballot sums must be of the same kind, clip, classes, unit, adjacency and space to be added. Cast both "
                 "parts by the same voters."
             )
-        owners = self.owners + other.owners
+        owners = self.unit_owners + other.unit_owners
         facts = replace(self.facts, n=owners.n_units) if counted else self.facts
         return BallotSum(self.sums + other.sums, facts, owners)
 

@@ -123,7 +123,7 @@ def test_other_arrays_are_refused():
         count_right(np.array([0]), np.array([0]), classes=CLASSES, adjacency="add-or-remove")
     counts = count_right(np.array([0]), np.array([0]), classes=CLASSES)
     with pytest.raises(InvalidInputError, match="count_right makes them"):
-        RightCounts(np.zeros((2, 1), dtype=np.int64), counts.facts, counts.owners)
+        RightCounts(np.zeros((2, 1), dtype=np.int64), counts.facts, counts.unit_owners)
 
 
 def test_rows_are_asked_in_blocks_of_one_shape():

@@ -330,9 +330,9 @@ def test_errors_quote_no_cell():
 
 def test_the_sum_shows_nothing_of_itself():
     ballots = voters().cast(X, Y)
-    text = repr(ballots) + str(ballots) + repr(ballots.owners)
+    text = repr(ballots) + str(ballots) + repr(ballots.unit_owners)
     assert "sums=<sensitive>" in text
-    assert ballots.owners.fingerprint() not in text
+    assert ballots.unit_owners.fingerprint() not in text
     assert not any(str(abs(v)) in text for v in ballots.sums.ravel().tolist())
 
 

@@ -182,15 +182,15 @@ class ForestHead(Head):
         self.thresholds_ = np.concatenate([tree.threshold for tree in trees])
         self.values_ = np.concatenate([tree.value[:, :, 0] for tree in trees])
         self.classes_, self.n_components_ = head.classes_, phi.shape[1] + rows.shape[1]
-        self.coef_ = head.correction(self._opinion(rows), tau=tau * head.tau)
+        self.coef_ = head.correction(self._log_probabilities(rows), tau=tau * head.tau)
         return self
 
     def decision_function(self, phi: Any) -> FloatArray:
         """Return logits of rows of ``[phi, columns]``, shape (n_rows, n_classes)."""
         rows, d = self._rows(phi), len(self.coef_)
-        return np.asarray(self._opinion(_narrow(rows[:, d:])) + own_product(rows[:, :d], self.coef_))
+        return np.asarray(self._log_probabilities(_narrow(rows[:, d:])) + own_product(rows[:, :d], self.coef_))
 
-    def _opinion(self, rows: npt.NDArray[np.float32]) -> FloatArray:
+    def _log_probabilities(self, rows: npt.NDArray[np.float32]) -> FloatArray:
         """Return the log of the forest's probabilities; each row by itself, trees summed in order."""
         every = np.arange(len(rows))
         total = np.zeros((len(rows), self.values_.shape[1]))

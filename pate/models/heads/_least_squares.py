@@ -131,8 +131,8 @@ def shrunk(values: FloatArray, lam: float, power: float) -> FloatArray:
 def least_lambda(parts: list[Fold], powers: Iterable[float], most: float) -> tuple[float, float, float]:
     """Return (risk, lambda, power) where Stein's risk, the mean of the folds, is least.
 
-    The quadratic part of the risk is at most ``most``: nobody explains more than there is, and where noise is huge
-    Stein's risk, unbiased as it is, may promise so by chance.
+    The quadratic part of the risk is at most ``most``, all that can be explained; with much noise Stein's risk,
+    unbiased as it is, may exceed it by chance.
     """
     return min((*_least_lambda(parts, power, most), power) for power in powers)
 

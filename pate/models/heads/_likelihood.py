@@ -163,7 +163,7 @@ class LikelihoodHead(Head):
             raise InvalidInputError(
                 f"phi_public must be of the {len(self._features)} rows that fit was given, got {len(moments.phi)}."
             )
-        asked = self._public_opinion()
+        asked = self._public_probabilities()
         length = np.sqrt(np.maximum(1 - 2 * asked + (asked**2).sum(axis=1, keepdims=True), 1e-12))
         scales = np.minimum(1.0, clip / length)
         spread = (asked * (scales * length) ** 2).sum(axis=1).mean() / moments.n_classes
@@ -200,7 +200,7 @@ class LikelihoodHead(Head):
         if not hasattr(self, "_rounds"):
             raise InvalidInputError("this head was read from a file, which stores no rounds. Fit it again.")
 
-    def _public_opinion(self) -> FloatArray:
+    def _public_probabilities(self) -> FloatArray:
         return self.predict_proba(self._features)
 
     def _likeliest(self, start: FloatArray, before: FloatArray, tau: float) -> FloatArray:
@@ -327,5 +327,5 @@ class CorrectedHead(LikelihoodHead):
     def _decisive(self) -> dict[str, Any]:
         return super()._decisive() | {"space": fingerprint_of(self.space)}
 
-    def _public_opinion(self) -> FloatArray:
+    def _public_probabilities(self) -> FloatArray:
         return softmax(self._offset + self._product(self._features))

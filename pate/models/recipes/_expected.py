@@ -70,7 +70,7 @@ class Expectation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The ends, from 0 to 1."""
+        """The ends of the interval, from 0 to 1."""
         return _ends(self.share, self.plus_minus)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The public models that plans end in, their answers, and their files."""
+"""The public models that plans produce, their predictions, and their files."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ class RecordModel(Answers):
     def takes_held(self, held: Any, voters: RecordVoters) -> bool:
         """Whether :meth:`answers` takes records that these voters hold, and gives answers in the records' order."""
         alike = voters is self.voters and getattr(self.head, "takes", "phi") == "phi"
-        return alike and isinstance(held, HeldRecords) and not held.owners.grouped
+        return alike and isinstance(held, HeldRecords) and not held.unit_owners.grouped
 
     def own(self, *, unit: str) -> bool:
         """Whether each record is certain to be predicted from its own row alone, to the last bit.
