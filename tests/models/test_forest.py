@@ -14,7 +14,7 @@ from pate.records import SoftSpace
 
 @pytest.fixture(scope="module")
 def world():
-    """Classes are steps of single columns, and a head of many noisy centres is ragged."""
+    """Classes are steps of single columns, and a head of many centres is noisy."""
     rng = np.random.default_rng(2)
     columns = rng.normal(size=(4_000, 2))
     y = (columns[:, 0] > 0.3).astype(int) + (columns[:, 1] > 0.1)

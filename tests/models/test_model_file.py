@@ -166,7 +166,7 @@ def test_there_is_no_such_file_and_a_folder_is_none(tmp_path):
             read_model(path)
 
 
-# What is said of it ---------------------------------------------------------------------------------------------
+# The page and its facts ---------------------------------------------------------------------------------------------
 
 
 def test_text_page_and_json_say_what_it_is_and_what_it_cost(saved, tmp_path):

@@ -1,4 +1,4 @@
-"""The road of records: what is public is decided before a record is read, and noise is all that is between."""
+"""Plans of records: public choices are made before a record is read, and only noisy sums are released."""
 
 import warnings
 from dataclasses import replace
@@ -69,7 +69,7 @@ def test_long_tails_are_compared_by_their_quantiles(rows):
     heavy = np.exp(3 * rows[2])
     one, two = (fitted_representation("table", X) for X in (heavy, heavy**3))
     a, b = one.transform(heavy)[:, 0], two.transform(heavy**3)[:, 0]
-    assert abs(np.corrcoef(a, b)[0, 1]) > 0.999  # quantiles are told at knots, and between them in a straight line
+    assert abs(np.corrcoef(a, b)[0, 1]) > 0.999  # quantiles are interpolated linearly between knots
     assert fitted_representation("table", rows[2] * [1.0, 30.0, 1.0, 1.0]).parts[0].numeric == ["standard"]
 
 
@@ -343,7 +343,7 @@ def test_a_callers_rounds_are_run_as_they_are(rows):
     "odd", [[1.0], "a text", None, [[1.0, 2.0, 3.0, 4.0]], object()], ids=["short", "text", "none", "nested", "object"]
 )
 def test_a_private_row_of_any_form_is_that_records_matter(rows, odd):
-    """Whether directions are held hangs on how many records there are, which is public, and not on reading them."""
+    """Whether directions are held depends on the public number of records, and not on reading them."""
     X, y, X_public, _ = rows
     given = X.tolist()
     given[5] = odd
