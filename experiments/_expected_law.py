@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from pate._core.types import FloatArray, Mask
-from pate.models.recipes._expected import _BY_HAND_BELOW, _KNOTS, _WIDEST, _ends, _inputs, _key, _said
+from pate.models.recipes._expected import _BY_HAND_BELOW, _KNOTS, _WIDEST, _ends, _inputs, _key, _predicted
 
 #: An interval holds so many of the runs on tables that the law was not fitted to.
 _INSIDE = 0.9
@@ -122,7 +122,7 @@ def _left_out(rows: list[Mapping[str, Any]]) -> dict[str, Any]:
         law = _fitted([r for r in rows if _family(r) != family])
         for r in rows:
             if _family(r) == family:
-                share, half = _said(law, r["evidence"], r["n_classes"], r["n_public"])
+                share, half = _predicted(law, r["evidence"], r["n_classes"], r["n_public"])
                 low, high = _ends(share, half)
                 if high - low <= _WIDEST:
                     widths.append(high - low)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 #: Former path -> path now, below ``pate``; what is below a package moves with it.
 MOVED = {
@@ -86,6 +87,25 @@ class _PrivateFinder(_Finder):
             return None
         private = f"{package}._{last}"
         return private if find_spec(private) is not None else None
+
+
+def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a module's ``__getattr__`` that gives former public names, with a ``DeprecationWarning``.
+
+    Examples
+    --------
+    >>> renamed("math", {"power": "pow"})("root")
+    Traceback (most recent call last):
+    AttributeError: module 'math' has no attribute 'root'
+    """
+
+    def __getattr__(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warnings.warn(f"{module}.{name} is now {module}.{names[name]}: use that.", DeprecationWarning, stacklevel=2)
+        return getattr(sys.modules[module], names[name])
+
+    return __getattr__
 
 
 def redirect_imports() -> None:

@@ -37,7 +37,7 @@ from pate.estimators._by_dpsgd import (
 from pate.estimators._public_model import digest_of
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
-from pate.models.file import Door, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
+from pate.models.file import InputSpec, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
 from pate.models.recipes import MappedLinear, RecordModel, fitted_representation, kind_of
 from pate.models.recipes._model import keep_linear, keep_record_model, made_of_linear, read_linear, read_record_model
 from pate.models.recipes._model import made_of as made_of_ballots
@@ -423,7 +423,7 @@ class PATEClassifier(ByDPSGD):
                         class_indices(label_column(y, read.rows.shape[0]), self.classes_.tolist()),
                         usable=read.usable | takes_missing(self.student_),
                         groups=groups,
-                        told=(student, self._student_seed(), digest_of(hash_rows(X_public))),
+                        identity=(student, self._student_seed(), digest_of(hash_rows(X_public))),
                         made_here=lens is None or self.representation is None,
                         read_here=type(teachers).__module__.partition(".")[0] == "pate",
                         asked_for=bool(measure),
@@ -584,17 +584,17 @@ class PATEClassifier(ByDPSGD):
             clf.feature_names_in_ = np.asarray(door.names, dtype=object)
         return clf
 
-    def _rows_taken(self) -> Door:
+    def _rows_taken(self) -> InputSpec:
         """Return what a row is that the model takes."""
         if "_door" in self.__dict__:
             return self._door
         said = self._image_shape()  # images handed over as such say their shape themselves
         shape = None if said is None else tuple(int(side) for side in said)
         if self._texts:
-            return Door(kind="texts")
+            return InputSpec(kind="texts")
         if self._kinds is not None and hasattr(self, "feature_names_in_"):
             kinds = {name: "numeric" if kind == "number" else "text" for name, kind in self._kinds.items()}
             columns = tuple((str(name), kinds[name]) for name in self.feature_names_in_)
-            return Door(kind="table", n_features=int(self.n_features_in_), columns=columns, image_shape=shape)
+            return InputSpec(kind="table", n_features=int(self.n_features_in_), columns=columns, image_shape=shape)
         mixed = None if self._objects is None else bool(self._objects)
-        return Door(kind="array", n_features=int(self.n_features_in_), mixed=mixed, image_shape=shape)
+        return InputSpec(kind="array", n_features=int(self.n_features_in_), mixed=mixed, image_shape=shape)

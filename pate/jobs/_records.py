@@ -399,7 +399,7 @@ class ShardMethod:
                     class_indices(y, release.classes),
                     usable=np.ones(len(y), dtype=bool),
                     groups=source.groups,
-                    told=(pupil.student, pupil.lens, pupil.seed, hash_queries(source.hashed)),
+                    identity=(pupil.student, pupil.lens, pupil.seed, hash_queries(source.hashed)),
                     asked_for=bool(self.job.measure),
                 )
                 taught = student

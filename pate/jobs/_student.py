@@ -27,7 +27,7 @@ from pate.jobs._reading import Sources, in_planes
 from pate.jobs._request import JobSettings
 from pate.jobs._writing import write_labels
 from pate.ledger import Ledger
-from pate.models.file import Door, Manifest
+from pate.models.file import InputSpec, Manifest
 from pate.models.recipes import MappedLinear, RecordModel
 from pate.models.students import (
     ImageStudent,
@@ -92,7 +92,7 @@ class Pupil:
     student: Any
     lens: Any
     seen: Any
-    door: Door
+    door: InputSpec
     voters: str
     random_state: int | None = None
 
@@ -292,21 +292,21 @@ class LeavesModel:
         return done.release
 
 
-def input_spec_of(source: Sources) -> Door:
+def input_spec_of(source: Sources) -> InputSpec:
     """Return what a row is, by the public ones.
 
     Of a private table without a public one the declared kinds are asked alone, not its cells.
     """
     kinds, shape = source.kinds, source.image_shape
     if source.kind == "texts":
-        return Door(kind="texts", n_features=1, columns=tuple(kinds.items()))
+        return InputSpec(kind="texts", n_features=1, columns=tuple(kinds.items()))
     if shape is None:
         rows = source.X if source.public is None else source.public
         columns = tuple((str(name), kinds.get(name) or column_kind(name, rows[name])) for name in rows.columns)
         decimal = "," if source.decimal == "," else None
-        return Door(kind="table", n_features=len(columns), columns=columns, decimal=decimal)
+        return InputSpec(kind="table", n_features=len(columns), columns=columns, decimal=decimal)
     height, width = shape[-2:]
-    return Door(
+    return InputSpec(
         kind="images",
         n_features=int(np.prod(shape)),
         image_shape=shape,

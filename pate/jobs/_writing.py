@@ -23,7 +23,7 @@ from pate.jobs._reading import in_planes
 from pate.jobs._request import check_id, proba_columns
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
-from pate.models.file import Door, read_model
+from pate.models.file import InputSpec, read_model
 from pate.release import LabelRelease, ModelLabels, ReleasedLabels
 from pate.release.statement.files import bind_released
 from pate.release.statement.model import PrivacyStatement
@@ -374,7 +374,7 @@ def _asked(clf: Any, X: Any, *, proba: bool) -> pd.DataFrame:
 
 
 def _read(
-    door: Door, rows: Any, id: str | None, *, resize: bool, written: Mapping[str, Any]
+    door: InputSpec, rows: Any, id: str | None, *, resize: bool, written: Mapping[str, Any]
 ) -> tuple[Any, npt.NDArray[Any] | None, tuple[str, ...] | None, tuple[str, ...]]:
     """Return rows as the model takes them, their ids, names of image files, and columns that are left out."""
     folder = not is_table(rows)
@@ -427,7 +427,7 @@ def _read(
     return X, ids, None, tuple(column for column in columns if column not in takes)
 
 
-def _table(door: Door, rows: Any, id: str | None, written: Mapping[str, Any]) -> pd.DataFrame:
+def _table(door: InputSpec, rows: Any, id: str | None, written: Mapping[str, Any]) -> pd.DataFrame:
     """Return a table read cell by cell, as the columns that the model was taught on were."""
     import pandas as pd
 

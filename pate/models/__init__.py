@@ -1,1 +1,1 @@
-"""What is made of a release: heads on noisy sums, students of labels, recipes that choose them, the model file."""
+"""Public models made from a release: heads of noisy sums, students of labels, recipes that choose, the model file."""

@@ -1,11 +1,11 @@
-"""The model file, ``*.pate``: what a release taught, with its statement, in one archive that holds no code.
+"""The model file, ``*.pate``: a public model and its privacy statement in one archive that holds no code.
 
-One zip of stored members, checked to the last byte before anything of it is used.
+A zip of uncompressed members, checked byte by byte before any of it is used.
 
 Examples
 --------
->>> from pate.models.file import Door
->>> print(Door(kind="table", n_features=2, columns=(("age", "numeric"), ("town", "text"))))
+>>> from pate.models.file import InputSpec
+>>> print(InputSpec(kind="table", n_features=2, columns=(("age", "numeric"), ("town", "text"))))
 a table with the columns 'age' (number), 'town' (text)
 """
 
@@ -31,57 +31,60 @@ import numpy.typing as npt
 from pate import __version__
 from pate._core.checks import check_classes
 from pate._core.files import parse_json, write_bytes, write_text, writing
+from pate._core.moved import renamed
 from pate._core.pages import render
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
-from pate.release.statement import plain_language as people
+from pate.release.statement import plain_language
 from pate.release.statement.files import new_page
 from pate.release.statement.model import PrivacyStatement
 
-__all__ = ["Door", "Manifest", "ModelFile", "check_model_path", "read_model", "write_model", "write_page"]
+__all__ = ["InputSpec", "Manifest", "ModelFile", "check_model_path", "read_model", "write_model", "write_page"]
 
-# What a model file says of itself: which kind of model, of which classes, for which rows. All of it is public.
+__getattr__ = renamed(__name__, {"Door": "InputSpec"})
 
-#: Another number when a file is to be read otherwise.
+# The manifest of a model file: the kind of model, its classes, and the rows it takes. All of it is public.
+
+#: The number changes when the format does.
 FORMAT = "pate-model-1"
 KINDS = {
-    "records": "a model of what private records voted, each with one bounded ballot",
+    "records": "a model of the votes of private records, one bounded ballot each",
     "dpsgd": "a linear model of public maps, trained on private records by DP-SGD",
-    "student": "a student that learnt from released labels of public rows",
+    "student": "a student trained on released labels of public rows",
 }
 ROWS = ("table", "array", "texts", "images")
 _COLUMNS = {"numeric": "number", "text": "text", "date": "date"}
-#: Columns that are named one by one.
+#: Names at most so many columns in texts.
 _NAMED_COLUMNS = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class Door:
-    """What a row is that the model takes.
+class InputSpec:
+    """The rows that a model takes: kind, columns, image size.
 
     Attributes
     ----------
     kind : {"table", "array", "texts", "images"}
         ``"table"``: columns by name; ``"array"``: columns by place; ``"images"``: files of one size and colour.
     n_features : int or None
-        None of texts.
+        None for texts.
     columns : tuple of (name, kind), or None
         Of a table; kinds as in :attr:`pate.data.Table.kinds`: ``"numeric"``, ``"text"``, ``"date:"`` and a form.
     mixed : bool or None
-        Whether some cells of an array are texts; None where it is none.
+        Whether some cells of an array are texts; None if rows are no array.
     image_shape : tuple of int or None
         (height, width) or (channels, height, width) of rows that are flattened images.
     size : (width, height) or None
     color : {"grey", "rgb"} or None
-        Of image files.
+        Size and colour of image files.
     decimal : {","} or None
-        What stood before the decimals of the public CSV file, where that was a comma.
+        The decimal separator of the public CSV file, where that is a comma.
 
     Examples
     --------
-    >>> print(Door(kind="images", n_features=6, image_shape=(2, 3), size=(3, 2), color="grey"))
+    >>> print(InputSpec(kind="images", n_features=6, image_shape=(2, 3), size=(3, 2), color="grey"))
     images of 3 x 2 pixels, grey
-    >>> Door.from_dict(Door(kind="array", n_features=4).to_dict())
-    Door(kind='array', n_features=4, columns=None, mixed=None, image_shape=None, size=None, color=None, decimal=None)
+    >>> InputSpec.from_dict(InputSpec(kind="array", n_features=4).to_dict()) == InputSpec(kind="array", n_features=4)
+    True
     """
 
     kind: str
@@ -109,11 +112,11 @@ class Door:
             and (self.kind != "images" or (self.size is not None and self.color in ("grey", "rgb")))
         )
         if not fine:
-            raise InvalidInputError("what the model's rows are is not said as it must be. Save the model anew.")
+            raise InvalidInputError("the description of the model's rows is not valid. Save the model again.")
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns, in order."""
+        """The names of the columns, in order."""
         return [name for name, _ in self.columns or ()]
 
     def __str__(self) -> str:
@@ -130,22 +133,22 @@ class Door:
         return f"rows of {self.n_features} {cells}{shape}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        told = asdict(self)
+        """Return the specification as JSON values."""
+        values = asdict(self)
         if self.decimal is None:  # earlier versions read all other files
-            del told["decimal"]
-        return told
+            del values["decimal"]
+        return values
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Door:
-        """Return what :meth:`to_dict` described; any other mapping is refused."""
-        told = [f.name for f in fields(cls) if f.name != "decimal" or "decimal" in (values or ())]
-        return cls(**{name: _tupled(value) for name, value in _exactly(values, told).items()})
+    def from_dict(cls, values: Mapping[str, Any]) -> InputSpec:
+        """Return the specification that :meth:`to_dict` wrote; any other mapping is refused."""
+        names = [f.name for f in fields(cls) if f.name != "decimal" or "decimal" in (values or ())]
+        return cls(**{name: _tupled(value) for name, value in _exactly(values, names).items()})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a model is.
+    """The description of a model: kind, classes, input rows, parts and settings.
 
     Attributes
     ----------
@@ -153,20 +156,21 @@ class Manifest:
     classes : tuple
         Class values: texts, truth values, whole or finite numbers.
     dtype : str
-        Of the array that holds them.
-    door : Door
+        Type of the array that holds the classes.
+    door : InputSpec
+        The rows that the model takes.
     made_of : tuple of str
         Its parts, one line each.
     settings : dict
-        Of the estimator that it comes back as: JSON values.
+        Of the estimator that loading it returns: JSON values.
     parts : dict
-        What the readers of its parts need to know: JSON values.
+        Facts for the readers of its parts: JSON values.
     pate : str
         The version that wrote it.
 
     Examples
     --------
-    >>> made = Manifest(kind="records", classes=("no", "yes"), dtype="<U3", door=Door(kind="array", n_features=4))
+    >>> made = Manifest(kind="records", classes=("no", "yes"), dtype="<U3", door=InputSpec(kind="array", n_features=4))
     >>> Manifest.from_dict(made.to_dict()) == made, made.class_array()
     (True, array(['no', 'yes'], dtype='<U3'))
     """
@@ -174,7 +178,7 @@ class Manifest:
     kind: str
     classes: tuple[Any, ...]
     dtype: str
-    door: Door
+    door: InputSpec
     made_of: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     parts: dict[str, Any] = field(default_factory=dict)
@@ -185,13 +189,15 @@ class Manifest:
         odd = [c for c in self.classes if not isinstance(c, str | int) and not (isinstance(c, float) and isfinite(c))]
         if odd:
             raise InvalidInputError(
-                "classes must be texts, truth values or finite numbers to be kept in a file, got "
-                f"{type(odd[0]).__name__}. Name them by texts, and fit anew."
+                "classes must be texts, truth values or finite numbers to be stored in a file, got "
+                f"{type(odd[0]).__name__}. Name them by texts, and fit again."
             )
         if self.kind not in KINDS or not isinstance(self.pate, str):
-            raise InvalidInputError("the kind of model is not known. Read the file with the version that wrote it.")
+            raise InvalidInputError(
+                "the kind of model is unknown to this version of pate. Read the file with the version that wrote it."
+            )
         if not all(isinstance(line, str) for line in self.made_of):
-            raise InvalidInputError("what a model is made of must be lines of text. Save the model anew.")
+            raise InvalidInputError("made_of must be lines of text. Save the model again.")
         self.class_array()
 
     @classmethod
@@ -209,11 +215,11 @@ class Manifest:
         except (TypeError, ValueError, OverflowError):
             fine = False
         if not fine:
-            raise InvalidInputError("the classes are not of the type that is named beside them. Save the model anew.")
+            raise InvalidInputError("the classes are not of the dtype that is stored with them. Save the model again.")
         return made
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values, without the list of files."""
+        """Return the manifest as JSON values, without the list of files."""
         return {
             "format": FORMAT,
             "pate": self.pate,
@@ -227,11 +233,11 @@ class Manifest:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Manifest:
-        """Return what :meth:`to_dict` described; any other mapping, or another format, is refused."""
-        said = values.get("format") if isinstance(values, Mapping) else None
-        if said != FORMAT:
+        """Return the manifest that :meth:`to_dict` wrote; any other mapping, or another format, is refused."""
+        found = values.get("format") if isinstance(values, Mapping) else None
+        if found != FORMAT:
             raise InvalidInputError(
-                f"its format is {str(said)[:40]!r}, and this version of pate reads {FORMAT!r}. Install the version of "
+                f"its format is {str(found)[:40]!r}, and this version of pate reads {FORMAT!r}. Install the version of "
                 "pate that wrote it, or a later one."
             )
         held = _exactly(values, ["format", "pate", "kind", "classes", "rows", "made_of", "settings", "parts"])
@@ -239,10 +245,10 @@ class Manifest:
         listed = (_tupled(held["made_of"]), _tupled(classes["values"]))
         fine = all(isinstance(one, tuple) for one in listed)
         if not fine or not all(isinstance(held[name], dict) for name in ("settings", "parts")):
-            raise InvalidInputError("its classes or settings are not said as they must be. Save the model anew.")
+            raise InvalidInputError("its classes or settings are not valid. Save the model again.")
         more = {name: held[name] for name in ("kind", "settings", "parts", "pate")}
         return cls(
-            made_of=listed[0], classes=listed[1], dtype=classes["dtype"], door=Door.from_dict(held["rows"]), **more
+            made_of=listed[0], classes=listed[1], dtype=classes["dtype"], door=InputSpec.from_dict(held["rows"]), **more
         )
 
 
@@ -253,7 +259,7 @@ def _tupled(value: Any) -> Any:
 
 def _exactly(values: Any, names: list[str]) -> Mapping[str, Any]:
     if not isinstance(values, Mapping) or set(values) != set(names):
-        raise InvalidInputError("its description has other entries than this version of pate knows.")
+        raise InvalidInputError("its description has entries that this version of pate does not know, or lacks some.")
     return values
 
 
@@ -266,24 +272,24 @@ def _is_column(column: Any) -> bool:
 
 SUFFIX = ".pate"
 _MANIFEST, _STATEMENT = "manifest.json", "statement.json"
-#: Parts have plain names: none leaves the folder that they are unpacked to.
+#: Names of parts are plain, so that none is unpacked outside its folder.
 _PART = re.compile(r"[a-z][a-z0-9_]{0,40}\.(safetensors|skops)")
 _MOST_PARTS = 16
 _MOST_JSON_BYTES = 50_000_000
-#: The same model gives the same bytes, whenever it is saved.
+#: A fixed date, so that the same model gives the same bytes.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelFile:
-    """A model file that was read: what it is, and what may be said of it; nothing in it has been built yet.
+    """A model file that was read and checked, with its manifest and statement; nothing in it is built yet.
 
     Attributes
     ----------
     path : Path
     manifest : Manifest
     statement : PrivacyStatement
-        Of the release that taught the model; the model is post-processing of it, and as public.
+        Of the release that the model was made from; the model is post-processing of it, and as public.
     parts : dict of str to bytes
     n_bytes : int
     sha256 : str
@@ -302,9 +308,9 @@ class ModelFile:
 
     @contextmanager
     def unpacked(self) -> Iterator[Path]:
-        """Yield a folder of this process's own with the parts in it, gone afterwards.
+        """Yield a temporary folder with the parts in it.
 
-        Whatever fails while they are read means that the file is damaged, and is told in one line.
+        Any failure while they are read is raised as one line that says the file is damaged.
         """
         with tempfile.TemporaryDirectory(prefix="pate-model-") as name:
             for part, data in self.parts.items():
@@ -314,13 +320,13 @@ class ModelFile:
                 yield Path(name)
             except PateError:
                 raise
-            except Exception as error:  # whatever a wrong shape or type leads to
+            except Exception as error:  # a wrong shape or type may raise any
                 problem = type(error).__name__
             if problem:
                 raise damaged(self.path, f"its parts do not make a model ({problem})")
 
     def rows(self) -> list[tuple[str, str | tuple[str, ...]]]:
-        """Return what there is to say of the model: a heading and a text, or a list of texts."""
+        """Return the facts of the model for its page: pairs of a heading and a text, or a list of texts."""
         m = self.manifest
         kinds = {type(c).__name__ for c in m.classes}
         types = {"str": "texts", "bool": "truth values", "int": "whole numbers", "float": "numbers"}
@@ -329,7 +335,7 @@ class ModelFile:
             ("Made of", m.made_of),
             ("Classes", f"{', '.join(map(str, m.classes))} ({', '.join(sorted(types[k] for k in kinds))})"),
             ("Takes", str(m.door)),
-            ("Costs", "nothing more, however often it is asked: it is as public as the release that taught it"),
+            ("Costs", "no more privacy, however often it is used: it is as public as the release it was made from"),
             ("Holds", "released statistics and public rows, and what was computed from them; no private row, vote, "
                       "ballot or teacher"),
             ("File", f"{self.n_bytes:,} bytes, SHA-256 {self.sha256}, written by pate {m.pate}"),
@@ -337,21 +343,21 @@ class ModelFile:
 
     def text(self) -> str:
         """Return the model and its statement as plain text."""
-        return people.text(self.rows(), "MODEL") + "\n" + self.statement.text()
+        return plain_language.text(self.rows(), "MODEL") + "\n" + self.statement.text()
 
     def html(self) -> str:
-        """Return the model and its statement as one page, which asks nothing of the network."""
+        """Return the model and its statement as one HTML page, which loads nothing from the network."""
         s = self.statement
         return render("model.html", headline=s.headline, seeded=s.seeded, rows=self.rows(), statement=s.rows())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what it is, its files and its statement as JSON values."""
+        """Return the file's facts, the manifest and the statement as JSON values."""
         facts = {"bytes": self.n_bytes, "sha256": self.sha256}
         return {"file": facts, "model": self.manifest.to_dict(), "statement": self.statement.to_dict()}
 
 
 def check_model_path(path: str | os.PathLike[str], *, name: str = "path") -> Path:
-    """Return where a model may be written: an unused name that ends in ``.pate``."""
+    """Return the path a model may be written to: an unused name that ends in ``.pate``."""
     goal = Path(path)
     if goal.suffix != SUFFIX:
         raise InvalidInputError(f"{name} must end in {SUFFIX}, got {goal.name!r}. Rename it.")
@@ -370,28 +376,29 @@ def write_model(
 ) -> None:
     """Write a model file: whole or not at all, and never over anything.
 
-    ``statement`` is of the release that taught it, ``parts`` are files by name (``*.safetensors`` or ``*.skops``), and
-    ``before`` is shown the file's name and bytes before they are written.
+    ``statement`` is of the release that it was made from, ``parts`` are files by name (``*.safetensors`` or
+    ``*.skops``), and ``before`` is called with the file's name and bytes before they are written.
 
     Examples
     --------
     >>> import tempfile
     >>> from pate import Budget, GNMax, Votes, release_labels
-    >>> from pate.models.file import Door
+    >>> from pate.models.file import InputSpec
     >>> statement = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5)).statement
-    >>> said = Manifest(kind="student", classes=(0, 1), dtype="<i8", door=Door(kind="array", n_features=1))
+    >>> spec = InputSpec(kind="array", n_features=1)
+    >>> manifest = Manifest(kind="student", classes=(0, 1), dtype="<i8", door=spec)
     >>> file = Path(tempfile.mkdtemp()) / "model.pate"
-    >>> write_model(file, said, statement, {})
+    >>> write_model(file, manifest, statement, {})
     >>> read_model(file).statement == statement
     True
     """
     goal = check_model_path(path)
-    told = _json(statement.to_dict())
-    members = {**parts, _STATEMENT: told}
-    said = manifest.to_dict() | {"files": {name: _facts(data) for name, data in sorted(members.items())}}
+    stated = _json(statement.to_dict())
+    members = {**parts, _STATEMENT: stated}
+    described = manifest.to_dict() | {"files": {name: _facts(data) for name, data in sorted(members.items())}}
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in {_MANIFEST: _json(said), _STATEMENT: told, **dict(sorted(parts.items()))}.items():
+        for name, data in {_MANIFEST: _json(described), _STATEMENT: stated, **dict(sorted(parts.items()))}.items():
             archive.writestr(zipfile.ZipInfo(name, _DATE), data)
     if before is not None:
         before({goal.name: made.getvalue()})
@@ -400,16 +407,16 @@ def write_model(
 
 
 def write_page(file: ModelFile, out: str | os.PathLike[str]) -> None:
-    """Write what a model is, and its statement, as one page: a new ``.html`` or ``.txt``."""
+    """Write a page that describes the model, with its statement, to a new ``.html`` or ``.txt`` file."""
     goal = new_page(out)
     with writing("out", out):
         write_text(goal, file.html() if goal.suffix == ".html" else file.text())
 
 
 def read_model(path: str | os.PathLike[str]) -> ModelFile:
-    """Read a model file, strictly; nothing in it is run, and nothing built.
+    """Read and check a model file; nothing in it is run or built.
 
-    Refused: no such file, no model file, another format, a damaged file, and a statement that was altered.
+    Refused: a missing file, another format, a damaged file, and a statement that was altered.
 
     Examples
     --------
@@ -425,14 +432,14 @@ def read_model(path: str | os.PathLike[str]) -> ModelFile:
     except OSError as error:
         raise InvalidInputError(f"{os.fspath(path)!r} cannot be read: {error.strerror}. Check its rights.") from None
     members = _members(file, data)
-    said = _parsed(file, members.pop(_MANIFEST, b""), "manifest")
-    files = said.pop("files", None) if isinstance(said, dict) else None
+    described = _parsed(file, members.pop(_MANIFEST, b""), "manifest")
+    files = described.pop("files", None) if isinstance(described, dict) else None
     try:
-        manifest = Manifest.from_dict(said)
+        manifest = Manifest.from_dict(described)
     except InvalidInputError as error:
         raise damaged(file, str(error)) from None
     except (TypeError, ValueError):
-        raise damaged(file, "its manifest is not one") from None
+        raise damaged(file, "its manifest is not valid") from None
     if files != {name: _facts(part) for name, part in members.items()} or _STATEMENT not in members:
         raise damaged(file, "its parts are not those that its manifest names")
     try:
@@ -443,34 +450,34 @@ def read_model(path: str | os.PathLike[str]) -> ModelFile:
 
 
 def damaged(path: str | os.PathLike[str], why: str) -> InvalidInputError:
-    """Return the error of a file that is not what it should be."""
+    """Return the error for a damaged file."""
     whole = why.rstrip(".")
     return InvalidInputError(
-        f"{os.fspath(path)!r} is no intact model file: {whole}. Fetch it again, or save the model anew."
+        f"{os.fspath(path)!r} is not an intact model file: {whole}. Fetch it again, or save the model again."
     )
 
 
 def _members(file: Path, data: bytes) -> dict[str, bytes]:
-    """Return the archive's members: stored as they are, so that a small file holds no large one."""
+    """Return the archive's members; compressed ones are refused, so that a small file unpacks to no large one."""
     problem = ""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = archive.infolist()
             names = [info.filename for info in infos]
             if len(infos) > _MOST_PARTS or len(set(names)) != len(names):
-                problem = "it has other members than a model has"
+                problem = "it has too many members, or two of one name"
             elif any(not (n in (_MANIFEST, _STATEMENT) or _PART.fullmatch(n)) for n in names):
-                problem = "it has members whose names no model has"
+                problem = "it has members with names that model files do not use"
             elif any(i.compress_type != zipfile.ZIP_STORED or i.flag_bits & 1 or i.is_dir() for i in infos):
-                problem = "its members are compressed or encrypted, which a model's never are"
+                problem = "its members are compressed or encrypted"
             elif sum(max(i.file_size, i.compress_size) for i in infos) > len(data):
                 problem = "its members claim to be larger than the file"
             elif any(i.file_size > _MOST_JSON_BYTES for i in infos if i.filename in (_MANIFEST, _STATEMENT)):
                 problem = "its description is too long"
             else:
                 return {name: archive.read(name) for name in names}
-    except Exception as error:  # any way in which a parser may fail
-        problem = f"it is no readable zip archive ({type(error).__name__})"
+    except Exception as error:  # a parser may raise any
+        problem = f"it is not a readable zip archive ({type(error).__name__})"
     raise damaged(file, problem)
 
 
@@ -478,7 +485,7 @@ def _parsed(file: Path, data: bytes, what: str) -> Any:
     try:
         return parse_json(data)
     except (ValueError, RecursionError):
-        raise damaged(file, f"its {what} is missing or no JSON") from None
+        raise damaged(file, f"its {what} is missing or not JSON") from None
 
 
 def _json(value: Any) -> bytes:

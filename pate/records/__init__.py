@@ -1,4 +1,4 @@
-"""Record voters: every private record casts one bounded ballot in a space that public rows alone define."""
+"""Record voters: every private record casts one bounded ballot in a space fitted on public rows."""
 
 import lazy_loader
 

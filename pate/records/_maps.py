@@ -1,11 +1,10 @@
-"""Public maps of rows, block by block: every block has the same shape, so that a row's image is its own.
+"""Public maps of rows, in blocks of one fixed shape, so that a row's image depends on that row alone.
 
 Floating-point products of matrices may round differently in matrices of another shape. Rows are therefore mapped in
-blocks of :data:`BLOCK_ROWS`, the last one filled up with its first row again: shapes are constants, and neither the
-number of records nor a row's neighbours change what becomes of it. Its place in the block may, in the last bit, by
-some BLAS; maps that say ``exact_`` (all spaces do, and heads of linear logits) are free of that too. It matters where
-neighbouring tables have their rows in other places: under add-or-remove adjacency, and where a person replaced may
-have more records or fewer.
+blocks of :data:`BLOCK_ROWS`, the last one filled up with its first row: shapes are constant, and neither the number of
+records nor the other rows change a row's image. Its place in the block may change the last bit with some BLAS, except
+for maps that are ``exact_`` (all spaces, and heads of linear logits). It matters where neighbouring tables have their
+rows in other places: under add-or-remove adjacency, and where a replaced person may have more records or fewer.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ BLOCK_ROWS = 1024
 
 
 def rows_of(X: Any, *, width: int | None, name: str = "X") -> tuple[Any, Mask]:
-    """Return rows that can be taken by number, and which of them could be read: each by itself.
+    """Return rows that can be indexed, and a mask of those that could be read; each row is read by itself.
 
     ``width`` is the public number of a row's cells (:attr:`PublicMap.width`), None where rows are texts. Arrays of
     numbers, DataFrames and sparse matrices stay what they are.
@@ -52,12 +51,12 @@ def rows_of(X: Any, *, width: int | None, name: str = "X") -> tuple[Any, Mask]:
 
 
 def take(X: Any, index: IntArray) -> Any:
-    """Return the rows of these numbers; types and columns stay as they are."""
+    """Return the rows with these indices; types and columns stay as they are."""
     return X.iloc[index] if is_frame(X) else X[index]
 
 
 def fingerprint_of(thing: Any) -> str:
-    """Return a public map's or model's own fingerprint, or a digest of all it holds where it has none."""
+    """Return the fingerprint of a public map or model, or a digest of its whole state where it has none."""
     if thing is None:
         return "none"
     own = getattr(thing, "fingerprint", None)
@@ -65,26 +64,26 @@ def fingerprint_of(thing: Any) -> str:
         return str(own())
     import joblib
 
-    # Settings alone (a repr) would take two fits of one class for the same.
+    # Settings alone (a repr) would not distinguish two fits of one class.
     made = None
     with suppress(Exception):
         made = joblib.hash(thing, hash_name="sha1")
     if made is None:
         raise InvalidInputError(
-            f"a {type(thing).__name__} must have fingerprint(), a text that tells what was fitted, or be a class that "
-            "can be pickled. Give it one: a release is recognised by it."
+            f"a {type(thing).__name__} must have a method fingerprint(), a text that identifies what was fitted, or be "
+            "picklable. Add the method: a release is recognised by it."
         )
     return str(made)
 
 
-def is_own(thing: Any, room: str = "") -> bool:
-    """Whether it is of a class of pate's (of that room), not of a subclass that somebody made."""
-    home = type(thing).__module__
-    return thing is None or home == f"pate{room}" or home.startswith(f"pate{room}.")
+def is_own(thing: Any, package: str = "") -> bool:
+    """Whether the object's class is defined in pate (in that package of it), and not a subclass from elsewhere."""
+    module = type(thing).__module__
+    return thing is None or module == f"pate{package}" or module.startswith(f"pate{package}.")
 
 
 class PublicMap:
-    """A representation and a space, one after the other, in blocks."""
+    """A representation, then a ballot space, applied to rows in blocks."""
 
     def __init__(self, representation: Any, space: Any) -> None:
         self.representation, self.space = representation, space
@@ -92,15 +91,15 @@ class PublicMap:
 
     @property
     def width(self) -> int | None:
-        """How many cells a row has, by what the map was fitted on; None where it does not say: rows are texts."""
+        """The number of cells per row that the map was fitted on; None where it has none, as rows are texts."""
         return _width(self.space if self.representation is None else self.representation)
 
     def phi(self, X: Any, index: IntArray) -> FloatArray:
-        """Return directions of the rows of these numbers, float64 of shape (len(index), d)."""
+        """Return the directions of the rows with these indices, float64 of shape (len(index), d)."""
         return self.both(X, index)[1]
 
     def both(self, X: Any, index: IntArray, *, keep: bool = False) -> tuple[FloatArray | None, FloatArray]:
-        """Return the representation of those rows (if it is to be kept), and their directions."""
+        """Return the representation of those rows (None unless ``keep``), and their directions."""
         found, vectors = np.empty((len(index), self.d)), []
         for start in range(0, len(index), BLOCK_ROWS):
             part = index[start : start + BLOCK_ROWS]
@@ -129,16 +128,17 @@ class PublicMap:
         return z, phi
 
     def fingerprint(self) -> str:
-        """Return a digest of both; what a release's space is recognised by."""
+        """Return a digest of both, which identifies the space of a release."""
         parts = f"pate map 1\n{fingerprint_of(self.representation)}\n{fingerprint_of(self.space)}"
         return hashlib.sha256(parts.encode()).hexdigest()
 
     @property
     def provenance(self) -> str:
-        """What they were fitted on, in words."""
+        """What both were fitted on, as text."""
         given = "rows taken as they were given"
-        told = given if self.representation is None else str(getattr(self.representation, "provenance_", "not told"))
-        return f"{told}; {getattr(self.space, 'provenance_', 'a space of unknown origin')}"
+        unknown = "a representation of unknown origin"
+        first = given if self.representation is None else str(getattr(self.representation, "provenance_", unknown))
+        return f"{first}; {getattr(self.space, 'provenance_', 'a space of unknown origin')}"
 
     @property
     def own(self) -> bool:
@@ -147,12 +147,12 @@ class PublicMap:
 
     @property
     def exact(self) -> bool:
-        """Whether a row's phi is the same to the last bit wherever the row stands, as both say."""
+        """Whether a row's phi is the same to the last bit wherever the row stands, by both maps' ``exact_``."""
         return all(bool(getattr(m, "exact_", False)) for m in (self.representation, self.space) if m is not None)
 
 
 def _numbers(rows: Any, names: Any = None) -> Any:
-    """Return rows without a representation as numbers cell by cell, NaN where one is none: no cell stops the others."""
+    """Return rows without a representation as numbers, read cell by cell; a cell that is no number becomes NaN."""
     if is_sparse(rows) or (isinstance(rows, np.ndarray) and rows.dtype.kind in "biuf"):
         return rows
     rows = by_name(rows, names, other="the space was fitted on")
@@ -169,7 +169,7 @@ def _width(first: Any) -> int | None:
 
 
 def own_throughout(representation: Any) -> bool:
-    """Whether no part of it is a module or transformer of somebody's, nor holds one, as ``own_`` then says."""
+    """Whether every part of a representation is pate's own code, without a module or transformer of the user's."""
     foreign = any(hasattr(representation, name) for name in ("module_", "transformer_"))
     foreign |= not getattr(representation, "own_", True)
     parts = getattr(representation, "parts_", ())
@@ -183,17 +183,17 @@ def slabs(n: int, rows: int) -> Iterator[tuple[int, int]]:
 
 
 def in_blocks(ask: Callable[[Any], tuple[IntArray, Mask]], rows: Any, n: int, *, size: int = BLOCK_ROWS) -> IntArray:
-    """Return class indices of rows, asked in blocks of one fixed shape; -1 where a row cannot be asked with.
+    """Return class indices of rows, predicted in blocks of one fixed shape; -1 where a row cannot be predicted.
 
-    ``ask`` takes ``size`` rows to their class indices and which could be asked, each by itself; a ``size`` of 1 asks
-    each alone, so that no place shows in it.
+    ``ask`` maps ``size`` rows to their class indices and a mask of those that could be predicted; with a ``size`` of 1
+    the answer does not depend on the row's place.
     """
     found = np.full(n, -1, dtype=np.int64)
     for start, end in slabs(n, size):
         part = np.arange(start, end)
         whole = np.concatenate([part, np.full(size - len(part), start)])
-        said, fine = ask(take(rows, whole))
-        found[start:end] = np.where(np.asarray(fine)[: end - start], np.asarray(said)[: end - start], -1)
+        predicted, fine = ask(take(rows, whole))
+        found[start:end] = np.where(np.asarray(fine)[: end - start], np.asarray(predicted)[: end - start], -1)
     return found
 
 
@@ -204,7 +204,7 @@ _TURNS = 64
 
 
 def most_records(n_classes: int) -> int:
-    """Return K: who has k > K records has their sum scaled by K/k first, so that squares fit 64 bits. Public.
+    """Return K: the sum of a person with k > K records is scaled by K/k first, so that squares fit 64 bits. Public.
 
     m |u|^2 <= m (K 2^16)^2 <= 2^62.
     """
@@ -214,8 +214,8 @@ def most_records(n_classes: int) -> int:
 def person_sums(p: IntArray, labels: IntArray, owners: IntArray, *, n_classes: int, kind: str) -> IntArray:
     """Return the sum over persons of their clipped u, shape (d, m), not yet centred.
 
-    ``p`` (n, d) is of :func:`quantised`; labels are class indices, -1 where a record casts none; each person's rows
-    stand side by side, all of theirs.
+    ``p`` (n, d) is of :func:`quantised`; labels are class indices, -1 where a record casts none; all rows of a
+    person are adjacent.
     """
     used = labels >= 0
     p, labels, owners = p[used], labels[used], owners[used]
@@ -290,8 +290,8 @@ def _shortened(u: FloatArray, most: int) -> IntArray:
     return np.zeros(u.shape, dtype=np.int64)
 
 
-#: Directions are kept for later rounds up to so many bytes, four per component; beyond, each round works them out, or
-#: they lie on disk, where the table does.
+#: Directions are stored for later rounds up to so many bytes, four per component; beyond, each round recomputes them,
+#: or they are on disk, where the table is.
 MOST_HELD_BYTES = 1 << 30
 
 
@@ -299,8 +299,8 @@ MOST_HELD_BYTES = 1 << 30
 class Piece:
     """Directions of some records, zero where a record cannot be used: **sensitive**.
 
-    ``p`` (n, d) are :func:`pate.records.ballot_sum.quantised`; a label is -1 where the record casts nothing; owners'
-    records come whole, and in order; ``z`` is the representation, for a model that is asked with it.
+    ``p`` (n, d) are :func:`pate.records.ballot_sum.quantised`; a label is -1 where the record casts nothing; all
+    records of an owner are adjacent; ``z`` is the representation, for a model that predicts from it.
 
     Examples
     --------
@@ -322,7 +322,7 @@ class Piece:
         return np.asarray((self.labels >= 0) & self.p.any(axis=1))
 
     def sealed(self) -> Piece:
-        """Return this piece, whose arrays nobody writes to any more: what was cut to length stays so."""
+        """Make the arrays read-only, so that certified norms stay certified, and return the piece."""
         for array in (self.p, self.labels, self.owners, self.z):
             if array is not None:
                 array.setflags(write=False)
@@ -331,7 +331,7 @@ class Piece:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldRecords:
-    """Records whose directions are known, for every round to cast from: rows are mapped once. **Sensitive**.
+    """Records with their stored directions, so that several rounds map the rows only once. **Sensitive**.
 
     :meth:`pate.RecordVoters.hold` makes it, and only voters of the same public facts cast it.
 
@@ -342,21 +342,20 @@ class HeldRecords:
     """
 
     pieces: Sequence[Piece] = field(repr=False)
-    whose: UnitOwners = field(repr=False)
+    unit_owners: UnitOwners = field(repr=False)
     of: tuple[Any, ...]
-    """Public facts of the voters: maps, kind of ballot, classes and adjacency, that directions and labels rest on."""
+    """Public facts of the voters that directions and labels depend on: maps, kind of ballot, classes and adjacency."""
     maps: PublicMap | None = field(default=None, repr=False)
-    """What made the directions: voters that have this very one need not be compared with it at every round."""
+    """The map that made the directions; voters with the same object skip the comparison at every round."""
 
     def __repr__(self) -> str:
         return "HeldRecords(<sensitive>)"
 
 
-def put_down(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Yield the pieces once all their directions lie in a file without a name, which is gone with the process.
+def on_disk_pieces(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Yield the pieces with their directions moved to an unnamed temporary file, removed with the process.
 
-    Only where the table itself lies in such a file (:mod:`pate.data._files._blocks`): who gave an array did not ask for
-    anything on disk.
+    Used only where the table itself is in such a file (:mod:`pate.data._files._blocks`); arrays stay in memory.
     """
     known: list[Piece] = []
     with tempfile.TemporaryFile() as file:
@@ -373,7 +372,7 @@ def put_down(pieces: Iterable[Piece]) -> Iterator[Piece]:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Directions:
-    """From rows to their directions, by public maps: each row by itself."""
+    """Maps rows to their quantised directions, each row by itself."""
 
     maps: PublicMap
     _: KW_ONLY
@@ -398,19 +397,19 @@ class Directions:
 
 
 class Sums:
-    """From directions to the exact sum of their ballots, class ballots not yet centred.
+    """Maps directions to the exact sum of their ballots; class ballots are not yet centred.
 
-    ``model`` is public: asked with p / 2^16, the direction that is cast, or with the representation.
+    ``model`` is public, and predicts from p / 2^16, the direction that is cast, or from the representation.
     """
 
     def __init__(self, kind: str, n_classes: int, model: Any = None, clip: float | None = None) -> None:
         self.kind, self.n_classes, self.model, self.clip = kind, n_classes, model, clip
-        # Our own heads answer whole numbers, once their weights are made ready.
+        # pate's own heads predict from whole numbers, with weights prepared once.
         ready = is_own(model, ".models.heads") and hasattr(model, "prepared")
         self._ask = model.prepared(1 / GRID) if ready else None
 
     def __call__(self, piece: Piece) -> IntArray:
-        """Return the sum, int64 of shape (d, n_classes); persons come whole."""
+        """Return the sum, int64 of shape (d, n_classes); all records of a person are in the piece."""
         p, labels, owners = piece.p, piece.labels, piece.owners
         if self.clip is None:
             if owners is None:
@@ -418,29 +417,29 @@ class Sums:
             return person_sums(p.astype(np.int64), labels, owners, n_classes=self.n_classes, kind=self.kind)
         if owners is None:
             total = np.zeros((p.shape[1], self.n_classes), dtype=np.int64)
-            for a, b in slabs(len(p), BLOCK_ROWS):  # each block is asked and added while the cache has it
-                said, part = self._said(piece, a, b)
-                total += exact_product(part, quantised_residuals(said, labels[a:b], self.clip))
+            for a, b in slabs(len(p), BLOCK_ROWS):  # each block is predicted and added while it is in the cache
+                predicted, part = self._predicted(piece, a, b)
+                total += exact_product(part, quantised_residuals(predicted, labels[a:b], self.clip))
             return total
-        asked = [self._said(piece, a, b)[0] for a, b in slabs(len(p), BLOCK_ROWS)]
+        asked = [self._predicted(piece, a, b)[0] for a, b in slabs(len(p), BLOCK_ROWS)]
         r = quantised_residuals(np.concatenate([np.zeros((0, self.n_classes)), *asked]), labels, self.clip)
         return person_residual_sums(p.astype(np.int64), r, owners, clip=self.clip)
 
-    def _said(self, piece: Piece, start: int, end: int) -> tuple[FloatArray, FloatArray]:
-        """Return what the public model, asked in blocks of one shape, says of these rows, and p in whole numbers."""
+    def _predicted(self, piece: Piece, start: int, end: int) -> tuple[FloatArray, FloatArray]:
+        """Return the public model's probabilities of these rows, in blocks of one shape, and p in whole numbers."""
         p = _block(piece.p, start, end)
         if piece.z is not None:
-            said = quietly("model", self.model.predict_proba, _block(piece.z, start, end))
+            predicted = quietly("model", self.model.predict_proba, _block(piece.z, start, end))
         elif self._ask is not None:
-            said = quietly("model", self._ask, p)
+            predicted = quietly("model", self._ask, p)
         else:
-            said = quietly("model", self.model.predict_proba, p / GRID)
-        said = np.asarray(said, dtype=np.float64)
-        if said.shape != (BLOCK_ROWS, self.n_classes):
+            predicted = quietly("model", self.model.predict_proba, p / GRID)
+        predicted = np.asarray(predicted, dtype=np.float64)
+        if predicted.shape != (BLOCK_ROWS, self.n_classes):
             raise InvalidInputError(
-                f"model must give probabilities of {self.n_classes} classes per row, got shape {said.shape}."
+                f"model must give probabilities of {self.n_classes} classes per row, got shape {predicted.shape}."
             )
-        return said[: end - start], p[: end - start]
+        return predicted[: end - start], p[: end - start]
 
 
 def _block(rows: npt.NDArray[Any], start: int, end: int) -> FloatArray:
@@ -452,12 +451,12 @@ def _block(rows: npt.NDArray[Any], start: int, end: int) -> FloatArray:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Work:
-    """What a worker does with one piece: public maps and constants go there, directions or their sum come back."""
+    """The task of a worker on one piece: it gets public maps and constants, and returns directions or their sum."""
 
-    look: Directions
+    directions: Directions
     sums: Sums | None = None
 
     def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> tuple[Piece | IntArray, Mask]:
         """Return these records' directions, or the sum of their ballots, and which of them cast one."""
-        piece = self.look(rows, labels, owners)
+        piece = self.directions(rows, labels, owners)
         return (piece if self.sums is None else self.sums(piece)), piece.casts

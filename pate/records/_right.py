@@ -1,16 +1,16 @@
-"""About how many records a public model is right, in whole numbers, and how far one unit can move the counts.
+"""Counts of the records for which a public model is right, in whole numbers, and how far one unit can move them.
 
-Every private record is asked one thing: whether a **public** model (what was released so far and public rows made it)
-gives its class. G = 2^16 whole numbers stand for one unit. With k >= 1 usable records of a unit (k = 1 where the unit
-is the record), r of which the model is right about, r_c of them of class c, and w_c wrong ones of class c, the unit
-contributes, each entry cut to a whole number by itself,
+Of every private record one thing is counted: whether a **public** model (made from what was released so far and public
+rows) gives its class. G = 2^16 whole numbers stand for one unit. With k >= 1 usable records of a unit (k = 1 where the
+unit is the record), r of which the model is right about, r_c of them of class c, and w_c wrong ones of class c, the
+unit contributes, each entry cut to a whole number by itself,
 
 - the **count**, replace-one:      floor(G r / k)
 - the **count**, add-or-remove:    (floor(G r / k), floor(G (k - r) / k)), as the number of units is private there
 - the **cells**:                   (floor(G r_c / k) for every c, then floor(G w_c / k) for every c)
 
-and zero everywhere where it has no usable record: one with no class of those named, or no owner, or a row that could
-not be read or that the model cannot be asked with. Under replace-one such units still count in n, so that they count as
+and zero everywhere where it has no usable record: one with an unknown class, or no owner, or a row that could not be
+read or that the model cannot predict. Under replace-one such units still count in n, so that they count as
 not right. What is estimated for persons is the mean over persons of the share of their usable records that the model is
 right about: each person weighs one, however many records they have.
 
@@ -24,13 +24,13 @@ in it add up to at most 1 and cutting only lowers them.
 
 So Delta^2 is G^2, or 2 G^2, an exact whole number, whatever k is.
 
-**Each record by itself.** The table holds where a unit's contribution follows from its own records and public things
-alone, and the other units' contributions from theirs. A model is therefore asked in blocks of one fixed shape
+**Each record by itself.** The table holds where a unit's contribution depends only on its own records and on public
+facts. A model is therefore asked in blocks of one fixed shape
 (:data:`pate.records._maps.BLOCK_ROWS`), the last filled up with its first row: under replace-one of records all other
 rows keep place and shape, and a model that takes each row by itself gives them the same answers to the last bit. Where
 rows change places (add-or-remove; a person replaced by one with more records) a BLAS might round a row's last bits by
-its place, and a tie between two classes could flip for a record that is nobody's of the unit: there only models that
-say ``exact_`` throughout are vouched for, as for residual ballots (:mod:`pate.records._voters`). :attr:`RightFacts.own`
+its place, and a tie between two classes could flip for a record of another unit: there only models that are
+``exact_`` throughout are vouched for, as for residual ballots (:mod:`pate.records._voters`). :attr:`RightFacts.own`
 says whether that is so; the statement repeats it.
 """
 
@@ -49,7 +49,7 @@ from pate.records.ballot_sum import GRID, UnitFacts, UnitOwners, UnitSums
 
 @dataclass(frozen=True, kw_only=True)
 class RightFacts(UnitFacts):
-    """What is public of counts of right answers: everything but the counts.
+    """The public facts of counts of right answers: everything but the counts.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class RightFacts(UnitFacts):
     classes, unit, adjacency, n
         As of :class:`BallotFacts`.
     model : str
-        What the model is recognised by.
+        Identifies the model.
     own : bool
         The model is pate's own code, and gives a row the same answer to the last bit wherever it may stand in a
         neighbouring table.
@@ -96,15 +96,15 @@ class RightFacts(UnitFacts):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RightCounts(UnitSums):
-    """How many units a public model is right about, in whole 2^-16: **sensitive**; :func:`count_right` makes it.
+    """How many units a public model is right about, in units of 2^-16: **sensitive**; :func:`count_right` makes it.
 
     Attributes
     ----------
     sums : int64 array of shape (n_cells, 1)
     facts : RightFacts
         What is public of it.
-    whose : Whose
-        By what a ledger recognises the records. **Sensitive.**
+    unit_owners : UnitOwners
+        A ledger recognises the records by them. **Sensitive.**
 
     Examples
     --------
@@ -114,7 +114,7 @@ class RightCounts(UnitSums):
 
     sums: IntArray
     facts: RightFacts
-    whose: UnitOwners = field(repr=False)
+    unit_owners: UnitOwners = field(repr=False)
 
     def __post_init__(self) -> None:
         self._check((self.facts.n_cells, 1), "count_right makes them.")
@@ -127,7 +127,7 @@ class RightCounts(UnitSums):
 def right_sums(
     answers: IntArray, labels: IntArray, owners: IntArray | None, *, n_classes: int, counted: bool, by_class: bool
 ) -> IntArray:
-    """Return the counts of these units, exact whole numbers: the module's table.
+    """Return the exact counts over these units, in units of 2^-16: see the table of this module.
 
     Answers and labels are class indices, -1 where the model cannot be asked or a record is not usable; all records of a
     person carry one number in ``owners``, and stand here. ``counted``: wrong answers too (add-or-remove). Returns int64
@@ -145,8 +145,8 @@ def right_sums(
         k = np.bincount(who.reshape(-1))[pairs // n_cells] if len(pairs) else np.ones(0, dtype=np.int64)
         sums = np.zeros(n_cells, dtype=np.int64)
         np.add.at(sums, pairs % n_cells, (times.astype(np.int64) * GRID) // k)
-    kept = sums if by_class or counted else sums[:1]
-    return np.asarray(kept[:, None])
+    released = sums if by_class or counted else sums[:1]
+    return np.asarray(released[:, None])
 
 
 def count_right(
@@ -161,7 +161,7 @@ def count_right(
     model: str = "",
     own: bool = False,
 ) -> RightCounts:
-    """Return how many units a public model is right about, from what it answered.
+    """Count the units that a public model is right about, given its answers.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def count_right(
     classes : sequence
         Every class value that could occur, in order: public.
     groups : array-like of shape (n,) or None
-        Whose each record is; then the unit is the person. A record without an owner is not usable.
+        The owner of each record; then the unit is the person. A record without an owner is not usable.
     adjacency, nominal_n
         As of :class:`pate.RecordVoters`.
     by_class : bool
@@ -202,19 +202,19 @@ def count_right(
         raise InvalidInputError("nominal_n must be given under adjacency='add-or-remove', and there alone.")
     from pate.teachers._usable import Owners  # scikit-learn, whose import takes a second
 
-    owners = Owners.of(groups, len(labels))
-    whose = UnitOwners.of(labels, owners.groups, owners.ids)
+    by_row = Owners.of(groups, len(labels))
+    owners = UnitOwners.of(labels, by_row.groups, by_row.ids)
     facts = RightFacts(
         by_class=by_class,
         classes=tuple(classes),
-        unit="group" if whose.grouped else "record",
+        unit="group" if owners.grouped else "record",
         adjacency=adjacency,
-        n=whose.n_units if nominal_n is None else check_int("nominal_n", nominal_n, low=1),
+        n=owners.n_units if nominal_n is None else check_int("nominal_n", nominal_n, low=1),
         model=model,
         own=own,
     )
-    usable = np.where(owners.known, labels, -1)
+    usable = np.where(by_row.known, labels, -1)
     sums = right_sums(
-        answers, usable, owners.codes, n_classes=len(facts.classes), counted=facts.counted, by_class=by_class
+        answers, usable, by_row.codes, n_classes=len(facts.classes), counted=facts.counted, by_class=by_class
     )
-    return RightCounts(sums, facts, whose)
+    return RightCounts(sums, facts, owners)

@@ -1,4 +1,4 @@
-"""Record voters: every private record casts one bounded ballot on public directions, and all are added exactly."""
+"""Record voters: every private record casts one bounded ballot on public directions; ballots are summed exactly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pate.records._maps import (
     Work,
     fingerprint_of,
     is_own,
-    put_down,
+    on_disk_pieces,
     rows_of,
     slabs,
     take,
@@ -34,15 +34,15 @@ from pate.representations._cells import n_rows
 from pate.teachers._usable import Owners, class_indices, label_column, usable
 from pate.votes import ABSTAIN, hash_queries
 
-# Records that vote where they have something to say, and abstain elsewhere: for :func:`pate.open_vote_cap`.
+# Records that vote on the public rows near them, and abstain elsewhere: for :func:`pate.open_vote_cap`.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CappedVotes:
-    """What every record votes on public rows, or that it abstains: **sensitive**.
+    """Every record's vote or abstention on public rows: **sensitive**.
 
     ``labels`` (n_records, n_queries) are class indices, ABSTAIN where the public row is farther from the record than
-    the radius; by ``fingerprint``, **sensitive**, a ledger recognises the records.
+    the radius; a ledger recognises the records by ``fingerprint``, **sensitive**.
     """
 
     labels: Any
@@ -53,7 +53,7 @@ class CappedVotes:
 
     @property
     def n_teachers(self) -> int:
-        """As many as records."""
+        """The number of records: each is a teacher."""
         return self.n_units
 
     def __repr__(self) -> str:
@@ -87,14 +87,14 @@ _SLAB = 8192
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Read:
-    """Records in pieces (rows, class indices, owners), whose they are, and what could be read: **sensitive**.
+    """Records in pieces (rows, class indices, owners), their owners, and which could be read: **sensitive**.
 
-    ``order`` is that in which they stand in the pieces; ``cast`` grows: which of each piece cast a ballot, not zero.
+    ``order`` is their order in the pieces; ``cast`` grows by one mask per piece, of records with a ballot not zero.
     """
 
     pieces: Iterator[tuple[Any, ...]]
     n_pieces: int
-    whose: UnitOwners
+    unit_owners: UnitOwners
     order: IntArray
     labels: IntArray
     readable: Mask
@@ -103,13 +103,13 @@ class _Read:
 
 
 class RecordVoters:
-    """Lets every private record vote at once, in a space that public rows alone define.
+    """Sums one bounded ballot per private record, in a space fitted on public rows.
 
     Parameters
     ----------
     representation : transformer or None
         Fitted on public rows (:mod:`pate.representations`); each row's output must depend on that row alone. None:
-        rows come as the space takes them.
+        rows are as the space takes them.
     space : SoftSpace, SignedSpace or HardSpace
         Fitted on the public rows' representation.
     classes : iterable or int
@@ -180,7 +180,7 @@ class RecordVoters:
         return f"RecordVoters({self.representation!r}, {self.space!r}, classes={len(self.classes)}, {self.adjacency})"
 
     def transform(self, X: Any) -> FloatArray:
-        """Return phi of **public** rows, float64 of shape (n, d): what heads are fitted on and asked with."""
+        """Return phi of **public** rows, float64 of shape (n, d), for fitting heads and for predicting with them."""
         rows, _ = rows_of(X, width=self._map.width)
         return self._map.phi(rows, np.arange(n_rows(rows)))
 
@@ -213,17 +213,16 @@ class RecordVoters:
         return release.decide(self.transform(X))
 
     def hold(self, X: Any, y: Any, *, groups: Any = None, on_disk: bool = False) -> HeldRecords:
-        """Return the records with their directions, to :meth:`cast` several rounds from: rows are mapped once.
+        """Return the records with their directions, so that several rounds of :meth:`cast` map the rows only once.
 
-        The ballots are those of the records themselves, to the last bit: only time is saved, for four bytes per record
-        and component.
+        The ballots are the same to the last bit; it saves time, and takes four bytes per record and component.
 
         Parameters
         ----------
         X, y, groups
             See :meth:`cast`; no chunks.
         on_disk : bool
-            Keep directions in a temporary file without a name, which is gone with the process, and not in memory.
+            Store directions in an unnamed temporary file, removed with the process, and not in memory.
 
         Returns
         -------
@@ -241,9 +240,9 @@ class RecordVoters:
         """
         read = self._read(X, y, groups)
         made = self._each(Work(Directions(self._map)), read, "directions")
-        pieces = tuple(put_down(made) if on_disk else made)
-        self._tell(read)
-        return HeldRecords(tuple(piece.sealed() for piece in pieces), read.whose, self._public_facts(), self._map)
+        pieces = tuple(on_disk_pieces(made) if on_disk else made)
+        self._warn(read)
+        return HeldRecords(tuple(piece.sealed() for piece in pieces), read.unit_owners, self._public_facts(), self._map)
 
     def cast(self, X: Any, y: Any = None, *, groups: Any = None) -> BallotSum:
         """Return the exact sum of all records' ballots.
@@ -256,7 +255,7 @@ class RecordVoters:
         y : array-like of shape (n,)
             Class values.
         groups : array-like of shape (n,) or None
-            Who each record belongs to. A person's ballots are clipped together, and the unit is the person; all of a
+            The owner of each record. A person's ballots are clipped together, and the unit is the person; all of a
             person's records must come in one chunk.
 
         Returns
@@ -267,7 +266,7 @@ class RecordVoters:
         Raises
         ------
         InvalidInputError
-            What public facts decide: other shapes, columns that do not fit. A person in two chunks.
+            Wrong shapes, or columns that do not fit, both public facts; a person with records in two chunks.
 
         Warns
         -----
@@ -276,12 +275,12 @@ class RecordVoters:
 
         Notes
         -----
-        A record whose class, owner, row or direction cannot be used casts the zero ballot, and nothing else comes of
-        it, though it were so with all of them (:mod:`pate.data._cells`). A row of a list is one if it has as many
+        A record whose class, owner, row or direction cannot be used casts the zero ballot and raises no error, even if
+        all records do (:mod:`pate.data._cells`). A row of a list is one if it has as many
         cells as the map's public rows; where the map does not say how many (no ``n_features_in_``), rows are texts.
 
         The same records cast twice and added (``cast(X, y) + cast(X, y)``, or a record in two chunks) count double,
-        which the noise is not made for: that is not found out, since chunks of different records may well have equal
+        which the noise is not made for: that is not detected, since chunks of different records may well have equal
         labels. Only adding one sum to itself, or a person in two parts, is refused.
 
         With ``groups`` the units are the owners that are named: a record without one belongs to no unit, and a person
@@ -291,18 +290,18 @@ class RecordVoters:
         return self._cast(X, y, groups, self._sums())
 
     def cast_residuals(self, X: Any, y: Any = None, model: Any = None, *, clip: float, groups: Any = None) -> BallotSum:
-        """Return the exact sum of phi (x) clip(e_y - p(x)): every record's disagreement with a public model.
+        """Return the exact sum of phi (x) clip(e_y - p(x)), every record's residual under a public model.
 
         Parameters
         ----------
         X, y, groups
             See :meth:`cast`.
         model : object with ``predict_proba(phi) -> (n, m)``
-            **Public**: computed from released quantities and public rows alone. The guarantee rests on that. Asked
-            with the direction that is cast, phi in whole 2^-16; one whose ``takes`` is ``"representation"``
-            (:class:`pate.models.heads.LikelihoodHead`) with what comes before the space.
+            **Public**: computed from released quantities and public rows alone; the guarantee depends on it. It gets
+            the direction that is cast, phi in whole 2^-16, or the representation if its ``takes`` is
+            ``"representation"`` (:class:`pate.models.heads.LikelihoodHead`).
         clip : float
-            C, the most that |e_y - p| counts, in (0, sqrt 2].
+            C, the norm to which e_y - p is clipped, in (0, sqrt 2].
 
         Returns
         -------
@@ -367,9 +366,9 @@ class RecordVoters:
 
     def _part(self, X: Any, y: Any, groups: Any, sums: Sums) -> BallotSum:
         read = self._read(X, y, groups)
-        look = Directions(self._map, keep=getattr(sums.model, "takes", "phi") != "phi")
-        total = self._added(self._each(Work(look, sums), read, self.step), read.whose, sums)
-        self._tell(read)
+        directions = Directions(self._map, keep=getattr(sums.model, "takes", "phi") != "phi")
+        total = self._added(self._each(Work(directions, sums), read, self.step), read.unit_owners, sums)
+        self._warn(read)
         return total
 
     def _held(self, held: HeldRecords, y: Any, groups: Any, sums: Sums) -> BallotSum:
@@ -378,44 +377,44 @@ class RecordVoters:
         space = held.of[0] if held.maps is self._map else self.fingerprint()
         if held.of != self._public_facts(space):
             raise InvalidInputError(
-                "X is records held by other voters: of another space, other classes or another adjacency. Hold them by "
-                "these."
+                "X must be records held by these voters, got some of another space, other classes or another "
+                "adjacency. Call hold of these voters."
             )
         if getattr(sums.model, "takes", "phi") != "phi":
             raise InvalidInputError(
-                "model must be one that is asked with phi where X is held records: no more is kept of them. Pass the "
-                "records themselves."
+                "model must predict from phi where X is held records, which store nothing else. Pass the records "
+                "themselves."
             )
-        return self._added(map(sums, held.pieces), held.whose, sums, space)
+        return self._added(map(sums, held.pieces), held.unit_owners, sums, space)
 
-    def _added(self, parts: Iterable[IntArray], whose: UnitOwners, sums: Sums, space: str | None = None) -> BallotSum:
+    def _added(self, parts: Iterable[IntArray], owners: UnitOwners, sums: Sums, space: str | None = None) -> BallotSum:
         total = np.zeros((self._map.d, len(self.classes)), dtype=np.int64)
         for part in parts:
             total += part
             let_go()
-        facts = self._facts(whose, sums.model, sums.clip, self.fingerprint() if space is None else space)
-        return BallotSum(centred(total) if sums.clip is None else total, facts, whose)
+        facts = self._facts(owners, sums.model, sums.clip, self.fingerprint() if space is None else space)
+        return BallotSum(centred(total) if sums.clip is None else total, facts, owners)
 
     def _public_facts(self, space: str | None = None) -> tuple[Any, ...]:
-        """Return all that decides what held directions and class indices mean, and what their sum is said to be."""
-        classes = tuple((type(c), c) for c in self.classes)  # True is no 1
-        told = (self.adjacency, self.nominal_n, self.classes_inferred)
-        return (self.fingerprint() if space is None else space, self.space.kind, classes, *told)
+        """Return all facts that held directions, class indices and the facts of their sum depend on."""
+        classes = tuple((type(c), c) for c in self.classes)  # True is not 1
+        others = (self.adjacency, self.nominal_n, self.classes_inferred)
+        return (self.fingerprint() if space is None else space, self.space.kind, classes, *others)
 
     def _sums(self, model: Any = None, clip: float | None = None) -> Sums:
         return Sums(self.space.kind, len(self.classes), model, clip)
 
-    def _shown(self, whose: UnitOwners) -> bool:
-        """Whether progress may be shown: under add-or-remove it would tell how many records there are."""
-        return self.verbose and self.nominal_n is None and not whose.grouped
+    def _shown(self, owners: UnitOwners) -> bool:
+        """Whether progress may be shown: under add-or-remove it would reveal the number of records."""
+        return self.verbose and self.nominal_n is None and not owners.grouped
 
     def _read(self, X: Any, y: Any, groups: Any) -> _Read:
         rows, readable = rows_of(X, width=self._map.width)
         n = n_rows(rows)
         labels = self._labels(y, n)
-        owners = Owners.of(groups, n)
-        codes, known = owners.codes, np.where(readable & owners.known, labels, -1)
-        note("rows", who="RecordVoters", rows=rows, labels=labels, groups=owners.groups)
+        by_row = Owners.of(groups, n)
+        codes, known = by_row.codes, np.where(readable & by_row.known, labels, -1)
+        note("rows", who="RecordVoters", rows=rows, labels=labels, groups=by_row.groups)
         if codes is None:
             order, pieces = np.arange(n), list(slabs(n, _SLAB))
         else:
@@ -425,10 +424,10 @@ class RecordVoters:
             (_taken(rows, order[a:b]), known[order[a:b]], None if codes is None else codes[order[a:b]])
             for a, b in pieces
         )
-        whose = UnitOwners.of(labels, owners.groups, owners.ids)
-        return _Read(tasks, len(pieces), whose, order, labels, readable, owners.known)
+        owners = UnitOwners.of(labels, by_row.groups, by_row.ids)
+        return _Read(tasks, len(pieces), owners, order, labels, readable, by_row.known)
 
-    def _tell(self, read: _Read) -> None:
+    def _warn(self, read: _Read) -> None:
         """Warn the curator of records that cast the zero ballot."""
         odd = read.readable & read.has_owner & (read.labels >= 0)
         odd[read.order] &= ~np.concatenate([*read.cast, np.zeros(0, dtype=bool)])  # their direction is zero
@@ -443,19 +442,19 @@ class RecordVoters:
             from joblib import Parallel, delayed
 
             made = Parallel(n_jobs=self.n_jobs, return_as="generator")(delayed(work)(*t) for t in read.pieces)
-        for found, voted in track(made, total=read.n_pieces, label=label, show=self._shown(read.whose)):
+        for found, voted in track(made, total=read.n_pieces, label=label, show=self._shown(read.unit_owners)):
             read.cast.append(voted)
             yield found
 
     def _labels(self, y: Any, n: int) -> IntArray:
         return class_indices(label_column(y, n), self.classes)
 
-    def _facts(self, whose: UnitOwners, model: Any, clip: float | None, space: str) -> BallotFacts:
-        unit = "group" if whose.grouped else "record"
+    def _facts(self, owners: UnitOwners, model: Any, clip: float | None, space: str) -> BallotFacts:
+        unit = "group" if owners.grouped else "record"
         # Neighbouring tables have every other row in the same place: then its last bits are the same by any map.
         fixed = unit == "record" and self.adjacency == "replace-one"
-        # A model that pate does not know, or that asks another, may look at all the rows of a block; a head says
-        # whether it does, and whether places show.
+        # A model that is not pate's, or calls another, may read all rows of a block; a head's own_ and exact_ say
+        # whether it does, and whether places matter.
         own_head = model is None or (is_own(model, ".models.heads") and bool(getattr(model, "own_", False)))
         heads_exact = model is None or bool(getattr(model, "exact_", False))
         return BallotFacts(
@@ -465,7 +464,7 @@ class RecordVoters:
             n_components=self._map.d,
             unit=unit,
             adjacency=self.adjacency,
-            n=whose.n_units if self.nominal_n is None else self.nominal_n,
+            n=owners.n_units if self.nominal_n is None else self.nominal_n,
             space=space,
             provenance=self._map.provenance,
             own_maps=self._map.own and own_head and (fixed or (self._map.exact and heads_exact)),
@@ -482,7 +481,7 @@ def _taken(rows: Any, index: IntArray) -> Any:
 
 
 def _between_persons(codes: IntArray, rows: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of sorted rows, cut between persons, of at least ``rows`` rows but the last."""
+    """Yield ranges of sorted rows, cut between persons; each but the last has at least ``rows`` rows."""
     ends = np.flatnonzero(np.r_[codes[1:] != codes[:-1], True]) + 1 if len(codes) else np.zeros(0, dtype=np.int64)
     start = 0
     for end in ends.tolist():

@@ -1,4 +1,4 @@
-"""The exact sum of all records' ballots: sensitive, and carried outside by :func:`pate.release_ballots` alone."""
+"""The exact sum of all records' ballots: sensitive; only :func:`pate.release_ballots` releases it, with noise."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from pate.data import records_fingerprint
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
 
-# Whose records were cast: what a ledger recognises them by, and that nobody comes in two parts: **sensitive**.
+# The owners of the records that were cast: a ledger recognises the data set by them, and no person's records may be in
+# two parts. **Sensitive**.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class UnitOwners:
-    """Labels and owners of the records of a sum, in their order, part by part."""
+    """Owners and labels of the records in a sum, in order, part by part: **sensitive**."""
 
     labels: tuple[npt.NDArray[np.int32], ...]
     owners: tuple[str, ...] | None
@@ -33,13 +34,13 @@ class UnitOwners:
 
     @classmethod
     def of(cls, labels: IntArray, groups: Any, ids: list[bytes] | None) -> UnitOwners:
-        """Return those of one part; ``ids`` are the distinct owners' (:func:`pate.data.partition.distinct_ids`)."""
-        kept = (labels.astype(np.int32),)
+        """Return the owners of one part; ``ids`` are the distinct ones (:func:`pate.data.partition.distinct_ids`)."""
+        stored = (labels.astype(np.int32),)
         if ids is None:
-            return cls(kept, None, None, len(labels))
+            return cls(stored, None, None, len(labels))
         hashed = (int.from_bytes(hashlib.sha256(i).digest()[:8], "little") for i in ids)
         persons = np.sort(np.fromiter(hashed, dtype=np.uint64, count=len(ids)))
-        return cls(kept, quietly("groups", lambda: tuple(str(owner) for owner in groups)), persons, len(ids))
+        return cls(stored, quietly("groups", lambda: tuple(str(owner) for owner in groups)), persons, len(ids))
 
     def __add__(self, other: UnitOwners) -> UnitOwners:
         if {id(part) for part in self.labels} & {id(part) for part in other.labels}:
@@ -64,7 +65,7 @@ class UnitOwners:
         return self.persons is not None
 
     def fingerprint(self) -> str:
-        """Return the digest that teachers and DP-SGD on the same records give: one ledger, one data set."""
+        """Return the digest of the data set; teachers and DP-SGD on the same records give the same one."""
         return self._digest
 
     @cached_property
@@ -79,7 +80,7 @@ class UnitOwners:
 GRID = 1 << 16
 KINDS = ("soft", "hard", "signed")
 ADJACENCIES = ("replace-one", "add-or-remove")
-#: Largest clip of a residual that makes sense: no e_y - q is longer.
+#: Largest useful clip of a residual: no e_y - q is longer.
 MOST_CLIP = math.sqrt(2.0)
 #: Norms above it are scaled in floating point; what rounding makes of those below is left to whole numbers.
 _LONG = 1.0 + 2.0**-30
@@ -105,7 +106,7 @@ def quantised(phi: FloatArray, kind: str) -> IntArray:
 
 
 def quantised_residuals(probabilities: FloatArray, labels: IntArray, clip: float) -> IntArray:
-    """Return trunc(2^16 clip_C(e_y - q)) in whole numbers, |r| <= floor(2^16 C) exactly; zero where y is none.
+    """Return trunc(2^16 clip_C(e_y - q)) in whole numbers, |r| <= floor(2^16 C) exactly; zero where there is no label.
 
     ``probabilities`` (n, m): a row that is not finite gives the zero residual, as the label -1 does; C is ``clip``, in
     (0, sqrt 2].
@@ -119,7 +120,7 @@ def quantised_residuals(probabilities: FloatArray, labels: IntArray, clip: float
 
 
 def check_clip(clip: float) -> float:
-    """Return a residual's clip."""
+    """Return a residual's clip, if it is in (0, sqrt 2]."""
     remedy = "It is the norm to which e_y - p is clipped; none is longer than sqrt 2."
     return check_real("clip", clip, low=2.0**-10, high=MOST_CLIP, remedy=remedy)
 
@@ -202,7 +203,7 @@ MOST_RECORDS = 1 << 29
 
 
 class UnitFacts:
-    """What is public of a sum over units; a mixin of frozen values."""
+    """The public facts of a sum over units; a mixin of frozen dataclasses."""
 
     classes: tuple[Any, ...]
     unit: str
@@ -217,7 +218,7 @@ class UnitFacts:
 
     @property
     def n_is_public(self) -> bool:
-        """Whether the number of units is."""
+        """Whether the number of units is public."""
         return self.adjacency == "replace-one"
 
     def to_dict(self) -> dict[str, Any]:
@@ -226,11 +227,11 @@ class UnitFacts:
 
 
 class UnitSums:
-    """Exact sums over units in whole numbers: **sensitive**; a mixin of frozen values."""
+    """Exact sums over units in whole numbers: **sensitive**; a mixin of frozen dataclasses."""
 
     sums: IntArray
     facts: Any
-    whose: UnitOwners
+    unit_owners: UnitOwners
 
     def _check(self, wanted: tuple[int, int], maker: str) -> None:
         if not isinstance(self.sums, np.ndarray) or self.sums.dtype != np.int64 or self.sums.shape != wanted:
@@ -242,20 +243,20 @@ class UnitSums:
         return int(self.facts.delta_squared)
 
     def registration(self) -> Registration:
-        """Return whose records these are, as a ledger registers them; under add-or-remove without their number.
+        """Return the data set as a ledger registers it; under add-or-remove without the number of records.
 
         The fingerprint in it is **sensitive**.
         """
         f = self.facts
-        n_units = self.whose.n_units if f.n_is_public else None
+        n_units = self.unit_owners.n_units if f.n_is_public else None
         return Registration(
-            f.unit, f.classes, n_units=n_units, fingerprint=self.whose.fingerprint(), adjacency=f.adjacency
+            f.unit, f.classes, n_units=n_units, fingerprint=self.unit_owners.fingerprint(), adjacency=f.adjacency
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class BallotFacts(UnitFacts):
-    """What is public of a sum of ballots: everything but the sum, and the number of records under add-or-remove.
+    """The public facts of a sum of ballots: everything but the sum, and under add-or-remove the number of records.
 
     Attributes
     ----------
@@ -314,7 +315,7 @@ class BallotFacts(UnitFacts):
 
     @property
     def n_classes(self) -> int:
-        """M."""
+        """The number of classes."""
         return len(self.classes)
 
     @property
@@ -343,8 +344,8 @@ class BallotSum(UnitSums):
         Exact; :attr:`scale` whole numbers are one ballot with |phi| = 1.
     facts : BallotFacts
         What is public of it.
-    whose : Whose
-        By what a ledger recognises the records. **Sensitive.**
+    unit_owners : UnitOwners
+        A ledger recognises the records by them. **Sensitive.**
 
     Examples
     --------
@@ -359,17 +360,17 @@ class BallotSum(UnitSums):
 
     sums: IntArray
     facts: BallotFacts
-    whose: UnitOwners = field(repr=False)
+    unit_owners: UnitOwners = field(repr=False)
 
     def __post_init__(self) -> None:
         self._check((self.facts.n_components, self.facts.n_classes), "RecordVoters.cast makes them.")
-        if self.whose.n_units > MOST_RECORDS:  # not quoted: it may be private
+        if self.unit_owners.n_units > MOST_RECORDS:  # not quoted: it may be private
             raise InvalidInputError(f"a sum of ballots must be of at most {MOST_RECORDS:,} units. Release it in parts.")
         note("ballots", ballots=self)
 
     @property
     def kind(self) -> str:
-        """Of the space, see :class:`BallotFacts`."""
+        """The kind of space, see :class:`BallotFacts`."""
         return self.facts.kind
 
     @property
@@ -392,9 +393,9 @@ class BallotSum(UnitSums):
                 "ballot sums must be of the same kind, clip, classes, unit, adjacency and space to be added. Cast both "
                 "parts by the same voters."
             )
-        whose = self.whose + other.whose
-        facts = replace(self.facts, n=whose.n_units) if counted else self.facts
-        return BallotSum(self.sums + other.sums, facts, whose)
+        owners = self.unit_owners + other.unit_owners
+        facts = replace(self.facts, n=owners.n_units) if counted else self.facts
+        return BallotSum(self.sums + other.sums, facts, owners)
 
     def __repr__(self) -> str:
         f = self.facts

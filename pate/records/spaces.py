@@ -1,7 +1,7 @@
-"""Ballot spaces: from a public representation z to a direction phi, |phi| <= 1, by what public rows alone say.
+"""Ballot spaces: maps from a representation z to a direction phi, |phi| <= 1, fitted on public rows.
 
-The guarantee relies on none of them: what :mod:`pate.records.ballot_sum` casts is cut and certified in whole numbers.
-A space decides only how much a ballot says, and it must be fitted on public rows.
+The guarantee relies on none of them: :mod:`pate.records.ballot_sum` clips ballots, and certifies it in whole numbers.
+A space decides only how informative a ballot is, and it must be fitted on public rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FORM = "ballot space 1"
 
 
 class BallotSpace(TransformerMixin, BaseEstimator):
-    """What all spaces share; a subclass says ``_fit``, ``_phi`` and the names of its fitted arrays."""
+    """Base class of ballot spaces; a subclass has ``_fit``, ``_phi`` and the names of its fitted arrays."""
 
     kind: ClassVar[str]
     _arrays: ClassVar[tuple[str, ...]]
@@ -44,7 +44,7 @@ class BallotSpace(TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: None = None) -> Self:
         """Fit on public rows.
 
-        ``X`` (n_public, p), finite numbers, is the public rows' representation; what is private by its type is refused.
+        ``X`` (n_public, p), finite numbers, is the public rows' representation; pate's private types are refused.
         """
         z = _public(X)
         self.n_features_in_ = z.shape[1]
@@ -131,7 +131,7 @@ def load_space(path: str | os.PathLike[str]) -> BallotSpace:
 
 @dataclass(repr=False, eq=False)
 class SoftSpace(BallotSpace):
-    """Soft votes: a row votes for its ``k`` nearest of ``n_centres`` public centres, the nearer the more.
+    """Soft votes: a row votes for its ``k`` nearest of ``n_centres`` public centres, with more weight the nearer.
 
     The weight of a centre is its similarity minus that of the (k+1)-th nearest, and 0 beyond; rows are then brought to
     norm 1. Similarity is minus the squared distance, in which a row's own length cancels. All weights are >= 0, which
@@ -144,7 +144,7 @@ class SoftSpace(BallotSpace):
     k : int
         Below ``n_centres``.
     n_dims : int or None
-        Look at the first so many coordinates only (the largest ones, of principal components); None: at all.
+        Use only the first so many coordinates (the largest ones, of principal components); None: all.
     cosine : bool
         Bring rows to length 1 before anything else.
     n_init : int
@@ -156,7 +156,7 @@ class SoftSpace(BallotSpace):
     ----------
     centres_ : float64 array of shape (n_centres, p)
     bounds_ : float64 array of shape (2, p)
-        Within which rows are taken.
+        To which rows are clipped.
     n_components_ : int
         Q.
 
@@ -254,12 +254,12 @@ class SignedSpace(BallotSpace):
     Parameters
     ----------
     n_components : int or None
-        How many of the largest; None takes all that vary.
+        The number of largest components; None takes all that vary.
     alpha : float
         In [0, 1].
     constant : float
         Size of a constant coordinate beside them, in root-mean-square lengths of the public rows: with it the sum of
-        ballots tells the share of each class. 0 adds none.
+        ballots holds the share of each class. 0 adds none.
 
     Attributes
     ----------
@@ -295,12 +295,12 @@ class SignedSpace(BallotSpace):
         values, vectors = values[::-1], vectors[:, ::-1]
         n_varying = int((values > max(values[0], 0.0) * 1e-12).sum())
         if not n_varying:
-            raise InvalidInputError("X must vary: all public rows are alike.")
+            raise InvalidInputError("X must vary, got public rows that are all equal. Pass other public rows.")
         wanted = n_varying
         if self.n_components is not None:
             wanted = min(check_int("n_components", self.n_components, low=1), n_varying)
         self.variances_ = values[:wanted].copy()
-        # The sign of an eigenvector is the library's whim: the largest entry is made positive.
+        # The sign of an eigenvector is arbitrary: the largest entry is made positive.
         vectors = vectors[:, :wanted]
         vectors = one_sign(vectors)
         self.components_ = vectors * self.variances_ ** (-alpha / 2)
@@ -338,7 +338,7 @@ def _public(X: Any) -> FloatArray:
     private = private_kind(X)
     if private is not None:
         raise InvalidInputError(
-            f"X must be public rows, got {private}, which is private: a space is fitted on public rows alone."
+            f"X must be public rows, got {private}, which is private. Fit the space on public rows."
         )
     try:
         z = np.asarray(X, dtype=np.float64)

@@ -59,3 +59,14 @@ def test_a_stranger_imports_by_the_former_path():
     code = "from pate.heads import LikelihoodHead\nimport pate\nprint(pate.heads.LikelihoodHead is LikelihoodHead)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr
+
+
+def test_a_former_public_name_gives_the_very_same_object():
+    from pate.models import file, recipes
+
+    with pytest.warns(DeprecationWarning, match=r"pate\.models\.recipes\.chosen_road is now .*chosen_method"):
+        assert recipes.chosen_road is recipes.chosen_method
+    with pytest.warns(DeprecationWarning, match="is now"):
+        assert file.Door is file.InputSpec
+    with pytest.raises(AttributeError, match="no_such"):
+        _ = recipes.no_such

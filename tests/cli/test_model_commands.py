@@ -94,7 +94,7 @@ def test_bad_models_and_probabilities_of_labels_alone_are_refused_in_one_line(ta
     for command in (("show", "bad.pate"), ("predict", "new.csv", "--model", "bad.pate", "--out", "a.csv")):
         done = pate(*command, cwd=tables)
         assert done.returncode == 2
-        assert done.stderr.startswith("error: 'bad.pate' is no intact model file")
+        assert done.stderr.startswith("error: 'bad.pate' is not an intact model file")
         assert len(done.stderr.splitlines()) == 1
     done = pate(*LABEL, "--out", "l.csv", "--teachers", 30, "--mechanism", "gnmax", "--sigma", 8, "--queries", 10,
                 "--proba", cwd=tables)  # fmt: skip

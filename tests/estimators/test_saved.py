@@ -184,7 +184,7 @@ class Mine(LogisticRegression):
 
 def test_a_student_of_ones_own_code_is_refused_in_one_line(tmp_path):
     clf = taught(shards(Mine()), digits())
-    with pytest.raises(InvalidInputError, match=r"Mine cannot be kept in a model file.*Name another student"):
+    with pytest.raises(InvalidInputError, match=r"Mine cannot be saved in a model file.*Name another student"):
         clf.save(tmp_path / "a.pate")
     assert list(tmp_path.iterdir()) == []
 

@@ -24,16 +24,16 @@ P = softmax(LOGITS)
 def test_the_mean_of_what_is_said_is_what_was_measured_and_no_class_changes(accuracy):
     said = decided(P)
     t = temperature_as_measured(P, said, accuracy)
-    told = tempered(P, t)
-    assert told.max(axis=1).mean() == pytest.approx(accuracy, abs=1e-4)
-    assert (decided(told) == said).all()
-    assert np.allclose(told, softmax(LOGITS / t))
+    scaled = tempered(P, t)
+    assert scaled.max(axis=1).mean() == pytest.approx(accuracy, abs=1e-4)
+    assert (decided(scaled) == said).all()
+    assert np.allclose(scaled, softmax(LOGITS / t))
 
 
-@pytest.mark.parametrize(("accuracy", "told"), [(0.0, 1 / 3 + 0.01), (1.0, 0.99)])
-def test_no_model_is_said_to_be_surer_than_99_in_100_nor_less_than_guessing(accuracy, told):
+@pytest.mark.parametrize(("accuracy", "largest"), [(0.0, 1 / 3 + 0.01), (1.0, 0.99)])
+def test_the_mean_largest_probability_is_between_guessing_and_99_in_100(accuracy, largest):
     t = temperature_as_measured(P, decided(P), accuracy)
-    assert tempered(P, t).max(axis=1).mean() == pytest.approx(told, abs=1e-4)
+    assert tempered(P, t).max(axis=1).mean() == pytest.approx(largest, abs=1e-4)
 
 
 def test_a_temperature_of_one_and_no_rows_change_no_bit():
@@ -73,9 +73,9 @@ def test_the_noise_of_a_descent_is_that_of_the_difference_of_two_logits():
     released = type("Released", (), {"n_units": 900, "classes": (0, 1, 2), "clip": 0.1, "sigma": 30.0})
     phi = RNG.normal(size=(300, 8))
     phi /= np.linalg.norm(phi, axis=1, keepdims=True)
-    found, told = [], 1e4 * RNG.normal(size=(8, 3))  # so much more than the noise that next to nothing is shrunk
+    found, signal = [], 1e4 * RNG.normal(size=(8, 3))  # so much more than the noise that next to nothing is shrunk
     for noise in (0.0, *30.0 * RNG.normal(size=(300, 8, 3))):
-        released.statistics = told + noise
+        released.statistics = signal + noise
         head = DescentHead(n_rounds=1, constant=False).start(8, (0, 1, 2)).updated(released)
         logits = phi @ head.coef_
         found.append(logits[:, 0] - logits[:, 1])
@@ -85,8 +85,9 @@ def test_the_noise_of_a_descent_is_that_of_the_difference_of_two_logits():
 
 
 @pytest.mark.parametrize(
-    "told", [{"temperature": 0.0}, {"temperature": "2"}, {"weights": [0.5]}, {"weights": [0.5, -1.0]}, {"weights": 3}]
+    "settings",
+    [{"temperature": 0.0}, {"temperature": "2"}, {"weights": [0.5]}, {"weights": [0.5, -1.0]}, {"weights": 3}],
 )
-def test_a_file_with_other_settings_is_refused(told):
+def test_a_file_with_other_settings_is_refused(settings):
     with pytest.raises(InvalidInputError, match="the model's"):
-        read_answering(told, 2)
+        read_answering(settings, 2)

@@ -73,9 +73,9 @@ def test_no_offset_and_no_space_is_the_likelihood_head():
     head = CorrectedHead.of(SPACE, flat, CLASSES, tau=2.0)
     phi = SPACE.transform(flat)
     sums = phi.T @ (np.eye(3)[TRUTH] - 1 / 3) * 3
-    told = {"sigma": 1.0, "n_units": 1800, "classes": CLASSES}
-    one = head.updated(SimpleNamespace(statistics=sums, clip=2**0.5, **told), phi).predict_proba(flat)
-    plain = LikelihoodHead(tau=2.0, max_iter=60).fit(SimpleNamespace(statistics=sums, **told), phi).predict_proba(phi)
+    given = {"sigma": 1.0, "n_units": 1800, "classes": CLASSES}
+    one = head.updated(SimpleNamespace(statistics=sums, clip=2**0.5, **given), phi).predict_proba(flat)
+    plain = LikelihoodHead(tau=2.0, max_iter=60).fit(SimpleNamespace(statistics=sums, **given), phi).predict_proba(phi)
     np.testing.assert_allclose(one, plain, atol=0.02)
 
 
@@ -92,7 +92,7 @@ def test_neighbouring_tables_differ_in_one_ballot():
 
 
 class Mix(SoftSpace):
-    """Takes the block's first row from every row: what a space of somebody's may do."""
+    """Takes the block's first row from every row, as a user's space may do."""
 
     def transform(self, X):
         z = np.asarray(X, dtype=float)
@@ -106,7 +106,7 @@ def corrected(space):
     return head
 
 
-def test_a_head_in_somebody_elses_space_is_not_vouched_for():
+def test_a_head_in_a_space_of_the_user_is_not_vouched_for():
     """One record moves the others' residuals there; and a statement must not say that pate saw to that."""
     voters, y = RecordVoters(None, SPACE, classes=CLASSES), np.array(CLASSES)[Y]
     mix = Mix(20, 4, n_dims=3, random_state=0).fit(PUBLIC)
@@ -149,10 +149,10 @@ def test_the_same_weights_in_another_space_are_another_head():
     assert corrected(SPACE).fingerprint() != corrected(other).fingerprint()
 
 
-def test_what_it_cannot_do_is_said(tmp_path):
+def test_unsupported_methods_are_refused(tmp_path):
     with pytest.raises(InvalidInputError, match="starts from a public model"):
         CorrectedHead(SPACE).fit(None, None)
-    with pytest.raises(InvalidInputError, match="cannot be kept alone"):
+    with pytest.raises(InvalidInputError, match="cannot be saved without the model"):
         start().save(tmp_path / "x")
     with pytest.raises(InvalidInputError, match="must end in the logits of 7"):
         CorrectedHead.of(SPACE, PUBLIC, range(7))

@@ -31,7 +31,7 @@ def test_groups_are_all_components_once_and_the_constant_by_itself():
 
 @pytest.mark.long
 def test_the_noise_of_all_rounds_is_what_was_asked_for():
-    """Statistical: sums of nothing but noise give weights of the standard deviation that is said."""
+    """Statistical: sums of nothing but noise give weights of the documented standard deviation."""
     rng = np.random.default_rng(0)
     sums = []
     for _ in range(1_200):
@@ -63,7 +63,7 @@ def test_what_is_lost_in_noise_is_shrunk_and_the_rest_is_not():
     assert found.coef_[4:] == pytest.approx(0.25 * found.sum_[4:])
 
 
-def test_it_rests_where_clipped_disagreements_cancel():
+def test_its_fixed_point_is_where_clipped_residuals_cancel():
     """Property: almost without noise, the residual sum goes to nothing, whatever the public rows are."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(2_000, 3))
@@ -113,9 +113,9 @@ def test_what_does_not_belong_to_it_is_refused(release, said):
         head.updated(release)
 
 
-def test_rounds_and_settings_are_those_that_were_said():
+def test_other_rounds_and_settings_are_refused():
     head = DescentHead(n_rounds=1, constant=False).start(1, (0, 1)).updated(released([[1.0, -1.0]], 1.0))
-    with pytest.raises(InvalidInputError, match="has seen its 1 rounds"):
+    with pytest.raises(InvalidInputError, match="has had its 1 rounds"):
         head.updated(released([[1.0, -1.0]], 1.0))
     with pytest.raises(InvalidInputError, match="n_rounds"):
         DescentHead(n_rounds=0).start(1, (0, 1))

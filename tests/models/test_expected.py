@@ -147,7 +147,7 @@ def test_what_is_known_is_said_as_an_interval(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "doubt"),
     [
         ({"kind": "image"}, "images were not measured"),
         ({"n_classes": 500}, "500 classes are more than were measured"),
@@ -156,11 +156,11 @@ def test_what_is_known_is_said_as_an_interval(kind: str) -> None:
         ({"mu": 0.01}, "with so few records for this noise"),
     ],
 )
-def test_what_is_not_known_is_said_to_be_so(other: dict[str, Any], told: str) -> None:
+def test_an_unknown_accuracy_is_reported_as_unknown(other: dict[str, Any], doubt: str) -> None:
     facts = known(**other)
     said = expected(facts, choose(facts))
     assert not said.within
-    assert str(said).startswith(f"not known: {told}")
+    assert str(said).startswith(f"not known: {doubt}")
 
 
 def test_another_student_than_the_rules_was_not_measured() -> None:

@@ -14,7 +14,7 @@ from pate.records import SoftSpace
 
 @pytest.fixture(scope="module")
 def world():
-    """Classes are steps of single columns, and a head of many noisy centres is ragged."""
+    """Classes are steps of single columns, and a head of many centres is noisy."""
     rng = np.random.default_rng(2)
     columns = rng.normal(size=(4_000, 2))
     y = (columns[:, 0] > 0.3).astype(int) + (columns[:, 1] > 0.1)
@@ -82,7 +82,7 @@ def test_a_file_keeps_it(world, forest, tmp_path):
 
 def test_refusals(world, tmp_path):
     head = ForestHead(n_trees=2)
-    with pytest.raises(InvalidInputError, match="LikelihoodHead that decides from directions"):
+    with pytest.raises(InvalidInputError, match="LikelihoodHead that predicts from directions"):
         head.fit(LinearHead.of(np.zeros((200, 3)), (0, 1, 2)), world.phi, world.columns)
     with pytest.raises(InvalidInputError, match="columns must be of the 1000 public rows"):
         head.fit(world.first, world.phi, world.columns[:5])
@@ -91,5 +91,5 @@ def test_refusals(world, tmp_path):
     with pytest.raises(InvalidInputError, match="logits must be of 3 classes"):
         world.first.correction(np.zeros((1000, 2)), tau=1.0)
     world.first.save(tmp_path / "first.safetensors")
-    with pytest.raises(InvalidInputError, match="keeps no rounds"):
+    with pytest.raises(InvalidInputError, match="stores no rounds"):
         head.fit(load_head(tmp_path / "first.safetensors"), world.phi, world.columns)

@@ -27,7 +27,7 @@ def test_least_squares_without_noise_is_that_of_scikit_learn(world):
 
 
 def population_risk(head, world):
-    """E |W^T phi - c_y|^2 - E |c_y|^2 over rows that nobody was fitted on."""
+    """E |W^T phi - c_y|^2 - E |c_y|^2 over rows that no head was fitted on."""
     phi, labels = world.test
     scores = phi @ head.coef_ / head.scale_
     agreement = (scores * (np.eye(world.n_classes)[labels] - 1 / world.n_classes)).sum(axis=1)
@@ -90,7 +90,7 @@ def test_probabilities_are_calibrated(world, head):
 
 @pytest.mark.parametrize("head", HEADS, ids=lambda h: repr(h))
 def test_nothing_but_noise_says_next_to_nothing(world, head):
-    """All released numbers are noise: nobody is sure of anything."""
+    """All released numbers are noise: no head is sure of anything."""
     release = make_release(world.phi, world.labels, 4, 1e6)
     p = head.fit(release, world.public).predict_proba(world.test[0])
     assert np.isfinite(p).all()
@@ -116,7 +116,7 @@ def test_degenerate_public_rows_give_finite_answers(world, head):
 
 
 @pytest.mark.parametrize("head", HEADS, ids=lambda h: repr(h))
-def test_a_class_that_nobody_has_is_rarely_said(world, head):
+def test_a_class_without_records_is_rarely_predicted(world, head):
     release = make_release(world.phi, world.labels, 5, 5.0)
     phi = np.hstack([world.phi, np.full((len(world.phi), 1), 0.3)])
     public = np.hstack([world.public, np.full((len(world.public), 1), 0.3)])
@@ -137,13 +137,13 @@ def test_a_saved_head_answers_alike(world, head, tmp_path):
 
 def test_a_moment_logistic_of_an_earlier_version_answers_as_it_did(tmp_path):
     coef = np.array([[1.0, -1.0], [-0.5, 0.5]])
-    told = {
+    facts = {
         "kind": "MomentLogisticHead",
         "parameters": {"penalty": "stein", "power": 2.0, "n_folds": 3},
         "classes": ["no", "yes"],
         "scalars": {"risk_": -0.1, "lambda_": 0.02, "n_effective_": 1.5},
     }
-    save_tensors(tmp_path / "head", {"coef_": coef}, told, form="head 1")
+    save_tensors(tmp_path / "head", {"coef_": coef}, facts, form="head 1")
     head = load_head(tmp_path / "head")
     assert (head.classes_, head.lambda_) == (("no", "yes"), 0.02)
     rows = np.array([[1.0, 2.0], [3.0, -1.0]])

@@ -92,7 +92,7 @@ def test_doubtful_answers_give_way_and_sure_ones_stay():
 
 
 @pytest.mark.long
-def test_a_student_that_knows_nothing_overrules_nobody():
+def test_an_untrained_student_replaces_no_answer():
     # Nothing is learnt at this rate: its opinion is a chance one, taken from the first epoch on.
     lost = ImageStudent(**QUICK | {"learning_rate": 1e-9}, trust=50.0, trust_from=0.0).fit(IMAGES, TRUTH)
     assert (lost.targets_.argmax(axis=1) == TRUTH).mean() > 0.95

@@ -28,11 +28,11 @@ def test_an_image_students_model_and_what_records_said_against_it(tmp_path):
     head = CorrectedHead.of(space, z, CLASSES)
     head.coef_ = RNG.normal(size=head.coef_.shape)
     model = RecordModel(RecordVoters(seen, space, classes=CLASSES), head)
-    told = keep_record_model(model, tmp_path)
+    facts = keep_record_model(model, tmp_path)
     assert {p.name for p in tmp_path.iterdir()} == {
         "student.safetensors", "features.safetensors", "space.safetensors", "head.safetensors",
     }  # fmt: skip
-    new = read_record_model(tmp_path, told, CLASSES)
+    new = read_record_model(tmp_path, facts, CLASSES)
     assert (new.predict_proba(images) == model.predict_proba(images)).all()
     assert new.voters.fingerprint() == model.voters.fingerprint()
 
@@ -42,10 +42,10 @@ def model_of(head, columns=None):
 
 
 def test_parts_of_two_models_are_refused(tmp_path):
-    told = keep_record_model(model_of(LinearHead.of(np.eye(2), CLASSES)), tmp_path)
+    facts = keep_record_model(model_of(LinearHead.of(np.eye(2), CLASSES)), tmp_path)
     LinearHead.of(2 * np.eye(2), CLASSES).save(tmp_path / "head.safetensors")
     with pytest.raises(InvalidInputError, match="not those that were saved"):
-        read_record_model(tmp_path, told, CLASSES)
+        read_record_model(tmp_path, facts, CLASSES)
 
 
 class Mine(LinearHead):
@@ -67,23 +67,23 @@ def test_trees_that_point_out_of_themselves_are_refused(tmp_path, splits):
     head.thresholds_, head.values_ = np.zeros(3), np.full((3, 2), 0.5)
     head.roots_, head.coef_ = np.zeros(1, dtype=np.int64), np.zeros((2, 2))
     head.classes_, head.n_components_ = CLASSES, 3
-    told = keep_record_model(model_of(head), tmp_path)
-    assert isinstance(read_record_model(tmp_path, told, CLASSES).head, ForestHead)
+    facts = keep_record_model(model_of(head), tmp_path)
+    assert isinstance(read_record_model(tmp_path, facts, CLASSES).head, ForestHead)
     head.splits_[0] = splits[0]
     head.save(tmp_path / "head.safetensors")
-    with pytest.raises(InvalidInputError, match="point out of themselves"):
-        read_record_model(tmp_path, told, CLASSES)
+    with pytest.raises(InvalidInputError, match="out of range"):
+        read_record_model(tmp_path, facts, CLASSES)
 
 
 def test_temperature_and_weights_are_kept_and_files_without_them_open(tmp_path):
     model = model_of(LinearHead.of([[3.0, -3.0], [0.0, 1.0]], CLASSES))
     plain = model.predict_proba(np.eye(3))
     model.temperature, model.weights = 1.75, (0.9, 0.1)
-    told = keep_record_model(model, tmp_path)
-    again = read_record_model(tmp_path, told, CLASSES)
+    facts = keep_record_model(model, tmp_path)
+    again = read_record_model(tmp_path, facts, CLASSES)
     assert (again.temperature, again.weights) == (1.75, (0.9, 0.1))
     assert (again.predict_proba(np.eye(3)) == model.predict_proba(np.eye(3))).all()
     assert (again.predict(np.eye(3)) == model.predict(np.eye(3))).all()
     assert made_of(again)[-1] == "decides: balanced, probabilities divided by 0.9, 0.1"
-    old = {name: value for name, value in told.items() if name not in ("temperature", "weights")}
+    old = {name: value for name, value in facts.items() if name not in ("temperature", "weights")}
     assert (read_record_model(tmp_path, old, CLASSES).predict_proba(np.eye(3)) == plain).all()

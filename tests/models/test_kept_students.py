@@ -81,11 +81,11 @@ def test_boosted_trees_are_looked_at_too(fields):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["kd_tree", "ball_tree"])
-def test_search_trees_are_built_anew_and_say_the_same(algorithm, tmp_path):
+def test_search_trees_are_built_again_and_predict_the_same(algorithm, tmp_path):
     fitted = KNeighborsClassifier(3, algorithm=algorithm).fit(X, Y)
     before = fitted.predict_proba(X)
-    told = keep_student(fitted, tmp_path)
-    read = read_student(tmp_path, told)
+    facts = keep_student(fitted, tmp_path)
+    read = read_student(tmp_path, facts)
     assert (read.predict_proba(X) == before).all()
     held = fitted._tree
     make_safe(fitted)

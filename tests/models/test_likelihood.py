@@ -109,7 +109,7 @@ def test_a_saved_head_answers_alike_and_takes_no_more_rounds(world, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(world.private), head.predict_proba(world.private))
     assert again.fingerprint() == head.fingerprint()
     assert again.takes == "representation"
-    with pytest.raises(InvalidInputError, match="keeps no rounds"):
+    with pytest.raises(InvalidInputError, match="stores no rounds"):
         again.updated(released(np.zeros((6, 3)), n=3000, sigma=1.0, m=3, clip=0.5), world.public)
 
 
@@ -125,14 +125,14 @@ def test_rounds_of_the_wrong_kind_are_refused(world):
         LikelihoodHead(tau=0).fit(class_release(world, 9.0), world.public)
 
 
-def test_self_training_smooths_ragged_labels():
+def test_self_training_smooths_noisy_labels():
     """Two clusters; the first head is wrong on scattered rows, which the second corrects."""
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], 300)
     z = rng.normal(size=(600, 3)) + 4 * np.c_[y, y, y]
-    ragged = np.where(rng.random(600) < 0.2, 1 - y, y)
+    noisy = np.where(rng.random(600) < 0.2, 1 - y, y)
     first = LikelihoodHead(tau=100.0).fit(
-        released(10.0 * (np.eye(2)[ragged] - 0.5), n=6000, sigma=0.01, m=2), np.eye(600)
+        released(10.0 * (np.eye(2)[noisy] - 0.5), n=6000, sigma=0.01, m=2), np.eye(600)
     )
     assert 0.7 < (first.predict(np.eye(600)) == y).mean() < 0.9
     second = SelfTrainedHead().fit(first, np.eye(600), features=z)

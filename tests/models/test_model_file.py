@@ -13,7 +13,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from pate import Budget, InvalidInputError, PATEClassifier
-from pate.models.file import _DATE, Door, Manifest, _facts, read_model, write_page
+from pate.models.file import _DATE, InputSpec, Manifest, _facts, read_model, write_page
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_what_is_not_as_it_was_written_is_refused_in_one_line(name, saved, tmp_p
         file.write_bytes(made)
     else:
         written(file, made.items())
-    with pytest.raises(InvalidInputError, match="is no intact model file") as caught:
+    with pytest.raises(InvalidInputError, match="is not an intact model file") as caught:
         PATEClassifier.load(file)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == [file]
@@ -129,7 +129,7 @@ def test_members_that_claim_to_be_larger_than_the_file_are_refused(saved, tmp_pa
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_member_that_stands_twice_is_refused(saved, tmp_path):
     held = list(members(saved).items())
-    with pytest.raises(InvalidInputError, match="other members"):
+    with pytest.raises(InvalidInputError, match="two of one name"):
         read_model(written(tmp_path / "model.pate", [*held, held[0]]))
 
 
@@ -166,7 +166,7 @@ def test_there_is_no_such_file_and_a_folder_is_none(tmp_path):
             read_model(path)
 
 
-# What is said of it ---------------------------------------------------------------------------------------------
+# The page and its facts ---------------------------------------------------------------------------------------------
 
 
 def test_text_page_and_json_say_what_it_is_and_what_it_cost(saved, tmp_path):
@@ -187,7 +187,7 @@ def test_text_page_and_json_say_what_it_is_and_what_it_cost(saved, tmp_path):
 
 
 def test_what_a_person_named_is_text_on_the_page(saved):
-    door = Door(kind="table", n_features=1, columns=(("<script>x", "numeric"),))
+    door = InputSpec(kind="table", n_features=1, columns=(("<script>x", "numeric"),))
     manifest = Manifest(kind="student", classes=("<b>", "&"), dtype="<U3", door=door, made_of=("<i>",))
     file = read_model(saved)
     object.__setattr__(file, "manifest", manifest)
@@ -198,7 +198,7 @@ def test_what_a_person_named_is_text_on_the_page(saved):
 def test_classes_that_json_does_not_hold_are_refused():
     days = np.array([datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)], dtype=object)
     with pytest.raises(InvalidInputError, match="got date"):
-        Manifest.of_classes(days, kind="student", door=Door(kind="texts"))
+        Manifest.of_classes(days, kind="student", door=InputSpec(kind="texts"))
 
 
 def test_no_file_is_left_behind_of_what_is_unpacked(saved):

@@ -1,4 +1,4 @@
-"""Residual steps: a Newton step on public curvature, by what records disagree with."""
+"""Residual steps: a Newton step on public curvature, from released residuals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pate.models.heads import LeastSquaresHead, LinearHead, residual_step
 
 
 def residual_release(phi, labels, head, clip, sigma, seed):
-    """The noisy sum of clipped disagreements."""
+    """The noisy sum of clipped residuals."""
     rest = np.eye(len(head.classes_))[labels] - head.predict_proba(phi)
     rest *= np.minimum(1, clip / np.maximum(np.linalg.norm(rest, axis=1, keepdims=True), 1e-12))
     sums = phi.T @ rest + sigma * np.random.default_rng(seed).normal(size=(phi.shape[1], len(head.classes_)))

@@ -108,7 +108,7 @@ def test_who_learns_from_the_head():
     assert choose(replace(many, kind="image", n_public=900)).student is None
 
 
-def test_the_spectrum_bounds_what_can_be_told_apart() -> None:
+def test_the_spectrum_bounds_the_number_of_components() -> None:
     rich = PublicFacts(100_000, 5, 0.5, 10_000, spectrum=tuple(0.9**j for j in range(1_000)))
     poor = replace(rich, spectrum=(1.0, 0.5, 0.1, 1e-12, 0.0))
     assert choose(poor).n_components == 3 == poor.most_components

@@ -1,4 +1,4 @@
-"""The road of records: what is public is decided before a record is read, and noise is all that is between."""
+"""Plans of records: public choices are made before a record is read, and only noisy sums are released."""
 
 import warnings
 from dataclasses import replace
@@ -57,7 +57,7 @@ def test_trees_learn_after_the_last_round_and_a_recipe_without_columns_for_them_
     np.testing.assert_array_equal(model.predict(X_public), labels.labels)
     assert model.head.n_components_ == plan.phi.shape[1] + X_public.shape[1]
     terms = ReleaseTerms(budget=Budget(5.0, 1e-5))
-    with pytest.raises(InvalidInputError, match="no columns for trees"):
+    with pytest.raises(InvalidInputError, match="another student than 'forest'"):
         RecordsPlan.of(
             terms, X_public, classes=CLASSES, n_units=1200, unit="record", recipe=plan.recipe,
             representation=KernelPCA(20).fit(X_public),
@@ -69,7 +69,7 @@ def test_long_tails_are_compared_by_their_quantiles(rows):
     heavy = np.exp(3 * rows[2])
     one, two = (fitted_representation("table", X) for X in (heavy, heavy**3))
     a, b = one.transform(heavy)[:, 0], two.transform(heavy**3)[:, 0]
-    assert abs(np.corrcoef(a, b)[0, 1]) > 0.999  # quantiles are told at knots, and between them in a straight line
+    assert abs(np.corrcoef(a, b)[0, 1]) > 0.999  # quantiles are interpolated linearly between knots
     assert fitted_representation("table", rows[2] * [1.0, 30.0, 1.0, 1.0]).parts[0].numeric == ["standard"]
 
 
@@ -288,7 +288,7 @@ def test_an_image_student_needs_images(rows):
         ((Round(0.5), Round(0.5, 9.0)), "clip must be"),
         ((Round(0.5), Round(0.5, float("nan"))), "clip must be"),
         ((Round(0.5), Round(0.5, "much")), "clip must be"),
-        ((Round(0.5), Round(0.5, 0.5, of_student=True)), "it is for student='image'"),
+        ((Round(0.5), Round(0.5, 0.5, of_student=True)), "it needs student='image'"),
         ((Round(0.5), Round(0.5, 0.5, of_student=1)), "True or False"),
         ((Round(0.5), Round(0.0, 0.5)), r"rounds\[1\].share must be"),
         ((Round(-0.5), Round(0.5, 0.5)), r"rounds\[0\].share must be"),
@@ -318,7 +318,7 @@ def test_rounds_of_the_student_come_last():
     known = likelihood()
     last = (Round(0.5), Round(0.2, 0.5), Round(0.2, 0.5, of_student=True), Round(0.1, 0.3, of_student=True))
     check_recipe(replace(known, student="image", rounds=last))
-    with pytest.raises(InvalidInputError, match=r"rounds\[2\] must be of the student, as the round before"):
+    with pytest.raises(InvalidInputError, match=r"rounds\[2\] must have of_student=True, as the round before"):
         check_recipe(replace(known, student="image", rounds=(last[0], last[2], last[1])))
 
 
@@ -343,7 +343,7 @@ def test_a_callers_rounds_are_run_as_they_are(rows):
     "odd", [[1.0], "a text", None, [[1.0, 2.0, 3.0, 4.0]], object()], ids=["short", "text", "none", "nested", "object"]
 )
 def test_a_private_row_of_any_form_is_that_records_matter(rows, odd):
-    """Whether directions are held hangs on how many records there are, which is public, and not on reading them."""
+    """Whether directions are held depends on the public number of records, and not on reading them."""
     X, y, X_public, _ = rows
     given = X.tolist()
     given[5] = odd

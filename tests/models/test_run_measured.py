@@ -31,14 +31,14 @@ def plan_of(*, budget=BUDGET, ledger=None, noise_seed=None, n=1_200, **more):
 def test_measuring_is_paid_for_within_the_budget_and_close_to_the_truth(measure):
     plan = plan_of(measure=measure)
     labels, model = plan.run(X, Y)
-    told, count = labels.statement.measured, plan.mechanisms[len(plan.recipe.rounds)]
+    measured, count = labels.statement.measured, plan.mechanisms[len(plan.recipe.rounds)]
     assert labels.charge.mu_squared <= BUDGET.mu_squared
     assert labels.statement.guarantee.epsilon == pytest.approx(1.0, rel=1e-6)
     assert count.charge(1).mu_squared == pytest.approx(0.04 * labels.charge.mu_squared, rel=1e-6)
-    assert told.sigma == pytest.approx(count.noise_multiplier)
+    assert measured.sigma == pytest.approx(count.noise_multiplier)
     right = (np.array(CLASSES)[model.predict(X)] == Y).mean()
-    assert abs(told.counted - right) < 6 * told.sigma / 1_200 + 0.01
-    assert len(told.by_class) == (3 if measure == "by class" else 0)
+    assert abs(measured.counted - right) < 6 * measured.sigma / 1_200 + 0.01
+    assert len(measured.by_class) == (3 if measure == "by class" else 0)
     by = {a.name: a.by for a in labels.statement.assumptions}
     assert by["own row only"] == by["public model"] == "pate"
 
@@ -54,7 +54,7 @@ def test_without_it_nothing_is_taken_off_and_small_data_are_not_measured():
 
 
 @pytest.mark.long
-def test_a_run_killed_before_it_was_told_gives_the_stored_count(tmp_path, monkeypatch):
+def test_a_run_killed_before_it_returned_gives_the_stored_count(tmp_path, monkeypatch):
     """The count is stored, then the run dies; the same run again shows that very count, and spends nothing."""
     ledger, shown = Ledger(tmp_path / "l.sqlite"), []
     measure = BallotSession.measure
@@ -69,8 +69,8 @@ def test_a_run_killed_before_it_was_told_gives_the_stored_count(tmp_path, monkey
     spent = ledger.remaining()
     monkeypatch.setattr(BallotSession, "measure", measure)
     for _ in range(2):
-        told = plan_of(ledger=Ledger(ledger.path), measure=True).run(X, Y)[0].statement.measured
-        assert told.counted == shown[0][0] / 1_200
+        measured = plan_of(ledger=Ledger(ledger.path), measure=True).run(X, Y)[0].statement.measured
+        assert measured.counted == shown[0][0] / 1_200
     assert ledger.remaining() == spent
     assert len(shown) == 1
 
@@ -107,11 +107,11 @@ def test_records_that_cannot_be_used_refuse_nothing():
     odd, labels = X.astype(object).copy(), Y.astype(object).copy()
     odd[0, 0], odd[1, 2], labels[2], labels[3] = None, {}, None, "z"
     with pytest.warns(UserWarning, match="cannot be used"):
-        told = plan_of(measure=True).run(odd, labels)[0].statement.measured
-    assert told.n == 1_200
+        measured = plan_of(measure=True).run(odd, labels)[0].statement.measured
+    assert measured.n == 1_200
     with pytest.warns(UserWarning, match="NO RECORD IS LEFT"):
-        told = plan_of(measure=True).run(X, np.full(1_200, "z"))[0].statement.measured
-    assert abs(told.counted) < 6 * told.sigma / 1_200
+        measured = plan_of(measure=True).run(X, np.full(1_200, "z"))[0].statement.measured
+    assert abs(measured.counted) < 6 * measured.sigma / 1_200
 
 
 @pytest.mark.long
@@ -119,10 +119,10 @@ def test_persons_count_as_one_each():
     groups = np.repeat(np.arange(400), 3)
     plan = plan_of(n=400, unit="group", budget=Budget(3.0, 1e-5), measure=True)
     labels, model = plan.run(X, Y, groups=groups)
-    told = labels.statement.measured
-    assert (told.unit, told.n) == ("group", 400)
+    measured = labels.statement.measured
+    assert (measured.unit, measured.n) == ("group", 400)
     right = (np.array(CLASSES)[model.predict(X)] == Y).reshape(400, 3).mean(axis=1).mean()
-    assert abs(told.counted - right) < 6 * told.sigma / 400 + 0.01
+    assert abs(measured.counted - right) < 6 * measured.sigma / 400 + 0.01
     assert {a.name: a.by for a in labels.statement.assumptions}["own row only"] == "pate"
 
 

@@ -206,7 +206,7 @@ def test_students_that_want_ranks_get_ranks():
     student = fit_student(OnlyRanks(), rows, labels)
     assert student.classes_.tolist() == [3, 7, 9]
     assert set(student.predict(rows)) == {3, 7, 9}
-    names = [9, 77, *range(9)]  # nobody votes for 77: a gap
+    names = [9, 77, *range(9)]  # no label is 77: a gap
     options = {"mechanism": GNMax(0.5), "budget": Budget(1e4, 1e-5), "student": OnlyRanks()}
     with pytest.warns(CuratorWarning, match="No record is of the class 77"):
         clf = PATEClassifier(NB, n_teachers=10, classes=names, **options).fit(X, Y, X_public=PUBLIC)

@@ -60,7 +60,7 @@ def test_another_student_is_another_map(seen):
 
 
 class BesideFirst(torch.nn.Module):
-    """Takes the first image of a batch from each of them: a row's features tell of another row."""
+    """Takes the first image of a batch from each of them: a row's features depend on another row."""
 
     def __init__(self, n_features, n_classes):
         super().__init__()
@@ -72,9 +72,9 @@ class BesideFirst(torch.nn.Module):
 
 
 class MyStudent(ImageStudent):
-    def _asked(self, images, *, features=True):
-        told, found = super()._asked(images, features=features)
-        return (told - told[:1] if features else told), found
+    def _last_features(self, images):
+        found = super()._last_features(images)
+        return found - found[:1]
 
 
 def mapped(student):
@@ -93,7 +93,7 @@ def test_a_student_of_pates_own_network_is_vouched_for(seen):
     assert mapped(ImageStudent(**QUICK | {"epochs": 1, "network": "mlp"}))[1].own_maps
 
 
-def test_a_network_of_somebodys_is_not_vouched_for():
+def test_a_network_of_the_user_is_not_vouched_for():
     """One record moves the others' ballots there, as this very network shows."""
     _, voters = mapped(ImageStudent(**QUICK | {"epochs": 1, "network": BesideFirst}))
     assert not voters.own_maps

@@ -1,4 +1,4 @@
-"""How sure a model may be where nobody measured it: free, from released sums and the law of their noise."""
+"""The temperature of a model whose accuracy was not measured, from released sums and the law of their noise."""
 
 from types import SimpleNamespace
 

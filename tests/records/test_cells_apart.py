@@ -14,7 +14,7 @@ from pate.exceptions import InvalidInputError
 from pate.records import SignedSpace
 from pate.representations import TableMap
 
-#: Of records that cannot be used the curator is told; tests/estimators/test_unusable_records.py looks at that.
+#: The curator is warned of unusable records, which tests/estimators/test_unusable_records.py tests.
 pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
 
 ODD = ("zz", "1", "", None, float("nan"), 2, True, 1.5, 1j, 1 + 0j, 2**53 + 1, 2**70, dt.date(2020, 1, 1), {}, [1],
@@ -42,12 +42,12 @@ def _held(how: str, rows: list[list[object]]) -> object:
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize("road", ["voters", "classifier"])
+@pytest.mark.parametrize("method", ["voters", "classifier"])
 @pytest.mark.parametrize("how", ["list", "frame", "objects", "masked"])
 @pytest.mark.parametrize("kind", CATEGORIES)
-def test_an_unusable_record_moves_nothing(kind: str, how: str, road: str) -> None:
-    if (how, road) == ("masked", "classifier"):
-        pytest.skip("texts in masked arrays are refused at that door, whatever they are")
+def test_an_unusable_record_moves_nothing(kind: str, how: str, method: str) -> None:
+    if (how, method) == ("masked", "classifier"):
+        pytest.skip("texts in masked arrays are refused there, whatever they are")
     rng = np.random.default_rng(0)
     n, known = 40, CATEGORIES[kind]
     cells = [known[i % 4] for i in range(n)]
@@ -62,14 +62,14 @@ def test_an_unusable_record_moves_nothing(kind: str, how: str, road: str) -> Non
         rows = [[u, c] for u, c in zip(numbers, cells, strict=True)]
         rows[7][column] = odd
         X = _held(how, rows)
-        if road == "classifier":
+        if method == "classifier":
             X = any_rows(("no", "yes")).read_private(X, public).rows
         return voters.cast(X, y).sums
 
     first = cast(known[3], 1)
     assert first.any()
     for odd in ODD:
-        if road == "classifier" and how == "frame" and isinstance(odd, dt.date | dict | list | bytes):
+        if method == "classifier" and how == "frame" and isinstance(odd, dt.date | dict | list | bytes):
             continue  # the same as any odd cell, in objects
         for column in (0, 1):
             assert (cast(odd, column) == first).all(), (odd, column)

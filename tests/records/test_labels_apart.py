@@ -18,7 +18,7 @@ from pate.exceptions import PublicOverlapWarning
 from pate.records import SignedSpace
 from pate.teachers._usable import class_indices, owned
 
-#: Of records that cannot be used the curator is told; tests/estimators/test_unusable_records.py looks at that.
+#: The curator is warned of unusable records, which tests/estimators/test_unusable_records.py tests.
 pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
 
 N = 40

@@ -23,7 +23,7 @@ from pate.records import SignedSpace
 from pate.records.ballot_sum import quantised_residuals
 from pate.representations._exact import own_product
 
-#: Of records that cannot be used the curator is told; tests/estimators/test_unusable_records.py looks at that.
+#: The curator is warned of unusable records, which tests/estimators/test_unusable_records.py tests.
 pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
 
 RNG = np.random.default_rng(3)

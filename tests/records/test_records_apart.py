@@ -17,7 +17,7 @@ from pate.exceptions import InvalidInputError
 from pate.records import SignedSpace, SoftSpace
 from pate.representations import TableMap, TextMap
 
-#: Of records that cannot be used the curator is told; tests/estimators/test_unusable_records.py looks at that.
+#: The curator is warned of unusable records, which tests/estimators/test_unusable_records.py tests.
 pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
 
 CELLS = (1.0, True, "1", "Oslo", "", None, float("nan"), np.inf, 10**400, 1j, 1 + 0j, b"7", {}, [1], (1, 2), object(),

@@ -66,14 +66,14 @@ def test_no_record_moves_more_than_delta(by_class, counted):
         return right_sums(answers, labels, None, n_classes=2, counted=counted, by_class=by_class)
 
     found = [sums(a, y) for a, y in RECORDS]
-    nobody = sums(-1, -1)
+    nothing = sums(-1, -1)
     adjacency = "add-or-remove" if counted else "replace-one"
-    pairs = ((a, nobody) for a in found) if counted else itertools.combinations(found, 2)
+    pairs = ((a, nothing) for a in found) if counted else itertools.combinations(found, 2)
     assert max(squared(a - b) for a, b in pairs) == delta_squared(by_class=by_class, adjacency=adjacency, grouped=False)
 
 
 def test_a_person_weighs_one_however_many_records():
-    """Exactly floor(G r/k) of each person, whoever stands where."""
+    """Exactly floor(G r/k) of each person, in any order of records."""
     rng = np.random.default_rng(0)
     groups, answers, labels = (rng.integers(k, size=5_000) for k in (300, 3, 3))
     labels[rng.random(5_000) < 0.1] = -1
@@ -123,7 +123,7 @@ def test_other_arrays_are_refused():
         count_right(np.array([0]), np.array([0]), classes=CLASSES, adjacency="add-or-remove")
     counts = count_right(np.array([0]), np.array([0]), classes=CLASSES)
     with pytest.raises(InvalidInputError, match="count_right makes them"):
-        RightCounts(np.zeros((2, 1), dtype=np.int64), counts.facts, counts.whose)
+        RightCounts(np.zeros((2, 1), dtype=np.int64), counts.facts, counts.unit_owners)
 
 
 def test_rows_are_asked_in_blocks_of_one_shape():

@@ -100,7 +100,7 @@ def test_settings_that_do_not_fit_are_refused():
     ):
         with pytest.raises(InvalidInputError, match=match):
             space.fit(Z)
-    with pytest.raises(InvalidInputError, match="all public rows are alike"):
+    with pytest.raises(InvalidInputError, match="public rows that are all equal"):
         SignedSpace().fit(np.ones((9, 2)))
     with pytest.raises(InvalidInputError, match="finite numbers"):
         SignedSpace().fit(np.full((9, 2), np.nan))

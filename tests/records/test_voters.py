@@ -21,7 +21,7 @@ from pate.records.ballot_sum import centred, class_sums, quantised
 from pate.records.spaces import BallotSpace
 from pate.representations import TableMap
 
-#: Records that cannot be used are told of, which tests/estimators/test_unusable_records.py looks at.
+#: The curator is warned of unusable records, which tests/estimators/test_unusable_records.py tests.
 pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
 
 RNG = np.random.default_rng(0)
@@ -154,7 +154,7 @@ def test_held_records_cast_the_same_ballots(kind, unit):
 
 def test_held_records_are_refused_where_they_do_not_belong():
     held = voters().hold(X, Y)
-    with pytest.raises(InvalidInputError, match="held by other voters"):
+    with pytest.raises(InvalidInputError, match="must be records held by these voters"):
         voters("soft").cast(held)
     with pytest.raises(InvalidInputError, match="y and groups must be left out"):
         voters().cast(held, Y)
@@ -162,14 +162,14 @@ def test_held_records_are_refused_where_they_do_not_belong():
         voters().cast(held) + voters().cast(held)
     takes_z = PlainModel(np.zeros((5, 3)))
     takes_z.takes = "representation"
-    with pytest.raises(InvalidInputError, match="asked with phi"):
+    with pytest.raises(InvalidInputError, match="must predict from phi"):
         voters().cast_residuals(held, model=takes_z, clip=0.5)
     with pytest.raises(SensitiveValueError, match="directions of private records"):
         TableMap().fit(held)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "more",
     [
         {"classes": 4},
         {"classes": 2},
@@ -180,20 +180,20 @@ def test_held_records_are_refused_where_they_do_not_belong():
     ],
     ids=str,
 )
-def test_held_records_are_cast_by_voters_of_the_same_public_facts_alone(told):
+def test_held_records_are_cast_by_voters_of_the_same_public_facts_alone(more):
     """Decided by what is public: no record's class has a say in whether another voters' records are taken."""
-    other = RecordVoters(PCA5, SPACES["signed"], **{"classes": 3} | told)
+    other = RecordVoters(PCA5, SPACES["signed"], **{"classes": 3} | more)
     for y in (Y, Y % 2):  # whether a class occurs or not
         for holds, casts in ((voters(), other), (other, voters())):
-            with pytest.raises(InvalidInputError, match="held by other voters") as refused:
+            with pytest.raises(InvalidInputError, match="must be records held by these voters") as refused:
                 casts.cast(holds.hold(X[:50], y[:50]))
-            assert "Hold them by these" in str(refused.value)
-    again = RecordVoters(PCA5, SPACES["signed"], **{"classes": 3} | told)
+            assert "Call hold of these voters" in str(refused.value)
+    again = RecordVoters(PCA5, SPACES["signed"], **{"classes": 3} | more)
     held = other.hold(X[:50], Y[:50])
     assert again.cast(held).facts == other.cast(held).facts
 
 
-def test_held_records_of_spaces_that_share_a_fingerprint_are_told_apart_by_kind():
+def test_held_records_of_spaces_that_share_a_fingerprint_are_distinguished_by_kind():
     """A foreign space's word is not enough: directions cut for one kind are too long for another's sensitivity."""
 
     class Alike(PlainSpace):
@@ -202,12 +202,12 @@ def test_held_records_of_spaces_that_share_a_fingerprint_are_told_apart_by_kind(
 
     signed, soft = Alike("signed", 3), Alike("soft", 3)
     held = RecordVoters(None, signed, classes=3).hold(X[:50, :3], Y[:50])
-    with pytest.raises(InvalidInputError, match="held by other voters"):
+    with pytest.raises(InvalidInputError, match="must be records held by these voters"):
         RecordVoters(None, soft, classes=3).cast(held)
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
-def test_nobody_writes_to_held_directions(n_jobs):
+def test_held_directions_are_read_only(n_jobs):
     held = voters(n_jobs=n_jobs).hold(X, Y, groups=GROUPS)
     for piece in held.pieces:
         for array in (piece.p, piece.labels, piece.owners):
@@ -250,7 +250,7 @@ def test_persons_are_counted_and_registered_as_teachers_do():
 
 
 def test_a_record_without_an_owner_is_of_no_unit():
-    """As where shards are cut: it is left out, whoever it is, and takes nobody's place."""
+    """As where shards are cut: it is left out, and takes no place of another record."""
     ids = np.where(GROUPS[40] == GROUPS, "mine", GROUPS.astype(str)).astype(object)
     mine = ids == "mine"
     whole, rest = voters().cast(X, Y, groups=ids), voters().cast(X[~mine], Y[~mine], groups=ids[~mine])
@@ -323,16 +323,16 @@ def test_errors_quote_no_cell():
     assert str(X[0, 0])[:6] not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
-    with pytest.warns(CuratorWarning, match="2500 of 2500 records .*NO RECORD IS LEFT") as told:
+    with pytest.warns(CuratorWarning, match="2500 of 2500 records .*NO RECORD IS LEFT") as warned:
         assert not voters().cast(X, ["Ms Smith"] * 2500).sums.any()
-    assert "Smith" not in str(told[0].message)
+    assert "Smith" not in str(warned[0].message)
 
 
 def test_the_sum_shows_nothing_of_itself():
     ballots = voters().cast(X, Y)
-    text = repr(ballots) + str(ballots) + repr(ballots.whose)
+    text = repr(ballots) + str(ballots) + repr(ballots.unit_owners)
     assert "sums=<sensitive>" in text
-    assert ballots.whose.fingerprint() not in text
+    assert ballots.unit_owners.fingerprint() not in text
     assert not any(str(abs(v)) in text for v in ballots.sums.ravel().tolist())
 
 
@@ -359,7 +359,7 @@ def test_what_has_no_fingerprint_is_refused():
         def transform(self, X):
             return X
 
-    with pytest.raises(InvalidInputError, match=r"Nameless must have fingerprint\(\)"):
+    with pytest.raises(InvalidInputError, match=r"Nameless must have a method fingerprint\(\)"):
         RecordVoters(Nameless(), SPACES["signed"], classes=3)
 
 

@@ -45,8 +45,8 @@ def zeros(d, m, kind="signed", **more):
     """A sum of no ballots, as wide as one likes: what is released of it is noise alone."""
     facts = BallotFacts(kind=kind, clip=more.pop("clip", None), classes=tuple(range(m)), n_components=d, unit="record",
                         adjacency="replace-one", n=1000, space="ab", provenance="", own_maps=True, **more)  # fmt: skip
-    whose = UnitOwners.of(np.zeros(1000, dtype=np.int64), None, None)
-    return BallotSum(np.full((d, m), 12345, dtype=np.int64), facts, whose)
+    owners = UnitOwners.of(np.zeros(1000, dtype=np.int64), None, None)
+    return BallotSum(np.full((d, m), 12345, dtype=np.int64), facts, owners)
 
 
 def contrasts(release):

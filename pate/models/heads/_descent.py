@@ -1,4 +1,4 @@
-"""Many small rounds: records vote with their disagreement, clipped short, and each noisy sum is one step."""
+"""A head fitted in many rounds: each noisy sum of clipped residuals is one step of gradient descent."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from pate.models.heads._linear import LinearHead, ReleasedBallots, clip_of
 
 #: Components are shrunk in groups: so many of the largest first, then twice as many each time.
 _FIRST_GROUP = 4
-#: Of what a James-Stein estimate takes off; all of it loses what many groups say in unison where little is known.
+#: Share of a James-Stein shrinkage that is applied; all of it would lose weak signals that many groups share.
 _SHRUNK_BY = 0.75
-#: No round moves a weight further than this, were all records of one mind: little noise is no reason for longer steps.
+#: The most that a round moves a weight, if all records agree: with little noise steps get no longer than this.
 _LONGEST = 200.0
 
 
 class DescentHead(LinearHead):
-    """Softmax regression by noisy sums of clipped disagreements: full-batch descent, a released round per step.
+    """Softmax regression by full-batch gradient descent on noisy sums of clipped residuals, one released round a step.
 
     In every round each record votes with phi(x) (x) clip_C(e_y - p(x)), p being this head's answer so far, and the
-    released sum moves the weights. Its fixed point is where the clipped disagreements of the *private* records cancel:
-    public rows have no part in it beyond the ballots' space, so that it holds where they are few or drawn otherwise.
-    A small clip lets nearly every record speak at full size for a sensitivity of 2C (C where one is added or removed).
+    released sum moves the weights. Its fixed point is where the clipped residuals of the *private* records cancel;
+    public rows matter only for the ballots' space, so that they may be few or drawn otherwise. With a small clip
+    nearly every residual has full norm, at a sensitivity of 2C (C where one is added or removed).
 
     Round k of K with noise sigma_k moves the weights by ``logit_noise`` / (sigma_k sqrt K) times its sum, and less
     where there is hardly any noise: that of all rounds together is at most ``logit_noise`` on every weight, and on the
-    logit of a row of length 1, whatever budget, clip and shares are. What is known of it shrinks the weights: group by
-    group of components (the largest first, and the constant by itself) by most of what a positive-part James-Stein
+    logit of a row of length 1, for any budget, clip and shares. Its known variance shrinks the weights: group by group
+    of components (the largest first, and the constant by itself) by most of what a positive-part James-Stein
     estimate takes off (Efron and Morris, JASA 68, 1973).
 
     Rounds chosen by what earlier ones gave compose: mu^2 adds up (Dong, Roth & Su, "Gaussian Differential Privacy",
-    JRSS B 84, 2022, Corollary 2); steps and shrinking are post-processing (Dwork & Roth 2014, Proposition 2.1). One
-    thought with DP-SGD on all records at once (Bassily, Smith & Thakurta, FOCS 2014).
+    JRSS B 84, 2022, Corollary 2); steps and shrinking are post-processing (Dwork & Roth 2014, Proposition 2.1). It
+    resembles DP-SGD on all records at once (Bassily, Smith & Thakurta, FOCS 2014).
 
     Parameters
     ----------
@@ -50,13 +50,13 @@ class DescentHead(LinearHead):
     Attributes
     ----------
     coef_ : float64 array of shape (n_components, n_classes)
-        Shrunk: what logits are made of.
+        The shrunk weights, which give the logits.
     sum_ : float64 array of shape (n_components, n_classes)
-        All steps so far.
+        The sum of all steps so far.
     n_seen_ : int
-        Rounds so far.
+        The number of rounds so far.
     variance_ : float
-        Of the noise in each number of ``sum_``, before its rows are centred.
+        Variance of the noise in each entry of ``sum_``, before its rows are centred.
 
     Examples
     --------
@@ -97,11 +97,11 @@ class DescentHead(LinearHead):
         return new
 
     def fit(self, release: ReleasedBallots, phi_public: Any) -> Self:
-        """Refuse: rounds come one by one."""
+        """Refuse: this head is fitted round by round, by :meth:`start` and :meth:`updated`."""
         raise InvalidInputError("a DescentHead learns round by round. Call start(n_components, classes), then updated.")
 
     def updated(self, release: ReleasedBallots, phi_public: Any = None) -> Self:
-        """Return the head of one more round: of ``voters.cast_residuals(X, y, this_head, clip=...)``.
+        """Return the head after one more round, a release of ``voters.cast_residuals(X, y, this_head, clip=...)``.
 
         A release of class ballots, of other classes or another space, or one round too many is an InvalidInputError.
         """
@@ -110,7 +110,7 @@ class DescentHead(LinearHead):
         if tuple(release.classes) != self.classes_ or sums.shape != self.sum_.shape:
             raise InvalidInputError("head and release must have one space and the same classes in the same order.")
         if self.n_seen_ >= self.n_rounds:
-            raise InvalidInputError(f"this head has seen its {self.n_rounds} rounds. Say n_rounds when it is made.")
+            raise InvalidInputError(f"this head has had its {self.n_rounds} rounds. Make it with a larger n_rounds.")
         sigma = check_real("release.sigma", release.sigma, low=0)
         step = self.step(sigma, clip, check_int("release.n_units", release.n_units, low=1))
         new = self.start(len(self.sum_), self.classes_)
@@ -120,15 +120,15 @@ class DescentHead(LinearHead):
         return new
 
     def step(self, sigma: float, clip: float, n_units: int) -> float:
-        """Return what a round's sums are multiplied by: ``sigma`` is the noise in each of them."""
+        """Return the step length, a factor of a round's sums; ``sigma`` is the noise in each of them."""
         longest = _LONGEST / (n_units * clip)
         return min(longest, self.logit_noise / (sigma * math.sqrt(self.n_rounds))) if sigma > 0 else longest
 
     def agreement(self) -> tuple[float, float]:
-        """Return <W, all steps> without what noise alone is expected to add to it, and the variance by noise. Public.
+        """Return <W, S> minus the expected contribution of noise, and its variance by noise; S sums all steps. Public.
 
-        The weights W = g(S) are made of the very steps S that they are held against: noise of variance v in S adds
-        v div g on average (Stein, Annals of Statistics 9, 1981; the derivative of the shrinking itself is left out).
+        The weights W = g(S) are a function of S: noise of variance v in S adds v div g on average (Stein, Annals of
+        Statistics 9, 1981; the derivative of the shrinking itself is left out).
 
         Examples
         --------
@@ -143,7 +143,7 @@ class DescentHead(LinearHead):
         return found, self.variance_ * float(np.square(self.coef_).sum())
 
     def logit_variance(self, phi: Any) -> float:
-        """Return the variance that noise gives to the difference of two logits, the mean over these rows. Public.
+        """Return the variance by noise of the difference of two logits, the mean over these rows. Public.
 
         Examples
         --------
@@ -157,7 +157,7 @@ class DescentHead(LinearHead):
         return 2 * self.variance_ * float(np.square(seen).sum(axis=1).mean()) if len(seen) else 0.0
 
     def left(self) -> FloatArray:
-        """Return what shrinking leaves of the weights of each component, from .25 to 1. Public."""
+        """Return the factor by which the weights of each component are shrunk, from .25 to 1. Public."""
         d, m = self.sum_.shape
         left = np.ones(d)
         for group in _groups(d, constant=self.constant):

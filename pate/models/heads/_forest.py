@@ -1,4 +1,4 @@
-"""Heads that public rows teach to say what another head says: a ridge on their features, trees on their columns."""
+"""Heads trained on another head's labels of public rows: a ridge on features, and trees on columns."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pate.representations._exact import own_product
 
 
 class SelfTrainedHead(Head):
-    """Ridge regression, on public features, of the labels that another head gives to the public rows.
+    """Ridge regression, on public features, of another head's labels of the public rows.
 
-    Labels that follow from few noisy numbers are ragged; a smooth map of the features to them follows the rows' own
-    clusters instead (self-training, Scudder, IEEE Trans. Information Theory 11, 1965). It helps where classes are
-    clusters and little was told, and takes a point where they overlap and much was told. Free, as all that follows
-    from released numbers and public rows: Dwork & Roth (2014), Proposition 2.1.
+    Labels from few noisy numbers are noisy; a smooth map of the features follows the clusters of the rows instead
+    (self-training, Scudder, IEEE Trans. Information Theory 11, 1965). It helps where classes are clusters and noise is
+    large, and costs a point of accuracy where they overlap and noise is small. Post-processing of released numbers and
+    public rows, and free: Dwork & Roth (2014), Proposition 2.1.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ class SelfTrainedHead(Head):
     Attributes
     ----------
     coef_ : float64 array of shape (n_features + 1, n_classes)
-        The last row is the constant. Of logits: scaled so that it is as sure of public rows as the first head, on
-        average.
+        The last row is the constant. Gives logits, scaled so that the mean largest probability of public rows is the
+        first head's.
 
     Examples
     --------
@@ -59,8 +59,8 @@ class SelfTrainedHead(Head):
     def fit(self, head: Any, asked: Any, features: Any = None) -> Self:
         """Fit on a fitted head's labels of public rows.
 
-        ``asked`` (n_public, ...) are the rows as ``head`` is asked with them, ``features`` (n_public, n_features) as
-        this one will be.
+        ``asked`` (n_public, ...) are the rows as ``head`` takes them, ``features`` (n_public, n_features) as this head
+        will take them.
         """
         ridge = check_real("ridge", self.ridge, low=0, low_open=True)
         if not isinstance(head, Head):
@@ -90,28 +90,28 @@ class SelfTrainedHead(Head):
         return own_product(self._rows(phi), self.coef_[:-1]) + self.coef_[-1]
 
 
-#: What no tree thinks possible is as unlikely as this.
+#: The least probability that logarithms are taken of.
 _LEAST = 1e-4
 
 
 class ForestHead(Head):
-    """Extremely randomised trees on public columns, taught by a head, with what the released sums say against them.
+    """Extremely randomised trees on public columns, trained on a head's probabilities and corrected by released sums.
 
-    Noise makes a head ragged in the ballots' space; trees of the same rows' columns (Geurts, Ernst and Wehenkel,
-    Machine Learning 63, 2006) average it over rows that look alike, and see what stands in single columns. What they
-    smooth away wrongly the sums still know: logits are the log of the forest's probabilities plus phi V, with the V
-    that makes all released rounds likeliest (as :class:`LikelihoodHead`, with a narrower prior). Free, as all that
-    follows from released numbers and public rows: Dwork & Roth (2014), Proposition 2.1.
+    Trees on the rows' columns (Geurts, Ernst and Wehenkel, Machine Learning 63, 2006) average a head's noise over
+    similar rows, and use single columns. The sums correct what they smooth away wrongly: logits are the log of the
+    forest's probabilities plus phi V, with the V that maximises the likelihood of all released rounds (as
+    :class:`LikelihoodHead`, with a narrower prior). Post-processing of released numbers and public rows, and free:
+    Dwork & Roth (2014), Proposition 2.1.
 
-    It is asked with directions and columns side by side: ``[phi, columns]``.
+    Its input has directions and columns side by side: ``[phi, columns]``.
 
     Parameters
     ----------
     n_trees : int
     leaf : int
-        Public rows in a leaf, at least.
+        Fewest public rows in a leaf.
     tau : float
-        Standard deviation of the prior on V, over the first head's.
+        Standard deviation of the prior on V, divided by the first head's.
     random_state : int
         Public.
 
@@ -122,7 +122,7 @@ class ForestHead(Head):
     splits_ : int64 array of shape (n_nodes, 3)
         Column, left and right child of every node of all trees; a column of -1 is a leaf.
     thresholds_ : float64 array of shape (n_nodes,)
-        Left where a column's float32 is at most that.
+        A row goes left where the column's float32 is at most this.
     values_ : float64 array of shape (n_nodes, n_classes)
     roots_ : int64 array of shape (n_trees,)
     takes : "phi and columns"
@@ -156,16 +156,16 @@ class ForestHead(Head):
         self.random_state = random_state
 
     def fit(self, head: Any, phi_public: Any, columns: Any = None) -> Self:
-        """Fit on a :class:`LikelihoodHead` (fitted here, asked with directions) and the public rows it was fitted on.
+        """Fit on a :class:`LikelihoodHead` that predicts from directions, and the public rows it was fitted on.
 
         ``phi_public`` (n_public, n_directions) and ``columns`` (n_public, n_columns) are the same rows. Another head,
-        rows that do not belong together, or a setting out of range is an InvalidInputError.
+        one read from a file, rows that do not match, or a setting out of range is an InvalidInputError.
         """
         n_trees, leaf = check_int("n_trees", self.n_trees, low=1), check_int("leaf", self.leaf, low=1)
         tau = check_real("tau", self.tau, low=0, low_open=True)
         if not isinstance(head, LikelihoodHead) or getattr(head, "takes", "") != "phi":
             raise InvalidInputError(
-                f"head must be a LikelihoodHead that decides from directions, got {type(head).__name__}."
+                f"head must be a LikelihoodHead that predicts from directions, got {type(head).__name__}."
             )
         phi = public_rows(phi_public, head.n_components_)
         rows = np.asarray(columns)
@@ -182,16 +182,16 @@ class ForestHead(Head):
         self.thresholds_ = np.concatenate([tree.threshold for tree in trees])
         self.values_ = np.concatenate([tree.value[:, :, 0] for tree in trees])
         self.classes_, self.n_components_ = head.classes_, phi.shape[1] + rows.shape[1]
-        self.coef_ = head.correction(self._opinion(rows), tau=tau * head.tau)
+        self.coef_ = head.correction(self._log_probabilities(rows), tau=tau * head.tau)
         return self
 
     def decision_function(self, phi: Any) -> FloatArray:
         """Return logits of rows of ``[phi, columns]``, shape (n_rows, n_classes)."""
         rows, d = self._rows(phi), len(self.coef_)
-        return np.asarray(self._opinion(_narrow(rows[:, d:])) + own_product(rows[:, :d], self.coef_))
+        return np.asarray(self._log_probabilities(_narrow(rows[:, d:])) + own_product(rows[:, :d], self.coef_))
 
-    def _opinion(self, rows: npt.NDArray[np.float32]) -> FloatArray:
-        """Return the log of the forest's probabilities, each row by itself and trees in their order."""
+    def _log_probabilities(self, rows: npt.NDArray[np.float32]) -> FloatArray:
+        """Return the log of the forest's probabilities; each row by itself, trees summed in order."""
         every = np.arange(len(rows))
         total = np.zeros((len(rows), self.values_.shape[1]))
         for root in self.roots_:
@@ -207,7 +207,7 @@ class ForestHead(Head):
 
 
 def _narrow(rows: FloatArray) -> npt.NDArray[np.float32]:
-    """Return what trees compare: float32, as they were grown on."""
+    """Return rows as float32, in which trees compare them."""
     return np.clip(rows, -1e38, 1e38).astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""Least squares with a public covariance, one step on from it by residuals, and its answers smoothed."""
+"""Heads by least squares with a public covariance, a Newton step on residuals, and label propagation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pate.models.heads._linear import (
     softmax,
 )
 
-# The public covariance, cut into folds, and Stein's risk of a shrunk least-squares head.
+# The public covariance by folds, and Stein's risk of a shrunk least-squares head.
 
 #: Eigenvalues under this share of the largest are directions that public rows do not have.
 _RELATIVE_ZERO = 1e-10
@@ -40,16 +40,16 @@ def eigen(phi: FloatArray, weights: FloatArray | None = None) -> tuple[FloatArra
     weighted = phi if weights is None else phi * weights[:, None]
     values, vectors = np.linalg.eigh(weighted.T @ phi / len(phi))
     values, vectors = values[::-1], vectors[:, ::-1]
-    kept = values > max(_RELATIVE_ZERO * values[0], np.finfo(np.float64).tiny)
-    return values[kept], vectors[:, kept]
+    positive = values > max(_RELATIVE_ZERO * values[0], np.finfo(np.float64).tiny)
+    return values[positive], vectors[:, positive]
 
 
 @dataclass(frozen=True)
 class Fold:
     """One fold: directions from some public rows, the risk's quadratic part from the others.
 
-    ``projected`` (rank, n_classes) are the released moments in those directions, ``noise`` (rank,) what noise and the
-    draw of the records add to the expected square of its rows; E |W^T phi|^2 over the rows held out is f^T quadratic f.
+    ``projected`` (rank, n_classes) are the released moments in those directions, ``noise`` (rank,) the contribution of
+    noise and sampling to the expected square of its rows; E |W^T phi|^2 over the rows held out is f^T quadratic f.
     """
 
     values: FloatArray
@@ -69,7 +69,7 @@ class Fold:
         return float(factors @ self.quadratic @ factors - 2 * factors @ self.gain)
 
     def doubt(self, factors: FloatArray) -> float:
-        """Return the variance, by noise, of the estimate f^T gain of <W, M>: it misses by sum f (<b, noise> - v)."""
+        """Return the variance by noise of the estimate f^T gain of <W, M>; its error is sum f (<b, noise> - v)."""
         m = self.projected.shape[1]
         return float(factors**2 @ (self.noise * (self.projected**2).sum(axis=1))) / (m - 1)
 
@@ -77,24 +77,24 @@ class Fold:
 def folds(
     moments: Moments, n_folds: int, *, spread: FloatArray | None = None, weights: FloatArray | None = None
 ) -> list[Fold]:
-    """Cut the public rows and prepare Stein's risk on each part.
+    """Split the public rows into folds, and prepare Stein's risk on each.
 
     Shapes: ``spread`` (n_public,), ``weights`` (n_public,).
     """
     phi, m = moments.phi, moments.n_classes
     spread = np.full(len(phi), 1 - 1 / m) if spread is None else spread
     weights = np.ones(len(phi)) if weights is None else weights
-    everyone: IndexArray = np.arange(len(phi))
-    cut = [(everyone, everyone)]
+    every: IndexArray = np.arange(len(phi))
+    cut = [(every, every)]
     if n_folds > 1:
         pieces = np.array_split(np.random.default_rng(0).permutation(len(phi)), n_folds)  # they may come sorted
         cut = [(np.concatenate([p for j, p in enumerate(pieces) if j != i]), held) for i, held in enumerate(pieces)]
     found = []
-    for kept, held in cut:
-        values, vectors = eigen(phi[kept], weights[kept])
+    for used, held in cut:
+        values, vectors = eigen(phi[used], weights[used])
         projected = vectors.T @ moments.mean
         seen = phi[held] @ vectors
-        # The records are a sample: a row of the mean varies by E[(u^T phi)^2 |r|^2] / n about that of everybody.
+        # The records are a sample: a row of their mean has variance E[(u^T phi)^2 |r|^2] / n about the population's.
         draw = (spread[held, None] * seen**2).mean(axis=0) / moments.n_units
         quadratic = (projected @ projected.T) * ((weights[held, None] * seen).T @ seen / len(held))
         # Noise leaves m - 1 of the m dimensions of a row of the mean.
@@ -107,7 +107,7 @@ def folds(
 POWERS = (1.0, 1.5, 2.0, 3.0, 5.0)
 #: lambda over the largest eigenvalue.
 _LOG_LAMBDA = np.linspace(np.log(1e-7), np.log(1e6), 90)
-#: What each unit of explaining too much costs while lambda is looked for.
+#: Penalty per unit of explaining too much in the search for lambda.
 _WALL = 1e3
 #: Temperatures of least-squares scores lie about m + 4: between 4 and 5 for 2 classes and between 11 and 16 for 10.
 _USUAL_EXCESS = 3.5
@@ -131,8 +131,8 @@ def shrunk(values: FloatArray, lam: float, power: float) -> FloatArray:
 def least_lambda(parts: list[Fold], powers: Iterable[float], most: float) -> tuple[float, float, float]:
     """Return (risk, lambda, power) where Stein's risk, the mean of the folds, is least.
 
-    The quadratic part of the risk is at most ``most``: nobody explains more than there is, and where noise is huge
-    Stein's risk, unbiased as it is, may promise so by chance.
+    The quadratic part of the risk is at most ``most``, all that can be explained; with much noise Stein's risk,
+    unbiased as it is, may exceed it by chance.
     """
     return min((*_least_lambda(parts, power, most), power) for power in powers)
 
@@ -158,9 +158,9 @@ def temperature(scores: FloatArray, agreement: float, doubt: float) -> float:
     """Return t that makes softmax(t scores) agree with the records as often as its own probabilities say.
 
     The moment logistic in one parameter: the optimum of E_pub log sum exp(t s) - t <W, M> has E_pub <p_t, s> = <W, M>,
-    for centred scores s. Shrunk scores are of the size of what they predict, so that t is known beforehand, roughly: m
-    where little is known, as 1/m + s/m t are then the probabilities, and a few more where much is. What is taken is the
-    most likely t for this belief and an agreement that is known up to ``doubt``.
+    for centred scores s. Shrunk scores are of the size of what they predict, so that t has a prior: about m where
+    noise is large, as probabilities are then 1/m + s/m t, and a few more where it is small. The result is the most
+    likely t for this prior and an agreement with standard error ``doubt``.
 
     Shapes: ``scores`` (n_rows, n_classes).
     """
@@ -200,12 +200,12 @@ class LeastSquaresHead(LinearHead):
     shrinkage : "stein" or float
         A number is lambda; 0 is least squares as it is.
     power : float, "stein" or None
-        q in f = L^(q-1) / (L^q + lambda^q), at least 1: 1 is ridge regression, 2 the posterior mean if all coefficients
-        are alike beforehand, and what is higher cuts sharper, for coefficients that are larger the more public rows
-        fill a direction. None is 2 for soft and hard ballots and 3 for others, which measured best; ``"stein"`` chooses
-        by the risk too, which does better for little noise and worse for much.
+        q in f = L^(q-1) / (L^q + lambda^q), at least 1: 1 is ridge regression, 2 the posterior mean under one prior for
+        all coefficients, and higher powers cut off more sharply, for coefficients that are larger in directions of
+        larger public variance. None is 2 for soft and hard ballots and 3 for others, which measured best; ``"stein"``
+        chooses by the risk too, which does better for little noise and worse for much.
     n_folds : int
-        Parts that public rows are cut into for the risk; 1: none, which is too hopeful where they are few.
+        Folds of public rows for the risk; with 1, none, the risk is underestimated where they are few.
 
     Attributes
     ----------
@@ -216,9 +216,9 @@ class LeastSquaresHead(LinearHead):
     lambda_, power_ : float
         As used.
     risk_ : float
-        E |W^T phi - c_y|^2 - E |c_y|^2, estimated: 0 is worth nothing, -(1 - 1/m) would be perfect.
+        E |W^T phi - c_y|^2 - E |c_y|^2, estimated: 0 is no better than guessing, -(1 - 1/m) is perfect.
     n_effective_ : float
-        sum of f_j L_j: how many directions are used.
+        sum of f_j L_j: the effective number of directions.
 
     Examples
     --------
@@ -242,7 +242,7 @@ class LeastSquaresHead(LinearHead):
     def fit(self, release: ReleasedBallots, phi_public: Any) -> Self:
         """Fit on a release and public rows ``phi_public`` of shape (n_public, n_components) in the ballots' space.
 
-        What does not belong together, or a setting out of range, is an InvalidInputError.
+        Inputs that do not match, or a setting out of range, are an InvalidInputError.
         """
         moments = read_moments(release, phi_public)
         if isinstance(self.shrinkage, str) and self.shrinkage != "stein":
@@ -275,7 +275,7 @@ class LeastSquaresHead(LinearHead):
         return temperature(scores, agreement, float(np.sqrt(doubt)))
 
 
-# Residual rounds: records vote with their disagreement, and public rows say how far to step.
+# Residual rounds: records vote with their residuals, and public rows give the curvature of the step.
 
 #: A step is at most so many times the Newton step.
 _LONGEST = 1.5
@@ -290,9 +290,9 @@ def log_sum_exp(logits: FloatArray) -> FloatArray:
 def residual_step(
     head: Head, release: ReleasedBallots, phi_public: Any, *, power: float | str | None = None, n_folds: int = 5
 ) -> LinearHead:
-    """Return a better head: one Newton step on released residuals, with the curvature of public rows.
+    """Return a better head by one Newton step on released residuals, with the curvature of public rows.
 
-    Every record voted with its disagreement with ``head``: phi(x) (x) clip_C(e_y - p(x)), a vector of norm <= C, so
+    Every record voted with its residual under ``head``: phi(x) (x) clip_C(e_y - p(x)), a vector of norm <= C, so
     that replacing a record moves the sum by at most Delta = 2C (adding one by C), and noise of sigma costs mu =
     Delta/sigma. Rounds may be chosen by what earlier ones gave: Gaussian differential privacy composes adaptively, and
     mu^2 adds up (Dong, Roth & Su, "Gaussian Differential Privacy", JRSS B 84, 2022, Theorem 4 and Corollary 2). The
@@ -302,13 +302,13 @@ def residual_step(
     logistic deviance over public rows: phi phi^T weighted by (1 - |p|^2)/(m - 1), the mean curvature of log sum exp.
     f shrinks as the least-squares head's does, by Stein's risk of the quadratic model; t in [0, 1.5] minimises the
     deviance along D, its log-partition over public rows, its label part by G less Stein's correction. No step explains
-    more than the mean entropy of ``head``, so that a round of nothing but noise does bounded harm. Residuals small
-    beside C lose nothing by clipping, others are heard less.
+    more than the mean entropy of ``head``, so that a round of nothing but noise does bounded harm. Clipping leaves
+    residuals below C as they are, and shortens the others.
 
     Parameters
     ----------
     head : Head
-        The one whose disagreements were released; linear.
+        The linear head under which the residuals were cast.
     release : BallotRelease
         Of residual ballots.
     phi_public : array of shape (n_public, n_components)
@@ -323,7 +323,7 @@ def residual_step(
     Raises
     ------
     InvalidInputError
-        The head is not linear, or does not belong to the release.
+        The head is not linear, or not of the release's space and classes.
 
     Examples
     --------
@@ -352,7 +352,7 @@ def residual_step(
         factors = shrunk(part.values, lam, q)
         along[part.held] = phi[part.held] @ (part.vectors @ (factors[:, None] * part.projected))
         gain += float(factors @ part.gain) / len(parts)
-    # Nobody agrees more than with the best class of every row.
+    # Agreement is at most that with the best class of every row.
     slope = gain + float((p * along).sum(axis=1).mean())
     slope = min(slope, float(along.max(axis=1).mean()))
     base = phi @ head.coef_
@@ -370,7 +370,7 @@ def residual_step(
     return stepped
 
 
-# Label propagation: public rows that resemble one another are of one class, more likely than not.
+# Label propagation: similar public rows are probably of one class.
 
 _FLOOR = 1e-6
 
@@ -381,8 +381,8 @@ class LabelPropagationHead(Head):
     Minimises sum_i |F_i - p_i|^2 + strength sum_ij w_ij |F_i - F_j|^2 / 2 over the public rows (the Gaussian fields of
     Zhu, Ghahramani & Lafferty, "Semi-Supervised Learning Using Gaussian Fields and Harmonic Functions", 2003, with a
     prior in place of labels); w is the graph of nearest neighbours by angle, made symmetric, of which a row's edges
-    weigh about 1. A row that comes later joins its nearest public rows and takes the minimiser with those held fixed:
-    its answer hangs on no other row.
+    weigh about 1. For a new row the minimiser is taken with its nearest public rows held fixed: its answer depends on
+    no other row.
 
     Post-processing, and free: Dwork & Roth (2014), Proposition 2.1.
 
@@ -390,7 +390,7 @@ class LabelPropagationHead(Head):
     ----------
     n_neighbors : int
     strength : float
-        How much the neighbours' answer counts beside a row's own.
+        Weight of the neighbours' answer relative to a row's own.
 
     Attributes
     ----------
@@ -399,7 +399,7 @@ class LabelPropagationHead(Head):
     rows_ : float32 array of shape (n_public, n_components)
         Public rows, scaled to norm 1.
     smoothed_ : float64 array of shape (n_public, n_classes)
-        F: the public rows' probabilities.
+        F: the public rows' smoothed probabilities.
 
     Examples
     --------
@@ -424,13 +424,13 @@ class LabelPropagationHead(Head):
 
     @property
     def n_components_(self) -> int:  # type: ignore[override]
-        """Columns of the ballot space."""
+        """The number of components of the ballot space."""
         return len(self.coef_)
 
     def fit(self, release: ReleasedBallots, phi_public: Any) -> Self:
-        """Fit the least-squares head on a release and public rows (n_public, n_components), and smooth what it says.
+        """Fit a least-squares head on a release and public rows (n_public, n_components), and smooth its answers.
 
-        What does not belong together, or a setting out of range, is an InvalidInputError.
+        Inputs that do not match, or a setting out of range, are an InvalidInputError.
         """
         k = check_int("n_neighbors", self.n_neighbors, low=1)
         strength = check_real("strength", self.strength, low=0)

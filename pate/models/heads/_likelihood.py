@@ -1,4 +1,4 @@
-"""The most probable classifier given the noisy sums, all rounds together."""
+"""Heads that maximise the likelihood of all released noisy sums."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from pate.records._maps import fingerprint_of, is_own
 from pate.records.spaces import BallotSpace
 from pate.representations._exact import own_product
 
-#: The constant feature: less than the others, as what is asked says little of it where directions are centred.
+#: The constant feature: smaller than the others, as sums of centred directions hold little information on it.
 _CONST = 0.2
 
 
 @dataclass(frozen=True, eq=False)
 class _Round:
-    """What one release says: sums, how sure they are, and of which public rows they are modelled.
+    """One release: its sums, their inverse variances, and the public rows that model them.
 
-    ``asked`` and ``kept`` are of residual rounds: the model's probabilities then, and by how much the disagreement of
-    a record of each class was shortened.
+    ``asked`` and ``scales`` are of residual rounds: the probabilities of the model then, and the factor by which the
+    residual of a record of each class was clipped.
     """
 
     sums: FloatArray
@@ -35,14 +35,14 @@ class _Round:
     phi: FloatArray
     per_row: float
     asked: FloatArray | None = None
-    kept: FloatArray | None = None
+    scales: FloatArray | None = None
 
     def votes(self, p: FloatArray) -> FloatArray:
-        """Return what records of these probabilities say of each public row, on average: times phi, their sums."""
-        if self.asked is None or self.kept is None:
+        """Return the mean ballot of records with these probabilities, per public row; times phi it gives their sums."""
+        if self.asked is None or self.scales is None:
             r = p - 1 / p.shape[1]
         else:
-            r = p * self.kept
+            r = p * self.scales
             r -= self.asked * r.sum(axis=1, keepdims=True)
         r *= self.per_row
         return r
@@ -50,15 +50,15 @@ class _Round:
     def back(self, g: FloatArray) -> FloatArray:
         """Return the transpose of :meth:`votes` (of its linear part)."""
         g = self.per_row * g
-        if self.asked is None or self.kept is None:
+        if self.asked is None or self.scales is None:
             return g
         g -= (self.asked * g).sum(axis=1, keepdims=True)
-        g *= self.kept
+        g *= self.scales
         return g
 
 
 def _misfit(rounds: list[_Round], p: FloatArray) -> tuple[float, FloatArray]:
-    """Return half the squared, weighted misfit of rounds on the same public rows, and its slope in ``p``."""
+    """Return half the squared, weighted misfit of rounds on the same public rows, and its gradient in ``p``."""
     phi, m = rounds[0].phi, p.shape[1]
     # One product for all rounds; transposed, as a thin matrix is faster in front.
     expected = np.concatenate([one.votes(p) for one in rounds], axis=1).T @ phi
@@ -73,13 +73,13 @@ def _misfit(rounds: list[_Round], p: FloatArray) -> tuple[float, FloatArray]:
 
 
 class LikelihoodHead(Head):
-    """Softmax regression on public features whose *expected sums* are the likeliest to have given the released ones.
+    """Softmax regression on public features that maximises the likelihood of the released sums.
 
     With p(x) = softmax(psi(x) W) the records' sums have the expectation n E_pub[phi (p - 1/m)], and for a round of
-    residuals of a public model q, clipped to C, n E_pub[phi (s p - q <s, p>)] with s_c = min(1, C/|e_c - q|): what
-    clipping does is modelled, not suffered. W maximises the Gaussian likelihood of all rounds and a Gaussian prior on
-    W: unlike least squares it knows that probabilities lie in the simplex, and the ballots' space and the features
-    that decide may be two.
+    residuals of a public model q, clipped to C, n E_pub[phi (s p - q <s, p>)] with s_c = min(1, C/|e_c - q|): the
+    effect of clipping is modelled. W maximises the Gaussian likelihood of all rounds and a Gaussian prior on
+    W: unlike least squares it keeps probabilities in the simplex, and the model's features may differ from the
+    ballots' space.
 
     The noise's variance is known; to it is added what sampling n records and modelling them by N public rows adds,
     n (1 + n/N) E_pub[phi_j^2] (1 - 1/m)/m per cell. Rows that are not drawn alike (covariate shift) bias it. All of it
@@ -97,9 +97,9 @@ class LikelihoodHead(Head):
     coef_ : float64 array of shape (n_features + 1, n_classes)
         The last row is the constant.
     scale_, constant_ : float
-        What features are multiplied by, and the constant feature beside them; 1 and 0 where the model decides from phi.
+        The factor of features, and the constant feature beside them; 1 and 0 where the model predicts from phi.
     takes : {"phi", "representation"}
-        What :meth:`predict_proba` is asked with, see :meth:`fit`.
+        The input of :meth:`predict_proba`, see :meth:`fit`.
 
     Examples
     --------
@@ -118,7 +118,7 @@ class LikelihoodHead(Head):
     constant_: float
     takes: str
     risk_ = None
-    #: Logits of the public rows that are given already, and what follows is a correction of.
+    #: Given logits of the public rows, to which the head's are a correction.
     _offset: FloatArray = np.zeros((1, 1))
 
     def __init__(self, *, tau: float = 2.0, max_iter: int = 150) -> None:
@@ -128,9 +128,9 @@ class LikelihoodHead(Head):
     def fit(self, release: ReleasedBallots, phi_public: Any, features: Any = None) -> Self:
         """Fit on the first release, of class ballots, and public rows.
 
-        ``phi_public`` (n_public, n_components) are they in the ballots' space; ``features`` (n_public, n_features) the
-        same rows' representation, from which the model decides, and is then asked with (None: phi). What does not
-        belong together, or a setting out of range, is an InvalidInputError.
+        ``phi_public`` (n_public, n_components) are the rows in the ballots' space; ``features`` (n_public, n_features)
+        the same rows' representation, from which the model then predicts (None: phi). Inputs that do not match, or a
+        setting out of range, are an InvalidInputError.
         """
         check_real("tau", self.tau, low=0, low_open=True)
         check_int("max_iter", self.max_iter, low=1)
@@ -140,7 +140,7 @@ class LikelihoodHead(Head):
         self.takes = "phi" if features is None else "representation"
         z = moments.phi if features is None else _rows_of(features, len(moments.phi))
         self.n_components_, self.classes_ = z.shape[1], moments.classes
-        # Directions have length 1 already, and their space says whether there is a constant among them.
+        # Directions have length 1 already, and their space may have a constant component.
         self.scale_ = 1.0 if features is None else 1 / float(np.sqrt(max(z.var(axis=0).sum(), 1e-12)))
         self.constant_ = 0.0 if features is None else _CONST
         self._features = z
@@ -150,10 +150,10 @@ class LikelihoodHead(Head):
         return self
 
     def updated(self, release: ReleasedBallots, phi_public: Any) -> LikelihoodHead:
-        """Return the head of one more round: residuals that records cast of *this* head (``cast_residuals``).
+        """Return the head after one more round, of residuals under *this* head (``cast_residuals``).
 
-        Ballots perhaps in another space, with the public rows that :meth:`fit` was given in it, (n_public,
-        n_components). A release of class ballots, and a head read from a file, which keeps no rounds, are refused
+        The ballots may be in another space; ``phi_public`` (n_public, n_components) are the rows given to :meth:`fit`
+        in it. A release of class ballots, and a head read from a file, which stores no rounds, are refused
         (InvalidInputError).
         """
         clip = clip_of(release)
@@ -163,23 +163,23 @@ class LikelihoodHead(Head):
             raise InvalidInputError(
                 f"phi_public must be of the {len(self._features)} rows that fit was given, got {len(moments.phi)}."
             )
-        asked = self._public_opinion()
+        asked = self._public_probabilities()
         length = np.sqrt(np.maximum(1 - 2 * asked + (asked**2).sum(axis=1, keepdims=True), 1e-12))
-        kept = np.minimum(1.0, clip / length)
-        spread = (asked * (kept * length) ** 2).sum(axis=1).mean() / moments.n_classes
+        scales = np.minimum(1.0, clip / length)
+        spread = (asked * (scales * length) ** 2).sum(axis=1).mean() / moments.n_classes
         new = type(self)(**self.get_params(deep=False))
         for name in ("takes", "n_components_", "classes_", "scale_", "constant_", "_offset"):
             setattr(new, name, getattr(self, name))
-        new._features, new._rounds = self._features, [*self._rounds, _round(moments, float(spread), asked, kept)]
+        new._features, new._rounds = self._features, [*self._rounds, _round(moments, float(spread), asked, scales)]
         new.coef_ = new._likeliest(self.coef_, new._offset, new.tau)
         return new
 
     def correction(self, logits: Any, *, tau: float) -> FloatArray:
-        """Return V such that ``logits + phi V``, in place of this head's own, makes all released rounds likeliest.
+        """Return the V for which logits ``logits + phi V`` maximise the likelihood of all released rounds.
 
-        ``logits`` (n_public, n_classes) are what somebody else says of the public rows that :meth:`fit` was given,
-        public; ``tau`` is the standard deviation of the prior on each entry of V (n_features, n_classes). Other rows,
-        and a head read from a file, are refused (InvalidInputError).
+        ``logits`` (n_public, n_classes) are another public model's, of the public rows given to :meth:`fit`; ``tau`` is
+        the standard deviation of the prior on each entry of V (n_features, n_classes). Other rows, and a head read from
+        a file, are refused (InvalidInputError).
         """
         check_real("tau", tau, low=0, low_open=True)
         self._check_rounds()
@@ -190,7 +190,7 @@ class LikelihoodHead(Head):
         return np.asarray(self.scale_ * found[:-1])
 
     def decision_function(self, phi: Any) -> FloatArray:
-        """Return logits of rows as :attr:`takes` says, shape (n_rows, n_classes)."""
+        """Return logits of rows, given as in :attr:`takes`, shape (n_rows, n_classes)."""
         return self._product(self._rows(phi))
 
     def _product(self, rows: FloatArray) -> FloatArray:
@@ -198,13 +198,13 @@ class LikelihoodHead(Head):
 
     def _check_rounds(self) -> None:
         if not hasattr(self, "_rounds"):
-            raise InvalidInputError("this head was read from a file, which keeps no rounds. Fit it again.")
+            raise InvalidInputError("this head was read from a file, which stores no rounds. Fit it again.")
 
-    def _public_opinion(self) -> FloatArray:
+    def _public_probabilities(self) -> FloatArray:
         return self.predict_proba(self._features)
 
     def _likeliest(self, start: FloatArray, before: FloatArray, tau: float) -> FloatArray:
-        """Return weights that, added to the logits ``before``, make the released sums likeliest."""
+        """Return the weights that, added to the logits ``before``, maximise the likelihood of the released sums."""
         psi = np.concatenate([self.scale_ * self._features, np.full((len(self._features), 1), self.constant_)], axis=1)
         shape = (psi.shape[1], len(self.classes_))
         spaces = {id(one.phi): one.phi for one in self._rounds}
@@ -233,29 +233,29 @@ def _rows_of(features: Any, n_rows: int, *, name: str = "features") -> FloatArra
     return public_rows(z, z.shape[1], name=name)
 
 
-def _round(moments: Moments, variance: float, asked: Any = None, kept: Any = None) -> _Round:
-    """Return a round: ``variance`` is a cell's of one record's disagreement, at length 1."""
+def _round(moments: Moments, variance: float, asked: Any = None, scales: Any = None) -> _Round:
+    """Return a round; ``variance`` is that of a cell of one record's ballot, for |phi| = 1."""
     n, rows = moments.n_units, len(moments.phi)
     sampled = n * (1 + n / rows) * variance * np.square(moments.phi).mean(axis=0)
     weights = 1 / np.maximum((n * moments.noise) ** 2 + sampled, 1e-12)
-    return _Round(n * moments.mean, weights, moments.phi, n / rows, asked, kept)
+    return _Round(n * moments.mean, weights, moments.phi, n / rows, asked, scales)
 
 
-# A public model, corrected by what records say against it.
+# A public model, corrected by residual rounds.
 
 
 class CorrectedHead(LikelihoodHead):
-    """The logits of any public model, and what rounds of residuals add to them, linear in the ballots' directions.
+    """A public model's logits plus a correction, linear in the ballots' directions, fitted on rounds of residuals.
 
-    Starts as the model itself; each :meth:`LikelihoodHead.updated` makes it the likeliest correction given all noisy
-    sums (a Gaussian prior of ``tau`` around no correction). A student's rounds are such: it learns from public rows and
-    what was released, so it is public, and records then vote with their disagreement with it, in a space of its own
-    features (post-processing, and one more Gaussian sum of residuals).
+    Starts as the model itself; each :meth:`LikelihoodHead.updated` takes the likeliest correction given all noisy sums,
+    with a Gaussian prior of ``tau`` around none. It is for a student, which is public, as it is trained on public rows
+    and released values: records then vote with their residuals under it, in a space of its features (post-processing,
+    and one more Gaussian sum of residuals).
 
     Parameters
     ----------
     space : fitted ballot space
-        That the residuals are cast in. Takes the rows this head is asked with.
+        The space of the residuals. Takes the same rows as this head.
     tau : float
     max_iter : int
 
@@ -279,20 +279,20 @@ class CorrectedHead(LikelihoodHead):
 
     @property
     def own_(self) -> bool:  # type: ignore[override]
-        """Whether the space is pate's own: another one may look at other rows of a block."""
+        """Whether the space is pate's own; another one may read other rows of a block."""
         return self.space is not None and is_own(self.space, ".records")
 
     @property
     def exact_(self) -> bool:  # type: ignore[override]
-        """Whether a row's probabilities are the same to the last bit wherever it stands, as they are by its space."""
+        """Whether a row's probabilities are the same to the last bit wherever it stands, which depends on the space."""
         return self.own_ and bool(getattr(self.space, "exact_", False))
 
     @classmethod
     def of(cls, space: BallotSpace, z_public: Any, classes: Sequence[Any], *, tau: float = 1.0) -> Self:
-        """Return the model as it is, before any correction.
+        """Return the head before any correction.
 
         ``z_public`` (n_public, n_features + n_classes) are public rows as the fitted space takes them: the last columns
-        are the model's logits. What does not go together is an InvalidInputError.
+        are the model's logits. Inputs that do not match are an InvalidInputError.
         """
         head = cls(space, tau=check_real("tau", tau, low=0, low_open=True))
         head.classes_ = tuple(check_classes(classes))
@@ -309,8 +309,8 @@ class CorrectedHead(LikelihoodHead):
         return head
 
     def fit(self, release: Any, phi_public: Any, features: Any = None) -> NoReturn:
-        """Refuse: it corrects a model, see :meth:`of`."""
-        raise InvalidInputError("a corrected head starts from a public model. Say CorrectedHead.of(space, z, classes).")
+        """Refuse: this head starts from a public model, see :meth:`of`."""
+        raise InvalidInputError("a corrected head starts from a public model. Call CorrectedHead.of.")
 
     def decision_function(self, phi: Any) -> FloatArray:
         """Return logits of rows ``z`` as :meth:`of` takes them, shape (n_rows, n_classes)."""
@@ -319,13 +319,13 @@ class CorrectedHead(LikelihoodHead):
         return z[:, -len(self.classes_) :] + self._product(self.space.transform(z))
 
     def save(self, path: str | os.PathLike[str]) -> NoReturn:
-        """Refuse: the space and the model it corrects are no part of it."""
+        """Refuse: the space and the corrected model are not part of it."""
         raise InvalidInputError(
-            "a corrected head is nothing without the model that it corrects, and cannot be kept alone."
+            "a corrected head cannot be saved without the model that it corrects. Save the whole model."
         )
 
     def _decisive(self) -> dict[str, Any]:
         return super()._decisive() | {"space": fingerprint_of(self.space)}
 
-    def _public_opinion(self) -> FloatArray:
+    def _public_probabilities(self) -> FloatArray:
         return softmax(self._offset + self._product(self._features))

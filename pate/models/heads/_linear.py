@@ -1,4 +1,4 @@
-"""The contract of heads, what they are fitted on, and those whose logits are linear in the ballot space."""
+"""The base class of heads, their input, and heads with logits linear in the ballot space."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pate.representations._exact import OwnProduct, own_product
 
 
 class ReleasedBallots(Protocol):
-    """The public numbers of a ballot release that a head reads, and nothing else of it.
+    """The public numbers of a ballot release that a head is fitted on.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class ReleasedBallots(Protocol):
     sigma : float
         Standard deviation of the noise in every cell, before that projection.
     n_units : int
-        How many records or persons cast a ballot, a public number.
+        The public number of records or persons that cast a ballot.
     classes : sequence
         Class values, in the order of the columns.
 
@@ -57,10 +57,10 @@ class ReleasedBallots(Protocol):
 
 @dataclass(frozen=True)
 class Moments:
-    """Checked numbers of a release, per ballot: ``mean`` is M + noise of ``noise`` a cell, with M = E[phi (e_y - 1/m)].
+    """Checked numbers of a release, per ballot: ``mean`` is M = E[phi (e_y - 1/m)] plus noise of ``noise`` a cell.
 
     ``mean`` (n_components, n_classes) has rows that sum to 0, ``noise`` is before that projection; ``phi`` (n_public,
-    n_components); ``kind`` is "soft", "hard", "signed" or "residual", "" where it is not told.
+    n_components); ``kind`` is "soft", "hard", "signed" or "residual", "" where it is unknown.
     """
 
     mean: FloatArray
@@ -72,12 +72,12 @@ class Moments:
 
     @property
     def n_classes(self) -> int:
-        """Columns of ``mean``."""
+        """The number of classes, columns of ``mean``."""
         return len(self.classes)
 
 
 def public_rows(phi: Any, n_components: int, *, name: str = "phi_public", least: int = 1) -> FloatArray:
-    """Return public rows as a float64 array of shape (n_rows, n_components)."""
+    """Check public rows, and return them as float64 of shape (n_rows, n_components)."""
     rows = np.asarray(phi)
     if rows.dtype.kind not in "biuf":
         raise InvalidInputError(
@@ -95,7 +95,7 @@ def public_rows(phi: Any, n_components: int, *, name: str = "phi_public", least:
 
 
 def read_moments(release: ReleasedBallots, phi_public: Any) -> Moments:
-    """Check what was released against public rows ``phi_public`` of shape (n_public, n_components)."""
+    """Check a release and public rows ``phi_public`` (n_public, n_components), and return moments per ballot."""
     missing = [name for name in ("statistics", "sigma", "n_units", "classes") if not hasattr(release, name)]
     if missing:
         raise InvalidInputError(
@@ -116,7 +116,7 @@ def read_moments(release: ReleasedBallots, phi_public: Any) -> Moments:
 
 
 def clip_of(release: ReleasedBallots) -> float:
-    """Return to which norm the residual ballots of a release were clipped; refuse class ballots."""
+    """Return the clip of a release of residual ballots; refuse class ballots."""
     clip = getattr(release, "clip", None)
     if clip is None:
         raise InvalidInputError("release must be of residual ballots (voters.cast_residuals), got class ballots.")
@@ -125,17 +125,17 @@ def clip_of(release: ReleasedBallots) -> float:
 
 def softmax(logits: FloatArray) -> FloatArray:
     """Return the probabilities of every row."""
-    # Row after row in memory: then a row's sum is added in one order, whatever layout it came in.
+    # C order, so that a row is summed in the same order for any memory layout.
     odds = np.exp(np.ascontiguousarray(logits - logits.max(axis=1, keepdims=True)))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
-def as_sure(scores: FloatArray, wanted: float, said: IntArray | None = None) -> float:
-    """Return t such that softmax(t scores) has its largest entry at ``wanted`` on average, as near as can be.
+def as_sure(scores: FloatArray, wanted: float, decisions: IntArray | None = None) -> float:
+    """Return t for which the mean largest entry of softmax(t scores) is ``wanted``, or as near as possible.
 
-    Shapes: ``scores`` (n_rows, n_classes), ``said`` (n_rows,).
+    Shapes: ``scores`` (n_rows, n_classes), ``decisions`` (n_rows,), in place of the largest entries.
     """
-    at = scores.argmax(axis=1) if said is None else said
+    at = scores.argmax(axis=1) if decisions is None else decisions
     rows = np.arange(len(scores))
 
     def gap(log_t: float) -> float:
@@ -150,14 +150,14 @@ def as_sure(scores: FloatArray, wanted: float, said: IntArray | None = None) -> 
 
 
 _FORM = "head 1"
-#: Heads of earlier versions, of whose answers the coefficients are all.
+#: Heads of earlier versions that are read as linear heads.
 _FORMER = ("MomentLogisticHead",)
 
 
 class Head(BaseEstimator):
-    """What is fitted on released ballots and public rows, and then answers for any row, for ever and for nothing.
+    """Base class of classifiers fitted on released ballots and public rows, at no further privacy cost.
 
-    Whatever is computed from a release and public rows alone costs no privacy: post-processing, Dwork & Roth, "The
+    All that is computed from a release and public rows alone costs no privacy: post-processing, Dwork & Roth, "The
     Algorithmic Foundations of Differential Privacy" (2014), Proposition 2.1. A head's guarantee is the release's.
 
     Attributes
@@ -166,12 +166,12 @@ class Head(BaseEstimator):
         Class values, in the order of the columns.
     n_components_ : int
     exact_ : bool
-        Whether a row's probabilities are the same to the last bit wherever it stands, beside whatever rows: what casts
-        residuals (:meth:`pate.RecordVoters.cast_residuals`) should be.
+        Whether a row's probabilities are the same to the last bit for any place and any other rows, as they should be
+        for a head that residuals are cast under (:meth:`pate.RecordVoters.cast_residuals`).
     own_ : bool
-        Whether nobody else's code has a part in its answers.
+        Whether its answers are computed by pate's own code alone.
     risk_ : float or None
-        Stein's estimate of the risk, of which zero is what guessing at random has; None where there is none.
+        Stein's estimate of the risk, 0 for guessing at random; None where there is none.
 
     Examples
     --------
@@ -197,7 +197,7 @@ class Head(BaseEstimator):
 
     @abstractmethod
     def fit(self, release: ReleasedBallots, phi_public: Any) -> Self:
-        """Fit on what was released and on public rows."""
+        """Fit on a release and public rows."""
 
     @abstractmethod
     def decision_function(self, phi: Any) -> FloatArray:
@@ -208,10 +208,10 @@ class Head(BaseEstimator):
         return softmax(self.decision_function(phi))
 
     def prepared(self, unit: float = 1.0) -> Callable[[FloatArray], FloatArray]:
-        """Return what gives the probabilities of finite rows in multiples of ``unit``, a power of two.
+        """Return a function from finite rows, in multiples of ``unit``, a power of two, to their probabilities.
 
-        They are those of :meth:`predict_proba` to the last bit, as long as the head stays as it is; what hangs on the
-        head alone is worked out once.
+        They equal those of :meth:`predict_proba` to the last bit, as long as the head is unchanged; work that depends
+        on the head alone is done once.
         """
         return partial(_asked, self, unit)
 
@@ -220,17 +220,17 @@ class Head(BaseEstimator):
         return np.asarray(self.decision_function(phi).argmax(axis=1), dtype=np.int64)
 
     def fingerprint(self) -> str:
-        """Return a digest of what decides its answers: what ballots of its residuals are recognised by. Public."""
+        """Return a digest of all that its answers depend on; it identifies ballots of its residuals. Public."""
         check_is_fitted(self, "classes_")
-        told = {"kind": type(self).__name__, "classes": [str(c) for c in self.classes_], **self._decisive()}
-        digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+        facts = {"kind": type(self).__name__, "classes": [str(c) for c in self.classes_], **self._decisive()}
+        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
         for name in self._arrays:
             array = np.ascontiguousarray(getattr(self, name), dtype="<f8")
             digest.update(f"\n{name} {array.shape} ".encode() + array.tobytes())
         return digest.hexdigest()
 
     def _decisive(self) -> dict[str, Any]:
-        """Return the plain values that decide answers beside the arrays."""
+        """Return the plain values, beside the arrays, that answers depend on."""
         found = {name: getattr(self, name, None) for name in self._scalars}
         return {k: v if v is None or isinstance(v, str) else float(v).hex() for k, v in found.items()}
 
@@ -239,20 +239,20 @@ class Head(BaseEstimator):
         return public_rows(phi, self.n_components_, name="phi", least=0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the head as one safetensors file; what it was fitted on beyond its own state is not kept.
+        """Write the head as one safetensors file, without the data that it was fitted on.
 
         Parameters
         ----------
         path : path
         """
         check_is_fitted(self, "classes_")
-        told = {
+        facts = {
             "kind": type(self).__name__,
             "parameters": self.get_params(deep=False),
             "classes": list(self.classes_),
             "scalars": {name: getattr(self, name) for name in self._scalars},
         }
-        save_tensors(path, {name: getattr(self, name) for name in self._arrays}, told, form=_FORM)
+        save_tensors(path, {name: getattr(self, name) for name in self._arrays}, facts, form=_FORM)
 
 
 def load_head(path: str | os.PathLike[str]) -> Head:
@@ -261,7 +261,7 @@ def load_head(path: str | os.PathLike[str]) -> Head:
     Raises
     ------
     InvalidInputError
-        The file is no head.
+        The file is not a head of this version.
 
     Examples
     --------
@@ -271,20 +271,20 @@ def load_head(path: str | os.PathLike[str]) -> Head:
     >>> load_head(path).predict([[0.0, 1.0]])
     array([1])
     """
-    arrays, told = load_tensors(path, form=_FORM)
-    former = told.get("kind") in _FORMER
-    kind = LinearHead if former else Head._kinds.get(told.get("kind", ""))
-    if kind is None or set(arrays) != set(kind._arrays) or set(told["scalars"]) != set(kind._scalars):
-        raise InvalidInputError(f"{str(path)!r} is no head of this version. Pass what save wrote.")
-    head = kind(**({} if former else told["parameters"]))
-    head.classes_ = tuple(told["classes"])
-    for name, value in [*arrays.items(), *told["scalars"].items()]:
+    arrays, facts = load_tensors(path, form=_FORM)
+    former = facts.get("kind") in _FORMER
+    kind = LinearHead if former else Head._kinds.get(facts.get("kind", ""))
+    if kind is None or set(arrays) != set(kind._arrays) or set(facts["scalars"]) != set(kind._scalars):
+        raise InvalidInputError(f"{str(path)!r} is not a head of this version of pate. Pass a file that save wrote.")
+    head = kind(**({} if former else facts["parameters"]))
+    head.classes_ = tuple(facts["classes"])
+    for name, value in [*arrays.items(), *facts["scalars"].items()]:
         setattr(head, name, value)
     return head
 
 
 class LinearHead(Head):
-    """A fitted head whose logits are ``phi @ coef_``: what every linear head is, and what rounds return.
+    """A fitted head with the logits ``phi @ coef_``.
 
     Attributes
     ----------
@@ -314,19 +314,19 @@ class LinearHead(Head):
 
     @property
     def n_components_(self) -> int:  # type: ignore[override]
-        """Columns of the ballot space."""
+        """The number of components of the ballot space."""
         return len(self.coef_)
 
     def fit(self, release: ReleasedBallots, phi_public: Any) -> Self:
-        """Refuse: coefficients are given, or come from a head that is fitted."""
-        raise InvalidInputError("a LinearHead holds coefficients that are there. Fit LeastSquaresHead instead.")
+        """Refuse: coefficients are given to :meth:`of`."""
+        raise InvalidInputError("a LinearHead holds given coefficients. Fit a LeastSquaresHead instead.")
 
     def decision_function(self, phi: Any) -> FloatArray:
         """Return logits of shape (n_rows, n_classes)."""
         return own_product(self._rows(phi), self.coef_)
 
     def prepared(self, unit: float = 1.0) -> Callable[[FloatArray], FloatArray]:
-        """Return what answers rows in multiples of ``unit``, see :meth:`Head.prepared`."""
+        """Return a function from rows in multiples of ``unit`` to probabilities, see :meth:`Head.prepared`."""
         plain = type(self).decision_function is LinearHead.decision_function
         if not plain:
             return super().prepared(unit)

@@ -1,23 +1,24 @@
-"""Recipes: how record voters are set, chosen from public facts alone, and the road from public rows to a model."""
+"""Recipes: settings of record voters chosen from public facts, and plans that go from public rows to a model."""
 
-from pate.models.recipes._build import default_representation, fitted_representation, kind_of
-from pate.models.recipes._expected import (
-    EPSILONS,
-    Expectation,
-    at_epsilon,
-    better_budget,
-    check_expected,
-    expected,
-    least_useful,
-    without_privacy,
-)
-from pate.models.recipes._model import MappedLinear, RecordModel, some_rows
-from pate.models.recipes._rule import FEWEST_PUBLIC, PublicFacts, Recipe, Round, choose, chosen_method, without_student
+from pate._core.moved import renamed
+from pate.models.recipes._build import default_representation as default_representation
+from pate.models.recipes._build import fitted_representation, kind_of
+from pate.models.recipes._expected import EPSILONS as EPSILONS
+from pate.models.recipes._expected import Expectation, expected
+from pate.models.recipes._expected import at_epsilon as at_epsilon
+from pate.models.recipes._expected import better_budget as better_budget
+from pate.models.recipes._expected import check_expected as check_expected
+from pate.models.recipes._expected import least_useful as least_useful
+from pate.models.recipes._expected import without_privacy as without_privacy
+from pate.models.recipes._model import MappedLinear, RecordModel
+from pate.models.recipes._model import some_rows as some_rows
+from pate.models.recipes._rule import FEWEST_PUBLIC as FEWEST_PUBLIC
+from pate.models.recipes._rule import PublicFacts, Recipe, Round, choose, chosen_method
+from pate.models.recipes._rule import without_student as without_student
 from pate.models.recipes._run import RecordsPlan
 
+#: The names for users; what is imported ``as`` itself is for pate's other packages.
 __all__ = [
-    "EPSILONS",
-    "FEWEST_PUBLIC",
     "Expectation",
     "MappedLinear",
     "PublicFacts",
@@ -25,17 +26,11 @@ __all__ = [
     "RecordModel",
     "RecordsPlan",
     "Round",
-    "at_epsilon",
-    "better_budget",
-    "check_expected",
     "choose",
     "chosen_method",
-    "default_representation",
     "expected",
     "fitted_representation",
     "kind_of",
-    "least_useful",
-    "some_rows",
-    "without_privacy",
-    "without_student",
 ]
+
+__getattr__ = renamed(__name__, {"chosen_road": "chosen_method"})

@@ -1,4 +1,4 @@
-"""What a recipe names, as objects: the representation, the ballots' space and the head."""
+"""Build the objects that a recipe names: the representation, the ballot space and the head."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from pate.representations import (
 )
 from pate.representations._base import check_representation
 
-# The representation of images where nobody names one.
+# The default representation of images.
 
-#: Components that are kept of scattering, and of what a network sees.
+#: Components of scattering, and features of a network.
 _SCATTERED, _SEEN = 512, 128
-#: Public rows that a row is drawn to.
+#: Neighbouring public rows that a row's features are averaged with.
 _NEIGHBOURS = 10
 
 
 def image_representation(
     X_public: Any, image_shape: tuple[int, ...] | None, *, random_state: int = 0, verbose: bool = False
 ) -> Representation:
-    """Return the representation for these public images, unfitted; their looks decide (docs/representations-images.md).
+    """Return the default representation of these public images, unfitted (docs/representations-images.md).
 
-    Images made of strokes: a self-supervised network, and the public rows near what it sees. All others: the largest
-    components of wavelet scattering, which networks trained so shortly do not beat.
+    Images made of strokes: a self-supervised network, then neighbouring public rows. All others: the largest
+    components of wavelet scattering, which networks trained this briefly do not beat.
     """
     from pate.representations.images import SelfSupervised, views_of
 
@@ -56,27 +56,27 @@ def image_representation(
 
 
 def scattered(X_public: Any, image_shape: tuple[int, ...] | None) -> Representation:
-    """Return the largest components of wavelet scattering, unfitted: as many as public images can tell apart."""
+    """Return the largest components of wavelet scattering, unfitted: at most one fewer than public images."""
     from pate.representations.images import Scattering
 
     most = max(1, int(np.shape(X_public)[0]) - 1)
     return chain(Scattering(image_shape=image_shape), PublicPCA(min(_SCATTERED, most), alpha=0.0))
 
 
-#: Smaller images are tables of pixels: there is little in them that a network would find.
+#: Smaller images are treated as tables of pixels: a network gains little on them.
 _SMALL_IMAGE = 16
-#: Components of the kernel that are kept, and how many of them soft votes look at.
+#: Components of the kernel, and how many of them soft votes use.
 _COMPONENTS, _SOFT_DIMS = 600, 64
-#: Where not all public rows are landmarks, so many times the components of a ballot are kept.
+#: Where not all public rows are landmarks, the kernel has so many times the components of a ballot.
 _SPARE = 1.5
 #: Singular vectors of sparse rows.
 _SPARSE_COMPONENTS = 256
-#: Where most columns hold two public values, they are categories that somebody encoded.
+#: Where more than this share of columns hold two public values, they count as encoded categories.
 _MOSTLY = 0.5
 
 
 def kind_of(X_public: Any, image_shape: tuple[int, ...] | None = None) -> str:
-    """Return which kind of data these public rows are: "table", "mixed", "image" or "text".
+    """Return the kind of data of these public rows: "table", "mixed", "image" or "text".
 
     Parameters
     ----------
@@ -121,9 +121,9 @@ def fitted_representation(
 ) -> Representation:
     """Return a representation fitted on the public rows: the given one, or the default of this kind of data.
 
-    One that is fitted is taken as it is; how many of its categories a column of text keeps is ``max_categories``
-    (:class:`pate.representations.TableMap`). ``image_shape`` is that of :func:`kind_of`, ``random_state`` public; in
-    ``checkpoint_dir`` it is kept once it is fitted, and found again (:func:`pate.representations.cached`).
+    A fitted one is returned as it is; ``max_categories`` is the most categories of a column of text
+    (:class:`pate.representations.TableMap`). ``image_shape`` is as in :func:`kind_of`, ``random_state`` is public;
+    with ``checkpoint_dir`` it is stored there once fitted, and reused (:func:`pate.representations.cached`).
 
     Examples
     --------
@@ -156,9 +156,9 @@ def default_representation(
     max_categories: int = 50,
     verbose: bool = False,
 ) -> Any:
-    """Return the default of this kind of data, unfitted; how the public rows look decides within a kind.
+    """Return the default representation of this kind of data, unfitted; it may depend on the public rows.
 
-    Its settings are those of :func:`fitted_representation`.
+    Parameters are as in :func:`fitted_representation`.
 
     Examples
     --------
@@ -179,23 +179,23 @@ def default_representation(
     if image_shape is not None:  # pixels are of one unit: a common scale
         return kernel
     numbers = np.asarray(read_rows(X_public, name="X_public"), dtype=np.float64)
-    way = "quantile" if heavy_tailed(numbers) else "common" if of_one_unit(numbers) else "standard"
-    return chain(TableMap(numeric=[way]), kernel)
+    scaling = "quantile" if heavy_tailed(numbers) else "common" if of_one_unit(numbers) else "standard"
+    return chain(TableMap(numeric=[scaling]), kernel)
 
 
 def columns_before(representation: Representation, X_public: Any) -> Representation | None:
-    """Return a map to a table's columns, where its representation is the default; None of any other."""
+    """Return a map to a table's columns, where its representation is the default; None for any other."""
     if [type(part) for part in getattr(representation, "parts_", ())] != [TableMap, KernelPCA]:
-        return None  # pixels, too, are no columns: trees made them worse
-    return TableMap(numeric=["quantile"]).fit(X_public)  # standard ones are clipped, where a tree would cut
+        return None  # nor for pixels: trees lowered their accuracy
+    return TableMap(numeric=["quantile"]).fit(X_public)  # standard scaling clips values, where trees may split
 
 
 def narrowed(representation: Representation, n_components: int) -> Representation:
-    """Return a kernel's map with so many of its components, where more of the default ones are there; any other as is.
+    """Return a default kernel map cut to so many components; any other representation as it is.
 
     Signed ballots take the first principal components of the kernel's: its own first components, where all public rows
-    are landmarks. Where there are more, half as many again are kept, to find the first ones of all public rows in. The
-    others are not worth their time, half of the mapping's.
+    are landmarks. Where not all are, half as many again stay, in which those of all public rows are found. The others
+    would take half of the mapping's time, and change little.
     """
     last = getattr(representation, "parts_", (representation,))[-1]
     if type(last) is not KernelPCA or last.n_components != _COMPONENTS:
@@ -209,7 +209,7 @@ def narrowed(representation: Representation, n_components: int) -> Representatio
 
 
 def make_space(recipe: Recipe, z: FloatArray, *, random_state: int = 0) -> BallotSpace:
-    """Return the recipe's ballot space, unfitted, as far as these public rows allow it."""
+    """Return the recipe's ballot space, unfitted, with at most as many components as these public rows allow."""
     if recipe.space == "signed":
         n = min(recipe.n_components, z.shape[1], max(len(z) - 1, 1))
         alpha, constant = recipe.alpha, recipe.constant
@@ -219,7 +219,7 @@ def make_space(recipe: Recipe, z: FloatArray, *, random_state: int = 0) -> Ballo
 
 
 def make_head(recipe: Recipe, space: BallotSpace, classes: tuple[Any, ...]) -> LikelihoodHead | DescentHead:
-    """Return the recipe's head for a fitted space: a descent head at its start, or a likelihood head, unfitted."""
+    """Return the recipe's head for a fitted space: a descent head before any round, or an unfitted likelihood head."""
     if recipe.prior_scale is not None:
         return LikelihoodHead(tau=recipe.prior_scale, max_iter=60)
     n_rounds = sum(not r.of_student for r in recipe.rounds)

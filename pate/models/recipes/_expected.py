@@ -1,4 +1,4 @@
-"""Whether letting records vote is worth its budget: told from public facts, before anything is spent."""
+"""The expected accuracy of record voters, from public facts alone, before anything is spent."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from pate.models.recipes._rule import PublicFacts, Recipe, choose
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget
 
-# What a recipe is expected to give, before any private record is read, and where that is not known.
+# The expected accuracy of a recipe, before any private record is read, and where it is unknown.
 
 _FILE = "expected.json"
-#: A wider interval is not called knowledge.
+#: With a wider interval the accuracy counts as unknown.
 _WIDEST = 0.16
-#: Half widths are kept at these levels of evidence.
+#: Half widths are stored at these levels of evidence.
 _KNOTS = (2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 65.0, 100.0, 150.0, 250.0, 500.0)
 #: Public rows labelled by hand, for a logistic regression without private records: where evidence is below this, that
 #: reaches about as much (a hundredth less at most) in most development runs.
@@ -36,24 +36,24 @@ _PLURAL = {"image": "images", "glyph": "images", "text": "texts", "mixed": "tabl
 
 @dataclass(frozen=True)
 class Expectation:
-    """What share of the accuracy without noise is expected, and whether that is known.
+    """The expected share of the accuracy without noise, and whether it is known.
 
-    How hard the data is no public fact says: "without noise" is what the rule would reach with the same records and
-    public rows at mu = 50, whatever that is.
+    "Without noise" is what the rule would reach with the same records and public rows at mu = 50; public facts cannot
+    say how accurate that is.
 
     Attributes
     ----------
     share : float
-        Accuracy, over what the rule reaches without noise: 1 / n_classes at least.
+        Accuracy, divided by what the rule reaches without noise: at least 1 / n_classes.
     plus_minus : float
-        Half of the interval, which holds nine in ten of the development runs on tables that the law was not fitted to,
-        at that level of evidence.
+        Half the width of an interval that holds nine in ten of the development runs at that level of evidence, on
+        tables that the law was not fitted to.
     within : bool
-        Whether that is knowledge: the facts are like those of the development runs, and the interval is narrow.
+        Whether it is known: the facts are like those of the development runs, and the interval is narrow.
     n_runs, n_tables : int
         How many runs the law was fitted to, on how many tables.
     doubt : str
-        Why it is not known, where it is not.
+        Why it is unknown, where it is.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class Expectation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The ends, from 0 to 1."""
+        """The ends of the interval, from 0 to 1."""
         return _ends(self.share, self.plus_minus)
 
     def __str__(self) -> str:
@@ -81,10 +81,10 @@ class Expectation:
 
 
 def expected(facts: PublicFacts, recipe: Recipe) -> Expectation:
-    """Return the accuracy to expect, as a share of what the rule reaches without noise, and whether that is known.
+    """Return the expected accuracy, as a share of what the rule reaches without noise, and whether it is known.
 
     The share above chance is a logistic function of log evidence, log public rows and whether there are two classes,
-    fitted by ``experiments/_expected_law.py`` to the stored runs of ``rule_development.py``, whose constants it has.
+    fitted by ``experiments/_expected_law.py`` to the stored runs of ``rule_development.py``.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def expected(facts: PublicFacts, recipe: Recipe) -> Expectation:
     not known: with so few records for this noise (evidence 0.955) tables differ too much
     """
     law = _law()
-    share, half = _said(law, facts.evidence, facts.n_classes, facts.n_public)
+    share, half = _predicted(law, facts.evidence, facts.n_classes, facts.n_public)
     doubt = _unlike(law, facts, recipe)
     low, high = _ends(share, half)
     if not doubt and high - low > _WIDEST:
@@ -108,10 +108,10 @@ def expected(facts: PublicFacts, recipe: Recipe) -> Expectation:
 
 
 def by_hand(facts: PublicFacts) -> tuple[int, int] | None:
-    """Return in how many of how many development runs 100 public rows labelled by hand reached about as much.
+    """Return (k, n): in k of n development runs 100 public rows labelled by hand reached about as much.
 
-    None where evidence is too large for that to be likely, where there are not 100 public rows, and where nothing like
-    it was measured.
+    None where evidence is too large for that to be likely, where there are fewer than 100 public rows, and where
+    nothing similar was measured.
     """
     law, key = _law(), _key(facts.n_classes)
     if facts.n_public < LABELLED or facts.kind not in law["kinds"] or facts.n_classes > law["classes"][1]:
@@ -121,7 +121,7 @@ def by_hand(facts: PublicFacts) -> tuple[int, int] | None:
 
 
 def _unlike(law: Mapping[str, Any], facts: PublicFacts, recipe: Recipe) -> str:
-    """Return in what the facts are unlike those of all development runs, or nothing."""
+    """Return how the facts differ from those of all development runs; empty if they do not."""
     if facts.kind not in law["kinds"]:
         return f"{_PLURAL[facts.kind]} were not measured"
     if recipe.student not in (None, "ridge"):
@@ -140,8 +140,8 @@ def _key(n_classes: int) -> str:
     return "two" if n_classes == 2 else "more"
 
 
-def _said(law: Mapping[str, Any], evidence: float, n_classes: int, n_public: int) -> tuple[float, float]:
-    """Return the share that the law expects, and half of its interval."""
+def _predicted(law: Mapping[str, Any], evidence: float, n_classes: int, n_public: int) -> tuple[float, float]:
+    """Return the share that the law predicts, and half the width of its interval."""
     n_public = min(max(n_public, law["public_rows"][0]), law["public_rows"][1])
     x, chance = _inputs(evidence, n_classes, n_public), 1 / n_classes
     share = chance + (1 - chance) * float(expit(x @ np.asarray(law["coefficients"])))
@@ -162,19 +162,19 @@ def _law() -> dict[str, Any]:
     return dict(json.loads(files("pate.models.recipes").joinpath(_FILE).read_text(encoding="utf-8")))
 
 
-#: Of the accuracy without noise, above guessing: less is refused.
-LEAST_WORTH = 0.05
-#: Budgets that are looked at for a better one.
+#: Share of the accuracy without noise, above guessing; less is refused.
+LEAST_USEFUL = 0.05
+#: Budgets tried, to suggest a better one.
 EPSILONS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 10.0)
 #: A better budget leaves that much of the accuracy without noise.
 _GOOD = 0.8
 
 
 def least_useful(n_classes: int, commonest: float | None = None) -> float:
-    """Return the share of the accuracy without noise below which labels are worth nearly nothing.
+    """Return the share of the accuracy without noise below which labels are nearly useless.
 
-    Guessing gives 1 / n_classes, and who always names the commonest class is right as often as that class is there.
-    Accuracy without noise is at most 1, so that a share below is worse than that for certain.
+    Guessing gives 1 / n_classes, and always naming the commonest class gives its share. Accuracy without noise is at
+    most 1, so a share below that is certainly worse.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def least_useful(n_classes: int, commonest: float | None = None) -> float:
     (0.525, 0.76)
     """
     chance = 1 / n_classes
-    least = chance + LEAST_WORTH * (1 - chance)
+    least = chance + LEAST_USEFUL * (1 - chance)
     if commonest is None:
         return least
     commonest = check_real("commonest", commonest, low=chance, high=1, high_open=True)
@@ -196,7 +196,7 @@ def least_useful(n_classes: int, commonest: float | None = None) -> float:
 
 
 def at_epsilon(facts: PublicFacts, epsilon: float, delta: float) -> Expectation:
-    """Return what the same records and public rows are expected to give at another budget.
+    """Return the expected accuracy for the same records and public rows at another budget.
 
     Examples
     --------
@@ -216,7 +216,7 @@ def check_expected(
     delta: float,
     commonest: float | None = None,
 ) -> Expectation:
-    """Return what to expect, and refuse what is worth nearly nothing, with a better budget.
+    """Return the expected accuracy; refuse if labels would be nearly useless, and suggest a better budget.
 
     The mu of the facts is what will be spent; for ``commonest`` see :func:`least_useful`.
 
@@ -235,21 +235,21 @@ def check_expected(
     hope, least = expected(facts, recipe), least_useful(facts.n_classes, commonest)
     if hope.share >= least:
         return hope
-    told = "guessing gives as much"
+    reason = "guessing gives as much"
     if commonest is not None and commonest >= least:
-        told = (
+        reason = (
             f"about {hope.share:.0%} of the accuracy without noise is less than always naming the commonest class "
             f"gives ({commonest:.0%})"
         )
     raise InvalidInputError(
         f"nearly nothing is to be expected of {facts.n_units} {unit}s with noise of {1 / facts.mu:.4g} times what one "
-        f"may change, in {facts.n_classes} classes: {told}. {better_budget(facts, delta, least)}, or say anyway=True "
+        f"may change, in {facts.n_classes} classes: {reason}. {better_budget(facts, delta, least)}, or say anyway=True "
         "(--anyway). Nothing was spent."
     )
 
 
 def without_privacy(facts: PublicFacts, commonest: float | None = None) -> str:
-    """Return what would be right how often and cost no privacy: naming the commonest class, and labels by hand.
+    """Return a text on alternatives that cost no privacy: naming the commonest class, and labelling by hand.
 
     Examples
     --------
@@ -273,7 +273,7 @@ def without_privacy(facts: PublicFacts, commonest: float | None = None) -> str:
 
 
 def better_budget(facts: PublicFacts, delta: float, least: float) -> str:
-    """Return, as the beginning of a sentence, which budget would do, or how many records it would take.
+    """Return a remedy, the beginning of a sentence: a budget that would suffice, or more records.
 
     Examples
     --------
@@ -284,6 +284,6 @@ def better_budget(facts: PublicFacts, delta: float, least: float) -> str:
     for epsilon in EPSILONS:
         hope = at_epsilon(facts, epsilon, delta)
         if gdp_from_budget(epsilon, delta) > facts.mu and hope.share >= wanted:
-            told = hope if hope.within else f"about {hope.share:.0%} of the accuracy without noise, which is not sure"
-            return f"Take epsilon {Budget(epsilon, delta).epsilon:g} ({told})"
+            given = hope if hope.within else f"about {hope.share:.0%} of the accuracy without noise, which is not sure"
+            return f"Take epsilon {Budget(epsilon, delta).epsilon:g} ({given})"
     return f"Gather more than {facts.n_units} private {'records' if facts.n_units != 1 else 'record'}"

@@ -1,4 +1,4 @@
-"""What record voters end in: a public model of released ballots."""
+"""The public models that plans produce, their predictions, and their files."""
 
 from __future__ import annotations
 
@@ -29,24 +29,26 @@ from pate.records.spaces import load_space
 from pate.representations import Representation, load
 from pate.representations._cells import n_rows
 
-# How its probabilities become its answers: how sure it is, and how a class is taken. What is done with released numbers
-# and public rows is post-processing (Dwork and Roth 2014, Proposition 2.1).
+# How probabilities become answers: their temperature, and how a class is decided. What is computed from released
+# numbers and public rows is post-processing (Dwork and Roth 2014, Proposition 2.1).
 
-#: How a class is taken: the likeliest one, or the one that is likeliest beside how likely it usually is.
+#: How a class is decided: the likeliest one, or the one whose probability is largest relative to its mean.
 DECISIONS = ("likeliest", "balanced")
-#: No model is said to be surer than this on average, nor less sure than guessing and this much more.
+#: The mean probability of the decided class is at most this, and at least so much above guessing.
 _SUREST, _ABOVE_GUESSING = 0.99, 0.01
-#: Shares of classes are drawn towards equal ones by this much: a class that nearly never shows is not taken everywhere.
+#: Shares of classes are shrunk this much towards equal ones, so that a very rare class is not decided everywhere.
 _TO_EQUAL = 0.1
 #: Probabilities below it count as this.
 _LEAST = 1e-300
 
 
-def read_answering(told: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
-    """Return temperature and weights of a model file; of one without them, those that change nothing."""
-    temperature, weights = told.get("temperature", 1.0), told.get("weights", [])
+def read_answering(facts: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
+    """Return temperature and weights from a model file; without them, values that change nothing."""
+    temperature, weights = facts.get("temperature", 1.0), facts.get("weights", [])
     if not isinstance(weights, list) or len(weights) not in (0, n_classes):
-        raise InvalidInputError("the model's weights are not those of its classes. Ask for the file as it was made.")
+        raise InvalidInputError(
+            "the model's weights must be none or one per class, got another number. Fetch the file again."
+        )
     return {
         "temperature": check_real("the model's temperature", temperature, low=0, low_open=True),
         "weights": tuple(check_real("the model's weights", weight, low=0, low_open=True) for weight in weights),
@@ -54,7 +56,7 @@ def read_answering(told: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
 
 
 def tempered(probability: FloatArray, temperature: float) -> FloatArray:
-    """Return the probabilities whose logits are divided by the temperature."""
+    """Return the probabilities with their logits divided by the temperature."""
     if temperature == 1 or not probability.size:
         return probability
     return softmax(np.log(np.maximum(probability, _LEAST)) / temperature)
@@ -69,12 +71,12 @@ def decided(probability: FloatArray, weights: tuple[float, ...] = ()) -> IntArra
 def balancing(probability: FloatArray, temperature: float = 1.0) -> tuple[float, ...]:
     """Return the weights of balanced decisions: the mean probability of each class over the public rows.
 
-    To divide by shares is what the best classifier of balanced accuracy does: it takes the class of the largest
-    p(class | row)/p(class). The shares are drawn a tenth of the way to equal ones, and raised to the temperature, as
-    :func:`decided` divides probabilities that no temperature was taken of.
+    The best classifier for balanced accuracy divides by shares: it decides for the largest p(class | row)/p(class). The
+    shares are shrunk a tenth of the way to equal ones, and raised to the temperature, as :func:`decided` divides
+    untempered probabilities.
 
-    ``probability`` is untempered; ``temperature`` known before any accuracy is measured, so that what is measured is
-    what is decided.
+    ``probability`` is untempered; ``temperature`` must be known before any accuracy is measured, so that the decisions
+    measured are the final ones.
     """
     m = probability.shape[1]
     shares = tempered(probability, temperature).mean(axis=0)
@@ -82,22 +84,22 @@ def balancing(probability: FloatArray, temperature: float = 1.0) -> tuple[float,
     return tuple(float(share) for share in shares**temperature)
 
 
-def temperature_as_measured(probability: FloatArray, said: IntArray, accuracy: float) -> float:
-    """Return the temperature at which the probability of what is said is on average what was measured.
+def temperature_as_measured(probability: FloatArray, decisions: IntArray, accuracy: float) -> float:
+    """Return the temperature at which the mean probability of the decided class is the measured accuracy.
 
-    Over the public rows: it rests on their being drawn as the private ones were.
+    The mean is over the public rows: it assumes that they are drawn as the private ones are.
 
-    ``probability`` (n_public, n_classes) is untempered; ``said`` holds class indices.
+    ``probability`` (n_public, n_classes) is untempered; ``decisions`` holds class indices.
     """
     if not len(probability):
         return 1.0
     wanted = min(max(accuracy, 1 / probability.shape[1] + _ABOVE_GUESSING), _SUREST)
-    times = as_sure(np.log(np.maximum(probability, _LEAST)), wanted, said)
+    times = as_sure(np.log(np.maximum(probability, _LEAST)), wanted, decisions)
     return float(f"{1 / times:.6g}")
 
 
 def noise_temperature(head: Any, phi: FloatArray) -> float:
-    """Return the temperature for the noise in a head's logits, where that is known; 1 where it is not.
+    """Return the temperature for the noise in a head's logits; 1 where its variance is unknown.
 
     sqrt(1 + pi s^2/8), with s^2 the noise variance of the difference of two logits: the mean of the logistic function
     over Gaussian logits is close to that of the mean logit divided by it (MacKay, "The evidence framework applied to
@@ -108,38 +110,38 @@ def noise_temperature(head: Any, phi: FloatArray) -> float:
 
 
 def check_decide(decide: Any) -> str:
-    """Return how classes are taken, if it is one of the ways there are."""
+    """Return ``decide``, if it is one of :data:`DECISIONS`."""
     return check_choice("decide", decide, DECISIONS)
 
 
-# How sure a model may be where nobody measured it: from released sums, the law of their noise, and public rows.
+# The temperature where accuracy was not measured: from released sums, the distribution of their noise, and public rows.
 
-#: What is believed of the logarithm of a temperature before any sum is seen: mean, standard deviation, and its range.
+#: The prior on the logarithm of a temperature: mean, standard deviation, and range.
 _USUAL, _SPREAD, _FAR = 0.4, 0.5, 2.5
 
 
 def unmeasured_temperature(head: Any, rounds: Sequence[Any], phi: FloatArray, probability: FloatArray) -> float:
-    """Return the temperature at which public rows, were they labelled by the model, would give the sums released.
+    """Return the temperature at which public rows, labelled by the model, would give the released sums.
 
-    Records voted with their labels: what they gave, held against the model's own logits, says how often these are
-    right. Noise in the sums has gone into the model too; what that adds is known, and taken off. The temperature is the
-    likeliest for what is left, given its noise and a belief: about 1.5, within a factor of 1.6 two times of three. The
-    belief was chosen on development tables (``experiments/defaults.py``), and is no theorem. It rests on public rows
-    that are drawn as the private ones are.
+    Records voted with their labels, so the inner product of released sums and the model's logits shows how often the
+    model is right. The noise in the sums is in the model too; its known contribution is subtracted. The temperature is
+    the likeliest for the rest, given its noise and a prior: about 1.5, within a factor of 1.6 two times of three. The
+    prior was chosen on development tables (``experiments/defaults.py``), and is no theorem. It assumes that public rows
+    are drawn as the private ones are.
 
-    For sums in which noise is large, where accuracy is not worth measuring. Where it is small, later rounds take back
-    what noise and sampling did to earlier ones: what is taken off is then too much, and the temperature too high.
+    For sums with much noise, where measuring the accuracy would cost too much. With little noise later rounds undo
+    errors of earlier ones: then too much is subtracted, and the temperature is too high.
 
     ``head`` is the one before any student; ``phi`` (n_public, n_components) are public rows in the ballots' space,
-    ``probability`` (n_public, n_classes) what the model says of them, untempered. Of a head of another kind:
+    ``probability`` (n_public, n_classes) are the model's, untempered. For heads of other kinds it is
     :func:`noise_temperature`.
 
     Examples
     --------
     >>> from types import SimpleNamespace
     >>> phi, head = np.array([[1.0], [-1.0]]), DescentHead(n_rounds=1, constant=False).start(1, (0, 1))
-    >>> for said in (90.0, 9.0):
-    ...     ballots = SimpleNamespace(statistics=[[said, -said]], sigma=4.0, n_units=2_000, classes=(0, 1), clip=0.1)
+    >>> for votes in (90.0, 9.0):
+    ...     ballots = SimpleNamespace(statistics=[[votes, -votes]], sigma=4.0, n_units=2_000, classes=(0, 1), clip=0.1)
     ...     made = head.updated(ballots)
     ...     print(unmeasured_temperature(made, [ballots], phi, made.predict_proba(phi)))
     1.49
@@ -158,14 +160,14 @@ def unmeasured_temperature(head: Any, rounds: Sequence[Any], phi: FloatArray, pr
         return unlikely(math.exp(log_t)) + ((log_t - _USUAL) / _SPREAD) ** 2
 
     found = minimize_scalar(loss, bounds=(-_FAR, _FAR), method="bounded", options={"xatol": 1e-4})
-    return float(f"{math.exp(found.x):.3g}")  # no more digits than the last bits of sums leave alone
+    return float(f"{math.exp(found.x):.3g}")  # rounded, so that the last bits of sums do not matter
 
 
 def _of_steps(head: DescentHead, rounds: Sequence[Any], phi: FloatArray) -> Callable[[float], float]:
-    """Return how unlikely the sum over records of <logits, what they voted> is, by temperature."""
+    """Return a function of the temperature: minus log likelihood of the sum over records of <logits, ballot>."""
     logits, n = phi @ head.coef_, rounds[0].n_units
     then = head.start(len(head.coef_), head.classes_)
-    gives, length = np.zeros_like(logits), 0.0  # of a row, were it of that class, in all rounds
+    gives, length = np.zeros_like(logits), 0.0  # by row and class, over all rounds
     for one in rounds:
         asked = softmax(phi @ then.coef_)
         apart = np.sqrt(np.maximum(1 - 2 * asked + np.square(asked).sum(axis=1, keepdims=True), 1e-12))
@@ -174,7 +176,7 @@ def _of_steps(head: DescentHead, rounds: Sequence[Any], phi: FloatArray) -> Call
         length += step * one.clip
         then = then.updated(one)
     agreement, variance = head.agreement()
-    # The records that made the weights are those that are asked: what each adds to its own answer.
+    # The weights were made from the same records: subtract what each adds to its own logits.
     agreement -= n * length**2 * float(np.square(phi * np.sqrt(head.left())).sum(axis=1).mean())
     variance += n * float(gives.var(axis=0).mean())
 
@@ -186,7 +188,7 @@ def _of_steps(head: DescentHead, rounds: Sequence[Any], phi: FloatArray) -> Call
 
 
 def _of_ballots(release: Any, phi: FloatArray, probability: FloatArray) -> Callable[[float], float]:
-    """Return how unlikely the sums of class ballots are, by temperature: as :class:`LikelihoodHead` has it."""
+    """Return a function of the temperature: minus log likelihood of class ballots, as in :class:`LikelihoodHead`."""
     moments = read_moments(release, phi)
     n, m, rows = moments.n_units, moments.n_classes, len(phi)
     sampled = (1 + n / rows) * (1 - 1 / m) / (m * n) * np.square(phi).mean(axis=0)
@@ -200,18 +202,18 @@ def _of_ballots(release: Any, phi: FloatArray, probability: FloatArray) -> Calla
 
 
 _SEED_PATH = (0x20B11C,)
-#: Maps and heads are fitted on so many public rows at most: more cost time and memory, and hardly move them.
+#: Maps and heads are fitted on so many public rows at most: more cost time and memory, and hardly change them.
 _MOST_ROWS = 20_000
-#: Rows that are asked about at once.
+#: Rows that are predicted at once.
 _SLAB = 8192
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
 class Answers(ClassifierMixin, BaseEstimator):
-    """What a public model answers, by its own probabilities; a mixin.
+    """Predictions of a public model from its untempered probabilities; a mixin.
 
-    Its logits are divided by ``temperature`` before they are told as probabilities; no class is taken by it. Its own
-    probabilities are divided by ``weights``, if there are any, before the largest one is taken.
+    ``predict_proba`` divides logits by ``temperature``, which changes no decision. ``predict`` divides the untempered
+    probabilities by ``weights``, if there are any, and decides for the largest.
     """
 
     temperature: float = 1.0
@@ -225,11 +227,11 @@ class Answers(ClassifierMixin, BaseEstimator):
         return np.arange(self.n_classes, dtype=np.int64)
 
     def _asked(self, rows: Any) -> FloatArray:
-        """Return its own probabilities of a slab of rows."""
+        """Return the untempered probabilities of a slab of rows."""
         raise NotImplementedError
 
     def untempered(self, X: Any) -> FloatArray:
-        """Return its own probabilities of shape (n_rows, n_classes)."""
+        """Return probabilities of shape (n_rows, n_classes), as the model gives them, without temperature."""
         parts = [self._asked(take(X, np.arange(a, b))) for a, b in slabs(int(np.shape(X)[0]), _SLAB)]
         return np.concatenate(parts) if parts else np.zeros((0, self.n_classes))
 
@@ -243,13 +245,13 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """Lines that say how classes are taken; none where the likeliest one is."""
+        """Lines that say how classes are decided; none where it is for the likeliest."""
         if not self.weights:
             return ()
         return (f"decides: balanced, probabilities divided by {', '.join(f'{w:.3g}' for w in self.weights)}",)
 
     def answering(self) -> dict[str, Any]:
-        """Return what :func:`read_answering` reads."""
+        """Return temperature and weights for :func:`read_answering`."""
         return {"temperature": self.temperature, "weights": list(self.weights)}
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -264,11 +266,10 @@ class Answers(ClassifierMixin, BaseEstimator):
 
 @dataclass(repr=False, eq=False)
 class RecordModel(Answers):
-    """A public model of released ballots: raw rows in, probabilities out, for any row, for ever and for nothing.
+    """A public model made from released ballots: it maps raw rows to probabilities, at no further privacy cost.
 
-    ``voters`` hold the public maps; ``columns`` is what a head of columns sees of a row, beside its direction. Logits
-    are divided by ``temperature`` before they are told as probabilities, the head's own by ``weights``, if there are
-    any, before the largest one is taken.
+    ``voters`` hold the public maps; ``columns`` is the map to columns for a head that takes them beside the direction.
+    For ``temperature`` and ``weights`` see ``predict_proba`` and ``predict``.
 
     Examples
     --------
@@ -286,29 +287,29 @@ class RecordModel(Answers):
 
     @property
     def n_classes(self) -> int:  # type: ignore[override]
-        """How many there are."""
+        """The number of classes."""
         return len(self.voters.classes)
 
     def _asked(self, rows: Any) -> FloatArray:
         return np.asarray(self.head.predict_proba(self.asked(rows)))
 
     def asked(self, X: Any) -> FloatArray:
-        """Return what the head is asked with."""
+        """Return the head's input for these rows."""
         columns = None if self.columns is None else self.columns.vectors(X)
         return asked_with(self.head, *self.voters.represent(X), columns)
 
     def answers(self, X: Any, *, verbose: bool = False) -> IntArray:
-        """Return the class index of each **private** row, from that row alone; -1 where it cannot be asked with.
+        """Return the class index of each **private** row, from that row alone; -1 where it cannot be predicted.
 
-        Records that the same voters hold are asked with the directions that they cast, phi in whole 2^-16, as residual
-        ballots are. **Sensitive.** Rows are asked in blocks of one fixed shape; one that is not finite is not asked.
-        ``verbose`` shows progress: for records whose number is public.
+        Records that the same voters hold are predicted from the directions that they cast, phi in whole 2^-16, as for
+        residual ballots. **Sensitive.** Rows are predicted in blocks of one fixed shape, without those not finite.
+        ``verbose`` shows progress, for records whose number is public.
         """
         if isinstance(X, HeldRecords):
             pieces = track(X.pieces, total=len(X.pieces), label="answers", show=verbose)
             parts = []
             for piece in pieces:
-                parts.append(in_blocks(lambda p: self._said(p.astype(np.float64) / GRID), piece.p, len(piece.p)))
+                parts.append(in_blocks(lambda p: self._predicted(p.astype(np.float64) / GRID), piece.p, len(piece.p)))
                 let_go()
             casts = [p.labels >= 0 for p in X.pieces]
             return np.where(np.concatenate(casts), np.concatenate(parts), -1)
@@ -316,19 +317,19 @@ class RecordModel(Answers):
         n = n_rows(rows)
         made = track(slabs(n, _SLAB), total=-(-n // _SLAB), label="answers", show=verbose)
         asked = (take(rows, np.arange(a, b)) for a, b in made)
-        parts = [in_blocks(lambda part: self._said(self.asked(part)), slab, n_rows(slab)) for slab in asked]
+        parts = [in_blocks(lambda part: self._predicted(self.asked(part)), slab, n_rows(slab)) for slab in asked]
         return np.where(readable, np.concatenate([np.zeros(0, dtype=np.int64), *parts]), -1)
 
     def takes_held(self, held: Any, voters: RecordVoters) -> bool:
-        """Whether :meth:`answers` can be asked with records that these voters hold, in their own order."""
+        """Whether :meth:`answers` takes records that these voters hold, and gives answers in the records' order."""
         alike = voters is self.voters and getattr(self.head, "takes", "phi") == "phi"
-        return alike and isinstance(held, HeldRecords) and not held.whose.grouped
+        return alike and isinstance(held, HeldRecords) and not held.unit_owners.grouped
 
     def own(self, *, unit: str) -> bool:
-        """Whether pate vouches that each record is answered from its own row alone, to the last bit.
+        """Whether each record is certain to be predicted from its own row alone, to the last bit.
 
-        Under replace-one adjacency: of records, whose places are fixed, by pate's own code; of persons, who may have
-        more records or fewer, where all of it is exact wherever a row stands, too.
+        Under replace-one adjacency of records, whose places are fixed, pate's own code suffices; for persons, who may
+        have more records or fewer, all of it must be exact wherever a row stands, too.
         """
         maps, head = self.voters._map, self.head
         own = maps.own and is_own(head, ".models.heads") and bool(getattr(head, "own_", False))
@@ -337,14 +338,14 @@ class RecordModel(Answers):
         exact = exact and (self.columns is None or bool(getattr(self.columns, "exact_", False)))
         return own and columns and (exact or (unit == "record" and self.voters.adjacency == "replace-one"))
 
-    def _said(self, asked: FloatArray) -> tuple[IntArray, Mask]:
+    def _predicted(self, asked: FloatArray) -> tuple[IntArray, Mask]:
         fine = np.asarray(np.isfinite(asked).all(axis=1))
         probability = np.asarray(self.head.predict_proba(np.where(fine[:, None], asked, 0.0)))
         return decided(probability, self.weights), fine
 
 
 def asked_with(head: Any, z: FloatArray, phi: FloatArray, columns: Any = None) -> FloatArray:
-    """Return the representation or the direction, alone or beside the columns, as the head takes it."""
+    """Return the head's input: the representation, or the direction, alone or beside the columns."""
     takes = getattr(head, "takes", "phi")
     if takes == "phi and columns":
         return np.concatenate([phi, columns], axis=1)
@@ -366,17 +367,17 @@ def some_rows(X_public: Any, random_state: int = 0) -> Any:
     return take(X_public, np.sort(chosen))
 
 
-# What DP-SGD of a planned recipe ends in: a linear model of public maps, as arrays alone.
+# The model that DP-SGD of a planned recipe trains: a linear model of public maps, stored as arrays.
 
 _LINEAR_FORM, _WEIGHTS = "linear model 1", "weights.safetensors"
 
 
 @dataclass(repr=False, eq=False)
 class MappedLinear(Answers):
-    """Public maps, one behind the other, then a linear model: raw rows in, probabilities out.
+    """A linear model after a chain of public maps: it maps raw rows to probabilities.
 
-    ``maps`` were fitted on public rows or constants, none where rows are taken as they are; ``coef``, float32 of shape
-    (n_classes, n_features), is of the logits; for the others see :class:`RecordModel`.
+    ``maps`` were fitted on public rows or are constants; there are none where rows are taken as they are; ``coef``,
+    float32 of shape (n_classes, n_features), is of the logits; for the others see :class:`RecordModel`.
 
     Examples
     --------
@@ -389,7 +390,7 @@ class MappedLinear(Answers):
 
     @property
     def n_classes(self) -> int:  # type: ignore[override]
-        """How many there are."""
+        """The number of classes."""
         return len(self.coef)
 
     def _asked(self, rows: Any) -> FloatArray:
@@ -400,27 +401,27 @@ class MappedLinear(Answers):
 
 
 def keep_linear(model: MappedLinear, folder: Path) -> dict[str, Any]:
-    """Write a model into a folder, and return what :func:`read_linear` needs to know besides."""
+    """Write a model into a folder, and return the facts that :func:`read_linear` needs besides."""
     for i, each in enumerate(model.maps):
         each.save(folder / _map(i))
     save_tensors(folder / _WEIGHTS, {"coef": model.coef}, {}, form=_LINEAR_FORM)
     return {"maps": [each.fingerprint() for each in model.maps], **model.answering()}
 
 
-def read_linear(folder: Path, told: Any, *, module: Any = None) -> MappedLinear:
-    """Return the model that :func:`keep_linear` wrote; it answers with the very same numbers."""
-    known = told["maps"]
+def read_linear(folder: Path, facts: Any, *, module: Any = None) -> MappedLinear:
+    """Return the model that :func:`keep_linear` wrote; it predicts exactly the same numbers."""
+    known = facts["maps"]
     maps = tuple(load(folder / _map(i), module=module if i == 0 else None) for i in range(len(known)))
     coef = load_tensors(folder / _WEIGHTS, form=_LINEAR_FORM)[0]["coef"]
     wide = maps[-1].n_features_out_ if maps else coef.shape[-1]
     fine = coef.ndim == 2 and coef.dtype == np.float32 and coef.shape[1] == wide and np.isfinite(coef).all()
     if not fine or [each.fingerprint() for each in maps] != known:
-        raise InvalidInputError("the model's maps and weights are not those that were saved.")
-    return MappedLinear(maps, coef, **read_answering(told, len(coef)))
+        raise InvalidInputError("the model's maps and weights are not those that were saved. Fetch the file again.")
+    return MappedLinear(maps, coef, **read_answering(facts, len(coef)))
 
 
 def made_of_linear(model: MappedLinear) -> tuple[str, ...]:
-    """Return in lines what a model is made of."""
+    """Return the parts of a linear model, one line each."""
     n_classes, n_features = model.coef.shape
     return (
         *(f"rows: {each.provenance_}" for each in model.maps),
@@ -433,20 +434,20 @@ def _map(i: int) -> str:
     return f"map{i}.safetensors"
 
 
-# The model of records' ballots as files: its public maps, its ballot space and its head, each as arrays.
+# Files of the model of records' ballots: its public maps, its ballot space and its head, each as arrays.
 
 _MAP, _SPACE, _HEAD, _COLUMNS = (f"{name}.safetensors" for name in ("representation", "space", "head", "columns"))
 _FORM = "corrected head 1"
-#: Where the features of an image student come from.
+#: The module of the features of an image student.
 _STUDENTS = "pate.models.students._features"
 
 
 def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
-    """Write a model into a folder, and return what :func:`read_record_model` needs to know besides."""
+    """Write a model into a folder, and return the facts that :func:`read_record_model` needs besides."""
     voters, head, seen = model.voters, model.head, model.voters.representation
     if not (is_own(voters.space, ".records") and is_own(head, ".models.heads")):
         raise InvalidInputError(
-            "a model with a space or a head of your own cannot be kept in a file: it holds no code."
+            "a model with a space or a head of your own cannot be saved: model files hold no code. Use pate's own."
         )
     of_student = type(seen).__module__ == _STUDENTS
     if of_student:
@@ -457,7 +458,7 @@ def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
         seen.save(folder / _MAP)
     elif seen is not None:
         raise InvalidInputError(
-            f"a {type(seen).__name__} cannot be kept in a model file. Wrap it in pate.representations.FromTransformer."
+            f"a {type(seen).__name__} cannot be saved in a model file. Wrap it in pate.representations.FromTransformer."
         )
     voters.space.save(folder / _SPACE)
     if isinstance(head, CorrectedHead):
@@ -477,36 +478,36 @@ def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
     }
 
 
-def read_record_model(folder: Path, told: Any, classes: tuple[Any, ...], *, module: Any = None) -> RecordModel:
-    """Return the model that :func:`keep_record_model` wrote; it answers with the very same numbers."""
+def read_record_model(folder: Path, facts: Any, classes: tuple[Any, ...], *, module: Any = None) -> RecordModel:
+    """Return the model that :func:`keep_record_model` wrote; it predicts exactly the same numbers."""
     seen: Any = None
-    if told["representation"] == "student":
+    if facts["representation"] == "student":
         from pate.models.students._features import read_features
 
         seen = read_features(folder)
-    elif told["representation"] != "none":
+    elif facts["representation"] != "none":
         seen = load(folder / _MAP, module=module)
     space = load_space(folder / _SPACE)
-    voters = RecordVoters(seen, space, classes=classes, classes_inferred=bool(told["classes_inferred"]))
+    voters = RecordVoters(seen, space, classes=classes, classes_inferred=bool(facts["classes_inferred"]))
     head: Any
-    if told["corrected"]:
-        arrays, facts = load_tensors(folder / _HEAD, form=_FORM)
-        head = CorrectedHead(space, tau=facts["tau"], max_iter=facts["max_iter"])
-        head.coef_, head.n_components_ = arrays["coef"], int(facts["n_components"])
+    if facts["corrected"]:
+        arrays, settings = load_tensors(folder / _HEAD, form=_FORM)
+        head = CorrectedHead(space, tau=settings["tau"], max_iter=settings["max_iter"])
+        head.coef_, head.n_components_ = arrays["coef"], int(settings["n_components"])
         head.takes, head.scale_, head.constant_ = "representation", 1.0, 0.0
     else:
         head = load_head(folder / _HEAD)
     head.classes_ = voters.classes
     if isinstance(head, ForestHead):
         _check_forest(head)
-    if [voters.fingerprint(), head.fingerprint()] != told["fingerprints"]:
-        raise InvalidInputError("the model's maps and head are not those that were saved.")
-    columns = load(folder / _COLUMNS) if told["columns"] else None
-    return RecordModel(voters, head, columns, **read_answering(told, len(classes)))
+    if [voters.fingerprint(), head.fingerprint()] != facts["fingerprints"]:
+        raise InvalidInputError("the model's maps and head are not those that were saved. Fetch the file again.")
+    columns = load(folder / _COLUMNS) if facts["columns"] else None
+    return RecordModel(voters, head, columns, **read_answering(facts, len(classes)))
 
 
 def made_of(model: RecordModel) -> tuple[str, ...]:
-    """Return in lines what a model is made of."""
+    """Return the parts of a model of ballots, one line each."""
     voters, head = model.voters, model.head
     seen = getattr(voters.representation, "provenance_", None)
     return (
@@ -518,11 +519,11 @@ def made_of(model: RecordModel) -> tuple[str, ...]:
 
 
 def _check_forest(head: ForestHead) -> None:
-    """Refuse trees in which whoever walks down does not arrive."""
+    """Refuse trees in which a walk from the root may not reach a leaf."""
     n, (column, left, right) = len(head.splits_), head.splits_.T
     inner = column >= 0
     here = np.arange(n)[inner]
     fine = all(((child[inner] > here) & (child[inner] < n)).all() for child in (left, right))
     fine = fine and (column < head.n_components_ - len(head.coef_)).all()
     if not fine or not ((head.roots_ >= 0) & (head.roots_ < n)).all() or len(head.values_) != n:
-        raise InvalidInputError("the model's trees point out of themselves.")
+        raise InvalidInputError("the model's trees have nodes or columns out of range. Fetch the file again.")

@@ -1,7 +1,7 @@
-"""The public rule: a recipe from public facts alone.
+"""The rule that chooses a recipe, the settings of record voters, from public facts alone.
 
-What each number rests on is written down in docs/record-recipes.md; it was chosen on splits of training parts
-and on made tables, by ``experiments/rule_development.py``.
+The reason for each number is in docs/record-recipes.md; all were chosen on splits of training parts and on made-up
+tables, by ``experiments/rule_development.py``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pate._core.checks import check_choice, check_int, check_real, shown
 from pate.exceptions import InvalidInputError
 from pate.records.ballot_sum import check_clip
 
-# What a rule may look at: numbers that are public before any private record is read.
+# The input of a rule: numbers that are public before any private record is read.
 
 KINDS = ("table", "mixed", "image", "glyph", "text")
 ADJACENCIES = ("replace-one", "add-or-remove")
@@ -36,9 +36,9 @@ class PublicFacts:
     n_classes : int
         At least 2.
     mu : float
-        What may be spent, as Gaussian differential privacy: all rounds together.
+        The budget of all rounds together, as Gaussian differential privacy.
     n_public : int
-        Public rows, which fit the representation and carry the head; 0 where there are none.
+        Public rows, on which representation and head are fitted; 0 where there are none.
     kind : {"table", "mixed", "image", "glyph", "text"}
         ``table``: all columns are numbers; ``mixed``: some are categories; ``glyph``: images made of strokes.
     spectrum : sequence of float or None
@@ -81,14 +81,14 @@ class PublicFacts:
     def evidence(self) -> float:
         """A class's share of the ballots over the noise on one cell: n mu / (m Delta), Delta that of a soft ballot.
 
-        Records and budget count through this product alone: twice the records are worth twice the mu.
+        Records and budget count through this product alone: twice the records do as much as twice the mu.
         """
         delta = math.sqrt(2) if self.adjacency == "replace-one" else math.sqrt(1 - 1 / self.n_classes)
         return self.n_units * self.mu / (self.n_classes * delta)
 
     @property
     def most_components(self) -> int:
-        """How many components public rows can tell apart: half of their number, and no rounding."""
+        """The most components that public rows can estimate: half of their number, without those that are rounding."""
         half = max(self.n_public // 2, 1)
         if self.spectrum is None:
             return half
@@ -110,7 +110,7 @@ def _variances(spectrum: Iterable[float] | None) -> tuple[float, ...] | None:
     return tuple(values.tolist())
 
 
-# A recipe: every setting of record voters, with why it was chosen.
+# A recipe: every setting of record voters, with the reason for it.
 
 #: What :attr:`Recipe.student` may be, beside None.
 STUDENTS = ("ridge", "forest", "image")
@@ -118,14 +118,14 @@ STUDENTS = ("ridge", "forest", "image")
 
 @dataclass(frozen=True)
 class Round:
-    """One round of ballots.
+    """One round of ballots: its share of the budget, and what records vote on.
 
     Parameters
     ----------
     share : float
         Of mu^2: the shares of a recipe sum to 1.
     clip : float or None
-        None: records vote with their class. Else with their disagreement with the model so far, clipped to this norm.
+        None: records vote with their class. Else with their residual under the model so far, clipped to this norm.
     of_student : bool
         The model is the image student, and the ballots' space its features.
 
@@ -140,7 +140,7 @@ class Round:
     of_student: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("share", "clip"):  # a ledger knows a plan by its words, and 1 is 1.0
+        for name in ("share", "clip"):  # a ledger identifies a plan by its text, in which 1 must be 1.0
             value = getattr(self, name)
             if isinstance(value, int) and not isinstance(value, bool):
                 object.__setattr__(self, name, float(value))
@@ -148,13 +148,13 @@ class Round:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How records vote and what is made of it; printed, one line of reason for each choice.
+    """The settings of record voters, from representation to student; printed, one line of reason for each choice.
 
     Attributes
     ----------
     representation : {"kernel", "encoded", "given"}
         ``kernel``: principal components of a kernel of the encoded columns; ``encoded``: of the encoded columns
-        (quantiles, thermometers, one-hot); ``given``: of what the caller's representation makes.
+        (quantiles, thermometers, one-hot); ``given``: of the caller's representation.
     space : {"soft", "signed"}
         Kind of ballot: :class:`pate.records.SoftSpace` or :class:`pate.records.SignedSpace`.
     n_components : int
@@ -165,14 +165,14 @@ class Recipe:
         Whitening of a signed space, and its constant coordinate.
     rounds : tuple of Round
     prior_scale : float or None
-        Of the weights of a :class:`pate.models.heads.LikelihoodHead`. None: the head is a
+        Scale of the prior on the weights of a :class:`pate.models.heads.LikelihoodHead`. None: the head is a
         :class:`pate.models.heads.DescentHead`, and every round has a clip, the first one too.
     student : {"ridge", "forest", "image"} or None
-        Who learns what the head says of the public rows: a ridge on their own coordinates
+        The model trained on the head's labels of the public rows: a ridge on their own coordinates
         (:class:`pate.models.heads.SelfTrainedHead`), trees on their columns (:class:`pate.models.heads.ForestHead`), or
         a network on public images (:class:`pate.models.students.ImageStudent`).
     reasons : tuple of (str, str)
-        What was chosen, and why.
+        Each choice, and the reason for it.
 
     Examples
     --------
@@ -197,14 +197,14 @@ class Recipe:
 
 
 def check_recipe(recipe: Recipe) -> None:
-    """Refuse a recipe that could not be run to its end: all rounds are charged before the second one is cast."""
+    """Refuse a recipe whose rounds could not all be run: all are charged before the second one is cast."""
     rounds = recipe.rounds
     if not isinstance(rounds, tuple) or not rounds or not all(isinstance(r, Round) for r in rounds):
         raise InvalidInputError(f"recipe.rounds must be a tuple of Round, one or more, got {shown(rounds)}.")
     descent = recipe.prior_scale is None
     if descent and recipe.space != "signed":
         raise InvalidInputError(
-            "recipe must have a prior_scale, got None: rounds that all have a clip are of signed ballots."
+            "recipe must have a prior_scale, got None: without one ballots must be signed, as all rounds have a clip."
         )
     for i, one in enumerate(rounds):
         name = f"recipe.rounds[{i}]"
@@ -214,23 +214,23 @@ def check_recipe(recipe: Recipe) -> None:
         if i == 0 and (one.of_student or (not descent and one.clip is not None)):
             raise InvalidInputError(
                 f"{name} must have {'' if descent else 'clip=None and '}of_student=False, got {one}: there is no model "
-                "yet that records could disagree with. Put a round of the head's own first."
+                "yet for residuals. Put a round of class ballots first."
             )
         if i or descent:
             if one.clip is None:
                 raise InvalidInputError(
-                    f"{name} must have a clip, got {one}: later rounds are of disagreements. Try clip=0.5, or a single "
+                    f"{name} must have a clip, got {one}: later rounds are of residuals. Try clip=0.5, or a single "
                     "round."
                 )
             check_clip(one.clip)
         if one.of_student and recipe.student != "image":
             raise InvalidInputError(
-                f"{name} must have of_student=False, got {one}: it is for student='image', and the recipe's is "
+                f"{name} must have of_student=False, got {one}: it needs student='image', and the recipe has "
                 f"{shown(recipe.student)}."
             )
         if i and rounds[i - 1].of_student and not one.of_student:
             raise InvalidInputError(
-                f"{name} must be of the student, as the round before it is, got {one}: the head is done when the "
+                f"{name} must have of_student=True, as the round before it, got {one}: the head is final when the "
                 "student learns from it. Put the student's rounds last."
             )
     if recipe.student is not None:
@@ -239,16 +239,16 @@ def check_recipe(recipe: Recipe) -> None:
         check_real("recipe.prior_scale", recipe.prior_scale, low=0, low_open=True)
 
 
-# Which road a budget takes, records that vote or DP-SGD: a rule of public facts alone, in one function.
+# The method, records that vote or DP-SGD, chosen from public facts alone.
 
-#: Fewer public rows make no map of the private ones.
+#: With fewer public rows no map can be fitted, and DP-SGD is chosen.
 FEWEST_PUBLIC = 20
 
 
 def chosen_method(facts: PublicFacts) -> tuple[str, str]:
-    """Return ``"records"`` or ``"dpsgd"``, and why: what ``voters="auto"`` means.
+    """Return the method for ``voters="auto"``, ``"records"`` or ``"dpsgd"``, and the reason for it.
 
-    The reason is for the statement. Only the number of public rows counts so far.
+    The reason is for the statement. Only the number of public rows decides so far.
 
     Examples
     --------
@@ -267,18 +267,19 @@ def chosen_method(facts: PublicFacts) -> tuple[str, str]:
     return "records", f"{facts.n_public:,} public rows make a map that records can vote on"
 
 
-#: Below this evidence tables of numbers take soft ballots of few clusters, which a ridge of public rows smooths: noise
-#: costs more there than a public law that is trusted wrongly. So many public rows make the clusters.
+#: Below this evidence tables of numbers take soft ballots of few clusters, smoothed by a ridge on public rows: noise
+#: costs more there than a wrong public distribution. Clusters need at least so many public rows.
 _SOFT_BELOW, _SOFT_ROWS = 20.0, 200
 #: Rounds of equal shares, and fewer where records times components are so many that rounds take minutes.
 _MANY, _FEW, _FEW_FROM = 40, 20, 1e8
-#: The clip of these rounds: a small one lets nearly every record vote at full size.
+#: The clip of these rounds: with a small one nearly every residual has the full norm.
 _CLIP = 0.1
 #: Components at an evidence of _AT, growing with its power _GROWTH; whitening, of images more of it, and constant.
 _COMPONENTS, _AT, _GROWTH = 17.0, 20.0, 0.75
 _FEWEST, _MOST = 16, 256
 _ALPHA, _ALPHA_OF_IMAGES, _CONSTANT = 0.5, 0.8, 0.2
-#: Components of images whose head teaches a network, at an evidence of 92 for 10 classes, as the root of their number.
+#: Components of images whose head labels rows for a network, at an evidence of 92 for 10 classes; they grow with the
+#: root of the number of classes.
 _OF_IMAGES, _OF_IMAGES_AT, _OF_IMAGES_CLASSES, _MOST_OF_IMAGES = 128, 92.0, 10, 512
 #: Centres of a soft ballot per class at an evidence of 1, and the power by which they grow.
 _CENTRES = {"table": (3.0, 0.3), "glyph": (20.0, 0.0)}
@@ -291,20 +292,20 @@ _ROUNDS: dict[str, tuple[tuple[float, tuple[float, ...], float], ...]] = {
     "table": ((15.0, (0.5, 0.5), 0.7),),
     "image": ((200.0, (0.5, 0.5), 0.7), (1000.0, (0.2,) + (0.16,) * 5, 0.3)),
 }
-#: A network learns what a head says of public images, of so many at least.
+#: A network is trained on a head's labels of public images only if there are so many.
 _STUDENT_ROWS = 1_000
-#: From this evidence on records vote with their disagreement with it: the share of mu^2 kept for that, and the clip.
+#: From this evidence on records vote with their residuals under it: evidence, share of mu^2, and clip.
 _STUDENT_ROUND = {"image": (40.0, 0.4, 0.5), "glyph": (200.0, 0.5, 0.5)}
 #: Logits of m classes spread over a multiple of log m: the prior of a likelihood head, and its least with a constant.
 _PRIOR, _LEAST_PRIOR = 0.65, 1.0
-#: Above it a head of strokes knows more than its own labels of public rows teach a ridge.
+#: From this evidence on a head is more accurate than a ridge trained on its labels of the public rows.
 _RIDGE_BELOW = 100.0
 
 
 def choose(facts: PublicFacts) -> Recipe:
     """Return the settings of record voters for public facts.
 
-    Nothing but ``facts`` is looked at, so that the choice costs no privacy.
+    It depends on ``facts`` alone, so that the choice costs no privacy.
 
     Examples
     --------
@@ -316,8 +317,8 @@ def choose(facts: PublicFacts) -> Recipe:
     ('signed', 256, 40, None)
     """
     weak = facts.kind == "table" and facts.evidence < _SOFT_BELOW and facts.n_public >= _SOFT_ROWS
-    taught = facts.kind == "image" and facts.n_public >= _STUDENT_ROWS
-    return _by_likelihood(facts) if weak or taught or facts.kind == "glyph" else _by_descent(facts)
+    has_network = facts.kind == "image" and facts.n_public >= _STUDENT_ROWS
+    return _by_likelihood(facts) if weak or has_network or facts.kind == "glyph" else _by_descent(facts)
 
 
 def _by_descent(facts: PublicFacts) -> Recipe:
@@ -328,12 +329,12 @@ def _by_descent(facts: PublicFacts) -> Recipe:
     alpha = _ALPHA_OF_IMAGES if facts.kind == "image" else _ALPHA
     reasons = (
         (f"representation {representation}", _REPRESENTATIONS[representation]),
-        (f"signed ballots of {n} components", f"{_told(facts)}, {facts.n_public} public rows"),
+        (f"signed ballots of {n} components", f"{_evidence(facts)}, {facts.n_public} public rows"),
         (
             f"{n_rounds} rounds, clipped to {_CLIP:g}",
-            "each record votes with what it has against the model so far; no law of the public rows is trusted",
+            "each record votes with its residual under the model so far; private and public rows may differ",
         ),
-        ("descent", "every released sum is a step, shrunk by what is known of its noise"),
+        ("descent", "every released sum is a step of gradient descent, shrunk by its known noise"),
     )
     rounds = (Round(1 / n_rounds, _CLIP),) * n_rounds
     return Recipe(representation, "signed", n, None, alpha, _CONSTANT, rounds, None, None, reasons)
@@ -352,7 +353,7 @@ def _by_likelihood(facts: PublicFacts) -> Recipe:
         (f"representation {representation}", _REPRESENTATIONS[representation]),
         (f"{space} ballots", why),
         (f"{len(rounds)} round{'s' * (len(rounds) > 1)}", why_rounds),
-        (f"head with a prior of scale {scale:.2g}", f"the likeliest classifier given the noisy sums; {_told(facts)}"),
+        (f"head with a prior of scale {scale:.2g}", f"the likeliest model given the noisy sums; {_evidence(facts)}"),
         (f"student {student}" if student else "no student", why_student),
     )
     return Recipe(representation, space, n, k, alpha, constant, rounds, scale, student, reasons)
@@ -363,7 +364,7 @@ def _space(facts: PublicFacts) -> tuple[str, int, int | None, str]:
         per_class = math.sqrt(facts.n_classes / _OF_IMAGES_CLASSES)
         wanted = round(_OF_IMAGES * (facts.evidence / _OF_IMAGES_AT) ** _GROWTH * per_class)
         n = max(1, min(max(wanted, _FEWEST), _MOST_OF_IMAGES, facts.most_components))
-        return "signed", n, None, f"{n} components for {_told(facts)}, {facts.n_public} public rows"
+        return "signed", n, None, f"{n} components for {_evidence(facts)}, {facts.n_public} public rows"
     per_class, growth = _CENTRES[facts.kind]
     wanted = round(per_class * facts.n_classes * max(facts.evidence, 1.0) ** growth)
     most = max(facts.n_public // _ROWS_PER_CENTRE, 2)
@@ -374,12 +375,12 @@ def _space(facts: PublicFacts) -> tuple[str, int, int | None, str]:
     return "soft", n, k, f"{why}; {near}"
 
 
-def _told(facts: PublicFacts) -> str:
+def _evidence(facts: PublicFacts) -> str:
     return f"evidence n mu / (m Delta) = {facts.evidence:.3g}"
 
 
 def without_student(recipe: Recipe) -> Recipe:
-    """Return the recipe with nobody who learns from its head: all of the budget is the head's own.
+    """Return the recipe without a student: the head gets the whole budget.
 
     Examples
     --------
@@ -393,7 +394,7 @@ def without_student(recipe: Recipe) -> Recipe:
     own = [r for r in recipe.rounds if not r.of_student]
     whole = sum(r.share for r in own)
     rounds = tuple(replace(r, share=r.share / whole) for r in own)
-    reasons = (*recipe.reasons[:-1], ("no student", "the head is asked itself"))
+    reasons = (*recipe.reasons[:-1], ("no student", "the head itself is the model"))
     return replace(recipe, student=None, rounds=rounds, reasons=reasons)
 
 
@@ -401,17 +402,17 @@ _REPRESENTATION = {"table": "kernel", "mixed": "encoded"} | dict.fromkeys(("imag
 _REPRESENTATIONS = {
     "kernel": "columns of numbers: components of a Laplacian kernel at the public median distance need no tuning",
     "encoded": "some columns are categories: quantiles, thermometers and one-hot columns, nearly linear already",
-    "given": "images and texts have representations of their own",
+    "given": "images and texts have their own representations",
 }
 
 
 def _student(facts: PublicFacts) -> tuple[str | None, str]:
     if facts.kind in _STUDENT_ROUND and facts.n_public >= _STUDENT_ROWS:
-        return "image", f"{facts.n_public} public images, {_STUDENT_ROWS} or more, teach a network what the head says"
+        return "image", f"{facts.n_public} public images, {_STUDENT_ROWS} or more, train a network on the head's labels"
     e = f"evidence {facts.evidence:.3g}"
     if facts.evidence < _RIDGE_BELOW:
-        return "ridge", f"{e} is below {_RIDGE_BELOW:g}: public rows' own clusters smooth what noise made ragged"
-    return None, f"{e} is {_RIDGE_BELOW:g} or more: the head knows more than its own labels teach"
+        return "ridge", f"{e} is below {_RIDGE_BELOW:g}: a ridge on the public rows smooths out noise"
+    return None, f"{e} is {_RIDGE_BELOW:g} or more: a ridge would be less accurate than the head"
 
 
 def _rounds(facts: PublicFacts, student: str | None) -> tuple[tuple[Round, ...], str]:
@@ -420,15 +421,15 @@ def _rounds(facts: PublicFacts, student: str | None) -> tuple[tuple[Round, ...],
     if student != "image" or facts.evidence < start:
         return rounds, why
     before = (replace(r, share=r.share * (1 - share)) for r in rounds)
-    return (*before, Round(share, clip, of_student=True)), f"{why}; the last is of disagreements with the student"
+    return (*before, Round(share, clip, of_student=True)), f"{why}; the last is of residuals under the student"
 
 
 def _head_rounds(facts: PublicFacts) -> tuple[tuple[Round, ...], str]:
     known = _ROUNDS.get(facts.kind, ())
     steps = [step for step in known if facts.evidence >= step[0]]
     if not steps:
-        why = f"evidence is below {known[0][0]:g}: disagreements would drown" if known else "a head of clusters"
+        why = f"evidence is below {known[0][0]:g}: noise would drown residuals" if known else "a head of clusters"
         return (Round(1.0),), why
     reached, (first, *later), clip = steps[-1]
     rounds = (Round(first), *(Round(share, clip) for share in later))
-    return rounds, f"evidence is {reached:g} or more; disagreements clipped to {clip:g}"
+    return rounds, f"evidence is {reached:g} or more; residuals clipped to {clip:g}"

@@ -1,4 +1,4 @@
-"""Record voters from public rows to a model: fit public maps, pay, cast, decide; one road for whoever asks."""
+"""Plans of record voters, from public rows to a model: fit public maps, charge, cast ballots, fit the head."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ if TYPE_CHECKING:
     from pate.models.students._features import StudentFeatures
 
 
-# The student of images that records' labels teach, and the space in which records judge it.
+# The student of images, trained on a head's labels, and the space of the ballots that correct it.
 
-#: Centres per class of the space of its features, of so many public rows at least, and how many share a ballot.
+#: Centres per class of the space of its features, public rows per centre at least, and centres per ballot.
 _CENTRES, _ROWS_PER_CENTRE, _NEAREST = 15, 10, 5
-#: The first generation's share of the epochs, and how many come later, by the public images' looks.
+#: The first generation's share of the epochs, and how many generations follow, by the kind of public images.
 _SHORTER = 0.6
 _LATER = {"glyphs": 2, "mild": 1}
-#: What suits the public images' looks.
+#: Settings by the kind of public images.
 _SETTINGS: dict[str, dict[str, Any]] = {
     "glyphs": {"augmentation": 1.0, "trust": 2.0, "trust_from": 0.25},
     "mild": {"augmentation": 0.5, "trust": 1.0, "trust_from": 0.4},
@@ -89,20 +89,21 @@ def image_student(
     checkpoint_dir: str | os.PathLike[str] | None = None,
     verbose: bool = False,
 ) -> StudentFeatures:
-    """Return the features of a student of a student that was taught the targets; the public images' looks decide how.
+    """Train generations of image students on the targets, and return the features of the last one.
 
-    ``targets`` has shape (n_public, n_classes). In ``checkpoint_dir`` the training goes on that was cut off.
+    ``targets`` has shape (n_public, n_classes). An interrupted training in ``checkpoint_dir`` is resumed. Settings
+    depend on the kind of public images.
     """
     from pate.models.students import ImageStudent
     from pate.models.students._features import StudentFeatures
     from pate.representations.images import views_of
 
-    looks = views_of(X_public, image_shape)
-    settings = _SETTINGS[looks]
+    kind = views_of(X_public, image_shape)
+    settings = _SETTINGS[kind]
     last = ImageStudent(verbose=verbose, **settings)
-    # The first one takes the answers as they are, and not so long that it has learnt what is wrong in them by heart.
+    # The first one takes the answers as they are, and is trained too briefly to memorise the wrong ones.
     short = max(1, round(_SHORTER * last._epochs(int(np.shape(X_public)[0]))))
-    generations = [clone(last).set_params(epochs=short, trust=0.0), *(clone(last) for _ in range(_LATER[looks]))]
+    generations = [clone(last).set_params(epochs=short, trust=0.0), *(clone(last) for _ in range(_LATER[kind]))]
     for i, student in enumerate(generations):
         student.set_params(random_state=training_seed(random_state, i))
         if checkpoint_dir is not None:
@@ -111,14 +112,14 @@ def image_student(
 
 
 def _moved(folder: Path, generation: int) -> Path:
-    """Return where a generation is kept, with what earlier versions kept beside it: answers hang on that very one."""
+    """Return the folder of a generation; a file of an earlier version is moved into it, and so reused."""
     from pate.models.students._image import FILE
 
-    kept, old = folder / str(generation), folder.with_name(f"{folder.name}.safetensors.{generation}")
+    found, old = folder / str(generation), folder.with_name(f"{folder.name}.safetensors.{generation}")
     if old.exists():
-        kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.replace(old, kept / FILE)
-    return kept
+        found.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.replace(old, found / FILE)
+    return found
 
 
 def student_space(z: FloatArray, n_classes: int, *, random_state: int = 0) -> SoftSpace:
@@ -132,9 +133,9 @@ _Learning = TypeVar("_Learning", LikelihoodHead, DescentHead)
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Ask:
-    """What is asked of records, or of DP-SGD, in the words of :class:`pate.PATEClassifier`.
+    """The settings of a plan for records or DP-SGD, as in :class:`pate.PATEClassifier`.
 
-    Of the private records it has how many there are, or how many persons: public under replace-one adjacency.
+    ``n_units``, the number of private records or persons, is public under replace-one adjacency.
     """
 
     classes: tuple[Any, ...]
@@ -153,18 +154,18 @@ class Ask:
 
     @property
     def seed(self) -> int:
-        """Of public maps and training."""
+        """The seed of public maps and training."""
         return 0 if self.random_state is None else check_int("random_state", self.random_state, low=0) % 2**32
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RecordsPlan(Ask):
-    """Ballots that will be cast, in which public space and at what price: nothing private was looked at.
+    """A plan of ballots, with its public space and its price, made without reading private data.
 
     ``z`` and ``phi`` are representation and directions of the public rows that maps and heads are fitted on (at most
-    20,000 of ``rows``); ``columns`` is the map to columns that trees learn from, where the recipe wants them, and
-    ``table`` those columns. ``anyway`` goes on where a round has more noise than all ballots together. Parts of mu^2 in
-    ``measured_shares`` measure the accuracy in the end: by the count, and by cells by class; empty: it is not measured.
+    20,000 of ``rows``); ``columns`` is the map to columns for trees, where the recipe has them, and ``table`` those
+    columns. ``anyway`` allows rounds with more noise than all ballots together. The parts of mu^2 in
+    ``measured_shares`` measure the accuracy in the end, by the count and by cells by class; empty: not measured.
 
     Examples
     --------
@@ -197,13 +198,13 @@ class RecordsPlan(Ask):
     ) -> RecordsPlan:
         """Choose the recipe, fit the ballots' space on public rows, and return the plan; nothing is spent.
 
-        ``representation`` is fitted (:func:`fitted_representation`); a ``recipe`` of None is the rule's, which chooses
-        from public facts. All else that is ``asked`` has the words of :class:`Ask`: ``classes``, ``n_units`` and
-        ``unit`` at least. ``measure`` says whether records tell in the end how often the model is right; None: where
-        noise alone leaves an interval of less than five points to either side (:func:`pate.release.measured_shares`).
-        ``decide`` is "likeliest", or "balanced": the class whose probability is largest beside its mean over the public
-        rows. In ``checkpoint_dir`` a student of images is kept while it trains, so that a run that was cut off goes on
-        to the very bits. Refuses a recipe that does not fit these rows, or whose rounds could not all be run.
+        ``representation`` is fitted (:func:`fitted_representation`); a ``recipe`` of None is chosen by the rule from
+        public facts. All other settings are those of :class:`Ask`: ``classes``, ``n_units`` and ``unit`` at least.
+        ``measure`` decides whether the accuracy is measured on the records in the end; None: where noise alone leaves
+        an interval of less than five points to either side (:func:`pate.release.measured_shares`). ``decide`` is
+        "likeliest", or "balanced": the class whose probability is largest relative to its mean over the public rows.
+        A student of images is stored in ``checkpoint_dir`` while it trains, so that an interrupted run resumes with
+        identical results. Refuses a recipe that does not fit these rows, or whose rounds could not all be run.
         """
         ask = Ask(**asked)
         check_decide(ask.decide)
@@ -211,7 +212,7 @@ class RecordsPlan(Ask):
             check_recipe(recipe)
         some = some_rows(X_public, ask.seed)
         z = np.asarray(representation.transform(some), dtype=np.float64)
-        # The budget's, not what a ledger has left of it: the same plan again must find what it paid for.
+        # Of the whole budget, not of the rest in a ledger: the same plan must be recognised when it is run again.
         mu = 1 / GaussianSum.for_budget(terms.budget).noise_multiplier
         measuring = measured_shares(ask.measure, n=ask.n_units, mu=mu)
         facts = PublicFacts(
@@ -219,7 +220,7 @@ class RecordsPlan(Ask):
             n_classes=len(ask.classes),
             mu=mu * math.sqrt(1 - math.fsum(measuring)),
             n_public=len(z),
-            kind=_looked_at(kind, some, ask.image_shape),
+            kind=_kind_for_rule(kind, some, ask.image_shape),
             spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
         )
         chosen = rule(facts) if recipe is None else recipe
@@ -229,13 +230,13 @@ class RecordsPlan(Ask):
         columns = columns_before(representation, some) if trees else None
         if chosen.student == "forest" and columns is None:
             raise InvalidInputError(
-                "recipe must have another student than 'forest': there are no columns for trees before this "
-                "representation. Take 'ridge' or None."
+                "recipe must have another student than 'forest', which needs a table and its default representation. "
+                "Take 'ridge' or None."
             )
-        if chosen.prior_scale is None and chosen.student is None:  # else a head, or who learns from it, sees all of z
+        if chosen.prior_scale is None and chosen.student is None:  # else the head or its student uses all of z
             representation = narrowed(representation, chosen.n_components)
             z = np.ascontiguousarray(z[:, : representation.n_features_out_])
-        # Threads add up centres in any order, and a ledger knows a space by its last bits.
+        # Threads sum centres in any order, and a ledger identifies a space by its last bits.
         with threadpool_limits(1):
             space = make_space(chosen, z, random_state=ask.seed).fit(z)
         options = {name: getattr(ask, name) for name in ("classes", "classes_inferred", "n_jobs", "verbose")}
@@ -255,26 +256,26 @@ class RecordsPlan(Ask):
 
     @property
     def shares(self) -> list[float]:
-        """Of mu^2, round by round; those that measure come last."""
+        """Shares of mu^2, round by round; those that measure accuracy come last."""
         shares = [r.share for r in self.recipe.rounds]
         rest = (1 - math.fsum(self.measured_shares)) / math.fsum(shares)
         return [*(share * rest for share in shares), *self.measured_shares] if self.measured_shares else shares
 
     @property
     def stored(self) -> bool:
-        """Whether the ledger was charged for this plan: then it goes on, or gives what it released, for nothing."""
+        """Whether the ledger was charged for this plan before; then it is resumed, or its release repeated, free."""
         return stored_rounds(self.terms, self.shares, self.name) is not None
 
     @property
     def mechanisms(self) -> tuple[GaussianSum, ...]:
-        """One per round, those that measure last: what was paid for, else what budget and ledger buy.
+        """The mechanism of each round, those that measure accuracy last: as paid before, else as the budget allows.
 
         Raises
         ------
         BudgetExceededError
-            The ledger has nothing left, or next to nothing: noise would drown whatever is cast.
+            The ledger has nothing left, or so little that noise would drown all ballots.
         InvalidInputError
-            A round would have more noise than all ballots together, and ``anyway`` was not said.
+            A round would have more noise than all ballots together, and ``anyway`` is False.
         """
         terms, shares = self.terms, self.shares
         paid = stored_rounds(terms, shares, self.name)
@@ -291,36 +292,36 @@ class RecordsPlan(Ask):
 
     @property
     def mu(self) -> float:
-        """What the ballots cost, without what measures, as Gaussian differential privacy."""
+        """The cost of the ballots, without measuring accuracy, as Gaussian differential privacy."""
         cast = self.mechanisms[: len(self.recipe.rounds)]
         return math.sqrt(math.fsum(m.noise_multiplier**-2 for m in cast))
 
     @property
     def charge(self) -> Charge:
-        """What all rounds cost together."""
+        """The privacy cost of all rounds together."""
         return sum_of_rounds(self.mechanisms)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Of :attr:`charge`, at the budget's delta."""
+        """The guarantee of :attr:`charge` at the budget's delta."""
         return self.charge.guarantee(self.terms.budget.delta)
 
     @property
     def name(self) -> str:
-        """What the session is called in a ledger: the same plan again takes it up, or gives what it released."""
-        told = f"{self.voters.fingerprint()} {self.recipe.rounds} {self.n_units} {self.unit}"
+        """The session's name in a ledger: the same plan, run again, resumes the session or repeats its release."""
+        text = f"{self.voters.fingerprint()} {self.recipe.rounds} {self.n_units} {self.unit}"
         if self.measured_shares:
-            told += f" measured {self.measured_shares}"
-            if self.decide != "likeliest":  # what was counted is what this model decides
-                told += f" {self.decide}"
+            text += f" measured {self.measured_shares}"
+            if self.decide != "likeliest":  # the counts are of this model's decisions
+                text += f" {self.decide}"
         if self.recipe.student == "image":
-            told += f" {self.random_state}"
-        return "records " + hashlib.sha256(told.encode()).hexdigest()[:32]
+            text += f" {self.random_state}"
+        return "records " + hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def _held(self, X: Any, y: Any, groups: Any) -> HeldRecords | None:
-        """Return the records' directions, kept between rounds, where memory allows it: it is in no bit of a ballot.
+        """Return the records with stored directions, where memory allows it; ballots are the same to the last bit.
 
-        Of a table that lies on disk for want of memory they do too; of any other each round works them out again.
+        For a table on disk they are stored on disk; for any other each round computes them again.
         """
         fits = 4 * n_rows(X) * self.phi.shape[1] <= MOST_HELD_BYTES
         if len(self.recipe.rounds) < 2 or not (fits or any_mapped()):
@@ -336,10 +337,10 @@ class RecordsPlan(Ask):
         evidence: Evidence | None = None,
         commonest: float | None = None,
     ) -> tuple[RecordLabels, RecordModel]:
-        """Charge, cast every round, and return the labels of all public rows and the model.
+        """Charge the budget, cast every round, and return the labels of all public rows and the model.
 
-        ``commonest`` is the share of the commonest class, where a person stated it: labels that are no better are told
-        of. Raises as :func:`pate.open_ballot_session` and :meth:`pate.RecordVoters.cast` do.
+        ``commonest`` is the share of the commonest class, if stated: labels that are no better cause a warning.
+        Raises as :func:`pate.open_ballot_session` and :meth:`pate.RecordVoters.cast` do.
         """
         evidence, terms, voters = evidence or Evidence(), self.terms, self.voters
         _ = self.mechanisms  # refused before anything is cast
@@ -348,7 +349,7 @@ class RecordsPlan(Ask):
         held = self._held(X, y, groups)
         records = (X, y, groups) if held is None else (held, None, None)
         start = make_head(self.recipe, voters.space, voters.classes)
-        # Before anything is paid: what cannot be cast is found out here.
+        # Before anything is charged, so that errors in casting cost nothing.
         ballots = _cast(voters, records, start, self.recipe.rounds[0])
         with open_ballot_session(
             terms.budget,
@@ -365,13 +366,13 @@ class RecordsPlan(Ask):
             anyway=self.anyway,
             n_measured=len(self.measured_shares),
         ) as session:
-            session.binds = False  # the last statement of all alone is released
+            session.binds = False  # only the last statement is released
             corrected = partial(self._corrected, session, rounds)
             with threadpool_limits(1):  # thin products: threads would only wait for each other
                 rounds.append(session.ask(ballots))
                 first = start.fit if self.recipe.rounds[0].clip is None else start.updated
                 head = corrected(first(rounds[0], self.phi), voters, records, self.phi)
-            model = self._taught(head, partial(corrected, records=(X, y, groups), of_student=True))
+            model = self._with_student(head, partial(corrected, records=(X, y, groups), of_student=True))
             found = model.untempered(self.rows)
             model.temperature = noise_temperature(head, self.phi)
             if self.decide == "balanced":
@@ -381,16 +382,16 @@ class RecordsPlan(Ask):
         labels = decided(found, model.weights)
         paid = rounds[-1].statement
         if counts and counts[-1].statement is not None:
-            told = measured_accuracy(counts, mu=self.mu, share=math.fsum(self.measured_shares))
-            paid = replace(counts[-1].statement, measured=told)
-            model.temperature = temperature_as_measured(found, labels, told.estimate)
+            accuracy = measured_accuracy(counts, mu=self.mu, share=math.fsum(self.measured_shares))
+            paid = replace(counts[-1].statement, measured=accuracy)
+            model.temperature = temperature_as_measured(found, labels, accuracy.estimate)
         elif self.recipe.student != "image" and not measured_shares(None, n=self.n_units, mu=self.mu):
             # Decisions are fixed: no class changes.
             seen = model.head.predict_proba(asked_with(model.head, self.z, self.phi, self.table))
             with threadpool_limits(1):
                 model.temperature = unmeasured_temperature(head, rounds, self.phi, seen)
         statement = evidence.told_of_model(paid)
-        # What a file of an earlier run says of a student, this run has not seen.
+        # A student read from the file of an earlier run was not fitted in this one.
         if (len(rounds) > 1 or counts) and not getattr(model.voters.representation, "resumed_", False):
             seen = "pate fitted it on the rounds released before and on the public rows, in this run"
             statement = statement.with_evidence("public model", seen)
@@ -402,7 +403,7 @@ class RecordsPlan(Ask):
     def _measured(
         self, session: BallotSession, model: RecordModel, held: HeldRecords | None, records: tuple[Any, Any, Any]
     ) -> list[ReleasedCounts]:
-        """Ask every record whether the model is right about it, and release the counts that were paid for."""
+        """Count the records that the model is right about, and release the counts that were paid for."""
         X, y, groups = records
         found: list[ReleasedCounts] = []
         if not self.measured_shares:
@@ -411,12 +412,12 @@ class RecordsPlan(Ask):
             known = held if model.takes_held(held, self.voters) else X
             answers = model.answers(known, verbose=self.voters.verbose and groups is None)
         labels = class_indices(label_column(y, len(answers)), self.voters.classes)
-        # The model follows from these and from what this session released: its last bits need not be told.
-        told = f"{self.name} {self.recipe.student} {self.recipe.prior_scale} {self.decide}"
+        # The model depends on these and on what this session released, which identifies it.
+        text = f"{self.name} {self.recipe.student} {self.recipe.prior_scale} {self.decide}"
         for by_class in (False, True)[: len(self.measured_shares)]:
             right = count_right(
                 answers, labels, classes=self.voters.classes, groups=groups, by_class=by_class,
-                model=told, own=model.own(unit=self.unit),
+                model=text, own=model.own(unit=self.unit),
             )  # fmt: skip
             found.append(session.measure(right))
         return found
@@ -432,29 +433,29 @@ class RecordsPlan(Ask):
         *,
         of_student: bool = False,
     ) -> _Learning:
-        """Return the head of all rounds of residuals that come next and are of the student, or are not."""
+        """Return the head after the next rounds of residuals: all that are of the student, or all that are not."""
         rounds = self.recipe.rounds
         left = list(takewhile(lambda later: later.of_student == of_student, rounds[len(asked) :]))
         held = isinstance(records[0], HeldRecords)  # else every round shows its own progress
         for later in track(left, total=len(left), label="rounds", show=held and voters.verbose):
             voters.step = f"round {len(asked) + 1} of {len(rounds)}"
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", CuratorWarning)  # as the first round told
+                warnings.simplefilter("ignore", CuratorWarning)  # the first round warned
                 cast = _cast(voters, records, head, later)
             asked.append(session.ask(cast))
             head = head.updated(asked[-1], phi)
         return head
 
-    def _taught(self, head: LikelihoodHead | DescentHead, corrected: Callable[..., CorrectedHead]) -> RecordModel:
-        """Return the model: the head's, or its student's, which records may correct."""
+    def _with_student(self, head: LikelihoodHead | DescentHead, corrected: Callable[..., CorrectedHead]) -> RecordModel:
+        """Return the model of the head, or of its student, which rounds of residuals may correct."""
         if self.recipe.student == "image":
             return self._image_model(head, corrected)
-        taught: Head = head
+        final: Head = head
         if self.recipe.student == "ridge":
-            taught = SelfTrainedHead().fit(head, asked_with(head, self.z, self.phi), features=self.z)
+            final = SelfTrainedHead().fit(head, asked_with(head, self.z, self.phi), features=self.z)
         elif self.table is not None:
-            taught = ForestHead().fit(head, self.phi, self.table)
-        return RecordModel(self.voters, taught, self.columns)
+            final = ForestHead().fit(head, self.phi, self.table)
+        return RecordModel(self.voters, final, self.columns)
 
     def _image_model(self, head: LikelihoodHead | DescentHead, corrected: Callable[..., CorrectedHead]) -> RecordModel:
         some = some_rows(self.rows, self.seed)
@@ -475,10 +476,10 @@ class RecordsPlan(Ask):
         return RecordModel(voters, corrected(start, voters, phi=space.transform(z)))
 
     def _student_dir(self, targets: FloatArray) -> Path | None:
-        """Return where a student of these targets is kept: other noise, another folder.
+        """Return the folder for a student of these targets; other noise gives another folder.
 
-        Beside the ledger at least: what is asked of a student can be asked again of that very one alone, and another
-        number of threads, or a GPU, would make another.
+        By default it is beside the ledger: repeating the release needs the same student, and another number of threads,
+        or a GPU, would train another.
         """
         ledger, folder = self.terms.ledger, self.checkpoint_dir
         if folder is None:
@@ -490,15 +491,15 @@ class RecordsPlan(Ask):
 
 
 def _cast(voters: RecordVoters, records: tuple[Any, Any, Any], head: Head, asked: Round) -> BallotSum:
-    """Return the ballots of a round: the records' classes, or what they have against the head."""
+    """Return the ballots of a round: of the records' classes, or of their residuals under the head."""
     X, y, groups = records
     if asked.clip is None:
         return voters.cast(X, y, groups=groups)
     return voters.cast_residuals(X, y, head, clip=asked.clip, groups=groups)
 
 
-def _looked_at(kind: str, X_public: Any, image_shape: tuple[int, ...] | None) -> str:
-    """Return the kind of data as the rule knows it: images made of strokes are a kind of their own."""
+def _kind_for_rule(kind: str, X_public: Any, image_shape: tuple[int, ...] | None) -> str:
+    """Return the kind of data for the rule, in which images made of strokes are ``"glyph"``."""
     if kind != "image":
         return kind
     from pate.representations.images import views_of

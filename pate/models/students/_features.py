@@ -1,4 +1,4 @@
-"""What a trained student sees in an image, as a public map: for records to vote once more, in its own space."""
+"""A trained image student's features as a public map, in which records cast further ballots."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from pate.representations._base import digest_of
 from pate.representations._exact import one_sign
 from pate.representations.images._pixels import ImageCells, ImageMap
 
-#: Principal components of what the network's last layer is told.
+#: Principal components of the input of the network's last layer.
 _COMPONENTS = 64
-#: Neighbours, the image itself among them, whose answers the next generation learns.
+#: Neighbours, the image itself among them, whose mean prediction the next generation is trained on.
 _NEIGHBOURS = 6
-#: No class is thought less likely than this: a student is surer than it is right.
+#: The least probability of a class, as students are overconfident.
 _LEAST = 1e-3
 
 
@@ -32,14 +32,14 @@ _LEAST = 1e-3
 class StudentFeatures(ImageMap):
     """Public features of images by a student: the largest components of its last features, then its logits.
 
-    ``fit`` takes the public images, with targets: it trains the student first. What is made of a row depends on that
-    row, its place in its block and public numbers alone, whatever the row holds.
+    ``fit`` trains the student on the public images and ``targets`` first. A row's features depend on that row, its
+    place in its block and public numbers alone.
 
-    Each of ``students`` is a generation: each but the first learns, from the start again, what the one before says of
-    an image and its neighbours in its own features. What released labels have wrong of whole neighbourhoods no student
-    unlearns, but a fresh one does not share the first one's own mistakes (Furlanello et al., ICML 2018; MNIST at
-    epsilon .05: 98.2 right of one, 98.8 of two). ``targets`` (n_public, n_classes) are probabilities, released or made
-    of what was.
+    Each of ``students`` is a generation: each but the first is trained from scratch on the mean prediction of the one
+    before for an image and its neighbours in feature space. This does not correct labels that are wrong for whole
+    neighbourhoods, but does not repeat the first student's own mistakes (Furlanello et al., ICML 2018; MNIST at epsilon
+    .05: 98.2% right with one, 98.8% with two). ``targets`` (n_public, n_classes) are probabilities, released or made
+    from released values.
     """
 
     students: Any = None
@@ -52,7 +52,7 @@ class StudentFeatures(ImageMap):
 
     @property
     def own_(self) -> bool:
-        """Whether the student is pate's own code throughout; what anybody's network makes of a row, nobody knows."""
+        """Whether the student is pate's own code throughout; other networks may mix the rows of a block."""
         student = getattr(self, "student_", None)
         if student is None or not isinstance(student.network, str) or student.init is not None:
             return False
@@ -79,7 +79,7 @@ class StudentFeatures(ImageMap):
         for i, student in enumerate(generations):
             self.student_: ImageStudent = clone(student).set_params(image_shape=shape).fit(images, targets)
             self.resumed_ |= self.student_.resumed_
-            seen = _unit(self.student_._told(images))
+            seen = _unit(self.student_._last_features(images))
             if i + 1 < len(generations):
                 near = NearestNeighbors(n_neighbors=min(_NEIGHBOURS, len(seen)), algorithm="brute").fit(seen)
                 near_by = np.sort(near.kneighbors(seen, return_distance=False), axis=1)
@@ -93,7 +93,7 @@ class StudentFeatures(ImageMap):
     def _map(self, block: npt.NDArray[Any]) -> npt.NDArray[Any]:
         images = self._images(block)
         logits = np.log(np.maximum(self.student_.predict_proba(images), _LEAST))
-        return np.concatenate([(_unit(self.student_._told(images)) - self._mean) @ self._axes, logits], axis=1)
+        return np.concatenate([(_unit(self.student_._last_features(images)) - self._mean) @ self._axes, logits], axis=1)
 
     def _settings(self) -> dict[str, Any]:
         return {"image_shape": self.image_shape}
@@ -104,7 +104,7 @@ class StudentFeatures(ImageMap):
         return weights | {"mean": self._mean, "axes": self._axes}, {"image_shape": list(self.image_shape_), **seen_as}
 
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
-        raise ValueError("a student is kept by itself")
+        raise ValueError("a student has its own file")
 
     def _provenance(self) -> str:
         digest = hashlib.sha256(np.ascontiguousarray(self.student_.targets_).tobytes()).hexdigest()[:12]
@@ -112,21 +112,22 @@ class StudentFeatures(ImageMap):
 
 
 def _unit(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return rows of length 1; those of length nought stay."""
+    """Return rows of length 1; zero rows stay."""
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), dtype=np.float32)
 
 
-# What a trained image student sees, as files: the student itself, and the map of its features.
+# Files of a student's features: the student itself, and the map.
 
 _FORM = "student features 1"
 _STUDENT, _FEATURES = "student.safetensors", "features.safetensors"
 
 
 def keep_features(seen: StudentFeatures, folder: Path) -> None:
-    """Write the features of a student into a folder; nothing of its training is kept."""
+    """Write the features of a student into a folder, without its training data."""
     if not seen.own_:
         raise InvalidInputError(
-            "a student with a network of your own cannot be kept in a model file: it holds no code."
+            "a student with a network of your own cannot be saved in a model file, which holds no code. Name the "
+            "network."
         )
     seen.student_.save(folder / _STUDENT)
     arrays, words = seen.cells_.state()
@@ -157,5 +158,5 @@ def read_features(folder: Path) -> StudentFeatures:
     seen.n_public_, seen.n_features_out_ = int(facts["n_public"]), int(facts["n_features_out"])
     seen.provenance_ = str(facts["provenance"])
     if digest_of(seen) != facts["fingerprint"]:
-        raise InvalidInputError("the student's features do not give back what they say.")
+        raise InvalidInputError("the student's features are not those that were saved. Fetch the file again.")
     return seen

@@ -1,4 +1,4 @@
-"""Learn from released labels and public rows."""
+"""Train students on released labels and public rows, and choose them by name or by default."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from pate.teachers import make_teacher, named_teachers
 from pate.teachers._shards import OwnClasses, has_gaps
 from pate.votes import ABSTAIN
 
-# The student where nobody names one.
+# The default student.
 
 #: Public rows beyond which a neighbour graph of them takes too long.
 _MOST_ROWS = 20_000
 
 
 def mapped_student(n_public: int, *, noisy_counts: bool) -> VoteSpreading | LogisticRegression:
-    """Return the student of public rows that a public map made vectors of, whose scale is the map's own affair.
+    """Return the default student for vectors of a public map, which needs no scaling.
 
-    Public facts decide: how many rows there are, and whether noisy counts will be released, or labels alone.
+    It depends on public facts: the number of rows, and whether noisy counts will be released, or labels alone.
 
     Examples
     --------
@@ -47,10 +47,10 @@ def mapped_student(n_public: int, *, noisy_counts: bool) -> VoteSpreading | Logi
 
 
 def default_student(X_public: Any, *, noisy_counts: bool) -> VoteSpreading | None:
-    """Return the student that measurement says is best for these public rows; None where teachers' own kind is.
+    """Return the student that measured best for such public rows; None where the teachers' own kind did.
 
     :class:`VoteSpreading` on columns of one scale, where noisy counts are released (not labels alone) and the public
-    rows are 2 to 20,000 rows of finite numbers: the figures stand in ``docs/defaults.md``. Public facts alone decide.
+    rows are 2 to 20,000 rows of finite numbers: figures are in ``docs/defaults.md``. It depends on public facts alone.
 
     Examples
     --------
@@ -91,9 +91,9 @@ def named_students() -> tuple[str, ...]:
 def make_student(name: Any) -> Any:
     """Return an unfitted student by name; a classifier is returned as it is.
 
-    ``label-spreading`` (Zhou et al. 2004) passes the released labels on to public rows that resemble one another, and
-    so learns from the rows without an answer too; ``vote-spreading`` does so with the noisy counts, and ``image`` (for
-    rows that are square images) with a convolutional network.
+    ``label-spreading`` (Zhou et al. 2004) spreads the released labels to similar public rows, and so learns from rows
+    without an answer too; ``vote-spreading`` does so with the noisy counts; ``image`` (for square images) is a
+    convolutional network that does.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def uses_unlabelled(student: Any) -> bool:
 
 
 def check_is_student(student: Any) -> None:
-    """Refuse what cannot be cloned, fitted and asked.
+    """Refuse a student that cannot be cloned or fitted, or has no ``predict``.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def fit_student(
 ) -> Any:
     """Return a clone of ``student`` trained on the released labels.
 
-    Only public things go in, so the student, its predictions and its scores on public data are public too
+    All inputs are public, so the student, its predictions and its scores on public data are public too
     (post-processing).
 
     Parameters
@@ -175,12 +175,12 @@ def fit_student(
     -------
     fitted classifier
         A constant one, with a :class:`~pate.exceptions.StudentWarning`, when fewer than two classes were answered. One
-        that wants classes without gaps (XGBoost) is fitted on their ranks, and answers with the classes.
+        that needs classes without gaps (XGBoost) is fitted on their ranks, and predicts the classes.
 
     Raises
     ------
     InvalidInputError
-        Lengths differ, or what is given is no classifier.
+        Lengths differ, or the student is no classifier.
     StudentError
         The student cannot learn from these labels.
 
@@ -220,16 +220,16 @@ def fit_student(
         rows, labels = take(rows, answered), labels[answered]
     options = {"noisy_counts": noisy_counts} if isinstance(model, VoteSpreading) else {}
     with warnings.catch_warnings():
-        # A few noisy labels rarely bring a network to rest; nobody can act on being told.
+        # Networks rarely converge on a few noisy labels, and the user can do nothing about it.
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:
             return model.fit(rows, labels, **options)
         except PateError:
             raise
         except Exception as error:
-            # All of this is public: to try again otherwise shows nothing.
+            # All of this is public, so that a second try reveals nothing.
             if has_gaps(seen) and not options and not uses_unlabelled(model):
-                with suppress(Exception):  # the first failure says more
+                with suppress(Exception):  # the first failure is more informative
                     return OwnClasses(clone(model)).fit(rows, labels)
             raise StudentError(
                 f"student {model!r} cannot learn from {int((labels != ABSTAIN).sum())} released labels of {len(seen)} "
@@ -247,11 +247,11 @@ def try_student(
     n_answers: int,
     noisy_counts: bool = False,
 ) -> None:
-    """Fit a student on made-up labels of the rows that will be asked about, before anything is spent.
+    """Try a student on made-up labels of the rows that will be queried, before anything is spent.
 
     ``queries`` are their positions in ``X_public`` (n_public, ...), of which ``n_answers`` will be answered at most;
-    the made-up labels are of all classes in turn, with noisy counts where those will be released. Whether it learns
-    depends on the labels as well, which nobody knows yet: that it passes here does not mean that it cannot fail.
+    the made-up labels are of all classes in turn, with noisy counts where those will be released. A student that
+    passes may still fail on the real labels.
 
     Raises
     ------
@@ -271,7 +271,7 @@ def try_student(
         return  # a constant
     sizes = [min(_TRIED_ROWS, len(labelled))]
     if sizes[0] < len(labelled):
-        sizes.append(len(labelled))  # it may need more of them than that
+        sizes.append(len(labelled))  # it may need more labels
     for size in sizes:
         problem = _problem(student, X_public, labelled[:size], n_classes, noisy_counts)
         if problem is None:
@@ -300,8 +300,8 @@ def _problem(
             warnings.simplefilter("ignore")
             fitted = fit_student(_quick(student), rows, made_up, noisy_counts=counts, random_state=0)
             n_rows = min(20, rows.shape[0])
-            said = np.asarray(fitted.predict(take(rows, np.arange(n_rows))))
-        if said.shape not in ((n_rows,), (n_rows, 1)) or not np.isin(said, np.arange(n_classes)).all():
+            predicted = np.asarray(fitted.predict(take(rows, np.arange(n_rows))))
+        if predicted.shape not in ((n_rows,), (n_rows, 1)) or not np.isin(predicted, np.arange(n_classes)).all():
             raise ValueError("predict did not return one of the classes it was trained on per row")
     except StudentError as error:
         return error.__cause__ if isinstance(error.__cause__, Exception) else error
@@ -311,7 +311,7 @@ def _problem(
 
 
 def _quick(student: Any) -> Any:
-    """Return what stands for a student while it is only tried on: an epoch of an image student, which keeps nothing."""
+    """Return the student for a trial; an image student gets one epoch, and stores nothing."""
     if not isinstance(student, ImageStudent):
         return student
     return clone(student).set_params(epochs=1, seconds=None, checkpoint_dir=None, verbose=False)

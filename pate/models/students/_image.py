@@ -1,4 +1,4 @@
-"""A student for images: a small network that learns from all public images and from targets whose doubt is known."""
+"""A student for images: a small network trained on all public images with weighted soft targets."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from pate.models.students._image_training import Recipe
 
 
-# What an image student is given, checked at the door.
+# Validation of an image student's input.
 
 
 def read_shape(given: Any, found: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return (channels, height, width) of the images, as given or as they are."""
+    """Return (channels, height, width) of the images, as given, or else as found."""
     from pate.networks import square_image_shape
 
     if given is not None:
@@ -53,7 +53,7 @@ def read_shape(given: Any, found: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def read_targets(y: Any, weights: Any, n_rows: int, label_error: float) -> tuple[FloatArray, FloatArray]:
-    """Return probabilities and weights; rows without an answer are even, and of weight 0."""
+    """Check targets, and return probabilities and weights; rows without an answer get uniform ones and weight 0."""
     table = np.asarray(y)
     if table.ndim == 2:
         table = read_numbers(y, name="y", user="ImageStudent", missing=True).astype(np.float64)
@@ -66,7 +66,7 @@ def read_targets(y: Any, weights: Any, n_rows: int, label_error: float) -> tuple
         if (table[answered] < 0).any() or (sums <= 0).any():
             raise InvalidInputError(
                 "y must hold probabilities >= 0 with a sum > 0 in each row, NaN rows where there is no answer. A "
-                "head's predict_proba gives them; scores are none."
+                "head's predict_proba gives them; scores are not probabilities."
             )
         even = np.full_like(table, 1 / table.shape[1])
         even[answered] = table[answered] / sums
@@ -92,11 +92,10 @@ def read_targets(y: Any, weights: Any, n_rows: int, label_error: float) -> tuple
 
 
 def refuse_private(name: str, value: Any) -> None:
+    """Refuse an object of a private type."""
     private = private_kind(value)
     if private is not None:
-        raise SensitiveValueError(
-            f"{name} must be public, got a {private}. A student sees public rows and what was released alone."
-        )
+        raise SensitiveValueError(f"{name} must be public, got a {private}. Pass public rows and released values.")
 
 
 _FORMAT = 1
@@ -104,20 +103,19 @@ _FORMAT = 1
 
 @dataclass(repr=False, eq=False)
 class ImageStudent(ClassifierMixin, BaseEstimator):
-    """A convolutional network that learns from every public image, whether it was given an answer or not.
+    """A convolutional network trained on every public image, with or without a released answer.
 
-    Targets are probabilities, and their weights say how much each is worth. Every image is shown changed at random, so
-    that an answer holds for what looks alike. A moving average of the weights is the student. Once it has an opinion,
-    that is taken as the prior of what was released, so that doubtful answers give way to it and sure ones stay (self-
-    adaptive targets, after Huang et al. 2020; a mean teacher, after Tarvainen and Valpola 2017, whose opinion is asked
-    once an epoch of the images as they are).
+    Targets are probabilities, each with a weight. Images are augmented at random. A moving average of the network's
+    weights is the student. After a part of the training its predictions are taken as the prior of the targets, so that
+    they replace uncertain answers and sure ones stay (self-adaptive targets, after Huang et al. 2020; a mean teacher,
+    after Tarvainen and Valpola 2017, which predicts the images without augmentation once an epoch).
 
-    Everything it is given is public, so whatever it does with it is post-processing, and costs no privacy.
+    All inputs are public, so training is post-processing, and costs no privacy.
 
     Parameters
     ----------
     image_shape : (channels, height, width) or None
-        None takes images that are square, with 1 or 3 channels, where rows are flat.
+        None: flat rows are taken as square images with 1 or 3 channels.
     network : str, nn.Module class, or function that makes one
         ``"student-cnn"``, or one of :func:`pate.networks.named_modules`. A class is made with ``n_features`` and
         ``n_classes`` where it takes them, gets (batch, channels, height, width), and returns logits.
@@ -126,38 +124,38 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     epochs : int or "auto"
         ``"auto"`` takes 20, and up to 100 where few images make few steps.
     seconds : float or None
-        Of training, in place of ``epochs``; two runs then differ in how far they get.
+        Duration of training, in place of ``epochs``; two runs then differ in their number of steps.
     batch_size : int
     learning_rate, weight_decay : float
         Of AdamW; the rate rises for two epochs and falls as a cosine, to a fifth.
     augmentation : float
-        How strongly images are changed; 0 leaves them. 1 suits glyphs, 0.5 clothes.
+        Strength of the random augmentation; 0 is none. 1 suits glyphs, 0.5 clothes.
     flip : bool
-        Left and right may change places.
+        Whether to mirror images left to right at random.
     erase : float
         Largest side of a blanked rectangle, as a share of the image's.
     trust : float
-        How much the student's opinion weighs beside what was released, as an exponent; 0 leaves the targets. It is less
-        as long as the opinion agrees with fewer answers than claim to be right.
+        Weight of the student's predictions relative to released answers, as an exponent; 0 leaves the targets. It is
+        reduced while predictions agree with fewer answers than the targets' probabilities imply.
     trust_from : float
-        The share of the training after which it does.
+        The share of the training after which ``trust`` applies.
     label_error : float
-        The share of labels that are thought wrong, where targets are labels and not probabilities.
+        The assumed share of wrong labels, where targets are labels and not probabilities.
     ema_epochs : float
-        How long the average of the weights remembers.
+        Time constant, in epochs, of the moving average of the weights.
     average_views : bool
-        The student's opinion, and what it predicts, is the mean over the image and some that are slightly turned or
-        scaled (MNIST: a fifth fewer errors), which takes five times as long as one look.
+        Predictions are the mean over the image and some slightly turned or scaled copies (MNIST: a fifth fewer errors),
+        which takes five times as long.
     patience : int or None
-        Stop when no row changed its label for so many epochs: a public fact, as all early stopping here.
+        Stop when no row changed its label for so many epochs, a public fact.
     precision : "auto", "float32" or "bfloat16"
-        Of training. ``"auto"`` takes bfloat16 where the machine is faster with it. Predictions are float32.
+        Of training. ``"auto"`` takes bfloat16 where it is faster on this machine. Predictions are float32.
     device : str
         ``"auto"`` takes a GPU where there is one.
     random_state : int or None
     checkpoint_dir : path or None
-        Where the training is kept after every epoch (safetensors): a fit that was cut off goes on from
-        there, on the CPU to the very bits. Removed by whoever wants it removed; one of another training is refused.
+        Where the training is saved after every epoch (safetensors); an interrupted fit resumes from it, on the CPU with
+        identical results. It is not removed afterwards; one of another training is refused.
     verbose : bool
         A progress bar.
 
@@ -168,12 +166,12 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         The averaged network, on the CPU, in evaluation mode.
     history_ : list of dict
         Per epoch: ``loss``; ``agreement`` of the student with the answers released; ``changed``, the share of rows
-        whose label it changed; ``trust``, how much its opinion weighed.
+        whose label it changed; ``trust``, the weight of its predictions.
     targets_ : float array of shape (n_public, n_classes)
-        What the targets became: the student's and the release's word on every public row.
+        The final targets of every public row, from released answers and the student's predictions.
     image_shape_ : (channels, height, width)
     resumed_ : bool
-        The fit went on from what was in ``checkpoint_dir``.
+        Whether the fit was resumed from ``checkpoint_dir``.
 
     Notes
     -----
@@ -216,17 +214,17 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     verbose: bool = False
 
     def fit(self, X: Any, y: Any, weights: Any = None) -> Self:
-        """Learn from public images and what was released about them.
+        """Train on public images and their released answers.
 
         Parameters
         ----------
         X : float array of shape (n_public, n_features), (n_public, height, width) or (n_public, channels, height,
-            width). Public images, every one of them: those without an answer teach too.
+            width). All public images, those without an answer too.
         y : int array of shape (n_public,), or float array of shape (n_public, n_classes)
             Released class indices, ``ABSTAIN`` (-1) where there is none; or probabilities, NaN rows where there are
             none. Rows are divided by their sums.
         weights : float array of shape (n_public,) or None
-            How much each answer is worth, from 0 (nothing) to 1 (what it says), as a head knows by its noise.
+            Weight of each answer, from 0 (ignored) to 1 (full).
 
         Raises
         ------
@@ -277,8 +275,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         """Return the class indices of images, shape (n,)."""
         return np.asarray(self.predict_proba(X).argmax(axis=1), dtype=np.int64)
 
-    def _told(self, images: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return what the last layer is told of each image."""
+    def _last_features(self, images: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return the input of the last layer for each image."""
         from pate.models.students._image_training import last_features
 
         return np.asarray(self._on_device(last_features, images))
@@ -295,53 +293,53 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
             self.network_.cpu()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted student: a safetensors file with the settings as JSON in it, no pickle.
+        """Write the fitted student as a safetensors file with the settings as JSON, without pickle.
 
-        What is code (a ``network`` that is no name, ``init``) is not kept, and is given again to :meth:`load`.
+        Code (a ``network`` that is no name, ``init``) is not saved, and must be given to :meth:`load` again.
         """
         check_is_fitted(self, "network_")
         from pate.models.students._image_training import KEY
         from pate.networks._contract import save_state
 
-        settings = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_KEPT}
+        settings = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_SAVED}
         settings["network"] = self.network if isinstance(self.network, str) else None
-        told = {
+        facts = {
             "format": _FORMAT,
             "settings": settings | {"image_shape": list(self.image_shape_)},
             "init": self.init is not None,
             "n_classes": len(self.classes_),
             "history": self.history_,
         }
-        save_state(path, self.network_.state_dict(), KEY, told)
+        save_state(path, self.network_.state_dict(), KEY, facts)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, network: Any = None, init: Any = None) -> ImageStudent:
-        """Read a student that was saved, a safetensors file; nothing in it is run.
+        """Read a student that was saved; nothing in the file is run.
 
-        ``network`` and ``init`` are as the student was made with, where those are no names: the architecture; the
-        weights come from the file. One that is missing, damaged, of something else or of another architecture is an
-        InvalidInputError.
+        ``network`` and ``init`` are those that the student was made with, if they are not names: they give the
+        architecture, and the file the weights. A file that is missing, damaged, of something else or of another
+        architecture is an InvalidInputError.
         """
         from pate.models.students._image_training import KEY, WHAT, make_network
         from pate.networks._contract import own_generator, read_state
 
-        tensors, told = read_state(path, KEY, WHAT)
-        if told.get("format") != _FORMAT:
+        tensors, facts = read_state(path, KEY, WHAT)
+        if facts.get("format") != _FORMAT:
             raise InvalidInputError(
-                f"{os.fspath(path)!r} is of format {shown(told.get('format'))}; this version of pate reads {_FORMAT}."
+                f"{os.fspath(path)!r} is of format {shown(facts.get('format'))}; this version of pate reads {_FORMAT}."
             )
-        settings = dict(told["settings"])
+        settings = dict(facts["settings"])
         if settings["network"] is None or network is not None:
             settings["network"] = network
-        needed = "init" if told["init"] else "network"
-        if (init is None) == told["init"] or (settings["network"] is None and not told["init"]):
+        needed = "init" if facts["init"] else "network"
+        if (init is None) == facts["init"] or (settings["network"] is None and not facts["init"]):
             raise InvalidInputError(
                 f"{needed} must be given as the student was made: {os.fspath(path)!r} holds weights only."
             )
         student = cls(**settings | {"image_shape": tuple(settings["image_shape"])}, init=init)
         student.image_shape_ = student.image_shape
-        student.classes_ = np.arange(int(told["n_classes"]))
-        student.history_ = list(told["history"])
+        student.classes_ = np.arange(int(facts["n_classes"]))
+        student.history_ = list(facts["history"])
         with own_generator(0):  # drawn weights are replaced
             made = make_network(student.network, init, student.image_shape_, len(student.classes_))
         try:
@@ -350,7 +348,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
             raise InvalidInputError(f"{needed} is not the network of {os.fspath(path)!r}: {error}") from None
         import torch
 
-        # As it was trained: the same sums, to the last bit.
+        # The memory format of training, for the same sums to the last bit.
         laid_out = made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         student.network_ = laid_out.eval().requires_grad_(False)
         return student
@@ -368,7 +366,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         seed = self.random_state if self.random_state is None else check_int("random_state", self.random_state, low=0)
         if seed is None and self.checkpoint_dir is not None:
             raise InvalidInputError(
-                "random_state must be given with checkpoint_dir: a fit without a seed cannot go on."
+                "random_state must be given with checkpoint_dir, got None: a fit without a seed cannot be resumed."
             )
         check_int("batch_size", self.batch_size, low=2)
         open_ends: dict[str, Any] = {"low": 0, "low_open": True}
@@ -404,8 +402,8 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         shape = self.image_shape_
         if rows.shape[1:] not in (shape, (int(np.prod(shape)),)) and (shape[0] != 1 or rows.shape[1:] != shape[1:]):
             raise InvalidInputError(
-                f"X must have images of shape {shape}, or flat ones, got {rows.shape[1:]} each. Pass them as "
-                "those that the student was fitted on."
+                f"X must have images of shape {shape}, or flat ones, got {rows.shape[1:]} each. Pass "
+                "images of the shape that the student was fitted on."
             )
         return np.ascontiguousarray(rows.reshape(len(rows), *shape), dtype=np.float32)
 
@@ -419,4 +417,4 @@ _EPOCHS, _STEPS = (20, 100), 1400
 #: A fit's file in its ``checkpoint_dir``.
 FILE = "student.safetensors"
 #: Settings of a run, not of a student.
-_NOT_KEPT = ("image_shape", "init", "device", "checkpoint_dir", "verbose")
+_NOT_SAVED = ("image_shape", "init", "device", "checkpoint_dir", "verbose")

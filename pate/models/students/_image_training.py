@@ -1,4 +1,4 @@
-"""Train an image student on public images and soft targets: everything in here is public."""
+"""Train an image student on public images and soft targets; all of it is public."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from pate.networks._contract import (
 )
 from pate.representations.images._augment import Augmentation
 
-# The same images seen slightly otherwise, always alike: what holds of all of them is surer than of one.
+# Fixed, slightly changed views of an image: their mean prediction is more accurate.
 
-#: Shares of what a training changes at most: turned either way, then larger and smaller.
+#: Shares of the largest change in training: of the rotation, then of the scale.
 _TURN, _SIZE = 0.6, 0.6
 
 
 def views(images: torch.Tensor, changes: Augmentation, n: int) -> Iterator[torch.Tensor]:
-    """Yield the images, and then turned, larger and smaller, ``n`` in all: half as far as a training changes them.
+    """Yield ``n`` views of the images: as they are, turned, larger and smaller, about half as far as in training.
 
-    Nothing is drawn: a row's views are its own, wherever it stands.
+    Nothing is random: a row's views depend on that row alone.
 
     Shapes: ``images`` (batch, channels, height, width).
     """
     turn, size = math.radians(changes.rotate) * _TURN, changes.scale * _SIZE
-    ways = [(0.0, 1.0), (turn, 1.0), (-turn, 1.0), (0.0, 1 - size), (0.0, 1 + size)]
-    for i, (angle, scale) in enumerate(ways[:n]):
+    changed = [(0.0, 1.0), (turn, 1.0), (-turn, 1.0), (0.0, 1 - size), (0.0, 1 + size)]
+    for i, (angle, scale) in enumerate(changed[:n]):
         mirror = -1.0 if changes.flip and i % 2 else 1.0
         if (angle, scale, mirror) == (0.0, 1.0, 1.0):
             yield images
@@ -62,9 +62,9 @@ def views(images: torch.Tensor, changes: Augmentation, n: int) -> Iterator[torch
         yield F.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 
-# The networks of an image student: its own small one, a ready one by name, or a pre-trained one with a fresh end.
+# The networks of an image student: its own small one, another by name, or a pre-trained one with a new last layer.
 
-#: Where a fitted representation keeps the torch module that it trained.
+#: Attributes of fitted representations that hold a torch module.
 _HELD_AS = ("module_", "encoder_", "_encoder")
 
 
@@ -82,7 +82,7 @@ class StudentCNN(nn.Module):
         a, b, c = widths
         layers = [*_block(channels, a, 1), *_block(a, a, 2), *_block(a, b, 1), *_block(b, b, 2), *_block(b, c, 1)]
         side = max(height, width)
-        while side > 48:  # large images are halved until they are about as small as those this was measured on
+        while side > 48:  # large images are halved to about the size of those this was measured on
             layers += _block(c, c, 2)
             side //= 2
         self.body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(3), nn.Flatten())
@@ -94,7 +94,7 @@ class StudentCNN(nn.Module):
 
 
 class Ended(nn.Module):
-    """A pre-trained module and a fresh linear end."""
+    """A pre-trained module with a new last linear layer."""
 
     def __init__(self, body: nn.Module, n_features: int, n_classes: int) -> None:
         super().__init__()
@@ -107,14 +107,14 @@ class Ended(nn.Module):
 
 
 def make_network(network: Any, init: Any, image_shape: tuple[int, int, int], n_classes: int) -> nn.Module:
-    """Return a network that starts anew, or from ``init``, whose weights are copied."""
+    """Return a new network, or one that starts from a copy of ``init``."""
     if init is not None:
         held = next((getattr(init, name) for name in _HELD_AS if hasattr(init, name)), None)
         module = init if isinstance(init, nn.Module) else held
         if not isinstance(module, nn.Module):
             raise InvalidInputError(
                 f"init must be a torch.nn.Module or a fitted representation that holds one, got {shown(init)}. Leave "
-                "it out to start anew."
+                "it out for a new network."
             )
         body = copy.deepcopy(module).cpu().float().requires_grad_(True)
         return Ended(body, _probed("init", body, image_shape).flatten(1).shape[1], n_classes)
@@ -132,7 +132,7 @@ def make_network(network: Any, init: Any, image_shape: tuple[int, int, int], n_c
 
 
 def _probed(name: str, module: nn.Module, image_shape: tuple[int, int, int]) -> torch.Tensor:
-    """Return what a module makes of two blank images."""
+    """Return a module's output for two blank images."""
     module.eval()
     try:
         with torch.no_grad():
@@ -155,17 +155,17 @@ def _block(before: int, after: int, step: int) -> list[nn.Module]:
 
 _BLOCK = 512
 KEY, WHAT = "pate.image-student", "an image student"
-#: The cosine ends here: the last steps at a small rate learn the wrong answers by heart (measured: 0.2 points).
+#: The cosine is cut here: last steps at a small rate memorise wrong answers (measured: 0.2 points).
 _CUT = 0.7
-#: No class is ruled out by less than this.
+#: The least probability of a class in a target or prediction.
 _LEAST = 1e-4
-#: How little a row without an answer weighs while the student is in doubt about it.
+#: Power of a prediction's certainty in the weight of a row without an answer.
 _DOUBT = 2.0
-#: So few rows may change their label in an epoch of a student that has settled.
-_SETTLED = 1.0
-#: Views of an image that a training asks the student's opinion of.
+#: A student has converged when fewer rows than this change their label in an epoch.
+_CONVERGED = 1.0
+#: Views per image for the student's predictions in training.
 _VIEWS = 3
-#: How far images are changed at strength 1, which suits glyphs; half of it suits clothes.
+#: The augmentation of strength 1, which suits glyphs; half of it suits clothes.
 _CHANGES = Augmentation(
     rotate=12, scale=0.12, stretch=0.08, shear=0.15, shift=0.07, elastic=0.05, thicken=0.3, bright=0.2
 )
@@ -173,7 +173,7 @@ _CHANGES = Augmentation(
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything public that a training follows."""
+    """The settings of a training; all are public."""
 
     epochs: int
     seconds: float | None
@@ -193,7 +193,7 @@ class Recipe:
 
 
 def changes_of(strength: float, *, flip: bool, erase: float) -> Augmentation:
-    """Return how far images are changed."""
+    """Return the augmentation of this strength."""
     return replace(_CHANGES.scaled(strength), flip=flip, erase=erase)
 
 
@@ -206,35 +206,37 @@ def probabilities(
     changes: Augmentation | None = None,
     n_views: int = 1,
 ) -> torch.Tensor:
-    """Return the probabilities of images, on the device, in blocks: the mean over so many views."""
+    """Return the probabilities of images, computed on the device in blocks, the mean over so many views."""
     network.eval()
     parts = []
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
         for block in images.split(_BLOCK):
             seen = views(block.to(device), changes or Augmentation(), n_views)
-            said = [
+            predicted = [
                 logits_of(network(v.contiguous(memory_format=torch.channels_last))).float().softmax(1) for v in seen
             ]
-            parts.append(torch.stack(said).mean(0))
+            parts.append(torch.stack(predicted).mean(0))
     return torch.cat(parts)
 
 
 def last_features(network: nn.Module, images: torch.Tensor, device: torch.device) -> npt.NDArray[np.float32]:
-    """Return what the last linear layer is told of each image, shape (n, n_features)."""
+    """Return the input of the last linear layer for each image, shape (n, n_features)."""
     layers = [module for module in network.modules() if isinstance(module, nn.Linear)]
     if not layers:
-        raise InvalidInputError("network must have a linear layer for records to vote on what it is told.")
-    told: list[torch.Tensor] = []
-    hook = layers[-1].register_forward_pre_hook(lambda _, given: told.append(given[0].detach().flatten(1).float()))
+        raise InvalidInputError(
+            "network must have a linear layer, whose input records vote on. Take 'student-cnn', or add one."
+        )
+    inputs: list[torch.Tensor] = []
+    hook = layers[-1].register_forward_pre_hook(lambda _, given: inputs.append(given[0].detach().flatten(1).float()))
     try:
         probabilities(network, images, device)
     finally:
         hook.remove()
-    return torch.cat(told).cpu().numpy()
+    return torch.cat(inputs).cpu().numpy()
 
 
 class Training:
-    """One training: the network, its moving average, the moving targets, and where all of it stands.
+    """One training: the network, its moving average, the current targets, and the progress.
 
     Shapes: ``images`` (n, channels, height, width), ``targets`` (n, n_classes), ``weights`` (n,).
     """
@@ -258,26 +260,26 @@ class Training:
         self.given = torch.from_numpy(weights.astype(np.float32)).to(device)
         self.targets, self.weights = self.released.clone(), self.given.clone()
         self.augmentation = changes_of(recipe.strength, flip=recipe.flip, erase=recipe.erase)
-        # Batch norm cannot learn from one image: a rest of one joins the batch before.
+        # Batch norm needs two images or more: a single one left over joins the batch before.
         self.steps = max(1, round(len(images) / recipe.batch_size))
         self.optimizer = torch.optim.AdamW(
             self.network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
         )
         self.epoch, self.spent, self.history = 0, 0.0, list[dict[str, float]]()
-        self.said: torch.Tensor | None = None
+        self.labels: torch.Tensor | None = None
         self.resumed = False
         self.digest = self._digest()
 
     def run(self) -> Iterator[dict[str, float]]:
-        """Train, from where the checkpoint left off; yields the facts of each epoch as it ends."""
+        """Train, resuming from the checkpoint if there is one; yield the facts of each epoch as it ends."""
         self._resume()
         while not self._done():
             begun = time.monotonic()
             with own_generator(training_seed(self.recipe.seed, 1, self.epoch), self.device):
                 loss = self._one_epoch()
-            # One more look at each epoch, and several where the answer counts.
+            # One view in the first epochs, and several where the predictions are used.
             n_views = _VIEWS if self.recipe.views and self._progress(1.0) >= self.recipe.trust_from else 1
-            opinion = probabilities(
+            predicted = probabilities(
                 self.average,
                 self.images,
                 self.device,
@@ -285,13 +287,13 @@ class Training:
                 changes=self.augmentation,
                 n_views=n_views,
             )
-            said = opinion.argmax(1)
-            changed = 1.0 if self.said is None else float((said != self.said).float().mean())
-            self.said = said
+            labels = predicted.argmax(1)
+            changed = 1.0 if self.labels is None else float((labels != self.labels).float().mean())
+            self.labels = labels
             self.epoch += 1
-            trust = self._adapt(opinion) if self._progress() >= self.recipe.trust_from else 0.0
+            trust = self._adapt(predicted) if self._progress() >= self.recipe.trust_from else 0.0
             self.spent += time.monotonic() - begun
-            agreement = float((said == self.released.argmax(1))[self.given > 0].float().mean())
+            agreement = float((labels == self.released.argmax(1))[self.given > 0].float().mean())
             self.history.append({"loss": loss, "agreement": agreement, "changed": changed, "trust": trust})
             self._keep()
             yield self.history[-1]
@@ -300,17 +302,17 @@ class Training:
         r = self.recipe
         if r.patience is not None and len(self.history) >= r.patience + 1:
             last = self.history[-r.patience :]
-            if self._progress() >= r.trust_from and all(h["changed"] * len(self.images) < _SETTLED for h in last):
+            if self._progress() >= r.trust_from and all(h["changed"] * len(self.images) < _CONVERGED for h in last):
                 return True
         return self._progress() >= 1
 
     def _progress(self, within: float = 0.0) -> float:
-        """Return the share of the training that is done, ``within`` an epoch's share of it further on."""
+        """Return the share of the training that is done, plus the part ``within`` of an epoch."""
         r = self.recipe
         if r.seconds is None:
             return (self.epoch + within) / r.epochs
         each = self.spent / self.epoch if self.epoch else r.seconds / r.epochs
-        # The last epoch is the one that would end nearest to the time given.
+        # The last epoch is the one that ends nearest to the time given.
         return min(1.0, (self.spent + within * each) / max(r.seconds - each / 2, 1e-9))
 
     def _one_epoch(self) -> float:
@@ -352,39 +354,39 @@ class Training:
             else:
                 mean.copy_(value)
 
-    def _adapt(self, opinion: torch.Tensor) -> float:
-        """Take the student's opinion as the prior of what was released: targets ~ released^weight * opinion^trust.
+    def _adapt(self, predicted: torch.Tensor) -> float:
+        """Take the student's predictions as the prior of the targets: targets ~ released^weight * predicted^trust.
 
-        A row without an answer has the opinion alone, and weighs as much as that is sure. Always from what was
-        released: what the student once believed leaves no trace but in the student. Returns the trust.
+        A row without an answer gets the prediction, with a weight by its certainty. It starts from the released
+        answers each time, and not from earlier targets. Returns the trust.
         """
-        trust = self.recipe.trust * self._merit(opinion)
+        trust = self.recipe.trust * self._quality(predicted)
         if not self.recipe.trust:
             return trust
         evidence = self.released.clamp_min(_LEAST).log() * self.given[:, None]
-        self.targets = (evidence + trust * opinion.clamp_min(_LEAST).log()).softmax(1)
+        self.targets = (evidence + trust * predicted.clamp_min(_LEAST).log()).softmax(1)
         sure = (self.targets.amax(1) - 1 / self.targets.shape[1]) / (1 - 1 / self.targets.shape[1])
         self.weights = torch.where(self.given > 0, self.given, sure.clamp_min(0.0) ** _DOUBT)
         return trust
 
-    def _merit(self, opinion: torch.Tensor) -> float:
-        """Return, from 0 to 1, what the opinion is worth, by how often it agrees with the answers.
+    def _quality(self, predicted: torch.Tensor) -> float:
+        """Return the quality of the predictions, from 0 to 1, by their agreement with the answers.
 
-        One that is right disagrees about as often as the answers claim to be wrong; what it disagrees beyond that is
-        its own fault. Naming the commonest class has no merit: a student that knows nothing yet would overrule the
-        answers for good.
+        Right predictions disagree about as often as the answers' probabilities imply that these are wrong; further
+        disagreement lowers the quality. Predicting the commonest class has quality 0: an untrained student would
+        otherwise replace the answers for good.
         """
         weights = self.given / self.given.sum()
-        agreement = float(((opinion.argmax(1) == self.released.argmax(1)) * weights).sum())
+        agreement = float(((predicted.argmax(1) == self.released.argmax(1)) * weights).sum())
         commonest = float((self.released * weights[:, None]).sum(0).max())
         claimed = float((self.released.amax(1) * weights).sum())
         informed = min(1.0, max(0.0, agreement - commonest) / max(claimed - commonest, 1e-6))
-        # Answers can be surer than they are right, so a tenth is always let pass in part.
+        # Answers may be overconfident, so that a tenth of disagreement is tolerated in part.
         excess = max(0.0, claimed - agreement) / max(1 - claimed, 0.1)
         return informed * max(0.0, 1 - excess)
 
     def _digest(self) -> str:
-        """Return by what a checkpoint knows its training: the recipe, the network's start, every image and target."""
+        """Return a digest that identifies the training: the recipe, the initial network, every image and target."""
         digest = hashlib.sha256(json.dumps(asdict(self.recipe) | {"device": self.device.type}).encode())
         for tensor in (*self.network.state_dict().values(), self.images, self.released, self.given):
             digest.update(str(tuple(tensor.shape)).encode())
@@ -395,15 +397,15 @@ class Training:
         if self.file is None:
             return
         tensors = state_of(self.parts, self.optimizer, ".") | {"targets": self.targets, "weights": self.weights}
-        tensors |= {} if self.said is None else {"said": self.said}
-        told = {"digest": self.digest, "epoch": self.epoch, "spent": self.spent, "history": self.history}
-        save_state(self.file, tensors, KEY, told)
+        tensors |= {} if self.labels is None else {"said": self.labels}
+        facts = {"digest": self.digest, "epoch": self.epoch, "spent": self.spent, "history": self.history}
+        save_state(self.file, tensors, KEY, facts)
 
     def _resume(self) -> None:
         if self.file is None or not self.file.exists():
             return
-        tensors, told = read_state(self.file, KEY, WHAT)
-        if told.get("digest") != self.digest:
+        tensors, facts = read_state(self.file, KEY, WHAT)
+        if facts.get("digest") != self.digest:
             raise InvalidInputError(
                 f"checkpoint_dir={str(self.file.parent)!r} holds another training: other images, targets, settings or "
                 "seed. Name another folder, or remove this one."
@@ -411,5 +413,5 @@ class Training:
         self.resumed = True
         at = {name: value.to(self.device) for name, value in tensors.items()}
         take_state(tensors, self.parts, self.optimizer, ".")
-        self.targets, self.weights, self.said = at["targets"], at["weights"], at.get("said")
-        self.epoch, self.spent, self.history = int(told["epoch"]), float(told["spent"]), list(told["history"])
+        self.targets, self.weights, self.labels = at["targets"], at["weights"], at.get("said")
+        self.epoch, self.spent, self.history = int(facts["epoch"]), float(facts["spent"]), list(facts["history"])

@@ -1,9 +1,9 @@
-"""A student is asked about private records, each by itself: so a count of right answers moves no further than is said.
+"""Predict private records with a student, each row by itself, so that counts of right answers have their sensitivity.
 
-:mod:`pate.records._right` says what that needs. Where rows keep their places they are asked in blocks of one fixed
-shape; where another person's records might move them, each row is asked alone. A row with which the student cannot be
-asked has no answer, and changes no other's: its block is asked again with other rows of the block in its place. Code
-that may look at all rows of a block, or draw at random while it predicts, is asked row by row, a fresh copy each time.
+:mod:`pate.records._right` says what that needs. Where rows keep their places they are predicted in blocks of one fixed
+shape; where another person's records might move them, each row is predicted alone. A row that the student cannot
+predict has no answer, and changes no other's: its block is predicted again with other rows of the block in its place.
+Code that may read all rows of a block, or is random in ``predict``, predicts row by row, a fresh copy each time.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from pate.release import LabelRelease, ReleasedCounts
 from pate.release._ballot_session import PaidCounts, message_of_counts
 from pate.representations import Representation
 
-#: Parts of scikit-learn whose classes answer for each row from it and from what was fitted: all of them, but for those
-#: that draw while they predict, or go on until all rows together are good enough.
+#: Parts of scikit-learn whose classes predict each row from that row and the fitted state: not those that are random in
+#: ``predict``, or iterate over all rows together.
 _ROW_BY_ROW = frozenset(
     (
         "calibration", "compose", "discriminant_analysis", "dummy", "ensemble", "feature_extraction",
@@ -46,17 +46,17 @@ _ROW_BY_ROW = frozenset(
 )  # fmt: skip
 _OF_OTHER_PARTS = frozenset(("PCA", "IncrementalPCA", "KernelPCA", "TruncatedSVD", "KMeans", "MiniBatchKMeans"))
 _NOT = frozenset(("IterativeImputer",))
-#: Ways of DummyClassifier that draw.
+#: Random strategies of DummyClassifier.
 _DRAWN = ("uniform", "stratified")
 
 
 def answers_alone(student: Any, rows: Any, usable: Mask, *, n_classes: int, keep_places: bool) -> IntArray:
-    """Return the class index that a student gives each private row, from that row alone; -1 where it gives none.
+    """Return a student's class index for each private row, from that row alone; -1 where it gives none.
 
     ``rows`` (n, ...), ``usable`` (n,) and what is returned (n,) are **private**, the student is public. With
-    ``keep_places`` all other rows of a neighbouring table stand where they do here. A student that
-    :func:`is_known_throughout` does not know is asked about each row alone, a fresh copy with the same state of numpy's
-    generator: slow, and true of any that can be copied.
+    ``keep_places`` all other rows of a neighbouring table have the same places. A student that is not
+    :func:`is_known_throughout` predicts each row alone, by a fresh copy with the same state of numpy's generator: slow,
+    and correct for any that can be copied.
     """
     found = np.full(len(usable), -1, dtype=np.int64)
     known = is_known_throughout(student)
@@ -72,21 +72,21 @@ def answers_alone(student: Any, rows: Any, usable: Mask, *, n_classes: int, keep
 
 
 def _copies(student: Any) -> Callable[[], Any]:
-    """Return what gives a copy of the student as it is now, every time, and numpy's generator one state."""
-    kept = copy.deepcopy(student)
+    """Return a function that copies the student as it is now, and resets numpy's generator."""
+    original = copy.deepcopy(student)
 
     def fresh() -> Any:
         np.random.seed(0)  # noqa: NPY002 - the caller's state is put back
-        return copy.deepcopy(kept)
+        return copy.deepcopy(original)
 
     return fresh
 
 
 def as_public(rows: Any, public: Any) -> Any:
-    """Return private rows whose columns of categories have the public rows' list of them; other rows as they are.
+    """Return private rows with the public rows' categories in columns of that type; other rows as they are.
 
-    The list that all private rows share would show one record's category to the others, and shift their codes. A value
-    that no public row's list has is missing: its own record's matter.
+    Categories found in all private rows would let one record shift the codes of the others. A value that is not among
+    the public categories is missing, in that record alone.
     """
     if not (is_frame(rows) and is_frame(public)):
         return rows
@@ -105,15 +105,15 @@ def as_public(rows: Any, public: Any) -> Any:
 def _ask(
     fresh: Callable[[], Any], rows: Any, start: int, asked: IntArray, size: int, n_classes: int, found: IntArray
 ) -> None:
-    """Ask about these places of a block, in a block of the same shape; where that fails, about half of them at a time.
+    """Predict these places of a block, in a block of the same shape; where that fails, half of them at a time.
 
-    A row stands at its own place in every such block, so that the others that are asked change no bit of its answer.
+    A row has its own place in every such block, so that the other rows change no bit of its answer.
     """
     block = np.full(size, start + asked[0])
     block[asked] = start + asked
-    said = _predicted(fresh(), take(rows, block), n_classes)
-    if said is not None:
-        found[start + asked] = said[asked]
+    predicted = _predicted(fresh(), take(rows, block), n_classes)
+    if predicted is not None:
+        found[start + asked] = predicted[asked]
     elif len(asked) > 1:
         middle = len(asked) // 2
         _ask(fresh, rows, start, asked[:middle], size, n_classes, found)
@@ -122,15 +122,15 @@ def _ask(
 
 def _predicted(student: Any, rows: Any, n_classes: int) -> IntArray | None:
     try:
-        said = np.asarray(student.predict(rows)).reshape(rows.shape[0])
-        whole = said.astype(np.int64)
-    except Exception:  # the row's own matter, and nobody's to read
+        predicted = np.asarray(student.predict(rows)).reshape(rows.shape[0])
+        whole = predicted.astype(np.int64)
+    except Exception:  # not shown: it may quote private values
         return None
-    return np.where((whole == said) & (whole >= 0) & (whole < n_classes), whole, -1)
+    return np.where((whole == predicted) & (whole >= 0) & (whole < n_classes), whole, -1)
 
 
 def is_known_throughout(student: Any) -> bool:
-    """Whether a student is pate's or scikit-learn's code in all its parts, which takes each row by itself."""
+    """Whether all parts of a student are pate's or scikit-learn's code that predicts each row by itself."""
     if isinstance(student, Representation):
         return own_throughout(student)
     package, part = [*type(student).__module__.split("."), ""][:2]
@@ -147,20 +147,20 @@ def is_known_throughout(student: Any) -> bool:
 
 
 def has_frozen(student: Any) -> bool:
-    """Whether a part of it keeps, when it is cloned, what it was fitted to before: on what, nobody here knows."""
+    """Whether cloning leaves a part of it fitted, to data that is unknown here."""
     if isinstance(student, list | tuple):
         return any(map(has_frozen, student))
     if isinstance(student, Representation):
         return not own_throughout(student)
     if not hasattr(student, "get_params"):
         return False
-    kept = getattr(type(student), "__sklearn_clone__", None) is not BaseEstimator.__sklearn_clone__
-    return kept or any(map(has_frozen, student.get_params(deep=False).values()))
+    frozen = getattr(type(student), "__sklearn_clone__", None) is not BaseEstimator.__sklearn_clone__
+    return frozen or any(map(has_frozen, student.get_params(deep=False).values()))
 
 
 def _is_known(value: Any) -> bool:
     if isinstance(value, np.random.RandomState | np.random.Generator):
-        return False  # a stream that every call goes on with
+        return False  # every call advances the stream
     if isinstance(value, dict):
         return all(map(_is_known, value.values()))
     if isinstance(value, list | tuple):
@@ -179,24 +179,25 @@ def measured_labels(
     *,
     usable: Mask,
     groups: Any = None,
-    told: Any = None,
+    identity: Any = None,
     made_here: bool = True,
     read_here: bool = True,
     asked_for: bool = True,
 ) -> tuple[LabelRelease, ReleasedCounts | None]:
-    """Return released labels whose statement says how often a student of theirs is right, and the cells by class.
+    """Measure a student's accuracy, add it to the labels' statement, and return the labels and the cells by class.
 
     ``rows`` (n, ...) are the records that voted, ``labels`` (n,) their class indices (-1: none), ``usable`` (n,) and
-    ``groups`` (n,) whose they are: all **private**. ``told`` made the student, beside these labels: plain public
-    values; the same student is told its stored count. ``made_here``: what it is asked through was fitted by pate on
-    public rows; ``read_here``: pate read each row by itself. Where what was paid for was drawn of another student,
-    this one is not measured, and nothing is charged: whoever asked for it is warned (StudentWarning).
+    ``groups`` (n,) their owners: all **private**. ``identity`` are the public values that, with these labels, determine
+    the student; the same student gets its stored count. ``made_here``: the maps before it were fitted by pate on public
+    rows; ``read_here``: pate read each row by itself. If the paid count was drawn for another student, this one is not
+    measured, and nothing is charged; if ``asked_for``, the user is warned (StudentWarning).
     """
-    said = [release.labels.tobytes(), b"" if release.noisy_counts is None else release.noisy_counts.tobytes()]
+    given = [release.labels.tobytes(), b"" if release.noisy_counts is None else release.noisy_counts.tobytes()]
     settings = None
-    with suppress(Exception):  # a repr leaves out what is long, and what a frozen part was fitted to
-        settings = joblib.hash(told)
-    parts = [settings or re.sub(r" at 0x[0-9a-f]+", "", repr(told)), *(hashlib.sha256(one).hexdigest() for one in said)]
+    with suppress(Exception):  # a repr leaves out long values, and the state of a frozen part
+        settings = joblib.hash(identity)
+    settings = settings or re.sub(r" at 0x[0-9a-f]+", "", repr(identity))
+    parts = [settings, *(hashlib.sha256(one).hexdigest() for one in given)]
     model = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     n_classes, own = len(release.classes), read_here and is_known_throughout(student)
     answers = answers_alone(student, rows, usable & (labels >= 0), n_classes=n_classes, keep_places=groups is None)

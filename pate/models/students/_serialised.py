@@ -1,4 +1,4 @@
-"""Fitted students as files, without pickle, and read back so that nothing in a file is run or followed blindly."""
+"""Save fitted students without pickle, and read them without running or trusting anything in the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pate.models.students._image import ImageStudent
 from pate.representations import Representation, load
 from pate.teachers.checkpoints import TRUSTED_TYPES
 
-#: Beside what is trusted in teachers: holders of public numbers, whose code is this package's.
+#: Types that may be read: those trusted in teachers, and this package's own.
 TYPES = (
     *TRUSTED_TYPES,
     "pate.data.encoding.TableEncoder",
@@ -32,9 +32,9 @@ _SKOPS, _IMAGE, _MAP = "student.skops", "student.safetensors", "representation.s
 
 
 def keep_student(student: Any, folder: Path) -> dict[str, Any]:
-    """Write a fitted student into a folder, and return what :func:`read_student` needs to know besides.
+    """Write a fitted student into a folder, and return the facts that :func:`read_student` needs besides.
 
-    It is scikit-learn's or this package's own, or a pipeline of a public representation and one of those.
+    The student is scikit-learn's or this package's own, or a pipeline of a public representation and one of those.
     """
     if isinstance(student, Pipeline) and isinstance(student.steps[0][1], Representation) and len(student.steps) == 2:
         student.steps[0][1].save(folder / _MAP)
@@ -42,7 +42,7 @@ def keep_student(student: Any, folder: Path) -> dict[str, Any]:
     if isinstance(student, ImageStudent):
         if not isinstance(student.network, str) or student.init is not None:
             raise InvalidInputError(
-                "an ImageStudent with a network of your own cannot be kept in a model file, which holds no code. Save "
+                "an ImageStudent with a network of your own cannot be saved in a model file, which holds no code. Save "
                 "its weights with student_.save(...), or name the network."
             )
         student.save(folder / _IMAGE)
@@ -50,30 +50,30 @@ def keep_student(student: Any, folder: Path) -> dict[str, Any]:
     data = pack_estimator(
         student,
         trusted=TYPES,
-        refusal=f"a {type(student).__name__} cannot be kept in a model file",
+        refusal=f"a {type(student).__name__} cannot be saved in a model file",
         remedy="Name another student, made of scikit-learn's own parts.",
     )
     (folder / _SKOPS).write_bytes(settled(data))
     return {"student": "skops"}
 
 
-def read_student(folder: Path, told: Any, *, module: Any = None) -> Any:
+def read_student(folder: Path, facts: Any, *, module: Any = None) -> Any:
     """Return the student that :func:`keep_student` wrote.
 
-    Refused: types that are not among those that are safe to build, and trees that point out of themselves.
+    Refused: types that are not safe to build, and trees with nodes or columns out of range.
     """
-    if "mapped" in told:
+    if "mapped" in facts:
         return Pipeline(
-            [("representation", load(folder / _MAP, module=module)), ("student", read_student(folder, told["mapped"]))]
+            [("representation", load(folder / _MAP, module=module)), ("student", read_student(folder, facts["mapped"]))]
         )
-    if told["student"] == "image":
+    if facts["student"] == "image":
         return ImageStudent.load(folder / _IMAGE)
     problem = ""
     try:
         student = unpack_estimator((folder / _SKOPS).read_bytes(), trusted=TYPES)
         make_safe(student)
         return student
-    except Exception as error:  # skops names types; what else a damaged file leads to is its kind
+    except Exception as error:  # skops names types; a damaged file may raise any
         problem = f"skops refuses it ({type(error).__name__})"
     raise InvalidInputError(
         f"the student cannot be built: {problem}. It holds types that are not safe to read, or is damaged"
@@ -81,17 +81,16 @@ def read_student(folder: Path, told: Any, *, module: Any = None) -> Any:
 
 
 def made_of(student: Any) -> str:
-    """Return in a line what a student is."""
+    """Return the class names of a student and its steps, in a line."""
     if isinstance(student, Pipeline):
         return ", ".join(made_of(step) for _, step in student.steps)
     return type(student).__name__
 
 
 def make_safe(thing: Any) -> None:
-    """See to it that compiled code follows no index of a file's out of its arrays.
+    """Refuse a student from a file whose indices would make compiled code read outside its arrays.
 
-    Trees are walked node by node and refused where they point elsewhere; search trees of neighbours are built anew
-    from their rows.
+    Trees are checked node by node; search trees of neighbours are built again from their rows.
     """
     waiting, seen = [thing], set()
     while waiting:
@@ -118,11 +117,11 @@ def make_safe(thing: Any) -> None:
 
 
 def _check_widths(one: Any, held: dict[str, Any]) -> None:
-    """Refuse trees that look at more columns than whoever holds them checks rows for."""
+    """Refuse trees with more columns than the estimator that holds them checks rows for."""
     width = held.get("n_features_in_")
     if isinstance(held.get("tree_"), Tree) and held["tree_"].n_features != width:
         raise ValueError("a tree of other rows")
-    # What was never fitted (a pattern that others are made from) has nothing to follow.
+    # An unfitted estimator (a template for others) has no trees.
     if isinstance(one, BaseForest | BaseGradientBoosting) and "estimators_" in held:
         trees = np.asarray(held["estimators_"], dtype=object).ravel().tolist()
         if any(tree.n_features_in_ != width for tree in trees):
@@ -139,7 +138,7 @@ def _check_widths(one: Any, held: dict[str, Any]) -> None:
 
 
 def _check_stages(held: dict[str, Any]) -> None:
-    """Refuse more trees a round than there is room for what they say."""
+    """Refuse more trees a round than there are outputs for."""
     stages, n_classes = held["estimators_"], len(held["classes_"])
     n_trees = n_classes if n_classes > 2 else 1
     begun = getattr(held["init_"], "classes_", held["classes_"])
@@ -152,7 +151,7 @@ def _check_stages(held: dict[str, Any]) -> None:
 
 
 def _check_machine(held: dict[str, Any]) -> None:
-    """Refuse a support vector machine whose arrays are not as long as one another say."""
+    """Refuse a support vector machine with arrays of inconsistent lengths."""
     each = np.asarray(held["_n_support"])
     n, k, rows = len(held["support_"]), len(each), held["support_vectors_"]
     pairs = k * (k - 1) // 2
@@ -169,7 +168,7 @@ def _check_machine(held: dict[str, Any]) -> None:
 
 
 def _check_neighbours(held: dict[str, Any]) -> None:
-    """Refuse neighbours of other columns than rows are checked for, or of no class."""
+    """Refuse neighbours with other columns than rows are checked for, or of an unknown class."""
     rows, own = held["_fit_X"], held.get("_y")
     fine = rows.ndim == 2 and rows.shape[1] == held["n_features_in_"]
     if own is not None and "classes_" in held:
@@ -190,7 +189,7 @@ def _check_tree(tree: Tree) -> None:
 
 
 def _check_children(inner: npt.NDArray[np.bool_], *sides: npt.NDArray[Any]) -> None:
-    """Refuse nodes whose children do not come after them: whoever walks down arrives."""
+    """Refuse nodes whose children do not come after them, so that every walk ends at a leaf."""
     here = np.flatnonzero(inner)
     if any(((side[inner] <= here) | (side[inner] >= len(inner))).any() for side in sides):
         raise ValueError("a tree that points out of itself")

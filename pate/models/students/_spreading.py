@@ -1,4 +1,4 @@
-"""A student for noisy histograms: let the noise average out over rows that resemble one another."""
+"""A student for noisy vote counts, which averages the noise over similar public rows."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
     """Spread noisy vote counts over a neighbour graph of the public rows, then classify by the nearest of them.
 
     The local and global consistency method of Zhou et al. 2004, with released noisy counts in place of one-hot
-    labels: F = (I - alpha S)^-1 Y on the symmetric k-nearest-neighbour graph. A doubtful answer weighs little, and
-    the noise of neighbouring answers averages out, so nothing needs to be thrown away by a gap. Everything in it is
-    post-processing of what was released.
+    labels: F = (I - alpha S)^-1 Y on the symmetric k-nearest-neighbour graph. A close vote has little weight, and the
+    noise of neighbouring answers averages out, so no answer needs to be dropped for a small gap. All of it is
+    post-processing of released counts.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
     alpha : float
         In (0, 1): how far answers spread.
     n_votes : int
-        New rows take the majority of so many nearest public rows.
+        New rows get the majority class of so many nearest public rows.
     scale : bool
         Divide columns by their standard deviation among the public rows, where they are of different units (0/1
         columns stay).
@@ -45,7 +45,7 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : int64 array
-        Class indices that some public row was given.
+        The class indices given to public rows.
     transduction_ : int64 array of shape (n_rows,)
         The class given to every public row.
 
@@ -78,7 +78,7 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
         Raises
         ------
         InvalidInputError
-            Rows that are no numbers, labels or counts of other lengths or kinds, or no label at all.
+            Rows that are no numbers, labels or counts of wrong lengths or types, or no label at all.
         """
         rows = self._rows(X, reset=True)
         k = check_int("n_neighbors", self.n_neighbors, low=1)
@@ -124,7 +124,7 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
 
 
 def released_labels(y: Any, n_rows: int) -> npt.NDArray[Any]:
-    """Return class indices of shape (n_rows,), -1 where there is no answer; refuse anything else."""
+    """Check released class indices, -1 where there is no answer, and return them, shape (n_rows,)."""
     labels = check_labels("y", y, n_rows)
     if labels.dtype.kind not in "iu" or (labels < ABSTAIN).any():
         raise InvalidInputError(
@@ -147,13 +147,13 @@ def _evidence(y: Any, noisy_counts: Any, n_rows: int) -> npt.NDArray[np.float64]
             f"noisy_counts must have shape ({n_rows}, n_classes), NaN where not asked, got {counts.shape}. They are "
             "release.noisy_counts, at the rows that were asked about."
         )
-    # Centred: a row says which class leads, not how many teachers there are.
+    # Centred: rows then do not depend on the number of teachers.
     centred = counts - counts.mean(axis=1, keepdims=True)
     return np.where(np.isnan(centred), 0.0, centred)
 
 
 class LabelSpreads(LabelSpreading):
-    """Label spreading that says every class alike of a row which no answer reaches, where scikit-learn says NaN."""
+    """Label spreading with uniform probabilities for rows that no label reaches, where scikit-learn gives NaN."""
 
     def predict_proba(self, X: Any) -> Any:
         """Return probabilities of shape (n, n_classes)."""
