@@ -223,6 +223,8 @@ def settled(frame: pd.DataFrame, text: Collection[str] = ()) -> pd.DataFrame:
 
 def as_number(cell: Any) -> float:
     """Return a cell as a number, NaN where it is none; decided by this cell alone, as a file's would be read."""
+    if type(cell) is float:
+        return cell
     if isinstance(cell, str):
         try:
             return float("" if "_" in cell else cell)
@@ -358,8 +360,9 @@ def _numbers_alone(texts: pd.Series) -> bool:
 def _texts_in(column: pd.Series) -> tuple[pd.Series, int]:
     texts = as_text(column)
     if not holds_numbers(column.dtype):
-        kinds = [cell_kind(cell) for cell in column.astype(object).tolist()]
-        odd = np.array([kind not in ("text", "number", "missing") for kind in kinds], dtype=bool)
+        useful = ("text", "number", "missing")
+        cells = column.astype(object).tolist()
+        odd = np.array([not isinstance(cell, str) and cell_kind(cell) not in useful for cell in cells], dtype=bool)
         return texts.mask(odd, np.nan).astype(object), int(odd.sum())
     return texts, 0
 

@@ -10,13 +10,14 @@ import re
 import warnings
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr
 
 import numpy as np
+import numpy.typing as npt
 
 from pate._core.types import Mask
 from pate.data._cells import usable_records
@@ -132,12 +133,12 @@ def _letters(piece: bytes, encoding: str) -> str:
     return text
 
 
-def records_of(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, end: str = "\n") -> list[list[str]]:
-    """Return the cells of each record as they are written; tell the curator of lines that are none.
+def records_of(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, end: str = "\n") -> list[str | list[str]]:
+    """Return each record: the text of a plain line (see :func:`_split`), else its cells; warn the curator of bad lines.
 
     ``lines`` are those of :func:`lines_of` without the header; a line that is no row becomes a row of empty cells.
     """
-    rows: list[list[str]] = []
+    records: list[str | list[str]] = []
     letters, cells = [], []
     odd = [i for i, line in enumerate(lines) if line.count('"') % 2]
     row, cell = _row_of(sep, end)
@@ -146,9 +147,8 @@ def records_of(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, end:
         line, last = lines[i], i
         text = line.strip("\r") if end == "\n" else line
         found, known = None, not isinstance(line, Odd)
-        if known and not any(sign in text for sign in '"\r\n\0'):
-            found = [part.lstrip(" ") for part in text.split(sep)] if " " in text else text.split(sep)
-        else:
+        plain = known and not ('"' in text or "\r" in text or "\n" in text or "\0" in text)
+        if not plain:
             found = _line_cells(text, sep) if known and "\0" not in text else None
             at = bisect.bisect_right(odd, i)
             if found is None and 0 < at < len(odd) and odd[at - 1] == i:
@@ -158,16 +158,22 @@ def records_of(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, end:
                 if _n_cells(text, row, cell) == n_cells:
                     last, known = odd[at], not any(isinstance(one, Odd) for one in some)
                     found = _line_cells(text, sep) if known and "\0" not in text else None
-        if found is not None and len(found) != n_cells:
-            found = None
-        rows.append([""] * n_cells if found is None else found)
+        fits = text.count(sep) + 1 == n_cells if plain else found is not None and len(found) == n_cells
+        records.append(text if fits and plain else found if fits and found is not None else [""] * n_cells)
         letters.append(known)
-        cells.append(not known or found is not None)
+        cells.append(not known or fits)
         i = last + 1
     checks: dict[str, Mask] = {_LETTERS: np.array(letters, dtype=bool), _CELLS: np.array(cells, dtype=bool)}
     if len(lines):
         usable_records(checks, before=f"{path.name}: ")
-    return rows
+    return records
+
+
+def _split(record: str | list[str], sep: str) -> list[str]:
+    """Return the cells of a record of :func:`records_of`; blanks before a cell are no part of it."""
+    if not isinstance(record, str):
+        return record
+    return [cell.lstrip(" ") for cell in record.split(sep)] if " " in record else record.split(sep)
 
 
 def header_of(lines: Sequence[str], sep: str, end: str) -> tuple[list[str], int]:
@@ -229,13 +235,15 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BO
 _BINARY = re.compile(r"[\x00-\x08\x0e-\x1a]")
 _CODE = re.compile(r"\s*0[0-9]+\s*")
 _LONGEST = 2**31 - 1
+#: Rows of a private table that are split into cells at a time, and texts of which one copy is held.
+_BLOCK, _MOST_SEEN = 4096, 65_536
 _RETURN = re.compile(r"\r(?!\n)")
 _SAID_SEP = re.compile(r"sep=(.)\r?\n")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CsvTable:
-    """A text table whose letters, separator and header are known: ``text`` of a public file, ``rows`` of a private one.
+    """A text table of known encoding, separator and header: ``text`` of a public file, ``records`` of a private one.
 
     ``zeros``: public columns with cells such as 007.
     """
@@ -245,7 +253,7 @@ class CsvTable:
     format: TableFormat
     text: str = ""
     zeros: frozenset[str] = frozenset()
-    rows: list[list[str]] = field(default_factory=list)
+    records: list[str | list[str]] = field(default_factory=list)
 
     def frame(self, text: Collection[str], kinds: Mapping[str, str] | None) -> pd.DataFrame:
         """Return the cells: of a public file by what whole columns hold, of a private one each by itself.
@@ -255,9 +263,8 @@ class CsvTable:
         import pandas as pd
 
         if kinds is not None:
-            columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.names)
-            told = (self._told(c, kinds.get(n) == "numeric") for n, c in zip(self.names, columns, strict=True))
-            frame = pd.DataFrame({i: pd.Series(cells, dtype=object) for i, cells in enumerate(told)})
+            made = self._private([kinds.get(name) == "numeric" for name in self.names])
+            frame = pd.DataFrame({i: pd.Series(cells, dtype=cells.dtype) for i, cells in enumerate(made)})
             frame.columns = pd.Index(self.names)
             return frame
         with _readable(self.path, pd.errors.ParserWarning), warnings.catch_warnings():
@@ -286,17 +293,34 @@ class CsvTable:
                     frame[name] = spelt.astype("float64")
         return frame
 
-    def _told(self, cells: Iterable[str], numeric: bool) -> list[str | None]:
-        """Return private cells of a column as they are written, None where missing; numbers with a decimal point.
+    def _private(self, numeric: Sequence[bool]) -> list[npt.NDArray[Any]]:
+        """Return the columns of a private table, some rows at a time; ``numeric``: which columns hold numbers."""
+        made: list[list[npt.NDArray[Any]]] = [[] for _ in numeric]
+        seen: dict[str, str | None] = dict.fromkeys(MISSING)
+        for start in range(0, len(self.records), _BLOCK):
+            rows = [_split(record, self.format.sep) for record in self.records[start : start + _BLOCK]]
+            seen = dict.fromkeys(MISSING) if len(seen) > _MOST_SEEN else seen
+            for blocks, numbers, cells in zip(made, numeric, zip(*rows, strict=True), strict=True):
+                blocks.append(self._numbers(cells) if numbers else _objects(map(seen.setdefault, cells, cells), cells))
+        return [np.concatenate(blocks or [np.zeros(0, dtype=object)]) for blocks in made]
 
-        Where commas are decimal marks, a cell with a point is no number (and comes in quotes, so that nobody takes it
+    def _numbers(self, cells: Sequence[str]) -> npt.NDArray[Any]:
+        """Return private cells of numbers: float64 where all are finite; else as they are written, None where missing.
+
+        Where commas are decimal marks, a cell with a point is no number (and comes in quotes, so that it is not taken
         for one): whether ``1.500`` is a thousand and a half or one and a half, nothing says.
         """
-        if not numeric:
-            return [None if cell in _MISSING else cell for cell in cells]
         if self.format.decimal == ",":
-            cells = (repr(cell) if "." in cell else cell.replace(",", ".") for cell in cells)
-        return [None if cell.strip() in _MISSING else cell for cell in cells]
+            cells = [repr(cell) if "." in cell else cell.replace(",", ".") for cell in cells]
+        with suppress(ValueError):
+            values = np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
+            if np.isfinite(values).all() and "_" not in "".join(cells):
+                return values  # what as_number gives for each of them
+        return _objects((None if cell.strip() in _MISSING else cell for cell in cells), cells)
+
+
+def _objects(made: Iterable[str | None], cells: Sequence[str]) -> npt.NDArray[np.object_]:
+    return np.fromiter(made, dtype=object, count=len(cells))
 
 
 def open_csv(
@@ -350,9 +374,9 @@ def _open_private(
     _check_header(head, path)
     sep = said[1] if said and wanted.sep is None else _separator(head, path, wanted, like, names)
     header, n_lines = header_of(lines, sep, end)
-    rows = records_of(path, lines[n_lines:], sep, len(header), end=end)
+    records = records_of(path, lines[n_lines:], sep, len(header), end=end)
     known = TableFormat("CSV", sep=sep, encoding=encoding.removesuffix("-le").removesuffix("-be"), decimal=decimal)
-    return CsvTable(path, _named(header), known, rows=rows)
+    return CsvTable(path, _named(header), known, records=records)
 
 
 def _named(header: list[str]) -> tuple[str, ...]:
