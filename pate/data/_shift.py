@@ -1,4 +1,4 @@
-"""Whether private rows stand where public ones do: other units, a scaler on one side, other spellings of categories.
+"""Detect a shift between private and public rows: other units, a scaler on one side, other spellings of categories.
 
 For the curator alone. Labels of rows in other units cost the whole budget and teach nothing.
 """
@@ -32,8 +32,8 @@ _PARTS = 20
 #: Wider rows (pixels, words) are looked at by brightness, contrast and largest value.
 _WIDE = 256
 _LISTED = 5
-#: So many pairs of a public and a private row, of 100, that a line tells apart: chosen so that thirds of a population
-#: along a direction are told of and random rows are not (docs/data.md); more by so many standard deviations.
+#: So many pairs of a public and a private row, of 100, that a line separates: chosen so that thirds of a population
+#: along a direction are reported and random rows are not (docs/data.md); more by so many standard deviations.
 _APART, _DEVIATIONS = 0.7, 4.0
 #: So much of the mean variance is added to every direction's.
 _RIDGE = 1.0
@@ -73,8 +73,8 @@ def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | Non
     are quantiles of the public rows; of a column of texts, the categories that are frequent there.
 
     Where no column stands elsewhere, all together may still be drawn otherwise, as the lowest third along a direction:
-    a linear discriminant of ranks, fitted on every other row, is asked about the rest. It tells of more than 70 of 100
-    pairs of a public and a private row which is which, or of more than chance would in four standard deviations of the
+    a linear discriminant of ranks, fitted on every other row, is asked about the rest. It separates more than 70 of 100
+    pairs of a public and a private row, or more than chance would in four standard deviations of the
     Mann-Whitney statistic, whichever is more (a classifier two-sample test: Lopez-Paz and Oquab 2017).
 
     **Guarantees.** What comes back is private. Nothing is changed, no random bit is taken, and no cell can stop it.
@@ -85,7 +85,7 @@ def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | Non
             found, n_columns = _shifts(pairs), len(pairs)
             shown = sorted((shift for shift in found if shift.excess > _MOST), key=lambda shift: -shift.excess)
             if not shown:
-                apart, by_chance = _told_apart(pairs)
+                apart, by_chance = _separated(pairs)
                 if apart <= max(_APART, by_chance):
                     return []
                 text = (
@@ -132,7 +132,7 @@ def _shifts(pairs: _Pairs) -> list[Shift]:
     return found
 
 
-def _told_apart(pairs: _Pairs) -> tuple[float, float]:
+def _separated(pairs: _Pairs) -> tuple[float, float]:
     """Return of how many pairs of rows a line says rightly which is public, and what chance may reach."""
     numbers = [(one, two) for _, one, two in pairs if one.dtype != object]
     if not numbers:

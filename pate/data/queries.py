@@ -1,4 +1,4 @@
-"""Which public rows to ask about: chosen from public information alone, so the choice costs nothing."""
+"""Select the public rows to query, from public information alone, so the selection costs no privacy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def select_queries(
         ``"spread"`` clusters the public rows (k-means on the numbers as they are: standardise them first if their units
         differ) and takes the row nearest to each centre, so that few answers say much about all rows. ``"cluster"``
         does so by mini-batches on a random part of the rows, for a million of them. Both never return the same row
-        twice, and so fewer rows than asked where too few are distinct; ``"spread"`` may return slightly fewer anyway.
+        twice, and so fewer rows than asked where too few are distinct; ``"spread"`` may always return slightly fewer.
     random_state : int or None
     one_scale : bool
         The columns are of one scale already, so that ``"auto"`` takes them as they are: the output of a public map.

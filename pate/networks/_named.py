@@ -1,4 +1,4 @@
-"""Ready networks by name: one name, one network, for whoever trains it."""
+"""Built-in networks by name, for teachers and DP-SGD alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a representation is: a public map from any row to a finite vector, fitted on public rows only."""
+"""Base of representations: public maps from any row to a finite vector, fitted on public rows only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ACTIVE: ContextVar[RowMemory | None] = ContextVar("pate_row_memory", default=No
 
 
 class RowMemory:
-    """Vectors that slow maps (scattering, networks) made, for whoever maps the same rows again.
+    """Vectors that slow maps (scattering, networks) made, for calls that map the same rows again.
 
     Fits at several budgets, or of several methods, map the same private rows by the same public maps; scattering of
     60,000 images takes minutes. Within :meth:`on`, maps look here first. What they give is the same to the last bit.
@@ -117,9 +117,9 @@ class RowMemory:
         return piece
 
 
-# What nothing public may be fitted on (representations, ballot spaces, students), told by its type.
+# What nothing public may be fitted on (representations, ballot spaces, students), recognised by its type.
 
-#: Types of this package that hold private things, or rows beside the public ones. By name: some stand on upper floors.
+#: Types of this package that hold private things, or rows beside the public ones. By name: some are in higher layers.
 _REFUSED = {
     "BallotSum": "the sum of private ballots",
     "CappedVotes": "votes of private records",
@@ -185,9 +185,9 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     Notes
     -----
-    **Guarantee.** ``fit`` takes public rows only; what is private by its type is refused, and nobody can tell of an
-    array whose rows it holds. A row's vector depends on that row, its place and the fitted state alone, and is finite
-    whatever the row holds: no record moves another's ballot (docs/representations.md).
+    **Guarantee.** ``fit`` takes public rows only; what is private by its type is refused, but an array does not
+    show whether its rows are private. A row's vector depends on that row, its place and the fitted state alone, and is
+    finite whatever the row holds: no record moves another's ballot (docs/representations.md).
 
     Examples
     --------
@@ -260,8 +260,8 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Return what :meth:`transform` does, as an array whatever ``set_output`` or scikit-learn's settings say."""
         check_is_fitted(self, "n_features_out_")
         memory = _ACTIVE.get()
-        told_apart = type(X) is np.ndarray and X.dtype.kind in "biuf" and len(X) > 0  # cheaply
-        return memory.vectors(self, X) if memory is not None and self.slow_ and told_apart else self._vectors(X)
+        hashable = type(X) is np.ndarray and X.dtype.kind in "biuf" and len(X) > 0  # cheaply
+        return memory.vectors(self, X) if memory is not None and self.slow_ and hashable else self._vectors(X)
 
     def _vectors(self, X: Any) -> npt.NDArray[Any]:
         rows = self.cells_.read(X)
@@ -411,7 +411,7 @@ def stored_name(rep: Any, *, strict: bool = True) -> str:
     if not strict:
         return f"{type(rep).__module__}:{type(rep).__qualname__}"
     raise InvalidInputError(
-        f"{name} is no class of this package, and cannot be kept in a file that anybody can read back. Wrap what it "
+        f"{name} is no class of this package, and cannot be saved in a file that anyone can read back. Wrap what it "
         "does in FromTransformer or FromModule."
     )
 

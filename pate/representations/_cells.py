@@ -1,4 +1,4 @@
-"""Rows as numbers, one cell at a time: what a cell becomes hangs on it and on public rows alone, and is finite."""
+"""Turn rows into finite numbers: each depends on its own cell and on public rows alone."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ class TextCells(Cells):
 
     @classmethod
     def learn(cls, X: Any) -> TextCells:
-        """Look whether public rows are texts."""
+        """Find out whether public rows are texts."""
         if not is_texts(read_rows(_column(X), name="X_public")):
             raise InvalidInputError(
                 "X_public must be texts, one per row, got a table. TableMap makes numbers of tables."

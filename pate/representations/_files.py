@@ -1,7 +1,7 @@
 """Representations read from safetensors files: arrays, and one JSON text of settings; nothing in them is run.
 
-A file is public, as what it keeps is. The digest in it covers everything, so a damaged or edited one is refused; who
-writes a file anew can write a digest too, so take files from whom you trust.
+A file is public, as what it holds is. The digest in it covers everything, so a damaged or edited one is refused; but
+any person who writes a file can write a digest too, so take files from people you trust.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def load(path: str | os.PathLike[str], *, module: Any = None) -> Representation:
 
 def _damaged(path: str | os.PathLike[str], why: str) -> InvalidInputError:
     return InvalidInputError(
-        f"{os.fspath(path)!r} is no intact file of a representation: {why}. Fit it anew on the public rows, or fetch "
+        f"{os.fspath(path)!r} is no intact file of a representation: {why}. Fit it again on the public rows, or fetch "
         "the file again."
     )
 
@@ -153,9 +153,9 @@ def _class(kept: Any) -> type[Representation]:
     return found
 
 
-# Fitted representations kept by content: the same settings and the same public rows are fitted once.
+# Fitted representations stored by content: the same settings and the same public rows are fitted once.
 
-#: A change of how something is fitted makes earlier files strangers.
+#: A change of how something is fitted makes earlier files invalid.
 _VERSION = 2
 
 
@@ -179,7 +179,7 @@ def cached(rep: Representation, X_public: Any, folder: str | os.PathLike[str]) -
     Warns
     -----
     CheckpointWarning
-        A file was damaged: it is fitted anew and replaced.
+        A file was damaged: it is fitted again and replaced.
 
     Examples
     --------
@@ -200,7 +200,9 @@ def cached(rep: Representation, X_public: Any, folder: str | os.PathLike[str]) -
             return load(file, module=rep._modules())
         except InvalidInputError:
             warnings.warn(
-                f"{file.name} in the cache is damaged: it is fitted anew and replaced.", CheckpointWarning, stacklevel=2
+                f"{file.name} in the cache is damaged: it is fitted again and replaced.",
+                CheckpointWarning,
+                stacklevel=2,
             )
     made = clone(rep).fit(X_public)
     made.save(file)

@@ -101,7 +101,7 @@ _SEED_PATH = (0x4B9CA,)
 _KERNELS = ("laplacian", "rbf")
 #: Rows among which the median distance is taken, and how small a component is none.
 _PAIRED_ROWS, _LEAST = 1000, 1e-7
-#: Steps between 0 and 1 that a kernel's value is told in.
+#: Steps between 0 and 1 that a kernel's value is rounded to.
 _STEPS = 2.0**30
 #: From so many bandwidths on a kernel's value is less than half a step.
 _REACH = {"laplacian": 22.0, "rbf": 7.0}
@@ -257,6 +257,6 @@ class KernelPCA(Representation):
 
 
 def _distances(a: FloatArray, b: FloatArray) -> FloatArray:
-    from scipy.spatial.distance import cdist  # each pair by itself: no row's distance hangs on another's
+    from scipy.spatial.distance import cdist  # each pair by itself: no row's distance depends on another's
 
     return np.asarray(cdist(a, b))

@@ -1,4 +1,4 @@
-"""Tables and texts as numbers, by public rows alone and without a target."""
+"""Turn tables and texts into numbers, using public rows alone and no labels."""
 
 from __future__ import annotations
 
@@ -268,17 +268,17 @@ class TableMap(Representation):
         self.n_features_out_ = self._width()
         if not self.n_features_out_:
             raise InvalidInputError(
-                "X_public has no column that tells rows apart: numbers that are all one, or texts that stand there "
+                "X_public has no column that distinguishes rows: numbers that are all one, or texts that stand there "
                 "once each. Give a column with more to say."
             )
 
     def _in_one_unit(self, rows: Any) -> None:
         """Give all columns of numbers that vary the same scale."""
-        told = [j for j, column in enumerate(self.columns_) if len(column.get("knots", ()))]
+        varying = [j for j, column in enumerate(self.columns_) if len(column.get("knots", ()))]
         with np.errstate(all="ignore"):
-            cells = np.clip(np.asarray(rows[:, told], dtype=np.float64), -1e150, 1e150)
-            scale = float(np.sqrt(np.nanvar(cells, axis=0).mean())) if told else 1.0
-        for j in told:
+            cells = np.clip(np.asarray(rows[:, varying], dtype=np.float64), -1e150, 1e150)
+            scale = float(np.sqrt(np.nanvar(cells, axis=0).mean())) if varying else 1.0
+        for j in varying:
             self.columns_[j]["scale"][1] = scale if 0 < scale < np.inf else 1.0
 
     def _column(self, cells: FloatArray, known: tuple[str, ...] | None) -> dict[str, FloatArray]:

@@ -1,4 +1,4 @@
-"""Text tables: how they are written is recognised from what is public, and every cell is read by itself."""
+"""Read text tables (CSV): the format is recognised from public facts, and every private cell is read by itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# How a table is written: what its file is, and what parts its cells; said once, recognised once.
+# The format of a table: kind of file, separator, encoding, decimal mark.
 
 #: In the order of preference where a public file's rows fit several.
 _SAID_AS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
@@ -73,7 +73,7 @@ class TableFormat:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a person said of how a table is written; None: it is recognised.
+    """What the user said about a table's format; None: it is recognised.
 
     ``recognise``: of a public file beside a private one, of which these were said, only what cannot be recognised is
     taken from here.
@@ -90,7 +90,7 @@ class Wanted:
         return [name for name in ("sep", "encoding", "decimal", "sheet") if getattr(self, name) is not None]
 
 
-# Private text tables line by line: what a line holds decides what its own record is, and nothing else.
+# Private text tables line by line: what a line holds affects its own record only.
 
 #: Encodings whose letters are whole numbers of so many bytes, and what decodes a piece of them.
 _WIDE = {"utf-16": 2, "utf-16-le": 2, "utf-16-be": 2, "utf-32": 4, "utf-32-le": 4, "utf-32-be": 4}
@@ -98,7 +98,7 @@ _NO_LETTER = "\ufffd"
 
 
 class Odd(str):
-    """A line that is no text of its file's encoding: its quotes still say where its record ends, and nothing else."""
+    """A line that cannot be decoded; only its quotes are used, to find where its record ends."""
 
 
 _CELLS, _LETTERS = "another number of cells than the header, or quotes that do not close", "letters of another encoding"
@@ -407,7 +407,7 @@ def _rewritten(text: str, sep: str) -> str:
 
 @contextmanager
 def _cells_of_any_length() -> Iterator[None]:
-    """Let no long text in one cell refuse a file: csv has a limit, the same one for everybody."""
+    """Let no long text in one cell refuse a file: csv has one global limit."""
     limit = csv.field_size_limit(_LONGEST)
     try:
         yield

@@ -1,4 +1,4 @@
-"""A private and a public table with the same features: what each column stands for, and what it becomes."""
+"""Read a private and a public table together, with the same features; report what each column becomes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Columns of a private table whose values come again, as ids of people do: for the curator, who may have meant them.
 
-#: Names that whoever numbers people gives to the column.
+#: Names that columns of people's ids usually have.
 _PEOPLE = re.compile(
     r"patient|person|people|subject|user|customer|client|member|employee|participant|household|student|pupil|account"
     r"|owner|visitor|respondent|proband|donor|insured|(^|_)(who|mrn|ssn|nhs|pid|uid|id|ids)($|_)|_?id$",
@@ -48,7 +48,7 @@ _FEWEST, _MOST_EACH = 10, 100
 
 
 def about_owners(held: Opened, *, without: Collection[str | None] = ()) -> list[CuratorMessage]:
-    """Return columns of a private table that seem to say whose record it is, where nobody named one.
+    """Return columns of a private table that seem to hold owners, where none was named.
 
     **Guarantees.** What comes back is private, and nothing else comes of it. No cell can stop it.
     """
@@ -89,8 +89,8 @@ class TablePair:
         they are written, None where there is none; nothing is learnt from them.
     columns : tuple of ColumnUse
         Of every column of either file.
-    told : tuple of Told
-        What the curator should know of private columns that may be ids of people. **Sensitive.**
+    told : tuple of CuratorMessage
+        Messages to the curator about private columns that may be ids of people. **Sensitive.**
 
     Examples
     --------
@@ -133,9 +133,9 @@ def read_both(
     target : str or None
         Column of the private file with the labels. The public file may have it: there it is left out.
     group : str or None
-        Column of the private file that says whose row it is; likewise.
+        Column of the owners in the private file; likewise.
     id : str or None
-        Column of either file, or of both: no feature. That of the public file is kept as ``public.ids``.
+        Column of either file, or of both: no feature. That of the public file is returned as ``public.ids``.
     drop, text : iterable of str
         Columns of either file.
     only_common : bool

@@ -1,4 +1,4 @@
-"""Networks that learn what public images have in common without any label."""
+"""Self-supervised networks, trained on public images without labels."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Encoder(nn.Module):
 
 #: Seconds between two checkpoints; epochs are not cut.
 _OFTEN = 30.0
-#: A change of how networks are trained makes earlier checkpoints strangers.
+#: A change of how networks are trained makes earlier checkpoints invalid.
 _VERSION = 1
 
 
@@ -188,14 +188,14 @@ def train(
             state.losses += (_epoch(state, rows, recipe, epoch, device),)
             state.epoch = epoch + 1
             if file is not None and (time.monotonic() - kept > _OFTEN or state.epoch == recipe.epochs):
-                told = {"epoch": state.epoch, "losses": state.losses}
-                save_state(file, state_of({"encoder": encoder}, optimizer, "/"), "training", told)
+                facts = {"epoch": state.epoch, "losses": state.losses}
+                save_state(file, state_of({"encoder": encoder}, optimizer, "/"), "training", facts)
                 kept = time.monotonic()
     return encoder.eval().cpu(), state.losses
 
 
 def _epoch(state: _State, images: torch.Tensor, recipe: Recipe, epoch: int, device: torch.device) -> float:
-    """Show every image twice, changed at random; whatever is drawn hangs on the seed and the epoch alone."""
+    """Show every image twice, changed at random; what is drawn depends on the seed and the epoch alone."""
     order = torch.Generator().manual_seed(training_seed(recipe.seed, 1, epoch))
     changes = torch.Generator(device=device).manual_seed(training_seed(recipe.seed, 2, epoch))
     size = min(recipe.batch_size, len(images))
@@ -230,20 +230,20 @@ def _key(images: npt.NDArray[np.float32], recipe: Recipe) -> str:
 
 
 def _resume(state: _State, file: Path) -> None:
-    """Take up a checkpoint; a damaged one is left, and training begins anew."""
+    """Take up a checkpoint; a damaged one is left, and training starts again."""
     try:
-        tensors, told = read_state(file, "training", "a training")
-        epoch, losses = int(told["epoch"]), tuple(map(float, told["losses"]))
+        tensors, facts = read_state(file, "training", "a training")
+        epoch, losses = int(facts["epoch"]), tuple(map(float, facts["losses"]))
     except Exception as error:  # whatever a damaged file leads to
         warnings.warn(
-            f"{file.name} is damaged ({type(error).__name__}): training begins anew.", CheckpointWarning, stacklevel=3
+            f"{file.name} is damaged ({type(error).__name__}): training starts again.", CheckpointWarning, stacklevel=3
         )
         return
     take_state(tensors, {"encoder": state.encoder}, state.optimizer, "/")
     state.epoch, state.losses = epoch, losses
 
 
-#: Images shown in all when nobody says how often, and the fewest and most epochs this makes.
+#: Images shown in all by default, and the fewest and most epochs this makes.
 _SHOWN, _FEWEST, _MOST = 400_000, 20, 200
 
 
@@ -253,7 +253,7 @@ class SelfSupervised(ImageMap):
 
     A vector is what the network's convolutions see, scaled to length 1 and turned to the principal axes of the public
     images. Vectors put images of one class together where the changes (:class:`Augmentation`) leave the class as
-    it is. Which they are nobody can learn from private images: the public ones' looks decide, and none are mirrored.
+    it is. Private images cannot show which those are: the public images decide, and none are mirrored.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ class SelfSupervised(ImageMap):
     epochs : int or "auto"
         How often every public image is shown. ``"auto"`` shows about 400,000 images in all, in 20 to 200 epochs.
     batch_size : int
-        At least 2; each image of a batch is told apart from all others in it.
+        At least 2; each image of a batch is contrasted with all others in it.
     temperature : float
         Of ``"simclr"`` only; smaller ones look at the nearest others only.
     learning_rate, weight_decay : float
@@ -353,7 +353,7 @@ class SelfSupervised(ImageMap):
     def _learn(self, rows: npt.NDArray[Any]) -> None:
         self._shape()
         if len(rows) < 2:
-            raise InvalidInputError("X_public has one image: nothing to tell it apart from. Pass more public images.")
+            raise InvalidInputError("X_public has one image: nothing to contrast it with. Pass more public images.")
         device = one_device(self.device)
         images = self._all_images(rows)
         named = fitting(torch.from_numpy(images)) if self.augmentation == "auto" else self.augmentation
@@ -379,7 +379,7 @@ class SelfSupervised(ImageMap):
     def _build(self) -> None:
         """Make the network of its weights, on the device."""
         self._device = one_device(self.device)
-        with own_generator(0):  # a module draws its first weights, which are replaced, from everybody's generator
+        with own_generator(0):  # a module draws its first weights, which are replaced, from the global generator
             encoder = Encoder(self.image_shape_, self.width, expanded=self.objective == "vicreg")
         encoder.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in self._weights.items()})
         self._encoder = encoder.to(self._device, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
