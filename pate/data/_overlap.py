@@ -73,7 +73,7 @@ def _same_table(one: Database | None, two: Database | None) -> bool:
 
 
 def check_public_rows(private: Any, public: Any, groups: Any = None) -> None:
-    """Look for private records among the public rows, by their features; warn the curator, and refuse a mix-up.
+    """Check the public rows for private records, by their features; warn the curator, and refuse a mix-up.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def check_public_rows(private: Any, public: Any, groups: Any = None) -> None:
     Warns
     -----
     PublicOverlapWarning
-        More public rows stand among the private ones than coincidence explains. The release goes on.
+        More public rows are among the private ones than coincidence explains. The release goes on.
 
     Notes
     -----
@@ -171,7 +171,7 @@ def row_digests(rows: Any) -> list[bytes]:
 
 
 def count_cross_shard_duplicates(X: Any, p: Partition) -> int:
-    """Count the distinct rows that stand in more than one shard.
+    """Count the distinct rows that are in more than one shard.
 
     One person entered twice, in two shards, reaches two teachers and breaks the guarantee. The number is
     **private** (it depends on every record): show it to the curator on the terminal, write it nowhere.
@@ -228,7 +228,7 @@ def _who(held: npt.NDArray[np.uint64], units: npt.NDArray[np.int64], rows: npt.N
 
 
 def _numbered(groups: Any) -> npt.NDArray[np.int64]:
-    """Return each record's unit as a number; one of unknown owner is a unit of its own, whatever stands there."""
+    """Return each record's unit as a number; one of unknown owner is a unit of its own."""
     number: dict[Any, int] = {}
     groups = plain_column(groups, name="groups")
     given = groups.tolist() if hasattr(groups, "tolist") else list(groups)
@@ -417,7 +417,7 @@ _COUNTING = 0.25
 
 
 def recognised_by(rows: Any, labels: npt.NDArray[np.int64], groups: Any = None) -> dict[str, Any]:
-    """Return all by which a ledger recognises private records, as fields of its registration: **sensitive**.
+    """Return the fields by which a ledger recognises private records: **sensitive**.
 
     Parameters
     ----------

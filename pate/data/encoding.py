@@ -47,7 +47,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Notes
     -----
     **Guarantees.** ``fit`` must see public rows only; then the encoding does not depend on any private record, and
-    encoding a private row looks at that row alone. Use :func:`make_shard_encoder` to learn inside each shard instead.
+    encoding a private row reads that row alone. Use :func:`make_shard_encoder` to learn inside each shard instead.
 
     Examples
     --------

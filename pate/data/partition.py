@@ -25,7 +25,7 @@ from pate._core.secret import check_secret, derive, fresh_secret, from_seed
 from pate.data._files._npz import read_npz, reason
 from pate.exceptions import InvalidInputError
 
-# Ids of people as bytes: equal ids give equal bytes, different ids different ones, whatever other ids there are.
+# Ids of people as bytes: equal ids give equal bytes, different ids different ones, independent of the other ids.
 
 
 def id_bytes(value: Any) -> bytes:
@@ -248,7 +248,7 @@ class Partition:
             yield order[start:end]
 
     def fingerprint(self) -> str:
-        """Return a SHA-256 hex digest by which a checkpoint recognises this very partition.
+        """Return a SHA-256 hex digest of this partition, by which a checkpoint recognises it.
 
         It is taken over who shares a shard with whom, never over values of the records.
 
@@ -332,7 +332,7 @@ def partition(
     secret: bytes | None = None,
     partition_seed: int | None = None,
 ) -> Partition:
-    """Cut records into disjoint shards by a secret, by record or by group.
+    """Split records into disjoint shards by a secret key, by record or by group.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ class Schema:
 
     Notes
     -----
-    **Guarantees.** Whatever stands in a schema is public: :meth:`learn` is for public rows alone, and what is declared
+    **Guarantees.** All that is in a schema is public: :meth:`learn` is for public rows alone, and what is declared
     must be known without the private records. Nothing of a private row may ever enter one, for readers let it decide
     what every private cell becomes, and it may be written down and shown. So given, a private cell is read by itself.
 
@@ -320,7 +320,7 @@ class Schema:
 
 
 def schema_like(like: Any) -> Schema | None:
-    """Return what public rows say of private ones by names, types and shape, or a schema as it is; None for nothing.
+    """Return a schema of names and kinds from public rows; a schema is returned as it is.
 
     Nothing is refused here, nor is it learnt what a column ranges over: the validation of public rows does the one, and
     :meth:`Schema.learn` the other. None where rows say nothing of cells: images, sparse rows.
@@ -422,7 +422,7 @@ def _listed(what: str, value: Any) -> list[Any]:
 
 
 def _unlike(what: str, values: Any, check: Any) -> tuple[Any, ...]:
-    """Return values, each checked, none of which stands there twice."""
+    """Return values, each checked; refuse duplicates."""
     made = [check(what, value) for value in _listed(what, values)]
     twice = [value for value in dict.fromkeys(made) if made.count(value) > 1] if len(set(made)) < len(made) else []
     if twice:

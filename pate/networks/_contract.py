@@ -1,6 +1,6 @@
 """What is required of a torch module: built from public arguments, rows in, one row of logits each out.
 
-Teachers and DP-SGD take the same modules; what either asks of them beyond that stands with it.
+Teachers and DP-SGD take the same modules; further requirements are documented with each of them.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def make(module: Callable[..., nn.Module], kwargs: Mapping[str, Any]) -> nn.Modu
 
 
 def check_apart(one: nn.Module, other: nn.Module) -> None:
-    """Refuse a factory whose modules share memory: what one learns, the other would start with."""
+    """Refuse a factory whose modules share memory: training one would change the other."""
     places = [
         {t.untyped_storage().data_ptr() for t in (*m.parameters(), *m.buffers()) if t.numel()} for m in (one, other)
     ]
@@ -230,7 +230,7 @@ def take_state(
     tensors: Mapping[str, torch.Tensor], parts: Mapping[str, nn.Module], optimizer: torch.optim.Optimizer, by: str
 ) -> None:
     """Give modules and their optimiser the state that :func:`state_of` returned."""
-    kept = optimizer.state_dict()
+    state = optimizer.state_dict()
     learnt = [p for group in optimizer.param_groups for p in group["params"]]
     for name, value in tensors.items():
         owner, _, place = name.partition(by)
@@ -238,11 +238,11 @@ def take_state(
             number, _, moment = place.partition(by)
             # A fused optimiser goes through memory: its moments lie as their parameters do, channels last.
             laid = torch.empty_like(learnt[int(number)]).copy_(value) if value.ndim else value
-            kept["state"].setdefault(int(number), {})[moment] = laid
+            state["state"].setdefault(int(number), {})[moment] = laid
     for name, part in parts.items():
         start = f"{name}{by}"
         part.load_state_dict({k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)})
-    optimizer.load_state_dict(kept)
+    optimizer.load_state_dict(state)
 
 
 def save_state(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], key: str, facts: Any) -> None:

@@ -53,7 +53,7 @@ def head(width: int, n_classes: int) -> nn.Linear:
 
 
 class _Stack(nn.Module):
-    """Layers, one behind the other."""
+    """A sequence of layers."""
 
     layers: nn.Sequential
 

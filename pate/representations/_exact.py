@@ -92,7 +92,7 @@ class ExactMap:
 
     @classmethod
     def restore(cls, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> ExactMap:
-        """Return the map that :meth:`state` described, after looking whether its sums are exact."""
+        """Return the map that :meth:`state` described, after checking that its sums are exact."""
         centre, half, weights = (arrays[f"{name}.{part}"] for part in ("centre", "half", "weights"))
         unit = arrays[f"{name}.unit"]
         fits = centre.shape == half.shape == weights.shape[:1] and weights.ndim == 2 and unit.shape == weights.shape[1:]
@@ -111,7 +111,7 @@ def one_sign(axes: FloatArray) -> FloatArray:
 
 
 def own_product(rows: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return rows @ weights, each row's numbers the same to the last bit wherever it stands, in any number of rows.
+    """Return rows @ weights, each row's numbers the same to the last bit at any place, in any number of rows.
 
     For rows without public bounds: every row is scaled by a power of two of its own, and every column by one of the
     weights, so that the largest summand has 22 bits; then sums are exact (:class:`ExactMap`).

@@ -84,7 +84,7 @@ def load(path: str | os.PathLike[str], *, module: Any = None) -> Representation:
         rep = _made(arrays, head["representation"], modules)
     except InvalidInputError:
         raise
-    except Exception as error:  # whatever a wrong shape or type leads to
+    except Exception as error:  # a wrong shape or type may raise anything
         raise _damaged(path, type(error).__name__) from None
     if modules:
         raise InvalidInputError(f"module names {len(modules)} more than the file has a place for. Leave it out.")
@@ -142,13 +142,13 @@ def _under(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt
     return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 
 
-def _class(kept: Any) -> type[Representation]:
-    prefix, _, name = str(kept).rpartition(".")
+def _class(stored: Any) -> type[Representation]:
+    prefix, _, name = str(stored).rpartition(".")
     home = HOMES.get(f"{prefix}." if prefix else "")
     found = getattr(import_module(home), name, None) if home and name.isidentifier() else None
     if not (isinstance(found, type) and issubclass(found, Representation)):
         raise InvalidInputError(
-            f"the file holds a representation of a kind that this version of pate does not know: {str(kept)[:60]!r}."
+            f"the file holds a representation of a kind that this version of pate does not know: {str(stored)[:60]!r}."
         )
     return found
 
@@ -210,7 +210,7 @@ def cached(rep: Representation, X_public: Any, folder: str | os.PathLike[str]) -
 
 
 def content_key(rep: Representation, X_public: Any) -> str:
-    """Return the digest by which the fit of these settings on these public rows is found again."""
+    """Return the cache key of a fit: a digest of the settings and the public rows."""
     digest = hashlib.sha256(f"pate cached representation {_VERSION}\n".encode())
     digest.update(json.dumps(recipe(rep), sort_keys=True).encode())
     quietly("X_public", _add_rows, digest, X_public)

@@ -54,7 +54,7 @@ class RandomFourier(Representation):
     Notes
     -----
     Columns should be of comparable scale: put a :class:`TableMap` before it (``chain(TableMap(), RandomFourier())``).
-    Sums are exact, so a row's vector is the same to the last bit wherever it stands.
+    Sums are exact, so a row's vector is the same to the last bit at any place.
 
     Examples
     --------
@@ -140,13 +140,13 @@ class PublicPCA(Representation):
     spectrum_ : float64 array of shape (n_components_,)
         The public variances along the components, falling.
     total_variance_ : float
-        Of all components, kept or not.
+        Of all components, used or not.
     n_components_ : int
 
     Notes
     -----
     A component without public variance (below 1e-10 of the first) is kept as 0. Sums are exact, so a row's vector is
-    the same to the last bit wherever it stands.
+    the same to the last bit at any place.
 
     Examples
     --------
@@ -196,7 +196,7 @@ class PublicPCA(Representation):
 
     @property
     def n_components_(self) -> int:
-        """How many components are kept."""
+        """Number of components."""
         return self.n_features_out_
 
     def _map(self, block: FloatArray) -> FloatArray:
@@ -214,7 +214,7 @@ _STRIDE = 4 * BLOCK
 
 
 class _Joined(Representation):
-    """Several representations as one; their fitted copies stand in ``parts_``."""
+    """Several representations as one; their fitted copies are in ``parts_``."""
 
     parts: Any
     parts_: tuple[Representation, ...]
@@ -286,7 +286,7 @@ class Chain(_Joined):
     Parameters
     ----------
     parts : list of representations
-        They stay as they are; fitted copies are kept in ``parts_``.
+        They stay as they are; fitted copies are in ``parts_``.
 
     Attributes
     ----------
@@ -368,7 +368,7 @@ class Combined(_Joined):
     Parameters
     ----------
     parts : list of representations
-        They stay as they are; fitted copies are kept in ``parts_``.
+        They stay as they are; fitted copies are in ``parts_``.
     weights : list of float or None
         One per part, > 0; None is 1 each.
 

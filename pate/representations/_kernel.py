@@ -140,7 +140,7 @@ class KernelPCA(Representation):
     -----
     Columns should be of comparable scale: put a :class:`TableMap` before it. Columns of one unit (pixels) are better
     left as they are. Each pair of row and landmark is compared by itself and sums are exact, so a row's vector is the
-    same to the last bit wherever it stands.
+    same to the last bit at any place.
 
     Examples
     --------

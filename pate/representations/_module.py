@@ -41,9 +41,9 @@ class FromModule(Brought):
     batch_size : int
         Rows per call, always this many.
     device : str
-        ``"cpu"``, ``"cuda"`` or ``"auto"``. Not kept in a file.
+        ``"cpu"``, ``"cuda"`` or ``"auto"``. Not saved in a file.
     one_by_one : bool
-        Show it one row at a time: slower, but every vector is then the same to the last bit wherever the row stands,
+        Show it one row at a time: slower, but every vector is then the same to the last bit at any place,
         which add-or-remove adjacency needs.
 
     Attributes

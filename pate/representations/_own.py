@@ -177,7 +177,7 @@ class FromTransformer(Brought):
     provenance : str
         On what a fitted one was fitted: it stands in the statement, marked as the person's own word.
     one_by_one : bool
-        Show it one row at a time: slower, but every vector is then the same to the last bit wherever the row stands,
+        Show it one row at a time: slower, but every vector is then the same to the last bit at any place,
         which add-or-remove adjacency needs.
 
     Attributes
@@ -258,7 +258,7 @@ class FromTransformer(Brought):
         if self.one_by_one and self.n_features_out_:
             try:
                 found = self.transformer_.transform(self._shown(block))
-            except Exception:  # of this row, which stands alone here: no other row is the wiser
+            except Exception:  # of this row, which stands alone here: no other row is affected
                 return np.zeros((1, self.n_features_out_))
         else:
             found = self.transformer_.transform(self._shown(block))
@@ -302,7 +302,7 @@ def _hash(transformer: Any) -> str:
 
     try:
         return str(joblib.hash(transformer))
-    except Exception as error:  # whatever cannot be written down: a lambda, an open file
+    except Exception as error:  # what cannot be serialised: a lambda, an open file
         raise InvalidInputError(
             f"transformer cannot be identified by its content ({type(error).__name__}): it holds a lambda, say. Use "
             "named functions, and scikit-learn's own parts."

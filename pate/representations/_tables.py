@@ -226,7 +226,7 @@ class TableMap(Representation):
 
     Notes
     -----
-    Each cell is mapped by itself, so a row's vector is the same to the last bit wherever the row stands. An infinite or
+    Each cell is mapped by itself, so a row's vector is the same to the last bit at any place. An infinite or
     huge number is the end of its column's range; a text among numbers is missing.
 
     Examples
@@ -408,14 +408,14 @@ class TextMap(Representation):
     ngram_range : (int, int)
         Shortest and longest run of words or characters.
     max_features : int
-        The most frequent terms that are kept.
+        How many terms are used: the most frequent ones.
     random_state : int
         Of the randomised decomposition, which is public.
 
     Attributes
     ----------
     vocabulary_ : list of str
-        Terms that stand in at least two public texts (in one, where no two share any).
+        Terms that occur in at least two public texts (in one, where no two share any).
 
     Notes
     -----

@@ -45,9 +45,9 @@ class TableFormat:
     kind : str
         CSV, Parquet, npz, npy, Excel, sqlite or duckdb.
     sep : str
-        What stands between the cells of a CSV file.
+        The separator of a CSV file.
     encoding : str
-        How its letters are written; of a CSV file.
+        The encoding of a CSV file.
     decimal : str
         ``"."`` or ``","``; of a CSV file.
     part : str
@@ -191,7 +191,7 @@ def header_of(lines: Sequence[str], sep: str, end: str) -> tuple[list[str], int]
 
 
 def _row_of(sep: str, end: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return what a row looks like, and a cell, as writers of CSV files write them.
+    """Return the patterns of a row and of a cell, as writers of CSV files write them.
 
     Some leave a carriage return without quotes where lines end otherwise.
     """
@@ -206,7 +206,7 @@ def _text(lines: Sequence[str], end: str) -> str:
 
 
 def _n_cells(text: str, row: re.Pattern[str], cell: re.Pattern[str]) -> int:
-    """Return how many cells a row has; 0 for what is none."""
+    """Return how many cells a row has; 0 for a text that is no row."""
     if not row.fullmatch(text):
         return 0
     at, n = 0, 0
@@ -256,9 +256,9 @@ class CsvTable:
     records: list[str | list[str]] = field(default_factory=list)
 
     def frame(self, text: Collection[str], kinds: Mapping[str, str] | None) -> pd.DataFrame:
-        """Return the cells: of a public file by what whole columns hold, of a private one each by itself.
+        """Return the cells as a DataFrame: public columns are typed as a whole, private cells are read one by one.
 
-        ``kinds`` are those of the public columns, of a private file, whose cells are texts: the schema turns them.
+        ``kinds``: of a private file, the kinds of the public columns.
         """
         import pandas as pd
 
@@ -326,7 +326,7 @@ def _objects(made: Iterable[str | None], cells: Sequence[str]) -> npt.NDArray[np
 def open_csv(
     path: Path, wanted: Wanted, *, like: TableFormat | None = None, names: Sequence[str] | None = None
 ) -> CsvTable:
-    """Decode a table, and find what parts its cells and what its columns are called.
+    """Decode a table, and find its separator and the names of its columns.
 
     ``like`` is how the public table beside a private one was read; ``names`` are public names of columns, by which a
     header with several separators is read; None: the file is public, and its rows say.
@@ -398,7 +398,7 @@ def _check_header(text: str, path: Path) -> None:
 
 
 def _rewritten(text: str, sep: str) -> str:
-    r"""Return the same cells with nothing left to judge: pandas and csv part some lines with \r in another way."""
+    r"""Return the same cells, all quoted: pandas and csv split some lines with \r differently."""
     made = io.StringIO(newline="")
     writer = csv.writer(made, delimiter=sep, quoting=csv.QUOTE_ALL, lineterminator="\n")
     writer.writerows(row for row in _reader(text, sep) if row)
@@ -441,7 +441,7 @@ def _decoded(data: bytes, path: Path, wanted: Wanted) -> tuple[str, str]:
 
 
 def _private_encoding(data: bytes, path: Path, wanted: Wanted, like: TableFormat | None) -> tuple[bytes, str]:
-    """Return a private file without its mark, and its encoding: by its first bytes, what was said, the public file."""
+    """Return a private file without its byte order mark, and its encoding: by that mark, the user, the public file."""
     for mark, name in _BOMS:
         if data.startswith(mark):
             order = "" if name == "utf-8" else "-le" if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF32_LE) else "-be"

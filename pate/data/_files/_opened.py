@@ -35,7 +35,7 @@ def read_excel(path: Path, sheet: str | None) -> tuple[pd.DataFrame, str]:
     import openpyxl
 
     remedy = "It may be truncated or protected by a password: save it again as .xlsx."
-    # Whatever a damaged archive makes of any of its parts.
+    # A damaged archive may raise any exception.
     with readable(path, "Excel workbook", remedy, Exception), warnings.catch_warnings():
         # Of drop-down lists and the like, which are no cells; and of a date that is none openpyxl quotes the cell.
         warnings.simplefilter("ignore")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Columns of a private table whose values come again, as ids of people do: for the curator, who may have meant them.
+# Columns of a private table whose values repeat, as ids of people do: a hint to the curator.
 
 #: Names that columns of people's ids usually have.
 _PEOPLE = re.compile(
@@ -139,7 +139,7 @@ def read_both(
     drop, text : iterable of str
         Columns of either file.
     only_common : bool
-        Leave out columns that stand in one file only. Otherwise such are refused.
+        Leave out columns that are in one file only. Otherwise such are refused.
     sep, encoding, sheet : str or None
         Of the private file; of the public one where it cannot be recognised. See :func:`read_table`.
     decimal : {".", ","} or None
@@ -156,7 +156,7 @@ def read_both(
     Raises
     ------
     InvalidInputError
-        As :func:`read_table` and :func:`align_columns`; also: a column stands in one file only.
+        As :func:`read_table` and :func:`align_columns`; also: a column is in one file only.
 
     Notes
     -----
@@ -281,13 +281,13 @@ def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iter
 
 
 def _heeded(wanted: Wanted, path: str | os.PathLike[str], *, recognise: bool = False) -> Wanted:
-    """Return what this file heeds of what was said of both."""
+    """Return the format options that apply to this file."""
     unheeded: dict[str, Any] = dict.fromkeys(name for name in wanted.said() if name not in heeded_by(path))
     return replace(wanted, recognise=recognise, **unheeded)
 
 
 def _features(held: Opened, shown: Opened, roles: Roles, *, only_common: bool) -> Sides:
-    """See that every name stands where it must, and return the features."""
+    """Check that every name is where it must be, and return the features."""
     check_names(held)
     check_names(shown)
     for role, names in (roles.named() | {"text": roles.text}).items():

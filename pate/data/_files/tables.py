@@ -256,13 +256,13 @@ def read_table(
         not say which of its numbers were dates, nor how the file was written; a
         :class:`pate.data.Schema` says all but the latter.
     sep : str or None
-        What parts the cells of a CSV file: one character, or ``"tab"``; None: a comma, semicolon, tab or pipe, by the
+        The separator of a CSV file: one character, or ``"tab"``; None: a comma, semicolon, tab or pipe, by the
         header line.
     encoding : str or None
-        How its letters are written. None: by the file's first bytes; else a public file is UTF-8 or, where it cannot
+        The encoding. None: by the file's first bytes; else a public file is UTF-8 or, where it cannot
         be, cp1252, and a private one is as the public one.
     decimal : {".", ","} or None
-        What stands before the decimals of a CSV file. Thousands are not parted. None: a point, or as in ``like``.
+        The decimal mark of a CSV file. Thousands are not parted. None: a point, or as in ``like``.
     sheet : str or None
         Which sheet of a workbook that has several.
     dates : {"auto", "day-first", "month-first", "text"}
@@ -437,7 +437,7 @@ def take_blocks(opened: Opened, features: list[str], roles: Roles, kinds: Mappin
     """Read a private table of numbers some rows at a time: every cell by itself, as if it were read as a whole.
 
     ``X`` is a DataFrame over a file that is mapped into memory, page by page as it is looked at (:func:`let_go`). The
-    file has no name, so that it is gone with the process, however that ends; it lies where temporary files do
+    file has no name, so that it is gone with the process, however that ends; it is among temporary files
     (``TMPDIR``). None where a feature is text, or there are no rows: it is then read as a whole.
     """
     import pandas as pd
@@ -504,7 +504,7 @@ def _tidy(
     return pd.DataFrame(tidy, index=X.index), kinds, remarks
 
 
-# What becomes of every column of two tables, in words: by names, public rows and what was said.
+# Descriptions of what every column of two tables becomes: from names, public rows and options.
 
 _COUNT = re.compile(r"^[\d,]+ ")
 #: What becomes of the target.

@@ -41,11 +41,11 @@ _IGNORED = frozenset({"ids_mapping"})
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file of a data set as it lies in the folder, and where its contents come from.
+    """A file of a data set in the data folder, and the source of its contents.
 
     ``sha256`` is :func:`content_sha256` of what is in it. ``origins`` are mirrors, tried in order, each of (URL,
     member): the file of that name, or that member of a zip archive; ``convert`` makes contents of the members' bytes.
-    ``as_is``: the file lies in the folder as its publisher gives it, and the digest is of the file itself.
+    ``as_is``: the file is stored as published, and the digest is of the file itself.
     """
 
     name: str
@@ -67,7 +67,7 @@ def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
 
 
 def content_sha256(content: Mapping[str, npt.NDArray[Any]]) -> str:
-    """Return the SHA-256 of contents, whatever archive they came in."""
+    """Return the SHA-256 of contents, independent of the archive they came in."""
     if set(content) in ({"text"}, {"file"}):
         (array,) = content.values()
         return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()

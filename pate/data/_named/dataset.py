@@ -110,7 +110,7 @@ class PublicRows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldOutRows:
-    """Labelled rows that only measure.
+    """Labelled rows that are used for evaluation only.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ class Dataset:
 
     @property
     def published(self) -> bool:
-        """Whether its private rows are known to the world, so that nothing made from them is a secret."""
+        """Whether its private rows are published, so that nothing made from them is secret."""
         return self._draw.published
 
     @property
@@ -250,7 +250,7 @@ class Dataset:
         published: bool = False,
         n_pool: int | None = None,
     ) -> Dataset:
-        """Return the data set, which from now on is redrawn by a function of your own.
+        """Return the data set with a function of your own that redraws it.
 
         Unless ``redraws`` is ``"nothing"``, you declare by this that no one's privacy is at stake: a private row of one
         draw is a public or a test row of another, and no guarantee protects it there.
@@ -289,7 +289,7 @@ class Dataset:
         return self.with_draw(Draw(make, redraws, published, n_pool))
 
     def pooled(self) -> Dataset:
-        """Return the data set, whose rows of all three parts change places from now on with every draw.
+        """Return the data set with a draw that mixes the rows of all three parts.
 
         You declare by this that no one's privacy is at stake: a private row of one draw is a public or a test row of
         another, and no guarantee protects it there.
@@ -314,7 +314,7 @@ class Dataset:
         return self.with_draw(Draw(_Pooled(self), "all rows"))
 
     def with_draw(self, draw: Draw) -> Dataset:
-        """Return the data set with another way to be drawn."""
+        """Return the data set with another draw function."""
         copy = replace(self)
         object.__setattr__(copy, "_draw", draw)
         return copy

@@ -283,7 +283,7 @@ def _features(raw: Raw, rows: IndexArray) -> Any:
 
 
 def _random_order(raw: Raw, n: int, rng: np.random.Generator) -> IndexArray:
-    """Return the first ``n`` rows in random order; rows of a group stand together, groups in random order."""
+    """Return the first ``n`` rows in random order; rows of a group are adjacent, groups in random order."""
     if raw.groups is None:
         return rng.permutation(n)
     unit = np.unique(raw.groups[:n], return_inverse=True)[1]
@@ -364,7 +364,7 @@ _MNIST_PARTS = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PublishedVotes:
-    """Load votes that were published with a paper, and so are public.
+    """Votes that were published with a paper, and so are public.
 
     Attributes
     ----------

@@ -182,15 +182,15 @@ def train(
         file = None if folder is None else Path(folder) / f"training-{_key(images, recipe)}.safetensors"
         if file is not None and file.exists():
             _resume(state, file)
-        rows, kept = torch.from_numpy(images), time.monotonic()
+        rows, saved = torch.from_numpy(images), time.monotonic()
         left = range(state.epoch, recipe.epochs)
         for epoch in track(left, total=len(left), label="self-supervised epochs", show=show):
             state.losses += (_epoch(state, rows, recipe, epoch, device),)
             state.epoch = epoch + 1
-            if file is not None and (time.monotonic() - kept > _OFTEN or state.epoch == recipe.epochs):
+            if file is not None and (time.monotonic() - saved > _OFTEN or state.epoch == recipe.epochs):
                 facts = {"epoch": state.epoch, "losses": state.losses}
                 save_state(file, state_of({"encoder": encoder}, optimizer, "/"), "training", facts)
-                kept = time.monotonic()
+                saved = time.monotonic()
     return encoder.eval().cpu(), state.losses
 
 
@@ -234,7 +234,7 @@ def _resume(state: _State, file: Path) -> None:
     try:
         tensors, facts = read_state(file, "training", "a training")
         epoch, losses = int(facts["epoch"]), tuple(map(float, facts["losses"]))
-    except Exception as error:  # whatever a damaged file leads to
+    except Exception as error:  # a damaged file may raise anything
         warnings.warn(
             f"{file.name} is damaged ({type(error).__name__}): training starts again.", CheckpointWarning, stacklevel=3
         )
@@ -270,7 +270,7 @@ class SelfSupervised(ImageMap):
     batch_size : int
         At least 2; each image of a batch is contrasted with all others in it.
     temperature : float
-        Of ``"simclr"`` only; smaller ones look at the nearest others only.
+        Of ``"simclr"`` only; smaller ones weigh the nearest others most.
     learning_rate, weight_decay : float
         Of AdamW.
     augmentation : str or dict
@@ -284,7 +284,7 @@ class SelfSupervised(ImageMap):
     precision : {"auto", "float32", "bf16"}
         What training computes in; ``"auto"`` is bf16 where the processor has it. Vectors are computed in float32.
     checkpoint_dir : path or None
-        Where a training is kept while it runs, so that one that was cut off goes on.
+        Where a checkpoint of a training is saved while it runs, so that one that was cut off goes on.
     verbose : bool
 
     Attributes
@@ -409,10 +409,10 @@ class SelfSupervised(ImageMap):
         return (self._described(self._images(block)) - self._mean) @ self._axes
 
     def _settings(self) -> dict[str, Any]:
-        """Return the parameters that a file keeps; bounds of the augmentation by name."""
-        kept = super()._settings()
+        """Return the parameters that a file stores; bounds of the augmentation by name."""
+        settings = super()._settings()
         wanted = self.augmentation
-        return kept | {"augmentation": wanted if wanted == "auto" else Augmentation.of(wanted).as_dict()}
+        return settings | {"augmentation": wanted if wanted == "auto" else Augmentation.of(wanted).as_dict()}
 
     def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         weights = {f"encoder/{name}": value for name, value in self._weights.items()}
