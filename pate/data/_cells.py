@@ -1,8 +1,8 @@
-"""Private rows, cell by cell: what becomes of a cell hangs on it and on public facts alone, never on another record.
+"""Read private rows cell by cell: the result depends on the cell and on public facts, never on another record.
 
-The door for rows (:mod:`pate.data._validation`) refuses a column for one odd cell, which is right for public rows. Of
-private ones a single record would then decide whether there is a release, or of what kind a column is in every shard.
-So odd cells are made missing here, before anybody looks at all of them: :func:`private_cells` reads rows as estimators
+The validation of rows (:mod:`pate.data._validation`) refuses a column for one odd cell, which is right for public rows.
+Of private ones a single record would then decide whether there is a release, or of what kind a column is in every
+shard. So odd cells are made missing here, before all are read together: :func:`private_cells` reads rows as estimators
 take them, :func:`read_records` rows of a public width, :func:`read_cells` those whose odd cells a public map stands in
 for.
 """
@@ -29,7 +29,7 @@ from pate.exceptions import CuratorWarning, InvalidInputError
 
 
 def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False) -> tuple[Any, Mask]:
-    """Return private rows as the door takes them, and which of them it could have taken.
+    """Return private rows in the form that validation accepts, and a mask of those that were valid.
 
     ``texts``: whether texts among numbers may be of use; if not, they are missing numbers. What columns of ``like``
     (public rows, a schema) hold is what these should. ``finite``: whether infinity counts as missing. Rows are as given
@@ -130,12 +130,12 @@ def _filled(X: Any) -> npt.NDArray[Any]:
 def _array(X: Any, width: int | None, *, texts: bool) -> tuple[npt.NDArray[Any], Mask]:
     """Return rows as an array, and which are of one length: of lists no row decides what the others are.
 
-    Lists of rows have ``width`` cells, which public rows tell, else as many as most of them have; a row of
+    Lists of rows have ``width`` cells, which public rows give, else as many as most of them have; a row of
     another length has none. They are objects, unless all cells are real numbers. ``texts``: each row is one cell.
     """
     if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "biufOU":
         X = _filled(X)
-    elif hasattr(X, "iloc"):  # a Series: what kind it is may hang on any cell
+    elif hasattr(X, "iloc"):  # a Series: its type may depend on any cell
         X = X.astype(object).to_numpy()
     if hasattr(X, "dtype") or hasattr(X, "__array__") or isinstance(X, str | bytes) or not hasattr(X, "__len__"):
         rows = np.asarray(X)  # what only NumPy can read, too
@@ -143,7 +143,7 @@ def _array(X: Any, width: int | None, *, texts: bool) -> tuple[npt.NDArray[Any],
     if texts or (width is None and 2 * sum(isinstance(cell, str) for cell in X) > len(X)):
         return np.fromiter(X, dtype=object, count=len(X)), np.ones(len(X), dtype=bool)
     rows = np.zeros(0)
-    with suppress(Exception):  # rows of other lengths; whatever an odd one raises is its own matter
+    with suppress(Exception):  # rows of other lengths, or that raise anything, are read one by one below
         rows = np.asarray(X)
         kind = object if rows.dtype.kind not in "biuf" else np.float64 if rows.dtype.kind in "biu" else None
         rows = np.array(X, dtype=kind)
@@ -171,7 +171,7 @@ def _cells_of(row: Any) -> list[Any] | None:
         return list(row)
     if not isinstance(row, list | tuple) and not hasattr(row, "__array__"):
         return [row]
-    try:  # whatever an odd row raises is its own matter
+    try:  # a row that raises anything has no cells
         row = _filled(row) if isinstance(row, np.ma.MaskedArray) else row
         return list(np.array(row, dtype=object).ravel().tolist())
     except Exception:
@@ -236,7 +236,7 @@ def _frame(X: Any, texts: bool, schema: Schema | None, finite: bool) -> tuple[An
     return X, readable
 
 
-# The one rule for private records that cannot be used: each is its own matter, and only the curator is told.
+# Private records that cannot be used contribute nothing, affect no other, and only the curator is warned.
 
 OUTSIDE = "a class that is missing or outside classes"
 ODD_CELLS = "a value that is missing (NaN or infinity) or of another kind"
@@ -244,7 +244,7 @@ NO_OWNER = "no owner in groups"
 
 
 def usable_records(checks: Mapping[str, Mask], *, before: str = "", stacklevel: int = 4) -> Mask:
-    """Return which records pass every check, and warn the curator of the others: nobody else, and nothing else.
+    """Return which records pass every check, and warn only the curator of the others.
 
     ``checks`` says what is wrong with the records that fail each, as bool arrays (n,); ``before`` is what the warning
     begins with.

@@ -1,4 +1,4 @@
-"""Columns of tables: what kind they are, and forms in which one cell says nothing about any other.
+"""Kinds of table columns (numbers, text, dates), and conversions that treat each cell by itself.
 
 pandas picks a column's type by all of its cells, so a single private one (a missing value among whole numbers, say)
 would change what every teacher is given.
@@ -75,7 +75,7 @@ def _of_time(moment: dt.datetime) -> float:
         if moment.tzinfo is not None:
             moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
         return float((moment - dt.datetime(1970, 1, 1)) / dt.timedelta(days=1))
-    except Exception:  # at the ends of time: whatever an odd cell raises is its own matter
+    except Exception:  # at the ends of time: such a cell is missing, whatever it raises
         return float("nan")
 
 
@@ -120,7 +120,7 @@ def _all_are(cells: Iterable[Any], form: str) -> bool:
 
 
 def days_in(column: pd.Series, form: str) -> tuple[pd.Series, int]:
-    """Return a column's dates as days since 1970-01-01, NaN where a cell is none, and how many are none but there."""
+    """Return a column's dates as days since 1970-01-01 (NaN: no date), and how many cells are filled but no date."""
     import pandas as pd
 
     cells, missing = column.astype(object).tolist(), column.isna().to_numpy()
@@ -155,7 +155,7 @@ _HEAVY = 10.0
 
 
 def heavy_tailed(rows: Any) -> bool:
-    """Whether most columns of public numbers have long tails: then their public quantiles are compared, not they."""
+    """Whether most columns of public numbers have long tails: then their public quantiles are compared instead."""
     with np.errstate(all="ignore"):
         rows = np.where(np.isfinite(rows), rows, np.nan)
         rows = rows / np.nanmax(np.abs(rows), axis=0, initial=1e-300)
@@ -206,16 +206,18 @@ def as_float(column: pd.Series) -> pd.Series:
     return pd.Series(values, index=column.index, name=column.name)
 
 
-def settled(frame: pd.DataFrame, text: Collection[str] = ()) -> pd.DataFrame:
+def with_float_columns(frame: pd.DataFrame, text: Collection[str] = ()) -> pd.DataFrame:
     """Return a **public** table of objects with its columns of numbers alone as float64."""
     import pandas as pd
 
-    def settle(column: pd.Series) -> pd.Series:
+    def converted(column: pd.Series) -> pd.Series:
         cells = column.dropna().tolist()
         plain = all(isinstance(c, numbers.Real) and not isinstance(c, bool | np.bool_) for c in cells)
         return column.map(float, na_action="ignore").astype(np.float64) if cells and plain else column
 
-    made = [settle(frame.iloc[:, j]) if name not in text else frame.iloc[:, j] for j, name in enumerate(frame.columns)]
+    made = [
+        converted(frame.iloc[:, j]) if name not in text else frame.iloc[:, j] for j, name in enumerate(frame.columns)
+    ]
     found = pd.DataFrame(dict(enumerate(made)), index=frame.index)
     found.columns = frame.columns
     return found
@@ -223,6 +225,8 @@ def settled(frame: pd.DataFrame, text: Collection[str] = ()) -> pd.DataFrame:
 
 def as_number(cell: Any) -> float:
     """Return a cell as a number, NaN where it is none; decided by this cell alone, as a file's would be read."""
+    if type(cell) is float:
+        return cell
     if isinstance(cell, str):
         try:
             return float("" if "_" in cell else cell)
@@ -236,7 +240,7 @@ def as_number(cell: Any) -> float:
         cell = cell.real
     try:
         return float(cell)
-    except Exception:  # whatever an odd cell raises is its own matter
+    except Exception:  # a cell that raises anything is no number
         return float("nan")
 
 
@@ -310,7 +314,7 @@ def tidy_like(X: pd.DataFrame, file: str, kinds: Mapping[str, str], *, text: Seq
         elif name in kinds and name not in text and kinds[name] == "text" and _numbers_alone(tidy[name]):
             odd.append(f"{name!r} holds numbers alone, where the public rows have text: is it another column? (text=)")
     if odd:
-        tell_curator(file, odd)
+        warn_curator(file, odd)
     return pd.DataFrame(tidy, index=X.index)
 
 
@@ -329,8 +333,8 @@ def odd_cells(name: Any, made: pd.Series, n_odd: int) -> str:
     return f"{name!r} has {n_odd} that are not what the public rows have in it, which count as missing{none}"
 
 
-def tell_curator(where: str, odd: list[str]) -> None:
-    """Warn of cells that were set aside: the curator alone."""
+def warn_curator(where: str, odd: list[str]) -> None:
+    """Warn the curator, and only the curator, of cells that count as missing."""
     warnings.warn(
         f"{where}, cells of columns: {'; '.join(odd)}. (This is private: do not publish it.)",
         CuratorWarning,
@@ -339,7 +343,7 @@ def tell_curator(where: str, odd: list[str]) -> None:
 
 
 def numbers_in(column: pd.Series) -> tuple[pd.Series, int]:
-    """Return a column's cells as float64, NaN where one is no finite number, and how many are not but there."""
+    """Return a column as float64 (NaN: no finite number), and how many cells are filled but no finite number."""
     import pandas as pd
 
     cells = column.astype(object).tolist() if not holds_numbers(column.dtype) else None
@@ -358,13 +362,14 @@ def _numbers_alone(texts: pd.Series) -> bool:
 def _texts_in(column: pd.Series) -> tuple[pd.Series, int]:
     texts = as_text(column)
     if not holds_numbers(column.dtype):
-        kinds = [cell_kind(cell) for cell in column.astype(object).tolist()]
-        odd = np.array([kind not in ("text", "number", "missing") for kind in kinds], dtype=bool)
+        useful = ("text", "number", "missing")
+        cells = column.astype(object).tolist()
+        odd = np.array([not isinstance(cell, str) and cell_kind(cell) not in useful for cell in cells], dtype=bool)
         return texts.mask(odd, np.nan).astype(object), int(odd.sum())
     return texts, 0
 
 
-# The columns of a table that are no features: labels, and whose row it is.
+# The columns of a table that are no features: labels, owners and ids.
 
 _WHOLE_NUMBER = re.compile(r"([+-]?)0*([0-9]+)(?:\.0*)?")
 
@@ -385,7 +390,7 @@ def labels_of(frame: pd.DataFrame, name: str | None, *, strict: bool, spelt: boo
 
 
 def owners_of(frame: pd.DataFrame, name: str | None, *, strict: bool) -> npt.NDArray[Any] | None:
-    """Return ids as texts; were they numbers where all cells are, one person's odd id would rename everybody.
+    """Return ids as texts; if they were numbers where all cells are, one odd id would change everyone's.
 
     ``strict`` refuses a missing id, which is None else.
     """

@@ -1,4 +1,4 @@
-"""Rows that stand where they should not: public ones among the private, one in two shards; the curator's to know."""
+"""Find misplaced rows: public rows among the private ones, one row in two shards; only the curator is warned."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def _same_table(one: Database | None, two: Database | None) -> bool:
 
 
 def check_public_rows(private: Any, public: Any, groups: Any = None) -> None:
-    """Look for private records among the public rows, by their features; tell the curator, and refuse a mix-up.
+    """Check the public rows for private records, by their features; warn the curator, and refuse a mix-up.
 
     Parameters
     ----------
     private, public : array, DataFrame, sparse matrix or texts, with the same columns
         Equal are rows whose cells are equal: 1 and 1.0, 0.0 and -0.0, and two missing cells are.
     groups : array-like of shape (n_records,) or None
-        Whose record it is.
+        The owner of each record.
 
     Raises
     ------
@@ -90,21 +90,21 @@ def check_public_rows(private: Any, public: Any, groups: Any = None) -> None:
     Warns
     -----
     PublicOverlapWarning
-        More public rows stand among the private ones than coincidence explains. The release goes on.
+        More public rows are among the private ones than coincidence explains. The release goes on.
 
     Notes
     -----
-    **What counts as coincidence.** In a coarse table strangers have equal rows. Of rows drawn like the private ones,
+    **What counts as coincidence.** In a coarse table unrelated people have equal rows. Of rows drawn like private ones,
     the share that equals none of them is about the share p of private rows that stand there once (Good 1953; taken unit
-    by unit, so that nobody weighs more than one). With m distinct public rows one expects E = m p new ones. It is a
+    by unit, so that no unit weighs more than one). With m distinct public rows one expects E = m p new ones. It is a
     mix-up where fewer than half of E are new and by more than five standard deviations, those that one unit alone
     accounts for not counted, and the rows found are those of 25 units or more.
 
     **What one unit can do.** A warning changes nothing that is released. A refusal depends on the private records, so
-    somebody stands at its margin, as with every threshold; but what one unit holds cannot bring it about unless 24
+    some record is decisive at the margin, as with any threshold; but what one unit holds cannot cause it unless 24
     *others* have rows in the public file, and nearly as many public rows are theirs as would do. One unit can prevent
-    it (by copies of everybody's rows), which is as if nobody had looked. The refusal comes before anything is trained
-    or charged, nothing is released with it, and it is told to whoever holds the private data, who knows them.
+    it (by copies of everyone's rows), which is as if nothing had been checked. The refusal comes before any training
+    or charge, nothing is released with it, and it is shown only to the holder of the private data, who knows them.
     **Assumed:** the curator does not publish that a job was refused. Who declares the rows public
     (``overlap_is_public``) gets the same release whatever the records are.
 
@@ -131,7 +131,7 @@ def check_public_rows(private: Any, public: Any, groups: Any = None) -> None:
     share_new = _share_once(held, units)
     expected_new, chance = n_rows * share_new, n_rows * (1 - share_new)
     n_units, n_by_one = _who(held, units, rows[found])
-    n_new = n_rows - n_found + n_by_one  # as if whoever accounts for most had not been there
+    n_new = n_rows - n_found + n_by_one  # as if the unit that accounts for most had not been there
     mix_up = n_new < min(expected_new / 2, expected_new - _SIGMAS * math.sqrt(expected_new))
     if mix_up and n_units >= _SIGMAS**2:
         raise InvalidInputError(
@@ -171,7 +171,7 @@ def row_digests(rows: Any) -> list[bytes]:
 
 
 def count_cross_shard_duplicates(X: Any, p: Partition) -> int:
-    """Count the distinct rows that stand in more than one shard.
+    """Count the distinct rows that are in more than one shard.
 
     One person entered twice, in two shards, reaches two teachers and breaks the guarantee. The number is
     **private** (it depends on every record): show it to the curator on the terminal, write it nowhere.
@@ -212,7 +212,7 @@ def _cell_words(cells: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
 
 
 def _share_once(held: npt.NDArray[np.uint64], units: npt.NDArray[np.int64]) -> float:
-    """Return the share of a unit's rows that stand once, the mean over units: nobody counts for more than one."""
+    """Return the share of a unit's rows that stand once, the mean over units: no unit counts for more than one."""
     _, inverse, counts = np.unique(held, return_inverse=True, return_counts=True)
     once = np.bincount(units, weights=counts[inverse] == 1) / np.bincount(units)
     return float(once.mean())
@@ -228,7 +228,7 @@ def _who(held: npt.NDArray[np.uint64], units: npt.NDArray[np.int64], rows: npt.N
 
 
 def _numbered(groups: Any) -> npt.NDArray[np.int64]:
-    """Return each record's unit as a number; one of unknown owner is a unit of its own, whatever stands there."""
+    """Return each record's unit as a number; one of unknown owner is a unit of its own."""
     number: dict[Any, int] = {}
     groups = plain_column(groups, name="groups")
     given = groups.tolist() if hasattr(groups, "tolist") else list(groups)
@@ -417,7 +417,7 @@ _COUNTING = 0.25
 
 
 def recognised_by(rows: Any, labels: npt.NDArray[np.int64], groups: Any = None) -> dict[str, Any]:
-    """Return all by which a ledger recognises private records, as fields of its registration: **sensitive**.
+    """Return the fields by which a ledger recognises private records: **sensitive**.
 
     Parameters
     ----------
@@ -449,7 +449,7 @@ def recognised_by(rows: Any, labels: npt.NDArray[np.int64], groups: Any = None) 
     """
     try:
         digests = row_digests(rows)
-    except Exception:  # an odd cell is its record's own matter: the fingerprint recognises these alone
+    except Exception:  # rows with odd cells are recognised by the fingerprint alone
         digests = []
     names = _owner_names(groups)
     owners = [] if _only_count(names) else [_digest(b"owner " + n.encode("utf-8", "surrogatepass")) for n in names]
@@ -467,7 +467,7 @@ def _digest(content: bytes) -> bytes:
 
 
 def _owner_names(groups: Any) -> set[str]:
-    """Return every known owner's id as a text, 7 and 7.0 as one; whoever's is not known is nobody's."""
+    """Return every known owner's id as a text, 7 and 7.0 as one; unknown owners are left out."""
     found = set()
     for owner in () if groups is None else plain_column(groups, name="groups"):
         try:

@@ -1,4 +1,4 @@
-"""Whether private rows stand where public ones do: other units, a scaler on one side, other spellings of categories.
+"""Detect a shift between private and public rows: other units, a scaler on one side, other spellings of categories.
 
 For the curator alone. Labels of rows in other units cost the whole budget and teach nothing.
 """
@@ -18,7 +18,7 @@ from pate.data._columns import as_text, holds_numbers, numbers_in
 from pate.data._validation import is_frame, is_sparse
 from pate.exceptions import CovariateShiftWarning
 
-#: Public rows that are any third of a population are at most three times as dense as it, wherever one looks.
+#: Public rows that are any third of a population are at most three times as dense as it, in every place.
 _DENSER = 3.0
 #: So much of the public rows must be denser than that: chosen on development tables (docs/data.md).
 _MOST = 0.4
@@ -32,8 +32,8 @@ _PARTS = 20
 #: Wider rows (pixels, words) are looked at by brightness, contrast and largest value.
 _WIDE = 256
 _LISTED = 5
-#: So many pairs of a public and a private row, of 100, that a line tells apart: chosen so that thirds of a population
-#: along a direction are told of and random rows are not (docs/data.md); more by so many standard deviations.
+#: So many pairs of a public and a private row, of 100, that a line separates: chosen so that thirds of a population
+#: along a direction are reported and random rows are not (docs/data.md); more by so many standard deviations.
 _APART, _DEVIATIONS = 0.7, 4.0
 #: So much of the mean variance is added to every direction's.
 _RIDGE = 1.0
@@ -43,7 +43,7 @@ _Pairs = list[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]]
 
 
 class Shift(NamedTuple):
-    """A column that stands elsewhere in the private rows.
+    """A column that is shifted in the private rows.
 
     ``excess`` is how much of the public rows is denser than a third of a population could be, from 0 to 1; private
     values are about ``ratio`` times the public ones, None where that says nothing.
@@ -60,7 +60,7 @@ class Shift(NamedTuple):
 
 
 def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | None = None) -> list[CuratorMessage]:
-    """Return what the curator should know of columns that stand elsewhere in private rows than in public ones.
+    """Return messages to the curator about columns that are shifted between private and public rows.
 
     Images (``image_shape``) are compared by brightness, contrast and largest pixel; texts are not compared.
 
@@ -72,9 +72,9 @@ def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | Non
     rows alone gives about 0; rows in other units stand where hardly any private row does, and give up to 1. Intervals
     are quantiles of the public rows; of a column of texts, the categories that are frequent there.
 
-    Where no column stands elsewhere, all together may still be drawn otherwise, as the lowest third along a direction:
-    a linear discriminant of ranks, fitted on every other row, is asked about the rest. It tells of more than 70 of 100
-    pairs of a public and a private row which is which, or of more than chance would in four standard deviations of the
+    Where no column is shifted, all together may still be drawn otherwise, as the lowest third along a direction:
+    a linear discriminant of ranks, fitted on every other row, is asked about the rest. It separates more than 70 of 100
+    pairs of a public and a private row, or more than chance would in four standard deviations of the
     Mann-Whitney statistic, whichever is more (a classifier two-sample test: Lopez-Paz and Oquab 2017).
 
     **Guarantees.** What comes back is private. Nothing is changed, no random bit is taken, and no cell can stop it.
@@ -85,7 +85,7 @@ def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | Non
             found, n_columns = _shifts(pairs), len(pairs)
             shown = sorted((shift for shift in found if shift.excess > _MOST), key=lambda shift: -shift.excess)
             if not shown:
-                apart, by_chance = _told_apart(pairs)
+                apart, by_chance = _separated(pairs)
                 if apart <= max(_APART, by_chance):
                     return []
                 text = (
@@ -125,15 +125,15 @@ def _shifts(pairs: _Pairs) -> list[Shift]:
         if one.dtype == object:
             found.append(Shift(name, max(_excess(*_by_category(one, two)), _unseen(one, two))))
         else:
-            # As float32: what one side was kept in must not make its values others.
+            # As float32: the type of one side must not make its values others.
             mine, yours = (side[np.isfinite(side)].astype(np.float32) for side in (one, two))
             if min(len(mine), len(yours)) >= _FEWEST:
                 found.append(Shift(name, _excess(*_by_quantile(mine, yours)), _ratio(mine, yours)))
     return found
 
 
-def _told_apart(pairs: _Pairs) -> tuple[float, float]:
-    """Return of how many pairs of rows a line says rightly which is public, and what chance may reach."""
+def _separated(pairs: _Pairs) -> tuple[float, float]:
+    """Return the share of pairs of rows that a line separates rightly, and what chance may reach."""
     numbers = [(one, two) for _, one, two in pairs if one.dtype != object]
     if not numbers:
         return 0.5, 1.0
@@ -222,7 +222,7 @@ def _columns(public: Any, private: Any) -> Iterator[tuple[str, npt.NDArray[Any],
 
 
 def _summaries(rows: Any) -> dict[str, npt.NDArray[Any]]:
-    """Return numbers that say of each row how bright it is."""
+    """Return numbers that measure each row's brightness."""
     if is_sparse(rows):
         rows = rows.tocsr()
         n_cells, largest = np.diff(rows.indptr).astype(np.float64), abs(rows).max(axis=1).toarray().ravel()

@@ -1,4 +1,4 @@
-"""The one door for rows: arrays, DataFrames, sparse matrices and texts, each brought to one form or refused by name.
+"""Validate rows (arrays, DataFrames, sparse matrices, texts): each is converted to one form, or refused by name.
 
 Every class and function that is given records comes here first, so that what one of them takes they all take, and what
 one refuses they all refuse, in words that quote no cell.
@@ -87,7 +87,7 @@ def _read_rows(X: Any, name: str) -> Any:
         rows = X
         if not rows.columns.is_unique:
             raise InvalidInputError(
-                f"{name} has columns of the same name. Rename them: columns are told apart by name."
+                f"{name} has columns of the same name. Rename them: columns are distinguished by name."
             )
         for j, column in enumerate(rows.columns):
             if not holds_numbers(rows.dtypes.iloc[j]):
@@ -151,7 +151,7 @@ def check_same_shape(mine: tuple[int, ...] | None, known: tuple[int, ...] | None
 
 
 def by_name(X: Any, names: Any, *, name: str = "X", other: str = "the rows of fit") -> Any:
-    """Return a table's columns in a known order, told apart by name; rows that have no names as they are.
+    """Return a table's columns in a known order, distinguished by name; rows that have no names as they are.
 
     Refuses columns that are missing, others, and one that is there twice; ``names`` is None where rows came without.
     """
@@ -164,7 +164,7 @@ def by_name(X: Any, names: Any, *, name: str = "X", other: str = "the rows of fi
     absent, extra = [n for n in known if n not in mine], [n for n in mine if n not in known]
     if absent or extra or len(mine) != len(known):
         raise InvalidInputError(
-            f"{name} has other columns than {other}: without {absent}, with {extra}. Columns are told apart by name, "
+            f"{name} has other columns than {other}: without {absent}, with {extra}. Columns are identified by name, "
             "in any order: bring both tables to the same ones, each once (pate.data.align_columns)."
         )
     return X.iloc[:, [mine.index(n) for n in known]]
@@ -219,7 +219,7 @@ def text_columns(rows: Any) -> str:
 def frame_as_floats(X: pd.DataFrame) -> pd.DataFrame:
     """Return a DataFrame with its numbers and truth values as float64 (missing is NaN).
 
-    pandas types a column by all of its cells: one missing value in one record would turn everybody's int64 to float64,
+    pandas types a column by all of its cells: one missing value in one record would turn everyone's int64 to float64,
     and a step that chooses columns by type would choose others in every shard.
     """
     if all(isinstance(t, np.dtype) and t.kind in "biuf" for t in X.dtypes):
@@ -259,16 +259,16 @@ def _as_array(X: Any, name: str) -> npt.NDArray[Any]:
         rows = rows.copy()
         if mask is not None:
             rows[mask] = None
-        return _settled(rows, name)
+        return _plain_array(rows, name)
     if mask is not None:
-        rows = rows.astype(np.float64)  # masked or not: else one masked cell would change everybody's type
+        rows = rows.astype(np.float64)  # masked or not: else one masked cell would change everyone's type
         rows[mask] = np.nan
     elif not hasattr(X, "dtype") and rows.dtype.kind in "biu":
         rows = rows.astype(np.float64)
     return rows
 
 
-def _settled(rows: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
+def _plain_array(rows: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
     """Return an array of objects as numbers where it holds nothing else; refuse what is neither number nor text."""
     if rows.ndim < 2:
         return rows

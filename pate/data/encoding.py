@@ -1,4 +1,4 @@
-"""Mixed tables to numbers: learnt from public rows only, or inside each shard."""
+"""Encode mixed tables as numbers: fitted on public rows only, or inside each shard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pate._core.checks import check_int
 from pate._core.frames import plain_rows
-from pate.data._columns import as_float, as_text, column_kind, numbers_in, odd_cells, tell_curator
+from pate.data._columns import as_float, as_text, column_kind, numbers_in, odd_cells, warn_curator
 from pate.data._named.dataset import Dataset, Draw
 from pate.data._validation import by_name, is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError
@@ -47,7 +47,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Notes
     -----
     **Guarantees.** ``fit`` must see public rows only; then the encoding does not depend on any private record, and
-    encoding a private row looks at that row alone. Use :func:`make_shard_encoder` to learn inside each shard instead.
+    encoding a private row reads that row alone. Use :func:`make_shard_encoder` to learn inside each shard instead.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ----------
         X : DataFrame or array of shape (n, n_features)
             Columns of the same names, in any order. A cell that is no number counts as missing in a column of numbers
-            where some are; a :class:`~pate.exceptions.CuratorWarning` tells.
+            where some are; a :class:`~pate.exceptions.CuratorWarning` says so.
 
         Returns
         -------
@@ -194,7 +194,7 @@ def _as_frame(X: Any, expected: dict[Any, str] | None = None) -> tuple[Any, dict
     frame = frame.set_axis([str(c) for c in frame.columns], axis=1)
     all_numeric = expected is None or "text" not in expected.values()
     if all_numeric and all(isinstance(t, np.dtype) and t.kind in "iuf" for t in frame.dtypes):
-        # Always float64: else one private cell could change the precision of everybody's encoding.
+        # Always float64: else one private cell could change the precision of everyone's encoding.
         return frame.astype(np.float64), dict.fromkeys(
             frame.columns, "numeric"
         )  # hundreds of pixels: nothing to do column by column
@@ -208,13 +208,13 @@ def _as_frame(X: Any, expected: dict[Any, str] | None = None) -> tuple[Any, dict
             column = pd.Series(np.full(len(column), np.nan), index=frame.index)
         if expected is not None and (kind, expected[name]) == ("text", "numeric"):
             numbers, n_odd = numbers_in(column)
-            if numbers.notna().any():  # a record's odd cell is its own matter; a column of text is another column
+            if numbers.notna().any():  # odd cells are missing; a column without any number is another column
                 kind, column = "numeric", numbers
                 odd += [odd_cells(name, numbers, n_odd)] if n_odd else []
         columns[name] = as_float(column) if kind == "numeric" else as_text(column)
         kinds[name] = kind
     if odd:
-        tell_curator("X", odd)
+        warn_curator("X", odd)
     return pd.DataFrame(columns, index=frame.index), kinds
 
 

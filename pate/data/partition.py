@@ -1,4 +1,4 @@
-"""The disjoint partition: every record, or every group of records, belongs to exactly one shard."""
+"""Disjoint partitions: every record, or every group of records, belongs to exactly one shard."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pate._core.secret import check_secret, derive, fresh_secret, from_seed
 from pate.data._files._npz import read_npz, reason
 from pate.exceptions import InvalidInputError
 
-# Ids of people as bytes: equal ids give equal bytes, different ids different ones, whatever other ids there are.
+# Ids of people as bytes: equal ids give equal bytes, different ids different ones, independent of the other ids.
 
 
 def id_bytes(value: Any) -> bytes:
@@ -41,12 +41,12 @@ def id_bytes(value: Any) -> bytes:
 
 
 def has_id(value: Any) -> bool:
-    """Whether this is the id of somebody: neither missing, nor blank, nor without a form; decided by it alone."""
+    """Whether this is a usable id: neither missing, nor blank, nor without a form; decided by it alone."""
     if isinstance(value, str):
         return bool(value.strip())
     try:
         id_bytes(value)
-    except Exception:  # whatever an odd id raises is its own matter
+    except Exception:  # an id that raises anything is no usable id
         return False
     return True
 
@@ -113,7 +113,7 @@ def _time_parts(value: Any) -> tuple[str, bytes]:
 def distinct_ids(groups: Any, n_records: int) -> tuple[npt.NDArray[np.intp], list[bytes]]:
     """Return each record's group as a number, shape (n_records,), and every group's id as bytes.
 
-    Refuses another length, a missing id, and ids that cannot be told apart in every run.
+    Refuses another length, a missing id, and ids that cannot be distinguished in every run.
     """
     import pandas as pd
 
@@ -248,7 +248,7 @@ class Partition:
             yield order[start:end]
 
     def fingerprint(self) -> str:
-        """Return a SHA-256 hex digest by which a checkpoint recognises this very partition.
+        """Return a SHA-256 hex digest of this partition, by which a checkpoint recognises it.
 
         It is taken over who shares a shard with whom, never over values of the records.
 
@@ -264,7 +264,7 @@ class Partition:
         return digest.hexdigest()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the partition to an npz file, readable by its owner only (it tells who shares a shard).
+        """Write the partition to an npz file, readable by its owner only (it shows who shares a shard).
 
         Examples
         --------
@@ -332,7 +332,7 @@ def partition(
     secret: bytes | None = None,
     partition_seed: int | None = None,
 ) -> Partition:
-    """Cut records into disjoint shards by a secret, by record or by group.
+    """Split records into disjoint shards by a secret key, by record or by group.
 
     Parameters
     ----------
@@ -368,13 +368,13 @@ def partition(
 
     **Guarantees.** Neighbouring data sets have equally many units, and differ in one unit.
 
-    - *The unit keeps its id (its place), and its records are replaced by any others*: everybody's shard is the same for
+    - *The unit keeps its id (its place), and its records are replaced by any others*: everyone's shard is the same for
       both neighbours, so one shard differs, whatever the key is.
     - *The person a is replaced by a person b of another id.* For a given key that is two shards: a's loses one person,
       b's gains one. But the key is secret. Let h be the function from ids to shards. Under the key it is a random one
-      (as far as a keyed hash cannot be told from one): its values are independent and of one law, so h and
+      (as far as a keyed hash is indistinguishable from one): its values are independent and of one law, so h and
       h' = h o (a b), which exchanges the values of a and b, are equally likely. The data with a under h, and the data
-      with b instead under h', put everybody else into the same shards (neither data set has both a and b), and a and b
+      with b instead under h', put everyone else into the same shards (neither data set has both a and b), and a and b
       into the same one: *one* shard differs. So for every h the two mechanisms are within the (epsilon, delta), Renyi
       divergence or trade-off curve of a single changed shard, and the mixtures over h, which has the same law in both,
       are within it too, by joint convexity (for Renyi divergences, quasi-convexity). The bijection is the same for all
@@ -385,8 +385,8 @@ def partition(
       secrets drawn independently of them. :class:`pate.TeacherEnsemble` derives a secret of its own for each list of
       labels; a :class:`pate.Ledger` takes one list alone, until :meth:`pate.Ledger.revise` has a new secret drawn.
 
-    Whoever knows the key can tell the two shards apart in the second case, or follow everybody's move in the third. So
-    with ``partition_seed`` the guarantee is for neighbours of the first kind alone, and statements say so.
+    An adversary who knows the key can distinguish the two shards in the second case, or follow every move in the third.
+    So with ``partition_seed`` the guarantee is for neighbours of the first kind alone, and statements say so.
 
     The number of groups is fixed between neighbours (it may be published); the number of records is not.
 

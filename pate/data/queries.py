@@ -1,4 +1,4 @@
-"""Which public rows to ask about: chosen from public information alone, so the choice costs nothing."""
+"""Select the public rows to query, from public information alone, so the selection costs no privacy."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["STRATEGIES", "least_sure", "select_queries"]
 #: How rows can be chosen, by name.
 STRATEGIES = ("auto", "first", "random", "spread", "cluster")
 
-#: Rows that ``"cluster"`` looks at, at least, and per query: beyond that more rows hardly move the centres.
+#: Rows that ``"cluster"`` reads, at least, and per query: beyond that more rows hardly move the centres.
 _CLUSTER_ROWS, _CLUSTER_ROWS_PER_QUERY = 20_000, 20
 
 
 def select_queries(
     X_public: Any, n_queries: int, *, strategy: str = "auto", random_state: int | None = None, one_scale: bool = False
 ) -> npt.NDArray[np.int64]:
-    """Return the positions of the public rows to ask about, ascending.
+    """Return the positions of the selected public rows, ascending.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def select_queries(
         ``"spread"`` clusters the public rows (k-means on the numbers as they are: standardise them first if their units
         differ) and takes the row nearest to each centre, so that few answers say much about all rows. ``"cluster"``
         does so by mini-batches on a random part of the rows, for a million of them. Both never return the same row
-        twice, and so fewer rows than asked where too few are distinct; ``"spread"`` may return slightly fewer anyway.
+        twice, and so fewer rows than asked where too few are distinct; ``"spread"`` may always return slightly fewer.
     random_state : int or None
     one_scale : bool
         The columns are of one scale already, so that ``"auto"`` takes them as they are: the output of a public map.
@@ -132,7 +132,7 @@ def _numbers(X_public: Any, strategy: str) -> npt.NDArray[np.floating[Any]]:
 
 
 def _distinct(X: npt.NDArray[np.floating[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the first position of each distinct row, ascending, and how often it stands there."""
+    """Return the first position of each distinct row, ascending, and how often it occurs."""
     # + 0.0: -0.0 is the same number as 0.0.
     digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in X + 0.0]
     _, first, n_times = np.unique(digests, return_index=True, return_counts=True)

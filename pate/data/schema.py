@@ -1,4 +1,4 @@
-"""What the columns of a table hold: learnt from public rows, or declared by a person; every reader goes by it."""
+"""Schemas: what the columns of a table hold, learnt from public rows or declared by the user."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUMERIC, CATEGORY, TEXT = "numeric", "category", "text"
 _KINDS = (NUMERIC, CATEGORY, TEXT, *(f"{DATE}{form}" for form in DATE_FORMS))
 #: What rows are as a whole: of named columns, without names, or one text each.
 _ROWS = ("table", "array", "texts")
-#: More categories of one column are no list that somebody types.
+#: More categories of one column are no list that a person types.
 MOST_VALUES = 256
 #: Rows that are made up within declared ranges: in each column evenly spread, every category about as often as others.
 _MADE_UP, _SEED = 1024, 0x5EED
@@ -41,7 +41,7 @@ class Column:
     ----------
     name : str
     kind : {"numeric", "category", "text", "date:year-first", "date:day-first", "date:month-first", "date:declared"}
-        A date is read as days since 1970-01-01; ``"text"`` is a text whose values nobody listed.
+        A date is read as days since 1970-01-01; ``"text"`` is a text whose values are not listed.
     categories : tuple of str or None
         All values of a category, each once.
     range : (float, float) or None
@@ -120,7 +120,7 @@ class Schema:
 
     Notes
     -----
-    **Guarantees.** Whatever stands in a schema is public: :meth:`learn` is for public rows alone, and what is declared
+    **Guarantees.** All that is in a schema is public: :meth:`learn` is for public rows alone, and what is declared
     must be known without the private records. Nothing of a private row may ever enter one, for readers let it decide
     what every private cell becomes, and it may be written down and shown. So given, a private cell is read by itself.
 
@@ -167,8 +167,8 @@ class Schema:
 
     def __repr__(self) -> str:
         kinds = [column.kind.partition(":")[0] for column in self.columns]
-        told = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
-        return f"Schema({told}{', without names' * (self.rows == 'array')})" if kinds else "Schema(texts)"
+        counted = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+        return f"Schema({counted}{', without names' * (self.rows == 'array')})" if kinds else "Schema(texts)"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -202,7 +202,7 @@ class Schema:
         if is_sparse(rows) or rows.ndim > 2:
             raise InvalidInputError(
                 "X_public must be a table, an array of shape (n, n_features) or texts, got a sparse matrix or images. "
-                "They have no columns to be told apart: readers need no schema of them."
+                "They have no columns to be distinguished: readers need no schema of them."
             )
         import pandas as pd
 
@@ -236,7 +236,7 @@ class Schema:
                 raise InvalidInputError(
                     f"ranges must name at least one column, by texts, got {shown(ranges)}. Say {{'age': (0, 120)}}."
                 )
-            made = cls(tuple(_declared(name, f" of {name!r}", told) for name, told in ranges.items()))
+            made = cls(tuple(_declared(name, f" of {name!r}", given) for name, given in ranges.items()))
         elif not isinstance(ranges, Sequence) or isinstance(ranges, str) or not len(ranges):
             raise InvalidInputError(
                 f"ranges must be a mapping of columns to ranges, or (low, high) of all columns, got {shown(ranges)}. "
@@ -320,9 +320,9 @@ class Schema:
 
 
 def schema_like(like: Any) -> Schema | None:
-    """Return what public rows say of private ones by names, types and shape, or a schema as it is; None for nothing.
+    """Return a schema of names and kinds from public rows; a schema is returned as it is.
 
-    Nothing is refused here, nor is it learnt what a column ranges over: the door for public rows does the one, and
+    Nothing is refused here, nor is it learnt what a column ranges over: the validation of public rows does the one, and
     :meth:`Schema.learn` the other. None where rows say nothing of cells: images, sparse rows.
     """
     like = plain_rows(_taken(like)[0], name="X_public")
@@ -337,7 +337,7 @@ def schema_like(like: Any) -> Schema | None:
     if not lists and np.ndim(next(iter(like), ())) == 0:
         return Schema((), "texts") if any(isinstance(cell, str) for cell in like) else None
     held = np.empty((len(like), len(like[0])), dtype=object) if lists else like
-    with suppress(ValueError):  # rows of other lengths: whoever reads public rows refuses them
+    with suppress(ValueError):  # rows of other lengths: the reader of public rows refuses them
         held = np.asarray(like) if lists else like
     shape = tuple(getattr(held, "shape", ()))
     if len(shape) != 2 or not shape[1]:
@@ -375,19 +375,19 @@ def _learnt(name: str, column: Any, dates: Mapping[str, str]) -> Column:
     return Column(name, CATEGORY, tuple(filter(None, known))) if 0 < len(known) <= MOST_VALUES else Column(name, TEXT)
 
 
-def _declared(name: str, at: str, told: Any) -> Column:
+def _declared(name: str, at: str, given: Any) -> Column:
     """Return the column of a declared range, or of declared categories."""
-    if isinstance(told, np.ndarray):
-        told = told.tolist()
-    if not isinstance(told, Sequence) or isinstance(told, str) or not len(told):
-        raise InvalidInputError(f"ranges{at} must be a range or categories, got {shown(told)}. {_SAY}")
-    if all(isinstance(value, str) for value in told):
-        made = Column(name, CATEGORY, tuple(dict.fromkeys(told)))
+    if isinstance(given, np.ndarray):
+        given = given.tolist()
+    if not isinstance(given, Sequence) or isinstance(given, str) or not len(given):
+        raise InvalidInputError(f"ranges{at} must be a range or categories, got {shown(given)}. {_SAY}")
+    if all(isinstance(value, str) for value in given):
+        made = Column(name, CATEGORY, tuple(dict.fromkeys(given)))
         made.spread()
         return made
-    if len(told) != 2 or not all(_is_number(value) for value in told):
-        raise InvalidInputError(f"ranges{at} must be two numbers, or texts, got {shown(told)}. {_SAY}")
-    return Column(name, NUMERIC, range=_apart(at, *map(float, told)))
+    if len(given) != 2 or not all(_is_number(value) for value in given):
+        raise InvalidInputError(f"ranges{at} must be two numbers, or texts, got {shown(given)}. {_SAY}")
+    return Column(name, NUMERIC, range=_apart(at, *map(float, given)))
 
 
 def _apart(at: str, low: float, high: float) -> tuple[float, float]:
@@ -422,7 +422,7 @@ def _listed(what: str, value: Any) -> list[Any]:
 
 
 def _unlike(what: str, values: Any, check: Any) -> tuple[Any, ...]:
-    """Return values, each checked, none of which stands there twice."""
+    """Return values, each checked; refuse duplicates."""
     made = [check(what, value) for value in _listed(what, values)]
     twice = [value for value in dict.fromkeys(made) if made.count(value) > 1] if len(set(made)) < len(made) else []
     if twice:

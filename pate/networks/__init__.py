@@ -1,4 +1,4 @@
-"""Ready torch modules, and what every torch module is to this package: for teachers and for DP-SGD alike.
+"""Built-in torch networks, and what is required of any torch module, for teachers and for DP-SGD.
 
 Every module here is made as ``Module(n_features=..., n_classes=..., **module_kwargs)`` and maps a float tensor of shape
 (batch, n_features), or (batch, channels, side, side) for images, to logits of shape (batch, n_classes). That is the

@@ -1,6 +1,6 @@
-"""What a torch module is to this package: made anew from public arguments, rows in, one row of logits each out.
+"""What is required of a torch module: built from public arguments, rows in, one row of logits each out.
 
-Teachers and DP-SGD take the same modules; what either asks of them beyond that stands with it.
+Teachers and DP-SGD take the same modules; further requirements are documented with each of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _GENERATORS = threading.RLock()
 def own_generator(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Seed the global generators of torch, NumPy and Python, and give them back as they were.
 
-    What is trained shares no state: whoever draws from them would otherwise depend on how much those before it drew.
+    What is trained shares no state: otherwise later draws would depend on how much was drawn before.
     """
     devices = [device] if device is not None and device.type == "cuda" else []
     with _GENERATORS, torch.random.fork_rng(devices=devices), global_generators(seed):
@@ -130,12 +130,12 @@ def logits_of(output: Any) -> torch.Tensor:
 
 
 def give_logits(module: nn.Module, inputs: Any, output: Any) -> torch.Tensor:
-    """Stand behind a module as a forward hook, so that whoever calls it gets logits."""
+    """Return a module's logits; a forward hook, so that every caller gets them."""
     return logits_of(output)
 
 
 def hooked(module: nn.Module) -> bool:
-    """Whether code of somebody's own hangs on the module; what picks the logits out of an output is ours."""
+    """Whether a module has hooks of the user's; the one that picks the logits is the package's."""
     return bool(
         any(hook is not give_logits for hook in module._forward_hooks.values())
         or module._forward_pre_hooks
@@ -204,7 +204,7 @@ def make(module: Callable[..., nn.Module], kwargs: Mapping[str, Any]) -> nn.Modu
 
 
 def check_apart(one: nn.Module, other: nn.Module) -> None:
-    """Refuse a factory whose modules share memory: what one learns, the other would start with."""
+    """Refuse a factory whose modules share memory: training one would change the other."""
     places = [
         {t.untyped_storage().data_ptr() for t in (*m.parameters(), *m.buffers()) if t.numel()} for m in (one, other)
     ]
@@ -230,7 +230,7 @@ def take_state(
     tensors: Mapping[str, torch.Tensor], parts: Mapping[str, nn.Module], optimizer: torch.optim.Optimizer, by: str
 ) -> None:
     """Give modules and their optimiser the state that :func:`state_of` returned."""
-    kept = optimizer.state_dict()
+    state = optimizer.state_dict()
     learnt = [p for group in optimizer.param_groups for p in group["params"]]
     for name, value in tensors.items():
         owner, _, place = name.partition(by)
@@ -238,19 +238,19 @@ def take_state(
             number, _, moment = place.partition(by)
             # A fused optimiser goes through memory: its moments lie as their parameters do, channels last.
             laid = torch.empty_like(learnt[int(number)]).copy_(value) if value.ndim else value
-            kept["state"].setdefault(int(number), {})[moment] = laid
+            state["state"].setdefault(int(number), {})[moment] = laid
     for name, part in parts.items():
         start = f"{name}{by}"
         part.load_state_dict({k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)})
-    optimizer.load_state_dict(kept)
+    optimizer.load_state_dict(state)
 
 
-def save_state(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], key: str, told: Any) -> None:
+def save_state(path: str | os.PathLike[str], tensors: Mapping[str, torch.Tensor], key: str, facts: Any) -> None:
     """Write tensors, and JSON (and NumPy's numbers) under a key, as one safetensors file: whole or not at all."""
     from safetensors.torch import save
 
     plain = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
-    write_bytes(path, save(plain, metadata={key: json.dumps(told, default=lambda number: number.item())}))
+    write_bytes(path, save(plain, metadata={key: json.dumps(facts, default=lambda number: number.item())}))
 
 
 def read_state(path: str | os.PathLike[str], key: str, what: str) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -261,5 +261,5 @@ def read_state(path: str | os.PathLike[str], key: str, what: str) -> tuple[dict[
         return opened(path, key, framework="pt")
     except Exception as error:
         raise InvalidInputError(
-            f"{os.fspath(path)!r} is no intact file of {what} ({type(error).__name__}). Fit or fetch it anew."
+            f"{os.fspath(path)!r} is no intact file of {what} ({type(error).__name__}). Fit or fetch it again."
         ) from None

@@ -1,4 +1,4 @@
-"""Ready networks by name: one name, one network, for whoever trains it."""
+"""Built-in networks by name, for teachers and DP-SGD alike."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def head(width: int, n_classes: int) -> nn.Linear:
 
 
 class _Stack(nn.Module):
-    """Layers, one behind the other."""
+    """A sequence of layers."""
 
     layers: nn.Sequential
 

@@ -1,4 +1,4 @@
-"""What a representation is: a public map from any row to a finite vector, fitted on public rows only."""
+"""Base of representations: public maps from any row to a finite vector, fitted on public rows only."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _ACTIVE: ContextVar[RowMemory | None] = ContextVar("pate_row_memory", default=No
 
 
 class RowMemory:
-    """Vectors that slow maps (scattering, networks) made, for whoever maps the same rows again.
+    """Vectors that slow maps (scattering, networks) made, for calls that map the same rows again.
 
     Fits at several budgets, or of several methods, map the same private rows by the same public maps; scattering of
-    60,000 images takes minutes. Within :meth:`on`, maps look here first. What they give is the same to the last bit.
+    60,000 images takes minutes. Within :meth:`on`, maps use it. What they give is the same to the last bit.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class RowMemory:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Let slow maps of this thread look here first."""
+        """Make slow maps of this thread use the memory."""
         token = _ACTIVE.set(self)
         try:
             yield
@@ -90,7 +90,7 @@ class RowMemory:
             self._bytes = 0
 
     def vectors(self, rep: Any, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return what ``rep`` makes of rows, piece by piece from here where it is known."""
+        """Return what ``rep`` makes of rows, from the memory where it is known."""
         known, made = rep.fingerprint(), []
         for start in range(0, len(X), _TOGETHER):
             rows = np.ascontiguousarray(X[start : start + _TOGETHER])
@@ -117,9 +117,9 @@ class RowMemory:
         return piece
 
 
-# What nothing public may be fitted on (representations, ballot spaces, students), told by its type.
+# What nothing public may be fitted on (representations, ballot spaces, students), recognised by its type.
 
-#: Types of this package that hold private things, or rows beside the public ones. By name: some stand on upper floors.
+#: Types of this package that hold private things, or rows beside the public ones. By name: some are in higher layers.
 _REFUSED = {
     "BallotSum": "the sum of private ballots",
     "CappedVotes": "votes of private records",
@@ -167,10 +167,10 @@ _LANES = 8
 
 
 class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """A map from rows to vectors that public rows alone decide; abstract.
+    """A map from rows to vectors, fitted on public rows alone; abstract.
 
     A subclass says in ``_learn`` what it takes from public rows (and sets ``n_features_out_``), in ``_map`` what it
-    makes of one block of rows, and in ``_arrays`` and ``_numbers`` what a file keeps.
+    makes of one block of rows, and in ``_arrays`` and ``_numbers`` what a file stores.
 
     Attributes
     ----------
@@ -185,9 +185,9 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     Notes
     -----
-    **Guarantee.** ``fit`` takes public rows only; what is private by its type is refused, and nobody can tell of an
-    array whose rows it holds. A row's vector depends on that row, its place and the fitted state alone, and is finite
-    whatever the row holds: no record moves another's ballot (docs/representations.md).
+    **Guarantee.** ``fit`` takes public rows only; what is private by its type is refused, but an array does not
+    show whether its rows are private. A row's vector depends on that row, its place and the fitted state alone, and is
+    finite whatever the row holds: no record moves another's ballot (docs/representations.md).
 
     Examples
     --------
@@ -195,12 +195,12 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     True
     """
 
-    #: What reads rows, and says how a block of them looks.
+    #: What reads rows, and makes blocks of them.
     _reader: ClassVar[Any] = NumberCells
     _block_rows: ClassVar[int] = BLOCK
-    #: Settings that change no vector (a device, progress): they are not kept.
+    #: Settings that change no vector (a device, progress): they are not saved.
     _passing: ClassVar[tuple[str, ...]] = ()
-    #: Fitted arrays and numbers that a file keeps, beside ``map_``, by their names without the underscore.
+    #: Fitted arrays and numbers that a file holds, beside ``map_``, by their names without the underscore.
     _arrays: ClassVar[tuple[str, ...]] = ()
     _numbers: ClassVar[tuple[str, ...]] = ()
     map_: ExactMap
@@ -260,8 +260,8 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Return what :meth:`transform` does, as an array whatever ``set_output`` or scikit-learn's settings say."""
         check_is_fitted(self, "n_features_out_")
         memory = _ACTIVE.get()
-        told_apart = type(X) is np.ndarray and X.dtype.kind in "biuf" and len(X) > 0  # cheaply
-        return memory.vectors(self, X) if memory is not None and self.slow_ and told_apart else self._vectors(X)
+        hashable = type(X) is np.ndarray and X.dtype.kind in "biuf" and len(X) > 0  # cheaply
+        return memory.vectors(self, X) if memory is not None and self.slow_ and hashable else self._vectors(X)
 
     def _vectors(self, X: Any) -> npt.NDArray[Any]:
         rows = self.cells_.read(X)
@@ -339,7 +339,7 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return ()
 
     def _settings(self) -> dict[str, Any]:
-        """Return the parameters that a file keeps."""
+        """Return the parameters that a file stores."""
         kept = {k: v for k, v in self.get_params(deep=False).items() if k not in self._passing}
         return {k: v.item() if isinstance(v, np.generic) else v for k, v in kept.items()}
 
@@ -348,7 +348,7 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return ""
 
     def _modules(self) -> list[Any]:
-        """Return the architectures that a file cannot keep, in order."""
+        """Return the architectures that a file cannot store, in order."""
         return [module for part in getattr(self, "parts", ()) for module in part._modules()]
 
     @classmethod
@@ -411,7 +411,7 @@ def stored_name(rep: Any, *, strict: bool = True) -> str:
     if not strict:
         return f"{type(rep).__module__}:{type(rep).__qualname__}"
     raise InvalidInputError(
-        f"{name} is no class of this package, and cannot be kept in a file that anybody can read back. Wrap what it "
+        f"{name} is no class of this package, and cannot be saved in a file that anyone can read back. Wrap what it "
         "does in FromTransformer or FromModule."
     )
 
@@ -420,7 +420,7 @@ def packed(rep: Any, *, keep: bool = False) -> tuple[dict[str, npt.NDArray[Any]]
     """Return all arrays of a fitted representation, its parts' included, and its description for JSON.
 
     ``keep`` adds what a file needs beyond: bytes that differ from one writing to the next, which no digest of what was
-    fitted may cover. What cannot be kept is then refused.
+    fitted may cover. What cannot be saved is then refused.
     """
     reader_arrays, reader_words = rep.cells_.state() if hasattr(rep, "cells_") else ({}, None)
     arrays, words = rep._state()

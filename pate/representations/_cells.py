@@ -1,4 +1,4 @@
-"""Rows as numbers, one cell at a time: what a cell becomes hangs on it and on public rows alone, and is finite."""
+"""Turn rows into finite numbers: each depends on its own cell and on public rows alone."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _LARGEST = 1e300
 
 
 def n_rows(X: Any) -> int:
-    """Return how many rows there are, whatever holds them."""
+    """Return the number of rows, of any container."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def slice_rows(X: Any, start: int, size: int) -> Any:
-    """Return ``size`` rows from ``start`` on, of whatever holds them."""
+    """Return ``size`` rows from ``start`` on, of any container."""
     if hasattr(X, "iloc"):
         return X.iloc[start : start + size]
     return (X.tocsr() if is_sparse(X) else X)[start : start + size]
@@ -50,7 +50,7 @@ def check_columns(X: Any, names: tuple[str, ...] | None, n_features: int) -> Any
 
 
 class Cells(ABC):
-    """How rows are read, as public rows taught it: a frozen value, whose fields are what a file keeps; abstract."""
+    """A reader of rows, learnt from public rows; frozen, its fields are what a file stores; abstract."""
 
     n_features: int
 
@@ -62,7 +62,7 @@ class Cells(ABC):
     def _read(self, X: Any) -> Any: ...
 
     def block(self, rows: Any, start: int, size: int) -> Any:
-        """Return ``size`` rows from ``start`` on; behind the last one stand rows of missing cells."""
+        """Return ``size`` rows from ``start`` on; padded with rows of missing cells."""
         part = rows[start : start + size]
         made = np.empty((size, self.n_features))
         made[: len(part)], made[len(part) :] = part, np.nan
@@ -135,7 +135,7 @@ class NumberCells(Cells):
         return np.column_stack([_numbers(column) for column in _columns(rows)])
 
     def block(self, rows: npt.NDArray[Any], start: int, size: int) -> FloatArray:
-        """Return ``size`` finite rows from ``start`` on, float64; behind the last one stand rows of public medians."""
+        """Return ``size`` finite rows from ``start`` on, float64; padded with rows of public medians."""
         return self.clean(super().block(rows, start, size))
 
     def clean(self, values: FloatArray) -> FloatArray:
@@ -255,7 +255,7 @@ def _each(column: Any, turn: Callable[[Any], Any], missing: Any) -> list[Any]:
 
 
 def _ranked(texts: list[str | None]) -> tuple[str, ...]:
-    """Return categories by how often they stand there, then by name; those that stand there once are left out."""
+    """Return categories by frequency, then by name; those that occur once are left out."""
     counts = Counter(text for text in texts if text is not None)
     return tuple(sorted((c for c, n in counts.items() if n > 1), key=lambda c: (-counts[c], c)))
 
@@ -271,7 +271,7 @@ class TextCells(Cells):
 
     @classmethod
     def learn(cls, X: Any) -> TextCells:
-        """Look whether public rows are texts."""
+        """Find out whether public rows are texts."""
         if not is_texts(read_rows(_column(X), name="X_public")):
             raise InvalidInputError(
                 "X_public must be texts, one per row, got a table. TableMap makes numbers of tables."
@@ -286,7 +286,7 @@ class TextCells(Cells):
         return np.fromiter(cells, dtype=object, count=len(cells))
 
     def block(self, rows: npt.NDArray[np.object_], start: int, size: int) -> npt.NDArray[np.object_]:
-        """Return ``size`` texts from ``start`` on; behind the last one stand empty ones."""
+        """Return ``size`` texts from ``start`` on; padded with empty ones."""
         made, part = np.full(size, "", dtype=object), rows[start : start + size]
         made[: len(part)] = part
         return made
@@ -333,7 +333,7 @@ class SparseCells(Cells):
         return rows
 
     def block(self, rows: Any, start: int, size: int) -> Any:
-        """Return ``size`` rows from ``start`` on; behind the last one stand empty ones."""
+        """Return ``size`` rows from ``start`` on; padded with empty ones."""
         part = rows[start : start + size]
         if part.shape[0] < size:
             part.resize(size, self.n_features)

@@ -1,6 +1,6 @@
-"""A product of matrices whose every sum is exact, so that neither the order of adding nor a row's place shows in it.
+"""Exact matrix products: no sum is rounded, so neither the order of adding nor a row's place changes the result.
 
-BLAS adds in an order that hangs on a row's place in its block, on the number of threads and on the machine: the last
+BLAS adds in an order that depends on a row's place in its block, on the number of threads and on the machine: the last
 bits differ, and with them, after rounding, ballots of other records when one record is taken away. Here rows and
 weights are whole numbers, small enough that every partial sum stays below 2^53: float64 then adds exactly, in any order
 (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 2.1: integers up to 2^53 are exact).
@@ -35,7 +35,7 @@ class ExactMap:
     """The affine map (x - centre) @ weights on rows within bounds, evaluated without rounding in its sums.
 
     Inputs lie within ``centre`` plus or minus ``half``, others are clipped; ``weights`` (n_in, n_out) are whole
-    numbers, ``unit`` powers of two: what 1 of each sum is worth.
+    numbers, ``unit`` powers of two: the value of 1 in each sum.
     """
 
     centre: FloatArray
@@ -92,7 +92,7 @@ class ExactMap:
 
     @classmethod
     def restore(cls, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> ExactMap:
-        """Return the map that :meth:`state` described, after looking whether its sums are exact."""
+        """Return the map that :meth:`state` described, after checking that its sums are exact."""
         centre, half, weights = (arrays[f"{name}.{part}"] for part in ("centre", "half", "weights"))
         unit = arrays[f"{name}.unit"]
         fits = centre.shape == half.shape == weights.shape[:1] and weights.ndim == 2 and unit.shape == weights.shape[1:]
@@ -111,7 +111,7 @@ def one_sign(axes: FloatArray) -> FloatArray:
 
 
 def own_product(rows: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return rows @ weights, each row's numbers the same to the last bit wherever it stands, in any number of rows.
+    """Return rows @ weights, each row's numbers the same to the last bit at any place, in any number of rows.
 
     For rows without public bounds: every row is scaled by a power of two of its own, and every column by one of the
     weights, so that the largest summand has 22 bits; then sums are exact (:class:`ExactMap`).
@@ -159,7 +159,7 @@ class ExactDistances:
 
     ``landmarks`` (n_in + 2, n_landmarks) are whole numbers of steps from the middle between ``low`` and ``high``, times
     -2; below them ones, and their squared lengths: beside a row, its squared length and a one, the product is the
-    squared distance. ``step`` is a power of two: what 1 is worth.
+    squared distance. ``step`` is a power of two: the value of 1.
     """
 
     low: FloatArray
@@ -171,7 +171,7 @@ class ExactDistances:
     def of(cls, landmarks: FloatArray, *, scale: float, reach: float) -> ExactDistances | None:
         """Return the distances to these landmarks, None where whole steps would be too coarse for them.
 
-        A step is at most 2^-14 of ``scale``, on which distances matter. From ``reach`` on they need not be told apart:
+        A step is at most 2^-14 of ``scale``, on which distances matter. From ``reach`` on they need not be distinct:
         a row is clipped to coordinates so far beyond the landmarks', and is then still that far from all of them.
         """
         with np.errstate(over="ignore"):

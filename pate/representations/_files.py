@@ -1,7 +1,7 @@
 """Representations read from safetensors files: arrays, and one JSON text of settings; nothing in them is run.
 
-A file is public, as what it keeps is. The digest in it covers everything, so a damaged or edited one is refused; who
-writes a file anew can write a digest too, so take files from whom you trust.
+A file is public, as what it holds is. The digest in it covers everything, so a damaged or edited one is refused; but
+any person who writes a file can write a digest too, so take files from people you trust.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def load(path: str | os.PathLike[str], *, module: Any = None) -> Representation:
         rep = _made(arrays, head["representation"], modules)
     except InvalidInputError:
         raise
-    except Exception as error:  # whatever a wrong shape or type leads to
+    except Exception as error:  # a wrong shape or type may raise anything
         raise _damaged(path, type(error).__name__) from None
     if modules:
         raise InvalidInputError(f"module names {len(modules)} more than the file has a place for. Leave it out.")
@@ -95,7 +95,7 @@ def load(path: str | os.PathLike[str], *, module: Any = None) -> Representation:
 
 def _damaged(path: str | os.PathLike[str], why: str) -> InvalidInputError:
     return InvalidInputError(
-        f"{os.fspath(path)!r} is no intact file of a representation: {why}. Fit it anew on the public rows, or fetch "
+        f"{os.fspath(path)!r} is no intact file of a representation: {why}. Fit it again on the public rows, or fetch "
         "the file again."
     )
 
@@ -142,20 +142,20 @@ def _under(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt
     return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 
 
-def _class(kept: Any) -> type[Representation]:
-    prefix, _, name = str(kept).rpartition(".")
+def _class(stored: Any) -> type[Representation]:
+    prefix, _, name = str(stored).rpartition(".")
     home = HOMES.get(f"{prefix}." if prefix else "")
     found = getattr(import_module(home), name, None) if home and name.isidentifier() else None
     if not (isinstance(found, type) and issubclass(found, Representation)):
         raise InvalidInputError(
-            f"the file holds a representation of a kind that this version of pate does not know: {str(kept)[:60]!r}."
+            f"the file holds a representation of a kind that this version of pate does not know: {str(stored)[:60]!r}."
         )
     return found
 
 
-# Fitted representations kept by content: the same settings and the same public rows are fitted once.
+# Fitted representations stored by content: the same settings and the same public rows are fitted once.
 
-#: A change of how something is fitted makes earlier files strangers.
+#: A change of how something is fitted makes earlier files invalid.
 _VERSION = 2
 
 
@@ -179,7 +179,7 @@ def cached(rep: Representation, X_public: Any, folder: str | os.PathLike[str]) -
     Warns
     -----
     CheckpointWarning
-        A file was damaged: it is fitted anew and replaced.
+        A file was damaged: it is fitted again and replaced.
 
     Examples
     --------
@@ -200,7 +200,9 @@ def cached(rep: Representation, X_public: Any, folder: str | os.PathLike[str]) -
             return load(file, module=rep._modules())
         except InvalidInputError:
             warnings.warn(
-                f"{file.name} in the cache is damaged: it is fitted anew and replaced.", CheckpointWarning, stacklevel=2
+                f"{file.name} in the cache is damaged: it is fitted again and replaced.",
+                CheckpointWarning,
+                stacklevel=2,
             )
     made = clone(rep).fit(X_public)
     made.save(file)
@@ -208,7 +210,7 @@ def cached(rep: Representation, X_public: Any, folder: str | os.PathLike[str]) -
 
 
 def content_key(rep: Representation, X_public: Any) -> str:
-    """Return the digest by which the fit of these settings on these public rows is found again."""
+    """Return the cache key of a fit: a digest of the settings and the public rows."""
     digest = hashlib.sha256(f"pate cached representation {_VERSION}\n".encode())
     digest.update(json.dumps(recipe(rep), sort_keys=True).encode())
     quietly("X_public", _add_rows, digest, X_public)

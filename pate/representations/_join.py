@@ -1,4 +1,4 @@
-"""Representations behind one another, and beside one another."""
+"""Combine representations: in sequence (:func:`chain`), or side by side (:func:`combine`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pate.representations._exact import ExactMap, one_sign
 _SEED_PATH = (0x0F0E,)
 #: Rows among which the median distance is taken.
 _PAIRED_ROWS = 1000
-#: A turn has so many steps, and one cosine each: it is looked up, so that it hangs on no library's last bit.
+#: A turn has so many steps, and one cosine each: it is looked up, so that it depends on no library's last bit.
 _TURN = 1 << 16
 _COSINES = np.rint(np.cos(np.arange(_TURN) * (2 * np.pi / _TURN)) * 2.0**30) / 2.0**30
 
@@ -54,7 +54,7 @@ class RandomFourier(Representation):
     Notes
     -----
     Columns should be of comparable scale: put a :class:`TableMap` before it (``chain(TableMap(), RandomFourier())``).
-    Sums are exact, so a row's vector is the same to the last bit wherever it stands.
+    Sums are exact, so a row's vector is the same to the last bit at any place.
 
     Examples
     --------
@@ -140,13 +140,13 @@ class PublicPCA(Representation):
     spectrum_ : float64 array of shape (n_components_,)
         The public variances along the components, falling.
     total_variance_ : float
-        Of all components, kept or not.
+        Of all components, used or not.
     n_components_ : int
 
     Notes
     -----
     A component without public variance (below 1e-10 of the first) is kept as 0. Sums are exact, so a row's vector is
-    the same to the last bit wherever it stands.
+    the same to the last bit at any place.
 
     Examples
     --------
@@ -196,7 +196,7 @@ class PublicPCA(Representation):
 
     @property
     def n_components_(self) -> int:
-        """How many components are kept."""
+        """Number of components."""
         return self.n_features_out_
 
     def _map(self, block: FloatArray) -> FloatArray:
@@ -214,7 +214,7 @@ _STRIDE = 4 * BLOCK
 
 
 class _Joined(Representation):
-    """Several representations as one; their fitted copies stand in ``parts_``."""
+    """Several representations as one; their fitted copies are in ``parts_``."""
 
     parts: Any
     parts_: tuple[Representation, ...]
@@ -240,9 +240,9 @@ class _Joined(Representation):
 
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
         super()._restore(arrays, words)
-        self._settled()
+        self._after_fit()
 
-    def _settled(self) -> None:
+    def _after_fit(self) -> None:
         """Set what follows from the fitted parts."""
 
     def _learn(self, rows: Any) -> None:
@@ -286,7 +286,7 @@ class Chain(_Joined):
     Parameters
     ----------
     parts : list of representations
-        They stay as they are; fitted copies are kept in ``parts_``.
+        They stay as they are; fitted copies are in ``parts_``.
 
     Attributes
     ----------
@@ -312,10 +312,10 @@ class Chain(_Joined):
             if i + 1 < len(self.parts):
                 rows = fitted[-1].vectors(rows)
         self.parts_ = tuple(fitted)
-        self._settled()
+        self._after_fit()
         return self
 
-    def _settled(self) -> None:
+    def _after_fit(self) -> None:
         self.n_features_out_ = self.parts_[-1].n_features_out_
         self.provenance_ = ", then ".join(part.provenance_ for part in self.parts_)
         self._named()
@@ -325,7 +325,7 @@ class Chain(_Joined):
         made = Chain([*self.parts[:-1], last])
         made.__dict__ |= {k: v for k, v in self.__dict__.items() if k != "parts"}
         made.parts_ = (*self.parts_[:-1], last)
-        made._settled()
+        made._after_fit()
         return made
 
     def _vectors(self, X: Any) -> npt.NDArray[Any]:
@@ -368,7 +368,7 @@ class Combined(_Joined):
     Parameters
     ----------
     parts : list of representations
-        They stay as they are; fitted copies are kept in ``parts_``.
+        They stay as they are; fitted copies are in ``parts_``.
     weights : list of float or None
         One per part, > 0; None is 1 each.
 
@@ -413,10 +413,10 @@ class Combined(_Joined):
             scales.append(math.sqrt(weight / square) if square > 0 else 1.0)
         self.parts_ = tuple(fitted)
         self.scales_: FloatArray = np.array(scales)
-        self._settled()
+        self._after_fit()
         return self
 
-    def _settled(self) -> None:
+    def _after_fit(self) -> None:
         self.n_features_out_ = sum(part.n_features_out_ for part in self.parts_)
         self.provenance_ = " beside ".join(part.provenance_ for part in self.parts_)
         self._named()

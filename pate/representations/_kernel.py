@@ -101,7 +101,7 @@ _SEED_PATH = (0x4B9CA,)
 _KERNELS = ("laplacian", "rbf")
 #: Rows among which the median distance is taken, and how small a component is none.
 _PAIRED_ROWS, _LEAST = 1000, 1e-7
-#: Steps between 0 and 1 that a kernel's value is told in.
+#: Steps between 0 and 1 that a kernel's value is rounded to.
 _STEPS = 2.0**30
 #: From so many bandwidths on a kernel's value is less than half a step.
 _REACH = {"laplacian": 22.0, "rbf": 7.0}
@@ -140,7 +140,7 @@ class KernelPCA(Representation):
     -----
     Columns should be of comparable scale: put a :class:`TableMap` before it. Columns of one unit (pixels) are better
     left as they are. Each pair of row and landmark is compared by itself and sums are exact, so a row's vector is the
-    same to the last bit wherever it stands.
+    same to the last bit at any place.
 
     Examples
     --------
@@ -257,6 +257,6 @@ class KernelPCA(Representation):
 
 
 def _distances(a: FloatArray, b: FloatArray) -> FloatArray:
-    from scipy.spatial.distance import cdist  # each pair by itself: no row's distance hangs on another's
+    from scipy.spatial.distance import cdist  # each pair by itself: no row's distance depends on another's
 
     return np.asarray(cdist(a, b))

@@ -1,4 +1,4 @@
-"""A person's own torch module, pre-trained elsewhere, as a representation."""
+"""Use the user's own torch module, pre-trained elsewhere, as a representation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pate.representations._base import Representation
 from pate.representations._own import Brought, as_vectors, check_provenance
 
 _SEED = 0x9B0E
-#: Made-up rows by whose vectors a file tells an architecture from another with the same weights.
+#: Made-up rows by whose vectors a file distinguishes an architecture from another with the same weights.
 _PROBES = 4
 
 
@@ -41,9 +41,9 @@ class FromModule(Brought):
     batch_size : int
         Rows per call, always this many.
     device : str
-        ``"cpu"``, ``"cuda"`` or ``"auto"``. Not kept in a file.
+        ``"cpu"``, ``"cuda"`` or ``"auto"``. Not saved in a file.
     one_by_one : bool
-        Show it one row at a time: slower, but every vector is then the same to the last bit wherever the row stands,
+        Show it one row at a time: slower, but every vector is then the same to the last bit at any place,
         which add-or-remove adjacency needs.
 
     Attributes
@@ -53,7 +53,7 @@ class FromModule(Brought):
     Notes
     -----
     ``fit`` trains nothing: it tries the module on public rows and refuses one that mixes rows. Batch normalisation in
-    evaluation mode mixes none. That it never saw private rows, nobody can test. A file keeps the weights; the
+    evaluation mode mixes none. Whether it ever saw private rows cannot be tested. A file stores the weights; the
     architecture is code, and is given again to :func:`pate.representations.load`.
 
     Examples

@@ -1,4 +1,4 @@
-"""A person's own scikit-learn transformer as a representation."""
+"""Use the user's own scikit-learn transformer as a representation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pate.exceptions import InvalidInputError
 from pate.representations._base import BLOCK, Representation
 from pate.representations._cells import NumberCells, SparseCells, TextCells
 
-# Whether what somebody brings maps each row by itself: tried on public and made-up rows before any private one.
+# Whether the user's map treats each row by itself: tried on public and made-up rows before any private one.
 
 _SEED = 0x0A9A
 
@@ -46,10 +46,10 @@ def as_vectors(name: str, output: Any, n_rows: int, width: int) -> npt.NDArray[A
 
 
 def check_rows_apart(name: str, block_map: Callable[[Any], npt.NDArray[Any]], cells: Any, rows: Any, size: int) -> int:
-    """Refuse a map by which one row's vector hangs on another row; return how long the vectors are.
+    """Refuse a map by which one row's vector depends on another row; return how long the vectors are.
 
     A block of public rows is mapped twice, then with all rows but two exchanged for made-up ones (both must give the
-    same bits), and in another order (the same numbers: their last bits may hang on the place, which is public).
+    same bits), and in another order (the same numbers: their last bits may depend on the place, which is public).
 
     Refuses one that draws at random, or mixes rows (a mean over the batch, batch normalisation in training mode).
     """
@@ -62,10 +62,10 @@ def check_rows_apart(name: str, block_map: Callable[[Any], npt.NDArray[Any]], ce
             f"{name} gives other vectors for the same rows at every call. Switch off what it draws (dropout, sampling)."
         )
     if size > 1:
-        kept = [0, size // 2]
+        fixed = [0, size // 2]
         for others in _made_up(cells, size, rng):
-            mixed = _exchanged(block, others, kept)
-            if not np.array_equal(block_map(mixed)[kept], made[kept]):
+            mixed = _exchanged(block, others, fixed)
+            if not np.array_equal(block_map(mixed)[fixed], made[fixed]):
                 raise _mixes(name)
         order = rng.permutation(size)
         turned = block_map(block[order])
@@ -95,15 +95,15 @@ def _made_up(cells: Any, size: int, rng: np.random.Generator) -> list[Any]:
     return [within, ends, np.tile(cells.fill, (size, 1))]
 
 
-def _exchanged(block: Any, others: Any, kept: list[int]) -> Any:
+def _exchanged(block: Any, others: Any, fixed: list[int]) -> Any:
     mixed: Any
     if is_sparse(block):
         mixed = others.tolil()
-        for i in kept:
+        for i in fixed:
             mixed[[i]] = block[[i]]
         return sparse.csr_array(mixed)
     mixed = others.copy()
-    mixed[kept] = block[kept]
+    mixed[fixed] = block[fixed]
     return mixed
 
 
@@ -146,7 +146,7 @@ class AnyCells:
 
 
 class Brought(Representation):
-    """A map that somebody brings, tried before any private row for whether it maps each row by itself; abstract."""
+    """A map of the user's, tested on public rows for whether it maps each row by itself; abstract."""
 
     one_by_one: bool
     batch_size: int = BLOCK
@@ -161,7 +161,7 @@ class Brought(Representation):
         return 1 if self.one_by_one else int(self.batch_size)
 
     def _try(self, name: str, rows: Any) -> None:
-        """See that no row's vector hangs on another row, and how long vectors are."""
+        """Check that no row's vector depends on another row, and set the length of vectors."""
         self.n_features_out_ = 0
         self.n_features_out_ = check_rows_apart(name, self._map, self.cells_, rows, self._block_rows)
 
@@ -177,7 +177,7 @@ class FromTransformer(Brought):
     provenance : str
         On what a fitted one was fitted: it stands in the statement, marked as the person's own word.
     one_by_one : bool
-        Show it one row at a time: slower, but every vector is then the same to the last bit wherever the row stands,
+        Show it one row at a time: slower, but every vector is then the same to the last bit at any place,
         which add-or-remove adjacency needs.
 
     Attributes
@@ -188,7 +188,7 @@ class FromTransformer(Brought):
     -----
     Rows of numbers (a DataFrame's with their names), sparse rows and texts are taken; before mixed tables put a
     :class:`TableMap`. Missing cells are filled and all are clipped to the public range before the transformer sees
-    them. One that mixes rows is refused when fitted; that it never saw private rows, nobody can test. Where it raises
+    them. One that mixes rows is refused when fitted; whether it ever saw private rows cannot be tested. Where it raises
     on some row, ``transform`` does, and that says something of a record; with ``one_by_one`` such a row is the zero
     vector instead.
 
@@ -229,7 +229,7 @@ class FromTransformer(Brought):
     def _is_fitted(self) -> bool:
         try:
             if not get_tags(self.transformer).requires_fit:
-                return False  # it learns nothing, whoever fits it
+                return False  # it learns nothing when fitted
             check_is_fitted(self.transformer)
         except (NotFittedError, TypeError, AttributeError):
             return False
@@ -243,7 +243,7 @@ class FromTransformer(Brought):
             self.transformer_ = clone(self.transformer)
             n = int(rows.shape[0])
             self.transformer_.fit(self._shown(self.cells_.block(rows, 0, n)))
-        self.hash_ = _hash(_settled(self.transformer_))
+        self.hash_ = _hash(_as_saved(self.transformer_))
         self._try("transformer", rows)
 
     def _shown(self, block: Any) -> Any:
@@ -258,7 +258,7 @@ class FromTransformer(Brought):
         if self.one_by_one and self.n_features_out_:
             try:
                 found = self.transformer_.transform(self._shown(block))
-            except Exception:  # of this row, which stands alone here: no other row is the wiser
+            except Exception:  # of this row, which stands alone here: no other row is affected
                 return np.zeros((1, self.n_features_out_))
         else:
             found = self.transformer_.transform(self._shown(block))
@@ -291,7 +291,7 @@ class FromTransformer(Brought):
         self.hash_, self.given_ = str(words["hash"]), bool(words["given"])
         if _hash(self.transformer_) != self.hash_:
             raise ValueError("another transformer")
-        # What was fitted here on public rows may be fitted anew; what was given stays as it is.
+        # What was fitted here on public rows may be fitted again; what was given stays as it is.
         self.transformer = copy.deepcopy(self.transformer_) if self.given_ else clone(self.transformer_)
         self._check()
 
@@ -302,24 +302,24 @@ def _hash(transformer: Any) -> str:
 
     try:
         return str(joblib.hash(transformer))
-    except Exception as error:  # whatever cannot be written down: a lambda, an open file
+    except Exception as error:  # what cannot be serialised: a lambda, an open file
         raise InvalidInputError(
-            f"transformer cannot be told from others ({type(error).__name__}): it holds a lambda, say. Use named "
-            "functions, and scikit-learn's own parts."
+            f"transformer cannot be identified by its content ({type(error).__name__}): it holds a lambda, say. Use "
+            "named functions, and scikit-learn's own parts."
         ) from None
 
 
-def _settled(transformer: Any) -> Any:
+def _as_saved(transformer: Any) -> Any:
     """Return a transformer as a file gives it back, so that its digest is that of the one in a file; else itself."""
     try:
         return unpack_estimator(_packed(transformer))
-    except InvalidInputError:  # it cannot be kept, and is used without
+    except InvalidInputError:  # it cannot be saved, and is used without
         return transformer
 
 
 def _packed(transformer: Any) -> bytes:
     return pack_estimator(
         transformer,
-        refusal=f"{type(transformer).__name__} cannot be kept in a file",
-        remedy="Fit it anew where it is needed, or use one made of scikit-learn's own parts.",
+        refusal=f"{type(transformer).__name__} cannot be saved in a file",
+        remedy="Fit it again where it is needed, or use one made of scikit-learn's own parts.",
     )

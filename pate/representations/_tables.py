@@ -1,4 +1,4 @@
-"""Tables and texts as numbers, by public rows alone and without a target."""
+"""Turn tables and texts into numbers, using public rows alone and no labels."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ class TableMap(Representation):
 
     Notes
     -----
-    Each cell is mapped by itself, so a row's vector is the same to the last bit wherever the row stands. An infinite or
+    Each cell is mapped by itself, so a row's vector is the same to the last bit at any place. An infinite or
     huge number is the end of its column's range; a text among numbers is missing.
 
     Examples
@@ -268,17 +268,17 @@ class TableMap(Representation):
         self.n_features_out_ = self._width()
         if not self.n_features_out_:
             raise InvalidInputError(
-                "X_public has no column that tells rows apart: numbers that are all one, or texts that stand there "
+                "X_public has no column that distinguishes rows: numbers that are all one, or texts that stand there "
                 "once each. Give a column with more to say."
             )
 
     def _in_one_unit(self, rows: Any) -> None:
         """Give all columns of numbers that vary the same scale."""
-        told = [j for j, column in enumerate(self.columns_) if len(column.get("knots", ()))]
+        varying = [j for j, column in enumerate(self.columns_) if len(column.get("knots", ()))]
         with np.errstate(all="ignore"):
-            cells = np.clip(np.asarray(rows[:, told], dtype=np.float64), -1e150, 1e150)
-            scale = float(np.sqrt(np.nanvar(cells, axis=0).mean())) if told else 1.0
-        for j in told:
+            cells = np.clip(np.asarray(rows[:, varying], dtype=np.float64), -1e150, 1e150)
+            scale = float(np.sqrt(np.nanvar(cells, axis=0).mean())) if varying else 1.0
+        for j in varying:
             self.columns_[j]["scale"][1] = scale if 0 < scale < np.inf else 1.0
 
     def _column(self, cells: FloatArray, known: tuple[str, ...] | None) -> dict[str, FloatArray]:
@@ -408,14 +408,14 @@ class TextMap(Representation):
     ngram_range : (int, int)
         Shortest and longest run of words or characters.
     max_features : int
-        The most frequent terms that are kept.
+        How many terms are used: the most frequent ones.
     random_state : int
         Of the randomised decomposition, which is public.
 
     Attributes
     ----------
     vocabulary_ : list of str
-        Terms that stand in at least two public texts (in one, where no two share any).
+        Terms that occur in at least two public texts (in one, where no two share any).
 
     Notes
     -----

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from pate.data import read_table
+from pate.data._columns import as_number, column_like
 from pate.data._files._csv import Wanted, open_csv
 from pate.exceptions import CuratorWarning
 
@@ -117,3 +118,18 @@ def test_no_cell_makes_records_of_the_lines_in_another(cells, tmp_path):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CuratorWarning)
             assert len(open_csv(path, wanted, names=list(kinds)).frame([], kinds)) == 3
+
+
+@pytest.mark.parametrize("odd", ["", "x", "1_0", "inf", "NAN", " nan ", "9" * 400])
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_numbers_read_in_one_pass_are_those_that_are_read_one_by_one(odd, decimal, tmp_path, monkeypatch):
+    monkeypatch.setattr("pate.data._files._csv._BLOCK", 3)
+    numbers = [f"{i / 7:.17g}".replace(".", decimal) for i in range(-4, 4)] + [" 7 ", "1e-320"]
+    path, found = tmp_path / "p.csv", []
+    for cells in (numbers, [*numbers[:4], odd, *numbers[5:]]):
+        path.write_text("\n".join(["n;t", *(f"{cell};b" for cell in cells)]) + "\n")
+        frame = open_csv(path, Wanted(decimal=decimal), names=["n", "t"]).frame([], {"n": "numeric", "t": "text"})
+        found.append(column_like("n", frame["n"], "numeric")[0].tolist())
+    assert found[0] == [as_number(cell.replace(decimal, ".")) for cell in numbers]
+    assert found[1][:4] + found[1][5:] == found[0][:4] + found[0][5:]
+    assert found[1][4] != found[1][4]

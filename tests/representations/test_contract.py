@@ -292,7 +292,7 @@ def test_wrong_parts_are_refused(make):
     [
         (np.zeros((0, 3)), "no rows"),
         (pd.DataFrame({"a": pd.to_datetime(["2020-01-01", "2020-01-02"])}), "neither numbers nor text"),
-        (np.ones((9, 2)), "tells rows apart"),
+        (np.ones((9, 2)), "distinguishes rows"),
         (["a text", "another"], "TextMap"),
     ],
 )

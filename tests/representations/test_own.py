@@ -289,7 +289,7 @@ class TestModuleFiles:
 
     def test_a_transformer_that_cannot_be_read_back_safely_is_not_kept(self, tmp_path):
         rep = FromTransformer(FunctionTransformer(abs_of)).fit(numbers())
-        with pytest.raises(InvalidInputError, match="cannot be kept in a file"):
+        with pytest.raises(InvalidInputError, match="cannot be saved in a file"):
             rep.save(tmp_path / "f.safetensors")
 
 

@@ -184,7 +184,7 @@ def _spelt(column: Any) -> Any:
 
 
 def decoded(cell: bytes) -> str | bytes:
-    r"""Return a cell's text; its bytes where they are none in UTF-8, which then is its own record's matter."""
+    r"""Return a cell's text; its bytes where they are not UTF-8 (this affects its own record only)."""
     try:
         return cell.decode()
     except UnicodeDecodeError:
@@ -250,7 +250,7 @@ class Database:
 
     @property
     def name(self) -> str:
-        """What to call it in a message: never the query, which may hold what it looks for."""
+        """What to call it in a message: never the query, which may hold private values."""
         return f"{self.path.name}, {self.part}"
 
     @property

@@ -1,4 +1,4 @@
-"""Text tables: how they are written is recognised from what is public, and every cell is read by itself."""
+"""Read text tables (CSV): the format is recognised from public facts, and every private cell is read by itself."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import re
 import warnings
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, AnyStr
 
 import numpy as np
+import numpy.typing as npt
 
 from pate._core.types import Mask
 from pate.data._cells import usable_records
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# How a table is written: what its file is, and what parts its cells; said once, recognised once.
+# The format of a table: kind of file, separator, encoding, decimal mark.
 
 #: In the order of preference where a public file's rows fit several.
 _SAID_AS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
@@ -44,9 +45,9 @@ class TableFormat:
     kind : str
         CSV, Parquet, npz, npy, Excel, sqlite or duckdb.
     sep : str
-        What stands between the cells of a CSV file.
+        The separator of a CSV file.
     encoding : str
-        How its letters are written; of a CSV file.
+        The encoding of a CSV file.
     decimal : str
         ``"."`` or ``","``; of a CSV file.
     part : str
@@ -72,7 +73,7 @@ class TableFormat:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a person said of how a table is written; None: it is recognised.
+    """What the user said about a table's format; None: it is recognised.
 
     ``recognise``: of a public file beside a private one, of which these were said, only what cannot be recognised is
     taken from here.
@@ -89,7 +90,7 @@ class Wanted:
         return [name for name in ("sep", "encoding", "decimal", "sheet") if getattr(self, name) is not None]
 
 
-# Private text tables line by line: what a line holds decides what its own record is, and nothing else.
+# Private text tables line by line: what a line holds affects its own record only.
 
 #: Encodings whose letters are whole numbers of so many bytes, and what decodes a piece of them.
 _WIDE = {"utf-16": 2, "utf-16-le": 2, "utf-16-be": 2, "utf-32": 4, "utf-32-le": 4, "utf-32-be": 4}
@@ -97,7 +98,7 @@ _NO_LETTER = "\ufffd"
 
 
 class Odd(str):
-    """A line that is no text of its file's encoding: its quotes still say where its record ends, and nothing else."""
+    """A line that cannot be decoded; only its quotes are used, to find where its record ends."""
 
 
 _CELLS, _LETTERS = "another number of cells than the header, or quotes that do not close", "letters of another encoding"
@@ -132,12 +133,12 @@ def _letters(piece: bytes, encoding: str) -> str:
     return text
 
 
-def records_of(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, end: str = "\n") -> list[list[str]]:
-    """Return the cells of each record as they are written; tell the curator of lines that are none.
+def records_of(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, end: str = "\n") -> list[str | list[str]]:
+    """Return each record: the text of a plain line (see :func:`_split`), else its cells; warn the curator of bad lines.
 
     ``lines`` are those of :func:`lines_of` without the header; a line that is no row becomes a row of empty cells.
     """
-    rows: list[list[str]] = []
+    records: list[str | list[str]] = []
     letters, cells = [], []
     odd = [i for i, line in enumerate(lines) if line.count('"') % 2]
     row, cell = _row_of(sep, end)
@@ -146,9 +147,8 @@ def records_of(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, end:
         line, last = lines[i], i
         text = line.strip("\r") if end == "\n" else line
         found, known = None, not isinstance(line, Odd)
-        if known and not any(sign in text for sign in '"\r\n\0'):
-            found = [part.lstrip(" ") for part in text.split(sep)] if " " in text else text.split(sep)
-        else:
+        plain = known and not ('"' in text or "\r" in text or "\n" in text or "\0" in text)
+        if not plain:
             found = _line_cells(text, sep) if known and "\0" not in text else None
             at = bisect.bisect_right(odd, i)
             if found is None and 0 < at < len(odd) and odd[at - 1] == i:
@@ -158,16 +158,22 @@ def records_of(path: Path, lines: Sequence[str], sep: str, n_cells: int, *, end:
                 if _n_cells(text, row, cell) == n_cells:
                     last, known = odd[at], not any(isinstance(one, Odd) for one in some)
                     found = _line_cells(text, sep) if known and "\0" not in text else None
-        if found is not None and len(found) != n_cells:
-            found = None
-        rows.append([""] * n_cells if found is None else found)
+        fits = text.count(sep) + 1 == n_cells if plain else found is not None and len(found) == n_cells
+        records.append(text if fits and plain else found if fits and found is not None else [""] * n_cells)
         letters.append(known)
-        cells.append(not known or found is not None)
+        cells.append(not known or fits)
         i = last + 1
     checks: dict[str, Mask] = {_LETTERS: np.array(letters, dtype=bool), _CELLS: np.array(cells, dtype=bool)}
     if len(lines):
         usable_records(checks, before=f"{path.name}: ")
-    return rows
+    return records
+
+
+def _split(record: str | list[str], sep: str) -> list[str]:
+    """Return the cells of a record of :func:`records_of`; blanks before a cell are no part of it."""
+    if not isinstance(record, str):
+        return record
+    return [cell.lstrip(" ") for cell in record.split(sep)] if " " in record else record.split(sep)
 
 
 def header_of(lines: Sequence[str], sep: str, end: str) -> tuple[list[str], int]:
@@ -185,7 +191,7 @@ def header_of(lines: Sequence[str], sep: str, end: str) -> tuple[list[str], int]
 
 
 def _row_of(sep: str, end: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return what a row looks like, and a cell, as writers of CSV files write them.
+    """Return the patterns of a row and of a cell, as writers of CSV files write them.
 
     Some leave a carriage return without quotes where lines end otherwise.
     """
@@ -200,7 +206,7 @@ def _text(lines: Sequence[str], end: str) -> str:
 
 
 def _n_cells(text: str, row: re.Pattern[str], cell: re.Pattern[str]) -> int:
-    """Return how many cells a row has; 0 for what is none."""
+    """Return how many cells a row has; 0 for a text that is no row."""
     if not row.fullmatch(text):
         return 0
     at, n = 0, 0
@@ -229,13 +235,15 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BO
 _BINARY = re.compile(r"[\x00-\x08\x0e-\x1a]")
 _CODE = re.compile(r"\s*0[0-9]+\s*")
 _LONGEST = 2**31 - 1
+#: Rows of a private table that are split into cells at a time, and texts of which one copy is held.
+_BLOCK, _MOST_SEEN = 4096, 65_536
 _RETURN = re.compile(r"\r(?!\n)")
 _SAID_SEP = re.compile(r"sep=(.)\r?\n")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CsvTable:
-    """A text table whose letters, separator and header are known: ``text`` of a public file, ``rows`` of a private one.
+    """A text table of known encoding, separator and header: ``text`` of a public file, ``records`` of a private one.
 
     ``zeros``: public columns with cells such as 007.
     """
@@ -245,19 +253,18 @@ class CsvTable:
     format: TableFormat
     text: str = ""
     zeros: frozenset[str] = frozenset()
-    rows: list[list[str]] = field(default_factory=list)
+    records: list[str | list[str]] = field(default_factory=list)
 
     def frame(self, text: Collection[str], kinds: Mapping[str, str] | None) -> pd.DataFrame:
-        """Return the cells: of a public file by what whole columns hold, of a private one each by itself.
+        """Return the cells as a DataFrame: public columns are typed as a whole, private cells are read one by one.
 
-        ``kinds`` are those of the public columns, of a private file, whose cells are texts: the schema turns them.
+        ``kinds``: of a private file, the kinds of the public columns.
         """
         import pandas as pd
 
         if kinds is not None:
-            columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.names)
-            told = (self._told(c, kinds.get(n) == "numeric") for n, c in zip(self.names, columns, strict=True))
-            frame = pd.DataFrame({i: pd.Series(cells, dtype=object) for i, cells in enumerate(told)})
+            made = self._private([kinds.get(name) == "numeric" for name in self.names])
+            frame = pd.DataFrame({i: pd.Series(cells, dtype=cells.dtype) for i, cells in enumerate(made)})
             frame.columns = pd.Index(self.names)
             return frame
         with _readable(self.path, pd.errors.ParserWarning), warnings.catch_warnings():
@@ -286,23 +293,40 @@ class CsvTable:
                     frame[name] = spelt.astype("float64")
         return frame
 
-    def _told(self, cells: Iterable[str], numeric: bool) -> list[str | None]:
-        """Return private cells of a column as they are written, None where missing; numbers with a decimal point.
+    def _private(self, numeric: Sequence[bool]) -> list[npt.NDArray[Any]]:
+        """Return the columns of a private table, some rows at a time; ``numeric``: which columns hold numbers."""
+        made: list[list[npt.NDArray[Any]]] = [[] for _ in numeric]
+        seen: dict[str, str | None] = dict.fromkeys(MISSING)
+        for start in range(0, len(self.records), _BLOCK):
+            rows = [_split(record, self.format.sep) for record in self.records[start : start + _BLOCK]]
+            seen = dict.fromkeys(MISSING) if len(seen) > _MOST_SEEN else seen
+            for blocks, numbers, cells in zip(made, numeric, zip(*rows, strict=True), strict=True):
+                blocks.append(self._numbers(cells) if numbers else _objects(map(seen.setdefault, cells, cells), cells))
+        return [np.concatenate(blocks or [np.zeros(0, dtype=object)]) for blocks in made]
 
-        Where commas are decimal marks, a cell with a point is no number (and comes in quotes, so that nobody takes it
+    def _numbers(self, cells: Sequence[str]) -> npt.NDArray[Any]:
+        """Return private cells of numbers: float64 where all are finite; else as they are written, None where missing.
+
+        Where commas are decimal marks, a cell with a point is no number (and comes in quotes, so that it is not taken
         for one): whether ``1.500`` is a thousand and a half or one and a half, nothing says.
         """
-        if not numeric:
-            return [None if cell in _MISSING else cell for cell in cells]
         if self.format.decimal == ",":
-            cells = (repr(cell) if "." in cell else cell.replace(",", ".") for cell in cells)
-        return [None if cell.strip() in _MISSING else cell for cell in cells]
+            cells = [repr(cell) if "." in cell else cell.replace(",", ".") for cell in cells]
+        with suppress(ValueError):
+            values = np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
+            if np.isfinite(values).all() and "_" not in "".join(cells):
+                return values  # what as_number gives for each of them
+        return _objects((None if cell.strip() in _MISSING else cell for cell in cells), cells)
+
+
+def _objects(made: Iterable[str | None], cells: Sequence[str]) -> npt.NDArray[np.object_]:
+    return np.fromiter(made, dtype=object, count=len(cells))
 
 
 def open_csv(
     path: Path, wanted: Wanted, *, like: TableFormat | None = None, names: Sequence[str] | None = None
 ) -> CsvTable:
-    """Decode a table, and find what parts its cells and what its columns are called.
+    """Decode a table, and find its separator and the names of its columns.
 
     ``like`` is how the public table beside a private one was read; ``names`` are public names of columns, by which a
     header with several separators is read; None: the file is public, and its rows say.
@@ -350,9 +374,9 @@ def _open_private(
     _check_header(head, path)
     sep = said[1] if said and wanted.sep is None else _separator(head, path, wanted, like, names)
     header, n_lines = header_of(lines, sep, end)
-    rows = records_of(path, lines[n_lines:], sep, len(header), end=end)
+    records = records_of(path, lines[n_lines:], sep, len(header), end=end)
     known = TableFormat("CSV", sep=sep, encoding=encoding.removesuffix("-le").removesuffix("-be"), decimal=decimal)
-    return CsvTable(path, _named(header), known, rows=rows)
+    return CsvTable(path, _named(header), known, records=records)
 
 
 def _named(header: list[str]) -> tuple[str, ...]:
@@ -374,7 +398,7 @@ def _check_header(text: str, path: Path) -> None:
 
 
 def _rewritten(text: str, sep: str) -> str:
-    r"""Return the same cells with nothing left to judge: pandas and csv part some lines with \r in another way."""
+    r"""Return the same cells, all quoted: pandas and csv split some lines with \r differently."""
     made = io.StringIO(newline="")
     writer = csv.writer(made, delimiter=sep, quoting=csv.QUOTE_ALL, lineterminator="\n")
     writer.writerows(row for row in _reader(text, sep) if row)
@@ -383,7 +407,7 @@ def _rewritten(text: str, sep: str) -> str:
 
 @contextmanager
 def _cells_of_any_length() -> Iterator[None]:
-    """Let no long text in one cell refuse a file: csv has a limit, the same one for everybody."""
+    """Let no long text in one cell refuse a file: csv has one global limit."""
     limit = csv.field_size_limit(_LONGEST)
     try:
         yield
@@ -417,7 +441,7 @@ def _decoded(data: bytes, path: Path, wanted: Wanted) -> tuple[str, str]:
 
 
 def _private_encoding(data: bytes, path: Path, wanted: Wanted, like: TableFormat | None) -> tuple[bytes, str]:
-    """Return a private file without its mark, and its encoding: by its first bytes, what was said, the public file."""
+    """Return a private file without its byte order mark, and its encoding: by that mark, the user, the public file."""
     for mark, name in _BOMS:
         if data.startswith(mark):
             order = "" if name == "utf-8" else "-le" if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF32_LE) else "-be"

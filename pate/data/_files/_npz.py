@@ -1,6 +1,6 @@
 """Arrays from npy and npz files, and tables of them: read whole, once, never unpickled, and never larger than the file.
 
-numpy makes room for whatever shape a header names, so that a file of a hundred bytes can ask for all memory there is.
+numpy allocates memory for any shape that a header names, so a file of a hundred bytes can ask for all memory there is.
 Here a header is believed only where the bytes are there, and an archive only as far as :func:`check_unpacked` goes.
 Names inside an archive are names of arrays, never paths.
 """
@@ -88,7 +88,7 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 @contextmanager
 def readable(path: object, what: str, remedy: str, errors: Any = BROKEN) -> Iterator[None]:
-    """Refuse somebody's file that cannot be read in words of our own: a library's may quote its contents."""
+    """Refuse an unreadable file with an error text of this package: a library's may quote the file's contents."""
     try:
         yield
     except PateError:
@@ -121,7 +121,7 @@ def read_npy(path: str | os.PathLike[str], *, what: str, remedy: str) -> npt.NDA
 
 
 def reason(error: BaseException) -> str:
-    """Return what may be said of an error about somebody's file: its kind; a library's text may quote the contents."""
+    """Return what may be said of an error about a user's file: its kind; a library's text may quote the contents."""
     return str(error) if isinstance(error, TooLargeError) else type(error).__name__
 
 
@@ -142,8 +142,8 @@ def _read_array(stream: IO[bytes], size: int) -> npt.NDArray[Any]:
         raise ValueError("Python objects, or records in records")
     if any(n < 0 for n in shape):
         raise ValueError("a shape that no file holds")
-    # Counted with its empty axes as well: an array of shape (0, 10**12) fills no byte, and whoever names its columns
-    # would never end.
+    # Counted with its empty axes as well: an array of shape (0, 10**12) fills no byte, and naming its
+    # columns would never end.
     if math.prod(n or 1 for n in shape) * dtype.itemsize > max(size, _SMALL):
         raise ValueError("fewer bytes than the shape says")
     count = math.prod(shape)

@@ -1,4 +1,4 @@
-"""One door to tables of every kind: what a file is, what its columns are called, and how its cells are had."""
+"""Open tables of every kind: recognise the file, name its columns, and return a function that reads its cells."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pate._core.curator import need
-from pate.data._columns import settled
+from pate.data._columns import with_float_columns
 from pate.data._files._arrow import Database, is_key, object_frame, parquet_blocks, parquet_parts, read_parquet
 from pate.data._files._csv import MISSING, TableFormat, Wanted, open_csv
 from pate.data._files._npz import check_unpacked, is_matrix, read_npy_table, read_npz_table, readable
@@ -35,7 +35,7 @@ def read_excel(path: Path, sheet: str | None) -> tuple[pd.DataFrame, str]:
     import openpyxl
 
     remedy = "It may be truncated or protected by a password: save it again as .xlsx."
-    # Whatever a damaged archive makes of any of its parts.
+    # A damaged archive may raise any exception.
     with readable(path, "Excel workbook", remedy, Exception), warnings.catch_warnings():
         # Of drop-down lists and the like, which are no cells; and of a date that is none openpyxl quotes the cell.
         warnings.simplefilter("ignore")
@@ -162,10 +162,10 @@ def _open_folder(place: Path, wanted: Wanted, *, nullable: bool) -> Opened:
     n_parts = len(parts)
     if not n_parts:
         raise InvalidInputError(f"there is no Parquet file in the folder {place}. Name a table, or a folder of parts.")
-    told = f"{n_parts} file{'s' * (n_parts > 1)}"
+    part = f"{n_parts} file{'s' * (n_parts > 1)}"
     if nullable and any(is_key(piece) for part in parts for piece in part.relative_to(place).parts[:-1]):
-        told = "parted by a column"  # of a private table: how many values it has there hangs on its records
-    known = TableFormat("Parquet", part=told)
+        part = "parted by a column"  # of a private table: the number of parts depends on its records
+    known = TableFormat("Parquet", part=part)
     return _parquet(place, known, nullable=nullable)
 
 
@@ -189,7 +189,7 @@ def _held(frame: pd.DataFrame, path: Path, name: str, known: TableFormat) -> Ope
     loose = known.kind in _LOOSE
 
     def cells(text: Collection[str], kinds: Mapping[str, str] | None) -> pd.DataFrame:
-        return settled(frame, text) if loose and kinds is None else frame
+        return with_float_columns(frame, text) if loose and kinds is None else frame
 
     return Opened(path, name, tuple(frame.columns), known, cells, matrix=matrix)
 

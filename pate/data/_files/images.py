@@ -41,7 +41,7 @@ class ImageFolder:
     y : object array of shape (n,) or None
         The sub-folder of each image: its class; None where the image was set aside.
     groups : object array of shape (n,) or None
-        Whose image it is; None where its name does not say.
+        The owner of each image; None where its name does not say.
     path : Path
 
     Examples
@@ -110,7 +110,7 @@ def read_images(
         Bring others to it (grey, colour, palettes, transparency) instead of refusing them.
     like : ImageFolder or None
         The public images: give them whenever the folder is **private**. Size and colour are theirs, and an image that
-        cannot be used is its own matter; see the notes.
+        cannot be used affects no other; see the notes.
     verbose : bool
         Show progress.
 
@@ -210,7 +210,7 @@ def _files(folder: Path, root: Path, *, private: bool) -> Iterator[tuple[Path, s
     for i, entry in enumerate(_entries(folder), start=1):
         said = f"entry {i} (by name) of {folder}" if private else f"{entry}"
         if entry.is_dir():
-            hint = "" if private else " Public images lie flat in one folder: sub-folders would tell their classes."
+            hint = "" if private else " Public images lie flat in one folder: sub-folders would show their classes."
             raise InvalidInputError(f"{said} is a folder, not an image.{hint} Move its images up, or remove it.")
         if entry.suffix.lower() not in _SUFFIXES:
             raise InvalidInputError(f"{said} is not a PNG or JPEG file by its ending. Convert, move or hide it.")

@@ -1,4 +1,4 @@
-"""A private and a public table with the same features: what each column stands for, and what it becomes."""
+"""Read a private and a public table together, with the same features; report what each column becomes."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Columns of a private table whose values come again, as ids of people do: for the curator, who may have meant them.
+# Columns of a private table whose values repeat, as ids of people do: a hint to the curator.
 
-#: Names that whoever numbers people gives to the column.
+#: Names that columns of people's ids usually have.
 _PEOPLE = re.compile(
     r"patient|person|people|subject|user|customer|client|member|employee|participant|household|student|pupil|account"
     r"|owner|visitor|respondent|proband|donor|insured|(^|_)(who|mrn|ssn|nhs|pid|uid|id|ids)($|_)|_?id$",
@@ -48,7 +48,7 @@ _FEWEST, _MOST_EACH = 10, 100
 
 
 def about_owners(held: Opened, *, without: Collection[str | None] = ()) -> list[CuratorMessage]:
-    """Return columns of a private table that seem to say whose record it is, where nobody named one.
+    """Return columns of a private table that seem to hold owners, where none was named.
 
     **Guarantees.** What comes back is private, and nothing else comes of it. No cell can stop it.
     """
@@ -89,8 +89,8 @@ class TablePair:
         they are written, None where there is none; nothing is learnt from them.
     columns : tuple of ColumnUse
         Of every column of either file.
-    told : tuple of Told
-        What the curator should know of private columns that may be ids of people. **Sensitive.**
+    told : tuple of CuratorMessage
+        Messages to the curator about private columns that may be ids of people. **Sensitive.**
 
     Examples
     --------
@@ -133,13 +133,13 @@ def read_both(
     target : str or None
         Column of the private file with the labels. The public file may have it: there it is left out.
     group : str or None
-        Column of the private file that says whose row it is; likewise.
+        Column of the owners in the private file; likewise.
     id : str or None
-        Column of either file, or of both: no feature. That of the public file is kept as ``public.ids``.
+        Column of either file, or of both: no feature. That of the public file is returned as ``public.ids``.
     drop, text : iterable of str
         Columns of either file.
     only_common : bool
-        Leave out columns that stand in one file only. Otherwise such are refused.
+        Leave out columns that are in one file only. Otherwise such are refused.
     sep, encoding, sheet : str or None
         Of the private file; of the public one where it cannot be recognised. See :func:`read_table`.
     decimal : {".", ","} or None
@@ -156,7 +156,7 @@ def read_both(
     Raises
     ------
     InvalidInputError
-        As :func:`read_table` and :func:`align_columns`; also: a column stands in one file only.
+        As :func:`read_table` and :func:`align_columns`; also: a column is in one file only.
 
     Notes
     -----
@@ -281,13 +281,13 @@ def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iter
 
 
 def _heeded(wanted: Wanted, path: str | os.PathLike[str], *, recognise: bool = False) -> Wanted:
-    """Return what this file heeds of what was said of both."""
+    """Return the format options that apply to this file."""
     unheeded: dict[str, Any] = dict.fromkeys(name for name in wanted.said() if name not in heeded_by(path))
     return replace(wanted, recognise=recognise, **unheeded)
 
 
 def _features(held: Opened, shown: Opened, roles: Roles, *, only_common: bool) -> Sides:
-    """See that every name stands where it must, and return the features."""
+    """Check that every name is where it must be, and return the features."""
     check_names(held)
     check_names(shown)
     for role, names in (roles.named() | {"text": roles.text}).items():

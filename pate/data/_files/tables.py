@@ -1,4 +1,4 @@
-"""Tables from files: features, labels and groups, with everything odd refused by name."""
+"""Read tables from files: features, labels and groups; what cannot be read is refused by name."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from pate.data._columns import (
     labels_of,
     odd_cells,
     owners_of,
-    tell_curator,
     tidy_like,
+    warn_curator,
 )
 from pate.data._files._csv import TableFormat, Wanted, comma_numbers
 from pate.data._files._opened import Opened, open_table
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# What is odd about a public column: a code that becomes a number, an id that becomes categories.
+# Remarks on public columns that look wrong: a code that becomes a number, an id that becomes categories.
 
 #: Fewer cells say nothing about how many are equal.
 _FEWEST = 20
 _NEARLY_ALL = 0.95
 #: So many numbers among texts are no codes.
 _MOSTLY = 0.8
-#: Parts of names that whoever counts things does not give to amounts.
+#: Parts of names that codes have and amounts do not.
 _CODES = re.compile(
     r"(^|[^a-z])(id|ids|zip|zipcode|plz|post(al)?_?code|postleitzahl|code|codes|icd\d*|atc|mrn|ssn|key|phone|tel)($|[^a-z])"
     r"|_?id$",
@@ -61,7 +61,7 @@ CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def remark_on(name: str, column: pd.Series, *, zeros: bool = False) -> str:
-    """Return what to ask about a public column that nobody spoke of; empty where there is nothing.
+    """Return a question about a public column without a declared role; empty where there is none.
 
     ``zeros``: cells of the file begin with a needless 0.
     """
@@ -166,7 +166,7 @@ class Table:
     y : array of shape (n,) or None
         The target column, its values as they are in the file.
     groups : array of shape (n,) or None
-        Whose row it is, as texts.
+        The owner of each row, as texts.
     path : Path
     ids : array of shape (n,) or None
         The id column, as texts as they are written; None where a cell is empty.
@@ -241,14 +241,14 @@ def read_table(
     target : str or None
         Column of the labels; None: there is none, every column is a feature.
     group : str or None
-        Column that says whose row it is; it is no feature. Ids are texts, each cell by itself: an odd id changes nobody
-        else's. Whole numbers are one person however they are written (``007``, ``7``, ``7.0``).
+        Column of the owner of each row; it is no feature. Ids are texts, each cell by itself: an odd id changes no
+        other. Whole numbers are one person however they are written (``007``, ``7``, ``7.0``).
     id : str or None
-        Column that is kept as ``ids`` and is no feature. May be ``group`` too.
+        Column that is returned as ``ids`` and is no feature. May be ``group`` too.
     drop : iterable of str
         Columns to leave out.
     text : iterable of str
-        Columns that hold text, codes say, even where every cell looks like a number: their cells are kept as they are
+        Columns that hold text, codes say, even where every cell looks like a number: their cells stay as they are
         written. May name the target.
     like : Table, DataFrame, Schema or None
         The public rows (``read_table(public)``): give them whenever the file is **private**. Its columns are then
@@ -256,18 +256,18 @@ def read_table(
         not say which of its numbers were dates, nor how the file was written; a
         :class:`pate.data.Schema` says all but the latter.
     sep : str or None
-        What parts the cells of a CSV file: one character, or ``"tab"``; None: a comma, semicolon, tab or pipe, by the
+        The separator of a CSV file: one character, or ``"tab"``; None: a comma, semicolon, tab or pipe, by the
         header line.
     encoding : str or None
-        How its letters are written. None: by the file's first bytes; else a public file is UTF-8 or, where it cannot
+        The encoding. None: by the file's first bytes; else a public file is UTF-8 or, where it cannot
         be, cp1252, and a private one is as the public one.
     decimal : {".", ","} or None
-        What stands before the decimals of a CSV file. Thousands are not parted. None: a point, or as in ``like``.
+        The decimal mark of a CSV file. Thousands are not parted. None: a point, or as in ``like``.
     sheet : str or None
         Which sheet of a workbook that has several.
     dates : {"auto", "day-first", "month-first", "text"}
         A public column of dates alone (2020-01-31, 31.1.2020, with or without a time; or of a declared type) becomes
-        days since 1970-01-01. ``"auto"`` keeps texts where day and month cannot be told apart; ``"text"`` keeps all.
+        days since 1970-01-01. ``"auto"`` keeps texts where day and month are ambiguous; ``"text"`` keeps all.
 
     Returns
     -------
@@ -437,7 +437,7 @@ def take_blocks(opened: Opened, features: list[str], roles: Roles, kinds: Mappin
     """Read a private table of numbers some rows at a time: every cell by itself, as if it were read as a whole.
 
     ``X`` is a DataFrame over a file that is mapped into memory, page by page as it is looked at (:func:`let_go`). The
-    file has no name, so that it is gone with the process, however that ends; it lies where temporary files do
+    file has no name, so that it is gone with the process, however that ends; it is among temporary files
     (``TMPDIR``). None where a feature is text, or there are no rows: it is then read as a whole.
     """
     import pandas as pd
@@ -449,7 +449,7 @@ def take_blocks(opened: Opened, features: list[str], roles: Roles, kinds: Mappin
     n_odd: Counter[str] = Counter()
     there: dict[str, pd.Series] = {}
     rest = []
-    with tempfile.TemporaryFile() as kept:
+    with tempfile.TemporaryFile() as stored:
         for block in opened.blocks():
             frame = block.reset_index(drop=True)
             made = np.empty((len(frame), len(features)))
@@ -459,13 +459,13 @@ def take_blocks(opened: Opened, features: list[str], roles: Roles, kinds: Mappin
                 n_odd[name] += odd
                 if name not in there or not there[name].notna().any():
                     there[name] = column
-            kept.write(made.tobytes())
+            stored.write(made.tobytes())
             rest.append(frame[others].copy())
         if not sum(map(len, rest)):
             return None
-        cells = np.frombuffer(mapped(kept), dtype=np.float64).reshape(-1, len(features))
+        cells = np.frombuffer(mapped(stored), dtype=np.float64).reshape(-1, len(features))
     if n_odd.total():
-        tell_curator(opened.name, [odd_cells(name, there[name], odd) for name, odd in n_odd.items() if odd])
+        warn_curator(opened.name, [odd_cells(name, there[name], odd) for name, odd in n_odd.items() if odd])
     return _table(opened, pd.DataFrame(cells, columns=features, copy=False), roles, rest)
 
 
@@ -504,7 +504,7 @@ def _tidy(
     return pd.DataFrame(tidy, index=X.index), kinds, remarks
 
 
-# What becomes of every column of two tables, in words: by names, public rows and what was said.
+# Descriptions of what every column of two tables becomes: from names, public rows and options.
 
 _COUNT = re.compile(r"^[\d,]+ ")
 #: What becomes of the target.

@@ -3,7 +3,7 @@
 One check serves every data set and both ways in: a SHA-256 over the *contents* (the text of a ``.gz``; names, types,
 shapes and bytes of the arrays of an ``.npz``). It does not depend on how an archive was compressed, so a folder filled
 by hand, or by another tool, is as good as a download. Files of which only a checksum of the file itself is published
-(SVHN, CIFAR-10) are kept as they come, and checked before anything in them is read.
+(SVHN, CIFAR-10) are stored as they come, and checked before anything in them is read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pate._core.files import atomic_path
 from pate.data._files._npz import BROKEN, check_unpacked, gunzip, read_npz, readable
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
 
-#: Arrays by name; a text file is the single array ``text`` of bytes, a file kept as it came the single array ``file``.
+#: Arrays by name; a text file is the single array ``text`` of bytes, a file stored as is the single array ``file``.
 Content = dict[str, npt.NDArray[Any]]
 
 #: The environment variable that names the folder of the data sets' files.
@@ -41,11 +41,11 @@ _IGNORED = frozenset({"ids_mapping"})
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file of a data set as it lies in the folder, and where its contents come from.
+    """A file of a data set in the data folder, and the source of its contents.
 
     ``sha256`` is :func:`content_sha256` of what is in it. ``origins`` are mirrors, tried in order, each of (URL,
     member): the file of that name, or that member of a zip archive; ``convert`` makes contents of the members' bytes.
-    ``as_is``: the file lies in the folder as its publisher gives it, and the digest is of the file itself.
+    ``as_is``: the file is stored as published, and the digest is of the file itself.
     """
 
     name: str
@@ -67,7 +67,7 @@ def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
 
 
 def content_sha256(content: Mapping[str, npt.NDArray[Any]]) -> str:
-    """Return the SHA-256 of contents, whatever archive they came in."""
+    """Return the SHA-256 of contents, independent of the archive they came in."""
     if set(content) in ({"text"}, {"file"}):
         (array,) = content.values()
         return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
@@ -180,7 +180,7 @@ def unpack(data: bytes, member: str) -> bytes:
                     check_unpacked(found.file_size, len(data))
                     return archive.read(found)
         raise KeyError(f"{member} is not in the archive")
-    # A server may already have unpacked it in transfer: the first bytes tell, not the name.
+    # A server may already have unpacked it in transfer: the first bytes show it, not the name.
     return gunzip(data) if data[:2] == b"\x1f\x8b" else data
 
 

@@ -13,7 +13,7 @@ from pate._core.checks import check_choice, check_int
 from pate._core.secret import training_seed
 from pate.exceptions import InvalidInputError
 
-# Parts of a data set, put together and cut anew in the same sizes.
+# Parts of a data set, put together and cut again in the same sizes.
 
 Part = tuple[Any, npt.NDArray[np.int64]]
 
@@ -69,7 +69,7 @@ class PrivateRows:
     y : int64 array of shape (n,)
         Class indices.
     groups : int64 array of shape (n,) or None
-        Whose row it is, where one person has several.
+        The owner of each row, where one person has several.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class PrivateRows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PublicRows:
-    """Unlabelled rows that may be shown to anybody.
+    """Unlabelled rows that may be shown to anyone.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class PublicRows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldOutRows:
-    """Labelled rows that only measure.
+    """Labelled rows that are used for evaluation only.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class HeldOutRows:
     y : int64 array of shape (n,)
         Class indices.
     groups : int64 array of shape (n,) or None
-        Whose row it is, where one person has several: how sure a measured accuracy is hangs on it.
+        The owner of each row, where one person has several: how precise a measured accuracy is depends on it.
 
     Examples
     --------
@@ -183,7 +183,7 @@ class Dataset:
 
     @property
     def published(self) -> bool:
-        """Whether its private rows are known to the world, so that nothing made from them is a secret."""
+        """Whether its private rows are published, so that nothing made from them is secret."""
         return self._draw.published
 
     @property
@@ -250,9 +250,9 @@ class Dataset:
         published: bool = False,
         n_pool: int | None = None,
     ) -> Dataset:
-        """Return the data set, which from now on is redrawn by a function of your own.
+        """Return the data set with a function of your own that redraws it.
 
-        Unless ``redraws`` is ``"nothing"``, you say by this that nobody's privacy is at stake: a private row of one
+        Unless ``redraws`` is ``"nothing"``, you declare by this that no one's privacy is at stake: a private row of one
         draw is a public or a test row of another, and no guarantee protects it there.
 
         Parameters
@@ -289,15 +289,15 @@ class Dataset:
         return self.with_draw(Draw(make, redraws, published, n_pool))
 
     def pooled(self) -> Dataset:
-        """Return the data set, whose rows of all three parts change places from now on with every draw.
+        """Return the data set with a draw that mixes the rows of all three parts.
 
-        You say by this that nobody's privacy is at stake: a private row of one draw is a public or a test row of
+        You declare by this that no one's privacy is at stake: a private row of one draw is a public or a test row of
         another, and no guarantee protects it there.
 
         Raises
         ------
         InvalidInputError
-            Somebody owns several private rows: whose the other rows are is not known.
+            A person owns several private rows: the owners of the other rows are unknown.
 
         Examples
         --------
@@ -308,13 +308,13 @@ class Dataset:
         """
         if self.private.groups is not None:
             raise InvalidInputError(
-                "a data set with groups cannot be pooled: whose the public and the test rows are is not known, and a "
+                "a data set with groups cannot be pooled: the owners of public and test rows are unknown, and a "
                 "person may not stand in two parts. Say how another seed draws it: drawn_by(make)."
             )
         return self.with_draw(Draw(_Pooled(self), "all rows"))
 
     def with_draw(self, draw: Draw) -> Dataset:
-        """Return the data set with another way to be drawn."""
+        """Return the data set with another draw function."""
         copy = replace(self)
         object.__setattr__(copy, "_draw", draw)
         return copy

@@ -229,8 +229,8 @@ def load_dataset(
     Notes
     -----
     **Guarantees.** Private, public and test rows are disjoint. In ``diabetes130``, where a patient has several rows,
-    they are disjoint by *patient*, and ``private.groups`` says whose row each is. The cuts look at the number of rows
-    and at whose they are, never at features or labels.
+    they are disjoint by *patient*, and ``private.groups`` holds the owner of each. The cuts use the number of rows
+    and their owners, never at features or labels.
 
     Examples
     --------
@@ -283,7 +283,7 @@ def _features(raw: Raw, rows: IndexArray) -> Any:
 
 
 def _random_order(raw: Raw, n: int, rng: np.random.Generator) -> IndexArray:
-    """Return the first ``n`` rows in random order; rows of a group stand together, groups in random order."""
+    """Return the first ``n`` rows in random order; rows of a group are adjacent, groups in random order."""
     if raw.groups is None:
         return rng.permutation(n)
     unit = np.unique(raw.groups[:n], return_inverse=True)[1]
@@ -364,7 +364,7 @@ _MNIST_PARTS = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PublishedVotes:
-    """Votes that were published with a paper, and are nobody's secret any more.
+    """Votes that were published with a paper, and so are public.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The pixels themselves, and wavelet scattering: features of images that nobody has to learn."""
+"""Image features without training: the pixels themselves, and wavelet scattering."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks that learn what public images have in common without any label."""
+"""Self-supervised networks, trained on public images without labels."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Encoder(nn.Module):
 
 #: Seconds between two checkpoints; epochs are not cut.
 _OFTEN = 30.0
-#: A change of how networks are trained makes earlier checkpoints strangers.
+#: A change of how networks are trained makes earlier checkpoints invalid.
 _VERSION = 1
 
 
@@ -182,20 +182,20 @@ def train(
         file = None if folder is None else Path(folder) / f"training-{_key(images, recipe)}.safetensors"
         if file is not None and file.exists():
             _resume(state, file)
-        rows, kept = torch.from_numpy(images), time.monotonic()
+        rows, saved = torch.from_numpy(images), time.monotonic()
         left = range(state.epoch, recipe.epochs)
         for epoch in track(left, total=len(left), label="self-supervised epochs", show=show):
             state.losses += (_epoch(state, rows, recipe, epoch, device),)
             state.epoch = epoch + 1
-            if file is not None and (time.monotonic() - kept > _OFTEN or state.epoch == recipe.epochs):
-                told = {"epoch": state.epoch, "losses": state.losses}
-                save_state(file, state_of({"encoder": encoder}, optimizer, "/"), "training", told)
-                kept = time.monotonic()
+            if file is not None and (time.monotonic() - saved > _OFTEN or state.epoch == recipe.epochs):
+                facts = {"epoch": state.epoch, "losses": state.losses}
+                save_state(file, state_of({"encoder": encoder}, optimizer, "/"), "training", facts)
+                saved = time.monotonic()
     return encoder.eval().cpu(), state.losses
 
 
 def _epoch(state: _State, images: torch.Tensor, recipe: Recipe, epoch: int, device: torch.device) -> float:
-    """Show every image twice, changed at random; whatever is drawn hangs on the seed and the epoch alone."""
+    """Show every image twice, changed at random; what is drawn depends on the seed and the epoch alone."""
     order = torch.Generator().manual_seed(training_seed(recipe.seed, 1, epoch))
     changes = torch.Generator(device=device).manual_seed(training_seed(recipe.seed, 2, epoch))
     size = min(recipe.batch_size, len(images))
@@ -230,20 +230,20 @@ def _key(images: npt.NDArray[np.float32], recipe: Recipe) -> str:
 
 
 def _resume(state: _State, file: Path) -> None:
-    """Take up a checkpoint; a damaged one is left, and training begins anew."""
+    """Take up a checkpoint; a damaged one is left, and training starts again."""
     try:
-        tensors, told = read_state(file, "training", "a training")
-        epoch, losses = int(told["epoch"]), tuple(map(float, told["losses"]))
-    except Exception as error:  # whatever a damaged file leads to
+        tensors, facts = read_state(file, "training", "a training")
+        epoch, losses = int(facts["epoch"]), tuple(map(float, facts["losses"]))
+    except Exception as error:  # a damaged file may raise anything
         warnings.warn(
-            f"{file.name} is damaged ({type(error).__name__}): training begins anew.", CheckpointWarning, stacklevel=3
+            f"{file.name} is damaged ({type(error).__name__}): training starts again.", CheckpointWarning, stacklevel=3
         )
         return
     take_state(tensors, {"encoder": state.encoder}, state.optimizer, "/")
     state.epoch, state.losses = epoch, losses
 
 
-#: Images shown in all when nobody says how often, and the fewest and most epochs this makes.
+#: Images shown in all by default, and the fewest and most epochs this makes.
 _SHOWN, _FEWEST, _MOST = 400_000, 20, 200
 
 
@@ -253,7 +253,7 @@ class SelfSupervised(ImageMap):
 
     A vector is what the network's convolutions see, scaled to length 1 and turned to the principal axes of the public
     images. Vectors put images of one class together where the changes (:class:`Augmentation`) leave the class as
-    it is. Which they are nobody can learn from private images: the public ones' looks decide, and none are mirrored.
+    it is. Private images cannot show which those are: the public images decide, and none are mirrored.
 
     Parameters
     ----------
@@ -268,9 +268,9 @@ class SelfSupervised(ImageMap):
     epochs : int or "auto"
         How often every public image is shown. ``"auto"`` shows about 400,000 images in all, in 20 to 200 epochs.
     batch_size : int
-        At least 2; each image of a batch is told apart from all others in it.
+        At least 2; each image of a batch is contrasted with all others in it.
     temperature : float
-        Of ``"simclr"`` only; smaller ones look at the nearest others only.
+        Of ``"simclr"`` only; smaller ones weigh the nearest others most.
     learning_rate, weight_decay : float
         Of AdamW.
     augmentation : str or dict
@@ -284,7 +284,7 @@ class SelfSupervised(ImageMap):
     precision : {"auto", "float32", "bf16"}
         What training computes in; ``"auto"`` is bf16 where the processor has it. Vectors are computed in float32.
     checkpoint_dir : path or None
-        Where a training is kept while it runs, so that one that was cut off goes on.
+        Where a checkpoint of a training is saved while it runs, so that one that was cut off goes on.
     verbose : bool
 
     Attributes
@@ -353,7 +353,7 @@ class SelfSupervised(ImageMap):
     def _learn(self, rows: npt.NDArray[Any]) -> None:
         self._shape()
         if len(rows) < 2:
-            raise InvalidInputError("X_public has one image: nothing to tell it apart from. Pass more public images.")
+            raise InvalidInputError("X_public has one image: nothing to contrast it with. Pass more public images.")
         device = one_device(self.device)
         images = self._all_images(rows)
         named = fitting(torch.from_numpy(images)) if self.augmentation == "auto" else self.augmentation
@@ -379,7 +379,7 @@ class SelfSupervised(ImageMap):
     def _build(self) -> None:
         """Make the network of its weights, on the device."""
         self._device = one_device(self.device)
-        with own_generator(0):  # a module draws its first weights, which are replaced, from everybody's generator
+        with own_generator(0):  # a module draws its first weights, which are replaced, from the global generator
             encoder = Encoder(self.image_shape_, self.width, expanded=self.objective == "vicreg")
         encoder.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in self._weights.items()})
         self._encoder = encoder.to(self._device, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
@@ -409,10 +409,10 @@ class SelfSupervised(ImageMap):
         return (self._described(self._images(block)) - self._mean) @ self._axes
 
     def _settings(self) -> dict[str, Any]:
-        """Return the parameters that a file keeps; bounds of the augmentation by name."""
-        kept = super()._settings()
+        """Return the parameters that a file stores; bounds of the augmentation by name."""
+        settings = super()._settings()
         wanted = self.augmentation
-        return kept | {"augmentation": wanted if wanted == "auto" else Augmentation.of(wanted).as_dict()}
+        return settings | {"augmentation": wanted if wanted == "auto" else Augmentation.of(wanted).as_dict()}
 
     def _state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         weights = {f"encoder/{name}": value for name, value in self._weights.items()}

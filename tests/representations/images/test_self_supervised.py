@@ -82,7 +82,7 @@ def test_a_damaged_checkpoint_is_told_and_left(tmp_path):
     whole = SelfSupervised(**SMALL, checkpoint_dir=tmp_path).fit(images())
     file = next(tmp_path.iterdir())
     file.write_bytes(file.read_bytes()[:-7])
-    with pytest.warns(CheckpointWarning, match="begins anew"):
+    with pytest.warns(CheckpointWarning, match="training starts again"):
         assert SelfSupervised(**SMALL, checkpoint_dir=tmp_path).fit(images()).fingerprint() == whole.fingerprint()
 
 
