@@ -140,7 +140,7 @@ def test_nothing_made_from_private_rows_is_beside_the_results(tmp_path):
             assert (tmp_path / "resume.private" / name).stat().st_mode & 0o777 == 0o600
 
 
-def test_the_commit_is_this_checkouts_and_nobody_elses(tmp_path, monkeypatch):
+def test_the_commit_is_that_of_this_checkout(tmp_path, monkeypatch):
     def git(*arguments):
         identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
         env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}

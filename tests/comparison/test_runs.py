@@ -363,7 +363,7 @@ def test_what_speaks_of_teachers_means_teachers(said):
 @pytest.mark.long
 @pytest.mark.parametrize("module", ["auto", "linear"])
 def test_tables_go_to_representations_as_they_are_and_to_named_modules_encoded(data_home, monkeypatch, module):
-    """Categories stay categories for a representation; a module that somebody names gets numbers."""
+    """Categories stay categories for a representation; a module that a person names gets numbers."""
     given = {}
     real = pate.comparison.studies.run.PATEClassifier.fit_keeping
 
