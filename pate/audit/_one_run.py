@@ -1,4 +1,4 @@
-"""What scores prove of a claim: of many runs in two worlds, or of one run with many canaries.
+"""Test a claim by scores: of many runs in two worlds, or of one run with many canaries.
 
 **One run**, for models that can be trained once only.
 
@@ -53,7 +53,7 @@ __all__ = ["audit_scores", "curve_p_value", "one_run", "pair_p_value"]
 #: Canaries guessed in each try, as parts of all: fixed beforehand, so that each is paid for.
 _PARTS = tuple(2.0**-j for j in range(8))
 _MOST = 50.0
-#: What many looks are called, by the name of one.
+#: The plural of what was tried, by the singular.
 _PAID = {"rank": "ranks", "try": "numbers of guesses"}
 #: Points of a line.
 _N_POINTS = 100
@@ -71,7 +71,7 @@ _OF_ONE_RUN = (
 
 @dataclass(frozen=True)
 class _Asked:
-    """Which claim scores are held against, where its epsilon is bounded, and how surely."""
+    """The claim that scores are tested against, the delta of its epsilon bound, and confidence levels."""
 
     claim: Claim
     delta: float
@@ -88,7 +88,7 @@ class _Asked:
     def result(
         self,
         p_value: float,
-        told: str,
+        finding: str,
         most: dict[str, float],
         epsilons: dict[str, float],
         mu: float,
@@ -99,9 +99,9 @@ class _Asked:
         settings: dict[str, Any],
         **rest: Any,
     ) -> AuditResult:
-        """Return the result: ``told`` is what is beyond the claim, ``most`` are figures of the most telling look.
+        """Return the result: ``finding`` says how the claim is exceeded, ``most`` are figures of the best try.
 
-        ``epsilons`` are lower bounds by the end of their names; ``paid`` is what a look is called.
+        ``epsilons`` are lower bounds by the end of their names; ``paid`` is the name of one try.
         """
         at, refuted = f"delta {self.delta:g}", p_value <= self.false_alarms * share
         promised = self.claim.epsilon(self.delta)
@@ -112,7 +112,7 @@ class _Asked:
             target=self.target,
             claim=str(self.claim),
             refuted=refuted,
-            finding=told if refuted else "nothing that the claim does not allow",
+            finding=finding if refuted else "nothing that the claim does not allow",
             false_alarms=self.false_alarms,
             figures=(
                 Figure(name="p-value of the claimed curve", value=p_value, of=f"paid for all {_PAID[paid]} tried"),
@@ -144,7 +144,7 @@ def audit_scores(
     settings: dict[str, Any] | None = None,
     seconds: float = 0.0,
 ) -> AuditResult:
-    """Hold scores of two worlds against a claim: for anybody who has scores, wherever they are from.
+    """Test a claim by scores of runs in two neighbouring worlds, whatever made the scores.
 
     Parameters
     ----------
@@ -162,10 +162,10 @@ def audit_scores(
     published : bool
         Whether the data of both worlds are public or made up; else the result is sensitive.
     share : float
-        Part of ``false_alarms`` and of 1 - ``level`` that may be spent here, in (0, 1]: the rest went or will go to
-        other looks at the same runs.
+        Part of ``false_alarms`` and of 1 - ``level`` that may be spent here, in (0, 1]: the rest is for other
+        analyses of the same runs.
     settings : dict, optional
-        More to be noted.
+        Further settings to be noted.
     seconds : float
         What the runs took.
 
@@ -193,11 +193,11 @@ def audit_scores(
     test = curve_test(first, second, asked.claim)
     if min(len(first), len(second)) < 2:
         raise InvalidInputError("there must be 2 runs in each world at least. Play more.")
-    told = (
+    finding = (
         f"at {test.false_positives:.2%} false positives there are {test.true_positives:.2%} true positives, where the "
         f"claim allows at most {test.allowed:.2%}"
     )
-    # At this level each, so that the level said holds over all looks.
+    # At this level each, so that the given level holds over all analyses.
     at: dict[str, Any] = {"delta": asked.delta, "level": 1 - (1 - asked.level) * share}
     counts = half_counts(first, second, **at)
     low, high = bayesian_interval(*counts, **at)
@@ -205,7 +205,7 @@ def audit_scores(
                        of=f"delta {asked.delta:g}", estimate=True)  # fmt: skip
     found = asked.result(
         test.p_value,
-        told,
+        finding,
         {"false positives": test.false_positives, "true positives": test.true_positives,
          "allowed true positives": test.allowed},
         {"": epsilon_bound(first, second, **at), ", Clopper-Pearson": rates_bound(*counts, **at)},
@@ -244,7 +244,7 @@ def roc(out: FloatArray, in_: FloatArray, claim: Claim, *, level: float = 0.95) 
 
 
 def ceiling(claim: Claim | None, rates: FloatArray, label: str) -> list[Curve]:
-    """Return what a picture of rates compares an attack with: the claim's curve, if there is a claim, and guessing."""
+    """Return reference curves for a picture of rates: the claim's, if there is a claim, and guessing."""
     x = rates.tolist()
     lines = [] if claim is None else [Curve(label=label, x=x, y=claim.true_positives(rates).tolist(), role="claim")]
     return [*lines, Curve(label="guessing", x=x, y=x, role="reference")]
@@ -304,7 +304,7 @@ def one_run(
     target: str = "one run",
     published: bool = False,
 ) -> AuditResult:
-    """Hold what one run tells of its canaries' coins against a claim.
+    """Test a claim by one run with many canaries, each included by a fair coin.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The mechanisms that see votes and sums of ballots, registered."""
+"""Register the mechanisms for votes and sums of ballots."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pate.privacy.publish.smooth_sensitivity import (
 )
 from pate.privacy.publish.tail_bound import TailBound
 
-# What publishes a data-dependent cost: the gate's bit, and the number of smooth sensitivity.
+# Mechanisms that publish a data-dependent cost: the bit of propose-test-release, and smooth sensitivity's number.
 
 #: Equal queries of one batch.
 _QUERIES = 20
@@ -61,7 +61,7 @@ def _cut(gate: PTRGate) -> float:
 
 
 def _gate_bank(gate: PTRGate, n_classes: int) -> dict[str, IntArray]:
-    """Batches whose margin lies about the cut: where the bit is tossed by the noise."""
+    """Batches whose margin lies about the cut: where the noise decides the bit."""
     two = [np.array([t, 250 - t]) for t in range(125, 251)]
     margins = np.array([_margin(gate, row) for row in two[::3]])
     widths = {"margin at the cut": 0.0, "a width and a half below": -1.5, "a width and a half above": 1.5}
@@ -151,7 +151,7 @@ def _of_each(counts: IntArray, draw: Callable[[IntArray, int], IntArray]) -> Int
 def _capped(mechanism: VoteCap, counts: IntArray, noise: NoiseSource) -> IntArray:
     """One session of two rounds for each histogram: votes within the cap, then as many that it must drop.
 
-    The second round is asked where nobody has voted: its counts must be zeros, whatever the teachers say.
+    In the second round no teacher may vote: its counts must be zeros, whatever the teachers say.
     """
     cap = mechanism.max_votes
 
@@ -161,7 +161,7 @@ def _capped(mechanism: VoteCap, counts: IntArray, noise: NoiseSource) -> IntArra
             run = mechanism.session(n_teachers=many, n_classes=len(row), noise=noise)
             run.ask(np.zeros((many, cap), dtype=np.int64))
             return run.ask(np.zeros((many, n), dtype=np.int64)).labels
-        # Who says nothing is asked too: one teacher beyond those who vote.
+        # One more teacher, who abstains.
         said, found = np.append(np.repeat(np.arange(len(row)), row), -1), []
         for start in range(0, n, cap):
             run = mechanism.session(n_teachers=len(said), n_classes=len(row), noise=noise)
@@ -191,7 +191,7 @@ register(
 )  # fmt: skip
 
 
-# Rivals' label mechanisms: votes of sampled neighbours, and answers of stable queries.
+# Label mechanisms of the baselines: votes of sampled neighbours, and answers of stable queries.
 
 
 def _units(row: IntArray) -> IntArray:
