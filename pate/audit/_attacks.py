@@ -422,7 +422,7 @@ def _kinds(attack: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _numbers(n_shadows: Any, targets: Any) -> tuple[int, int]:
-    remedy = "Halves come in pairs, and each pair is attacked with the others; 128 give intervals worth reading."
+    remedy = "Halves come in pairs, and each pair is attacked with the others; 128 give useful intervals."
     n_shadows = check_int("n_shadows", n_shadows, low=_FEWEST, remedy=remedy)
     remedied: dict[str, Any] = {"low": _FEWEST, "high": n_shadows, "remedy": remedy}
     targets = n_shadows if targets is None else check_int("targets", targets, **remedied)

@@ -151,7 +151,9 @@ def audit_mechanism(
     tried.add("law", lambda: law(mechanism, n_classes=n_classes, **drawn))
     tried.add("law", lambda: independence(mechanism, **drawn))
     if isinstance(mechanism, GaussianSum):
-        tried.left_out.append("pair, game: a Gaussian sum tells the same of every pair at its sensitivity, its price.")
+        tried.left_out.append(
+            "pair, game: a Gaussian sum has the same divergence for every pair at its sensitivity: its cost."
+        )
         return tried.audit(f"Audit of {mechanism}")
     ours, theirs = (np.repeat(votes, n_queries, axis=0) for votes in tie(n_teachers, n_classes))
     whole = f"{mechanism}, {n_queries:,} queries"
@@ -248,7 +250,9 @@ def audit_votes(
         # An error, not a note in left_out: the reason is a fact about the votes, and left_out is public.
         tried.results.append(_chain(held, mechanism, delta, max_answers, published))
     else:
-        tried.left_out.append(f"pair: {mechanism} tells the same of every pair, whatever the votes: its price.")
+        tried.left_out.append(
+            f"pair: {mechanism} has the same divergence for every pair, whatever the votes: its cost."
+        )
     if canary is not None:
         other = as_votes(canary)
         # Whether private votes break a chosen claim is one bit about them for each claim that is tried: they are

@@ -254,7 +254,7 @@ def _largest_refuted(
 
 
 def doubled(refuted: Callable[[float], bool], low: float, most: float) -> tuple[float, float]:
-    """Return a number that is refuted and a larger one that is not; twice 0 where none is, twice ``most`` where all."""
+    """Return a refuted number and a larger one that is not; (0, 0) if none is refuted, (most, most) if all are."""
     if not refuted(low):
         return 0.0, 0.0
     high = 1.0
@@ -291,7 +291,7 @@ class _Ranked:
 
 
 def own_generator(seed: int = 0) -> np.random.Generator:
-    """Return a generator whose numbers no ``default_rng(seed)`` gives.
+    """Return a random generator that differs from ``default_rng(seed)`` for every seed.
 
     Users seed their scores, or their coins, by small numbers: ties broken by the very same numbers would be broken by
     what is to be guessed, and a true claim refuted.

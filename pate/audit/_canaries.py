@@ -429,7 +429,7 @@ class Bounds:
         return float(self.pair["epsilon of the pair"].value or 0.0)
 
     def figures(self) -> list[Figure]:
-        """Return them as rows of the table, all of this record."""
+        """Return the results as figures of this record."""
         of, moved = f"record {self.record}", float(_n_changed(self.votes, self.prime))
         more = {"data-dependent epsilon": self.data_dependent, "public epsilon": self.public, "queries moved": moved}
         own = [replace(f, of=of) for f in self.pair.figures if not f.name.endswith("claimed epsilon")]
@@ -576,7 +576,7 @@ def _records(records: int | Sequence[int], n_records: int, rng: np.random.Genera
 def bounds_at(
     votes: Votes | BallotSum, mechanism: Any, delta: float, max_answers: int | None, *, pld: bool | str = "auto"
 ) -> tuple[float, float]:
-    """Return the data-dependent bound and the public one."""
+    """Return the data-dependent bound and the public one on epsilon."""
     if isinstance(votes, BallotSum):  # a Gaussian's divergence does not depend on where it sits
         public = mechanism.charge(1).guarantee(delta).epsilon
         return public, public

@@ -254,14 +254,14 @@ def ceiling(claim: Claim | None, rates: FloatArray, label: str) -> list[Curve]:
 
 
 def pair_p_value(m: int, n_guesses: int, n_correct: int, *, epsilon: float, delta: float) -> float:
-    """Return the probability, if the run is (epsilon, delta)-DP, of guessing so many coins rightly, from above."""
+    """Return the probability, if the run is (epsilon, delta)-DP, of guessing so many coins rightly: an upper bound."""
     b = binom.sf(np.arange(-1, n_correct), n_guesses, expit(epsilon))  # b[j] = P(at least j)
     best = float(np.max((b[:-1][::-1] - b[-1]) / np.arange(1, n_correct + 1), initial=0.0)) if n_correct else 0.0
     return float(min(1.0, b[-1] + 2 * m * delta * best))
 
 
 def curve_p_value(m: int, n_guesses: int, n_correct: int, claim: Claim) -> float:
-    """Return the probability, if the claim's curve holds, of guessing so many coins rightly, from above.
+    """Return the probability, if the claim's curve holds, of guessing so many coins rightly: an upper bound.
 
     Found by bisection of the t above, up to 1e-3 relative; not below 1e-15.
     """

@@ -113,7 +113,7 @@ class Audit(PrivateRecord):
         return [*(r.cited() for r in self.results), *(c.to_dict() for c in self.citations)]
 
     def public(self) -> Self:
-        """Return it with audits of private data as citations only."""
+        """Return a copy with audits of private data as citations only."""
         open_ = tuple(r for r in self.results if not r.sensitive)
         cited = tuple(CitedAudit.from_dict(r.cited()) for r in self.results if r.sensitive)
         return replace(self, results=open_, citations=(*cited, *self.citations))
@@ -124,7 +124,7 @@ class Audit(PrivateRecord):
         return [row for r in shown for row in r.rows(include_sensitive=include_sensitive)]
 
     def to_dict(self, *, include_sensitive: bool = False) -> dict[str, Any]:
-        """Return it as JSON values, as ``_templates/audit.schema.json`` describes them.
+        """Return the report as JSON values, as ``_templates/audit.schema.json`` describes them.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class Audit(PrivateRecord):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, where: str = "audit") -> Self:
-        """Return the audit behind JSON values, strictly.
+        """Return the audit from JSON values, strictly checked.
 
         Raises
         ------
@@ -156,7 +156,7 @@ class Audit(PrivateRecord):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read an ``audit.json``, strictly.
+        """Read an ``audit.json``, strictly checked.
 
         Raises
         ------
@@ -361,7 +361,7 @@ def figure_sheet(figures: Sequence[Figure]) -> Sheet:
 
 
 def cards(tried: Sequence[AuditResult | CitedAudit]) -> list[dict[str, str]]:
-    """Return each layer that took part as words for a card."""
+    """Return one summary card for each layer."""
     found = []
     for layer, did in LAYERS.items():
         here = [outcome(one) for one in tried if one.layer == layer]
@@ -372,7 +372,7 @@ def cards(tried: Sequence[AuditResult | CitedAudit]) -> list[dict[str, str]]:
 
 
 def details(results: Sequence[AuditResult]) -> list[dict[str, Any]]:
-    """Return what each audit found, at length."""
+    """Return the full result of each audit."""
     return [
         {
             "title": f"{r.layer}: {r.target}",

@@ -74,7 +74,7 @@ class _Side:
 
 
 class _References:
-    """Sums over pairs of models, from which means and variances without a target's own pair follow."""
+    """Sums over pairs of models, for means and variances without a target's own pair."""
 
     def __init__(self, values: FloatArray, member: Mask) -> None:
         self._centre = values.mean(axis=0)
@@ -239,7 +239,7 @@ def roc_of(attack: str, answers: Answers, targets: IndexArray) -> tuple[Roc, Flo
 
 
 def share_above(ranked: FloatArray, thresholds: FloatArray) -> FloatArray:
-    """Return the shares of rising scores that are at or above each threshold."""
+    """Return the shares of ascending scores at or above each threshold."""
     return np.asarray(1 - np.searchsorted(ranked, thresholds, side="left") / len(ranked))
 
 

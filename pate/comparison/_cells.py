@@ -115,8 +115,8 @@ def spent(cells: Sequence[Cell], redraws: str) -> str:
     many = f"{len(cells)} fits on the private data were made, each a spend of its own"
     end = "These numbers evaluate methods; they are not one release, and choosing a method by them on data that matters"
     repeats = gathered(cells, lambda cell: cell.repeat)
-    again = redraws != "nothing" and len(repeats) > 1
-    if again:
+    redrawn = redraws != "nothing" and len(repeats) > 1
+    if redrawn:
         many += (
             f". Every repeat draws its rows again: {_REDRAWN[redraws]}, where nothing protects it. No epsilon covers "
             "all repeats together"
@@ -125,10 +125,10 @@ def spent(cells: Sequence[Cell], redraws: str) -> str:
         return f"{many}. Not all state a guarantee, so there is no sum. {end} costs more than any one of them."
     if len({(s.unit, s.guarantee.adjacency, knows_shards(s)) for c in cells if (s := c.statement)}) > 1:
         return f"{many}. They do not promise the same, so there is no sum. {end} costs more than any one of them."
-    parts = list(repeats.values()) if again else [list(cells)]
+    parts = list(repeats.values()) if redrawn else [list(cells)]
     most = max(parts, key=lambda part: sum(c.epsilon or 0.0 for c in part), default=[])
     total, delta = sum(c.epsilon or 0.0 for c in most), sum(c.delta or 0.0 for c in most)
-    which = "those of one repeat" if again else "all of them"
+    which = "those of one repeat" if redrawn else "all of them"
     return f"{many}: by plain composition {which} cost epsilon = {total:g} at delta = {delta:g}. {end} costs that sum."
 
 

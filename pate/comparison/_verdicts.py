@@ -7,6 +7,7 @@ the same means is then covered.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, product
@@ -399,6 +400,12 @@ def crossover_points(epsilons: Sequence[float], differences: Sequence[PairedDiff
         ends = (None if before is None else float(np.exp(first)), None if after is None else float(np.exp(last)))
         stretches.append(CrossoverPoint(*ends, inside, before, after))
     return CrossoverPoints(tuple(at), tuple(stretches), start, level)
+
+
+def crossing(epsilons: Sequence[float], differences: Sequence[PairedDifference]) -> CrossoverPoints:
+    """Return :func:`crossover_points`: its former name."""
+    warnings.warn("crossing() is now crossover_points(): call that.", DeprecationWarning, stacklevel=2)
+    return crossover_points(epsilons, differences)
 
 
 def _zeros(x: Any, y: Any) -> list[float]:

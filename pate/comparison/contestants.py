@@ -197,7 +197,7 @@ class HeadAlone(PATEClassifier):
 
 
 class HeadOfColumns(HeadAlone):
-    """The same on components of scattering."""
+    """HeadAlone on components of scattering."""
 
     @staticmethod
     def _rule(facts: PublicFacts) -> Recipe:

@@ -96,7 +96,7 @@ class Spread:
     df_rows: int  # degrees of freedom of ``of_rows``
 
     def errors(self, design: Design, repeats: Any = None) -> tuple[Any, Any]:
-        """Return both standard errors of the mean, over the repeats there are or over so many."""
+        """Return both standard errors of the mean, for the given number of repeats or ``repeats``."""
         n = self.n_repeats if repeats is None else repeats
         share = design.test_share
         if share is None:
@@ -106,7 +106,7 @@ class Spread:
         return np.sqrt(self.of_repeats * corrected), np.sqrt(self.of_rows * (1 / n + (1 - 1 / n) * share))
 
     def half_width(self, design: Design, repeats: Any = None) -> Any:
-        """Return half the width of the interval, over the repeats there are or over so many.
+        """Return half the width of the interval, for the given number of repeats or ``repeats``.
 
         Same rows: both errors together (Banerjee 1960). Rows drawn again: the error over repeats has that of rows in it
         already, and the wider of both is taken, as few repeats may agree by luck; beyond five, repeats lessen Student's

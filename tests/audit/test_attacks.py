@@ -1,4 +1,4 @@
-"""Membership inference: who memorises is found, who ignores the records is not, and true claims stand."""
+"""Membership inference: models that memorise are found, others are not, and true claims stand."""
 
 import warnings
 
@@ -30,7 +30,7 @@ ROW = np.random.default_rng(0).normal(size=(300, 3))[7].tobytes()
 
 
 class Memory(ClassifierMixin, BaseEstimator):
-    """Two classes by noise; surer of the very rows that it was fitted on, by as much as it is told to."""
+    """Two classes by noise; surer of the rows that it was fitted on, by a given amount."""
 
     def __init__(self, surer=2.0, random_state=None):
         self.surer = surer

@@ -1,4 +1,4 @@
-"""Audits together: what stands on the public page, what stays inside, the JSON, the page in a browser."""
+"""The report of audits: the public page, the private files, the JSON, the page in a browser."""
 
 import copy
 import io

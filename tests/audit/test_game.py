@@ -1,4 +1,4 @@
-"""Games: what is played, kept, stopped and said."""
+"""Games: runs, storage, early stopping and results."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def test_a_bound_by_a_gaussian_curve_is_an_estimate_where_the_claim_is_none():
     "bad",
     [{"n_runs": 3}, {"n_runs": 2.5}, {"batch": 0}, {"false_alarms": 0}, {"level": 1.0}, {"delta": 0.0}, {"claim": 1}],
 )
-def test_bad_settings_are_refused_at_the_door(bad):
+def test_bad_settings_are_refused_before_any_run(bad):
     with pytest.raises(InvalidInputError):
         game(NoisySum(1.0), ZERO, ONE, **{"claim": (1.0, 1e-5), "n_runs": 10, "random_state": 0, "batch": 10, **bad})
     with pytest.raises(InvalidInputError, match="release must be"):

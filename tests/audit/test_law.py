@@ -1,4 +1,4 @@
-"""The law test: faults that were planted are found, right samplers are left alone, and the evidence is an e-process."""
+"""The law test: planted faults are found, correct samplers are not refuted, and the evidence is an e-process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Auditing other people's samplers: what fails is said in clear words."""
+"""Auditing users' samplers: clear errors for those that fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One canary after the other: who moves, what it shows, and that the bounds stand in their order."""
+"""Canaries: which votes move, the exact divergence, and the order of the bounds."""
 
 from __future__ import annotations
 

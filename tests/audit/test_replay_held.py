@@ -1,4 +1,4 @@
-"""What a review of the replay broke, and what is true since."""
+"""Regressions of faults that a review of the replay found."""
 
 import fractions
 import glob

@@ -1,4 +1,4 @@
-"""Replay finds what leaks inside, names it, and lets honest pipelines stand."""
+"""Replay finds leaks inside pipelines, names their cause, and does not refute honest pipelines."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""From which test rows were right to verdicts: the bridge between fits and statistics, and the files."""
+"""Verdicts computed from the fits' right test rows, and the files."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What public files and pages of a comparison tell of private rows, of seeds and of promises: no more than is true."""
+"""Public files and pages of a comparison reveal no private rows or seeds, and state guarantees correctly."""
 
 import hashlib
 import json
@@ -98,7 +98,7 @@ def test_no_size_of_private_rows_where_somebody_protects_that_they_are_there(tmp
     assert said[0] == said[1]
     assert not {"n_private", "n_units"} & set(said[0][0])
     silent = compare({"A": Counting(), "B": Fake()}, clinic(500), budgets=BUDGETS[:1], n_repeats=1).result()
-    assert "n_private" not in silent.settings, "nobody knows which adjacency a contestant without a statement has"
+    assert "n_private" not in silent.settings, "the adjacency of a contestant without a statement is unknown"
 
 
 def test_sizes_that_are_public_are_reported():

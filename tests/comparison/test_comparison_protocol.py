@@ -1,4 +1,4 @@
-"""The protocol: a split for every repeat, floors and ceilings, persons, workers, and what is the curator's."""
+"""The protocol: a split for every repeat, floors and ceilings, persons, workers, and private results."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a comparison gives: rows, summary, notes, JSON, pages, and where it comes from."""
+"""The report of a comparison: rows, summary, notes, JSON, pages, provenance."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Comparisons in a folder: nothing lost at a kill, nothing private in the files, no two in one place."""
+"""Comparisons in a folder: fits survive a kill, public files hold nothing private, one comparison per folder."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The planner keeps to the budget, and its gaps do what they say."""
+"""The planner keeps to the budget, and its gaps have the stated effect."""
 
 import json
 import math

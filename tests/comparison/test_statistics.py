@@ -1,4 +1,4 @@
-"""Paired intervals: what they are made of, what they may say, what is refused."""
+"""Paired intervals: their parts, verdicts and validation."""
 
 from __future__ import annotations
 

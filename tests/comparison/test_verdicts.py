@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pate.comparison._verdicts import CrossoverPoint, CrossoverPoints, crossover_points, side_verdicts, verdicts
+from pate.comparison._verdicts import (
+    CrossoverPoint,
+    CrossoverPoints,
+    crossing,
+    crossover_points,
+    side_verdicts,
+    verdicts,
+)
 from pate.comparison.statistics import PairedDifference, paired_difference
 from pate.exceptions import InvalidInputError
 
@@ -270,3 +277,8 @@ def test_several_crossover_points_are_given_in_order():
         "a is ahead from epsilon 0.1 to 0.24 and from 4.2 to 10, b is ahead from 0.42 to 2.4; elsewhere undecided. "
         "They cross at 0.32 (95% interval 0.24 to 0.42) and 3.2 (95% interval 2.4 to 4.2)."
     )
+
+
+def test_the_former_name_of_crossover_points_warns():
+    with pytest.warns(DeprecationWarning, match="crossover_points"):
+        assert crossing([1.0], [made(0.2, 0.1)]) == crossover_points([1.0], [made(0.2, 0.1)])

@@ -441,7 +441,7 @@ def _outcomes(released: Any, row: IntArray, claimed: FloatArray | Numbers, ends:
 def _left_out(
     draw: Sampler, entry: Entry, mechanism: Any, most: int, line: float, figures: list[Figure]
 ) -> tuple[str, int]:
-    """Return whether a leader by one vote wins too often, as it does where noise is left out now and then."""
+    """Test whether a leader by one vote wins too often, as where noise is sometimes left out."""
     test = mechanism.exact_parameters()["threshold"]
     level = 0 if test is None else max(0, round(test.threshold + 4 * test.scale))
     row = np.full((1, _MANY), level, dtype=np.int64)

@@ -263,7 +263,7 @@ class Numbers:
         return self.alternatives(edges, counts)
 
     def tallies(self, edges: FloatArray, numbers: FloatArray, which: IntArray) -> IntArray:
-        """Return how often each stretch was met by ``numbers`` (n, n_numbers) of the histograms ``which`` (n,)."""
+        """Return how many ``numbers`` (n, n_numbers) of the histograms ``which`` (n,) lie in each stretch."""
         n_each = self.centres.shape[1]
         out = np.zeros((len(edges), edges.shape[1] + 1), dtype=np.int64)
         for h in range(len(self.centres)):

@@ -97,7 +97,7 @@ class Cells:
         return float(logsumexp(values, b=self._weights)), values
 
     def impossible(self, tallies: FloatArray | IntArray) -> tuple[str, int] | None:
-        """Return the first cell where an outcome came out that the law never gives, and which, or None."""
+        """Return the first cell and outcome that the law never gives, or None."""
         where = np.argwhere((np.asarray(tallies) > 0) & (self.law <= 0))
         return (self.names[where[0][0]], int(where[0][1])) if len(where) else None
 
@@ -185,7 +185,7 @@ class Subject:
 
     @classmethod
     def of(cls, parts: Sequence[Part]) -> Subject:
-        """Put cells of several widths side by side, with outcomes that never come where one has fewer."""
+        """Join cells of several widths, padded with outcomes of probability 0."""
         width = max(p.probabilities.shape[1] for p in parts)
         names = tuple(name for p in parts for name in p.cells)
         alternatives = {
@@ -221,7 +221,7 @@ def ask(sampler: Sampler, counts: IntArray) -> npt.NDArray[Any]:
 
 
 def labels_of(released: npt.NDArray[Any], n: int, n_outcomes: int, n_classes: int) -> IntArray:
-    """Return outcome numbers of labels, the refusal as the last outcome; those that the law never gives refute it."""
+    """Return outcome numbers of labels, a refusal last; raise ImpossibleError for one that the law never gives."""
     if released.dtype.kind not in "iu" or released.shape != (n,):
         raise InvalidInputError(
             f"sampler must return one whole number for each row of counts, shape {(n,)}, got dtype {released.dtype} "
@@ -238,7 +238,7 @@ def labels_of(released: npt.NDArray[Any], n: int, n_outcomes: int, n_classes: in
 
 
 def numbers_of(released: npt.NDArray[Any], shape: tuple[int, int]) -> FloatArray:
-    """Return released numbers as floats of the shape that the law says."""
+    """Return released numbers as floats, of the law's shape."""
     if released.dtype.kind not in "iuf" or released.shape != shape:
         raise InvalidInputError(
             f"sampler must return numbers of shape {shape} for this claim, got dtype {released.dtype} and shape "
@@ -267,7 +267,7 @@ def drawn_by(sampler: Any, source: NoiseSource) -> Sampler:
 
 
 def subject_of(mechanism: Any, n_classes: int | None, bank: Any, alternatives: Mapping[str, Any] | None) -> Subject:
-    """Return what is tested of a claim: a registered mechanism, one with ``log_probs``, or a law of counts."""
+    """Return the bank, laws and alternatives of a claim: a mechanism, or a function that gives the law of counts."""
     if isinstance(mechanism, type):
         name = mechanism.__name__
         raise InvalidInputError(f"mechanism must be a value such as {name}(...), got the class {name} itself.")

@@ -45,7 +45,7 @@ def _of(gate: PTRGate) -> dict[str, Any]:
 
 
 def _gate_law(gate: PTRGate, counts: IntArray) -> FloatArray:
-    """Law of (refused, passed): Phi((Gamma - cut) / width), as the module's top says it."""
+    """Law of (refused, passed): Phi((Gamma - cut) / width)."""
     beyond = [(_margin(gate, row) - _cut(gate)) / gate.width for row in counts]
     return np.array([[ndtr(-z), ndtr(z)] for z in beyond])
 
@@ -79,7 +79,7 @@ class SmoothRelease:
 
 
 def _smooth_law(release: SmoothRelease, counts: IntArray) -> Numbers:
-    """Return that of the epsilon: the least multiple of the grid above a normal is the nearest to half a grid more."""
+    """Return the law of the epsilon: a normal number, rounded up to the grid."""
     how, grid = release.how, float(GRID)
     fixed = how.price + rdp_overhead(how.order, how.delta_left(release.delta))
     centres, scales, highest = [], [], math.inf
@@ -122,7 +122,7 @@ DELTA_SQUARED = 10**12
 
 
 def _sums_bank(mechanism: GaussianSum, n_classes: int) -> dict[str, IntArray]:
-    """Return sums of ballots, which may be negative, and large."""
+    """Return sums of ballots, some of them negative or large."""
     middle = np.arange(n_classes) - n_classes // 2
     return {
         "zeros": np.zeros(n_classes, dtype=np.int64),
@@ -229,7 +229,7 @@ def _neighbours(m: SampledNeighbours, counts: IntArray, noise: NoiseSource) -> I
 
 
 def _neighbours_bank(m: SampledNeighbours, n_classes: int) -> dict[str, IntArray]:
-    """Few units, so that all samples can be written down."""
+    """Return histograms of few units, so that all samples can be enumerated."""
     some = np.zeros(n_classes, dtype=np.int64)
     rows = {"a leader": [6, 2, 1], "a tie": [3, 3, 3], "one unit": [0, 1, 0], "all alike": [0, 0, 8]}
     return {name: np.concatenate([row, some[3:]]).astype(np.int64) for name, row in rows.items()}
@@ -260,7 +260,7 @@ def _stability(test: StabilityTest, counts: IntArray, noise: NoiseSource) -> Int
 
 
 def _stability_bank(test: StabilityTest, n_classes: int) -> dict[str, IntArray]:
-    """Distances about the threshold, and none."""
+    """Return histograms with distances about the threshold, and a tie."""
     found = {"a tie": [1, 1]}
     for name, at in (("below", -1), ("at", 0), ("above", 1)):
         distance = max(1, round(test.threshold + at * test.query_scale))

@@ -35,7 +35,7 @@ _DISPATCHER = re.compile(r"^_(\w+)_dispatcher$")
 
 @dataclass(frozen=True, repr=False)
 class Call:
-    """A call that was given as many rows as there are private records, and returned."""
+    """A call that took as many rows as there are private records, with its result."""
 
     who: str  # the estimator's class, or the function
     args: str  # digest of those rows
@@ -224,7 +224,7 @@ class Moved:
 
 
 def ranges(numbers: Iterable[int], most: int = 4) -> str:
-    """Return whole numbers as "0 to 4, 7"."""
+    """Return whole numbers as text such as "0 to 4, 7"."""
     # Along a run a number less its place stays the same.
     alike = groupby(enumerate(sorted(numbers)), key=lambda at: at[1] - at[0])
     runs = [[number for _, number in run] for _, run in alike]

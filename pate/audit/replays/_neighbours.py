@@ -30,7 +30,7 @@ class Records:
 
     @classmethod
     def of(cls, data: Any, name: str = "D") -> Records:
-        """Return records behind ``(X, y)``, ``(X, y, groups)`` or records."""
+        """Return Records from ``(X, y)``, ``(X, y, groups)`` or Records."""
         if not isinstance(data, Records):
             if not isinstance(data, tuple | list) or len(data) not in (2, 3):
                 raise InvalidInputError(
@@ -69,7 +69,7 @@ class Records:
         return Records(X, self.y[at], None if self.groups is None else self.groups[at])
 
     def labelled(self, at: Any, label: Any) -> Records:
-        """Return the same records, one of them (or those of some places, with one label each) with another label."""
+        """Return the records with another label at one place (or with one label each at several)."""
         y = self.y.copy() if self.y.dtype.kind in "OUSbiuf" else self.y.astype(object)
         if y.dtype.kind in "US":
             y = y.astype(object)
@@ -244,7 +244,7 @@ def _new_owner(records: Records, choice: Choice) -> Any:
 
 
 def _newcomer(records: Records, made: Records, choice: Choice) -> Records:
-    """Return ``made``, whose last record is a new one, with a new person behind that, where persons are known."""
+    """Return ``made`` with a new person as the owner of its last record, where records have owners."""
     return made if records.groups is None else _regrouped(made, [records.n], _new_owner(records, choice))
 
 

@@ -53,7 +53,7 @@ Pipeline = Callable[[Records], Any]
 
 
 def as_pipeline(target: Any, *, X_public: Any = None, mechanism: Any = None) -> tuple[Pipeline, str]:
-    """Return a function of records, and what it is called."""
+    """Return the target as a function of records, and its name."""
     name = type(target).__name__
     if not isinstance(target, type):
         if hasattr(target, "cast") and hasattr(target, "space"):

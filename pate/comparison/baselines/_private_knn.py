@@ -191,12 +191,12 @@ class SampledNeighbours:
         return charge
 
     def scaled(self, factor: float) -> SampledNeighbours:
-        """Return the same votes with all noise so many times as large."""
+        """Return the same mechanism with all noise multiplied by ``factor``."""
         screening = None if self.screening_sigma is None else self.screening_sigma * factor
         return replace(self, sigma=self.sigma * factor, screening_sigma=screening)
 
     def for_budget(self, budget: Budget, n_queries: int) -> SampledNeighbours:
-        """Return the same votes with the least noise, in these proportions, that the budget allows (within 0.1 %).
+        """Return the same mechanism with the least noise, in these proportions, that the budget allows (within 0.1 %).
 
         Raises
         ------
@@ -394,7 +394,7 @@ class PrivateKNN(Baseline):
         if self.classes is None:
             assumptions = tuple(a for a in assumptions if a.name != "classes")
         sampled = (
-            f"each {task.unit} in with probability {mechanism.sample_rate!r}, drawn again for each query; "
+            f"each {task.unit} in with probability {mechanism.sample_rate!r}, drawn afresh for each query; "
             if not charge
             else ""
         )

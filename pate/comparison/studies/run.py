@@ -76,7 +76,7 @@ _REFERENCE_ROWS = 2000
 _NEXT_TO_NO_NOISE = 1e4
 
 
-def look_behind(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: Any) -> SensitiveResult:
+def references_of_records(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: Any) -> SensitiveResult:
     """Return the numbers without privacy of one repeat in which records voted; for the sensitive report only.
 
     There are no teachers, no margins, and no data-dependent cost: a Gaussian sum has none that is lower. ``data`` is as
@@ -112,7 +112,7 @@ def _without_privacy(found: dict[str, Any], data: Dataset, clf: Any) -> Sensitiv
     )
 
 
-def look_inside(
+def references_of_shards(
     data: Dataset, coded: Dataset, teachers: ShardEnsemble, votes: Votes, clf: Any, *, first: bool
 ) -> SensitiveResult:
     """Return the numbers without privacy of one repeat; they go to the sensitive report only.
@@ -345,9 +345,9 @@ def run_experiment(
             seconds.append(Seconds(name="DP-SGD", seconds=perf_counter() - started, seed=seed))
         if sensitive_report:
             if votes is None:
-                inside.append(look_behind(rows_of, coded, teachers, clf))
+                inside.append(references_of_records(rows_of, coded, teachers, clf))
             else:
-                inside.append(look_inside(rows_of, coded, teachers, votes, clf, first=first is None))
+                inside.append(references_of_shards(rows_of, coded, teachers, votes, clf, first=first is None))
         if first is None:
             first = _First(release, data, clf.queries_, teachers.recipe if votes is None else None)
     assert first is not None
