@@ -50,7 +50,7 @@ def tie(n_teachers: int, n_classes: int) -> tuple[IntArray, IntArray]:
 _ANSWERS, _FEWEST, _MOST = 200_000, 200, 2_000
 #: A statement from elsewhere may name any size.
 _MOST_CLASSES, _MOST_VOTES = 100_000, 50_000_000
-#: Relative rounding granted where one number is held against another.
+#: Relative rounding allowed where numbers are compared.
 _MARGIN = 1e-9
 #: A Renyi order by which neighbours are worst, beside that of the price.
 _ORDER = 2.0

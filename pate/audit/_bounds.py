@@ -2,7 +2,7 @@
 
 ``out`` are an attacker's scores of runs without the record in question (or of one neighbour), ``in_`` of runs with it;
 the higher, the more it looks like "in". Choosing a threshold and bounding on the same runs is the commonest false
-audit: here a choice is made on one half and bounded on the other, or every threshold that was tried is paid for.
+audit: here a choice is made on one half and bounded on the other, or all thresholds that were tried are corrected for.
 
 **The rank test** (:func:`curve_test`) is the sharp one. Let t be the k-th largest of n scores of one world, k fixed
 beforehand. The rate at which a fresh run of that world exceeds t has the law Beta(k, n - k + 1) whatever the scores
@@ -13,7 +13,7 @@ Binomial(n', C(rate)). Hence
     p = E[P(Binomial(n', C(U)) >= observed)],  U ~ Beta(k, n - k + 1)
 
 is an exact p-value: no other unknown is left, and all runs of both worlds are in it. Ranks from both ends of both
-worlds are tried, in a grid fixed by n and n' alone, and paid for by Bonferroni. The integral is taken as an upper sum.
+worlds are tried, in a grid fixed by n and n' alone, and corrected by Bonferroni. The integral is taken as an upper sum.
 """
 
 from __future__ import annotations

@@ -50,16 +50,16 @@ from pate.report.audit_result import AuditResult, Curve, Figure, Picture
 
 __all__ = ["audit_scores", "curve_p_value", "one_run", "pair_p_value"]
 
-#: Canaries guessed in each try, as parts of all: fixed beforehand, so that each is paid for.
+#: Canaries guessed in each try, as parts of all: fixed beforehand, so that all are corrected for.
 _PARTS = tuple(2.0**-j for j in range(8))
 _MOST = 50.0
 #: The plural of what was tried, by the singular.
-_PAID = {"rank": "ranks", "try": "numbers of guesses"}
+_TRIES = {"rank": "ranks", "try": "numbers of guesses"}
 #: Points of a line.
 _N_POINTS = 100
 _OF_TWO_WORLDS = (
     "What this attack did not find another may: a claim that stands was tried on these two worlds and this score, no "
-    "more, and a bound from below says nothing of how far the truth lies above it."
+    "more, and a bound from below does not say how far the truth lies above it."
 )
 _OF_ONE_RUN = (
     "One run bounds less than many runs of one canary would: canaries disturb one another, and only as much can be "
@@ -93,7 +93,7 @@ class _Asked:
         epsilons: dict[str, float],
         mu: float,
         *,
-        paid: str,
+        tried_as: str,
         share: float = 1.0,
         more: tuple[Figure, ...] = (),
         settings: dict[str, Any],
@@ -101,7 +101,7 @@ class _Asked:
     ) -> AuditResult:
         """Return the result: ``finding`` says how the claim is exceeded, ``most`` are figures of the best try.
 
-        ``epsilons`` are lower bounds by the end of their names; ``paid`` is the name of one try.
+        ``epsilons`` are lower bounds by the end of their names; ``tried_as`` is the name of one try.
         """
         at, refuted = f"delta {self.delta:g}", p_value <= self.false_alarms * share
         promised = self.claim.epsilon(self.delta)
@@ -115,8 +115,10 @@ class _Asked:
             finding=finding if refuted else "nothing that the claim does not allow",
             false_alarms=self.false_alarms,
             figures=(
-                Figure(name="p-value of the claimed curve", value=p_value, of=f"paid for all {_PAID[paid]} tried"),
-                *(Figure(name=name, value=value, of=f"the most telling {paid}") for name, value in most.items()),
+                Figure(
+                    name="p-value of the claimed curve", value=p_value, of=f"corrected for all {_TRIES[tried_as]} tried"
+                ),
+                *(Figure(name=name, value=value, of=f"the most extreme {tried_as}") for name, value in most.items()),
                 Figure(name="claimed epsilon", value=promised if math.isfinite(promised) else None, of=at),
                 *(Figure(name=f"lower bound on epsilon{n}", value=value, **bound) for n, value in epsilons.items()),
                 *more,
@@ -174,7 +176,7 @@ def audit_scores(
     AuditResult
         Of layer "game". Figures: "p-value of the claimed curve" (the rank test of
         :func:`pate.audit._bounds.curve_test`, by which alone the claim is refuted), "false positives", "true positives"
-        and "allowed true positives" where it is most telling, "lower bound on epsilon" (ranks) and "...,
+        and "allowed true positives" where it is most extreme, "lower bound on epsilon" (ranks) and "...,
         Clopper-Pearson", "epsilon, Bayesian interval" (an estimate), "lower bound on mu", "epsilon of that mu" (an
         estimate unless the claim is Gaussian).
 
@@ -210,7 +212,7 @@ def audit_scores(
          "allowed true positives": test.allowed},
         {"": epsilon_bound(first, second, **at), ", Clopper-Pearson": rates_bound(*counts, **at)},
         mu_bound(first, second, level=at["level"]),
-        paid="rank",
+        tried_as="rank",
         share=share,
         more=(by_halves,),
         settings={"ranks tried": test.n_tried, "share of alpha": share, **(settings or {})},
@@ -325,7 +327,7 @@ def one_run(
     -------
     AuditResult
         Of layer "game". The highest scores are guessed in, as many of the lowest out: all canaries, half of them, a
-        quarter, ... a 128th, each try paid for by Bonferroni. Figures: "p-value of the claimed curve"
+        quarter, ... a 128th, corrected by Bonferroni. Figures: "p-value of the claimed curve"
         (f-DP), "lower bound on epsilon" (Steinke et al.) and "..., f-DP" of (epsilon, delta) alone, "lower bound on
         mu", "epsilon of that mu" (an estimate unless the claim is Gaussian).
 
@@ -372,7 +374,7 @@ def one_run(
         {"guesses": int(r[best]), "right guesses": int(v[best])},
         {"": _largest(by_pair), ", f-DP": _largest(lambda x: by_curve(Claim.of((x, delta))))},
         _largest(lambda x: by_curve(Claim.gaussian(max(x, 1e-9)))),
-        paid="try",
+        tried_as="try",
         settings={"canaries": m, "guesses tried": r.tolist()},
         tried=f"one run with {m:,} canaries, each in by the toss of a coin",
         n_releases=1,

@@ -171,7 +171,7 @@ def pair(
 def pair_figures(found: PairEpsilon, claimed: float, share: float | None) -> list[Figure]:
     """Return the results of a pair as figures."""
     sides = {"": found.epsilon, ", forward": found.forward, ", reverse": found.reverse}
-    # An infinite bound says nothing.
+    # An infinite bound is not shown.
     rows = [
         Figure(name=f"epsilon of the pair{side}", value=low, low=low, high=high if math.isfinite(high) else None)
         for side, (low, high) in sides.items()

@@ -119,7 +119,7 @@ def verdicts(
     Notes
     -----
     The chance that any pair at any epsilon is called ahead or behind wrongly is at most ``1 - level`` (Bonferroni over
-    all of them; :mod:`pate.comparison.statistics` says of what each interval is made).
+    all of them; :mod:`pate.comparison.statistics` describes the intervals).
 
     Examples
     --------
@@ -323,7 +323,7 @@ class CrossoverPoints:
         return f"{ahead}; elsewhere undecided." + (f" They cross at {cross}." if cross else "")
 
     def _decided(self) -> list[tuple[str, float, float]]:
-        """Return who is ahead, from where, and up to where, between the stretches."""
+        """Return which contestant is ahead in which range of epsilons, between the stretches."""
         found, low, word = [], self.epsilons[0], self.where[0].before
         for one in self.where:
             if word is not None and one.low is not None:

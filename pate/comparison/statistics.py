@@ -1,6 +1,6 @@
 """Accuracy differences paired by repeat and by test row, with intervals that hold for all comparisons together.
 
-Where the error of an accuracy comes from, and what stands for it here:
+Sources of error of an accuracy, and how each is estimated:
 
 - **repeats**: split, partition, noise and training are drawn again; a paired t over repeats (Dietterich 1998;
   Bouthillier et al. 2021, who ask for all of these sources);

@@ -308,7 +308,7 @@ class PrivateKNN(Baseline):
         How many public rows to ask about; None: by the same rule.
     screening : (threshold, ratio) or None
         Noisy screening: answer only where the largest count plus Gaussian noise, ``ratio`` times that of the votes, is
-        at least ``threshold`` votes. It is paid for by every query, answered or not.
+        at least ``threshold`` votes. Every query is charged for it, answered or not.
     representation : Representation or None
         As for :class:`pate.PATEClassifier`; None takes the default of this kind of data.
     image_shape : tuple or None
