@@ -109,7 +109,7 @@ def test_save_and_plot(tmp_path):
     assert "8 fits on the private data were made" in page
     report.save(tmp_path)
     other = compare({"A": Fake()}, small_data(), budgets=BUDGETS, n_repeats=1)
-    with pytest.raises(RunFolderError, match="results of something else"):
+    with pytest.raises(RunFolderError, match="results of another comparison"):
         other.save(tmp_path)
     shown = report.plot()
     assert [line.get_label() for line in shown.ax_.get_lines()][:2] == ["A", "B"]
