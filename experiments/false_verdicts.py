@@ -6,7 +6,8 @@
 
 Whole comparisons are made up in worlds where all contestants are equal (experiments/_worlds.py). A comparison counts as
 false when any pair at any epsilon is called ahead or behind. Beside the rule: the one it replaced (the gap of the means
-is more than both standard deviations together), and a paired t over repeats alone, corrected for the same looks. The
+is more than both standard deviations together), and a paired t over repeats alone, corrected for as many
+comparisons. The
 JSON is written after every row: a killed run goes on where it was, with the same code and Config.
 """
 
@@ -26,7 +27,7 @@ from _tables import filled
 from _worlds import Nearest, Pool, Published, Rights, Stumps, TrainingPart, ahead_by, tilted
 from scipy import stats
 
-from pate.comparison._verdicts import crossing, verdicts
+from pate.comparison._verdicts import crossover_points, verdicts
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "false_verdicts.json"
@@ -141,7 +142,7 @@ def crossings(world: Any, j: int, slope: float, config: Config) -> dict[str, int
     for _ in range(studies):
         told = judged(tilted(world.draw(rng, 2, 5, j), slope, rng), world, config.level)
         pairs = [at.pairs.get(("c0", "c1")) or at.pairs["c1", "c0"].reversed() for at in told]
-        seen = crossing(epsilons, pairs)
+        seen = crossover_points(epsilons, pairs)
         found["covered"] += any((one.low or 0) <= 3**0.5 <= (one.high or np.inf) for one in seen.where)
         found["sure"] += bool(seen.sure)
     return found

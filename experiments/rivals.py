@@ -36,7 +36,7 @@ from pate.teachers import HeadTeacherEnsemble
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "rivals.json"
-PAGE = ROOT / "docs" / "rivals.md"
+PAGE = ROOT / "docs" / "baselines.md"
 DELTA, EPSILONS = 1e-5, (0.5, 1.0, 3.0)
 #: Between these lines of the page nothing is typed by hand.
 BEGIN, END = "<!-- {} of experiments/rivals.py -->", "<!-- end -->"
@@ -286,7 +286,7 @@ def fill(page: str, name: str, lines: list[str]) -> str:
     before, _, rest = page.partition(begin)
     _, end, after = rest.partition(END)
     if not end:
-        raise SystemExit(f"docs/rivals.md must have the lines {begin} and {END}.")
+        raise SystemExit(f"docs/baselines.md must have the lines {begin} and {END}.")
     return before + begin + "\n" + "\n".join(lines) + "\n" + end + after
 
 

@@ -1,4 +1,4 @@
-"""Audits: attempts to refute what is claimed of a release, from certain to suggestive.
+"""Audits of privacy claims: tests that try to refute what is claimed of a release.
 
 Public names are loaded when first used.
 

@@ -1,4 +1,4 @@
-"""Membership inference against whatever is fitted: shadow models, LiRA, RMIA, loss and labels alone."""
+"""Membership inference attacks on any classifier: shadow models with LiRA, RMIA, the loss or labels alone."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ from pate.teachers.checkpoints import recipe_key
 __all__ = ["attack"]
 
 
-# Membership inference by shadow models: who can tell on which records a model was fitted.
+# Membership inference by shadow models: on which records was a model fitted?
 
 # What is claimed of the models that are attacked: by the caller, or by the models' own statements.
 
-#: Beyond it two steps promise nothing that could be measured.
+#: Beyond it the guarantee of two steps is too weak to be measured.
 _MOST_EPSILON = 250.0
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The claim that attacks are held against; None where there is none."""
+    """The claim that attacks are compared with; None where there is none."""
 
     claim: Claim | None
     words: str
@@ -59,9 +59,9 @@ class Ceiling:
 
 
 def promised(given: Any, promises: Sequence[dict[str, Any]], unit: str) -> Ceiling:
-    """Return what attacks on models fitted on halves of a fixed size are held against.
+    """Return the claim for attacks on models fitted on halves of a fixed size.
 
-    **Guarantees.** A unit replaced by another is two steps for whom adding or removing one is a step, or emptying it: P
+    **Guarantees.** Replacing a unit is two steps of an adjacency whose step adds, removes or empties one unit: P
     <= e^epsilon (e^epsilon Q + delta) + delta.
     """
     if given is not None:
@@ -72,7 +72,7 @@ def promised(given: Any, promises: Sequence[dict[str, Any]], unit: str) -> Ceili
     if not all(promises):
         return Ceiling(None, "nothing")
     if any(p["seeded"] for p in promises):
-        return Ceiling(None, "nothing", " Their noise is seeded: they promise nothing.")
+        return Ceiling(None, "nothing", " Their noise is seeded: they guarantee nothing.")
     if {p["unit"] for p in promises} != {unit}:
         other = "record" if unit == "group" else "group"
         return Ceiling(None, "nothing", f" The models protect one {other}, not one {unit}: no ceiling is drawn.")
@@ -95,9 +95,9 @@ def _two_steps(claim: Claim, epsilon: float, delta: float, adjacency: str, unit:
     return Ceiling(twice, f"{claim} ({adjacency}), {text} where a {unit} is replaced")
 
 
-# Whether what attacks found could be, if the claim were true: a bet against it, pair after pair of targets.
+# A sequential test of the claim: a bet against it, pair after pair of targets.
 
-#: False positive rates at whose thresholds is bet.
+#: False positive rates whose thresholds are bet on.
 _RATES = np.array([0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3])
 #: Epsilons whose e^epsilon is m, beside the claim's own at the usual deltas.
 _EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0)
@@ -129,7 +129,7 @@ def wealth_against(claim: Claim, scores: FloatArray, member: Mask) -> FloatArray
 
 
 def most_wealth(claim: Claim, n_targets: int) -> float:
-    """Return what the bet wins where every unit of every target is told rightly: no outcome wins more."""
+    """Return the largest possible wealth of the bet: every unit of every target is classified rightly."""
     slopes, allowed = _lines(claim)
     best = float(np.max(1 + (1 - allowed) * _STAKES.max() / (slopes + allowed)))
     return math.exp(min((n_targets // 2 - 1) * math.log(best), 700.0))
@@ -150,9 +150,9 @@ def _gains(
     return np.asarray((each[0::2] + each[1::2]) / 2)
 
 
-# What attacks found, as figures and a picture.
+# Results of attacks, as figures and a picture.
 
-#: False positive rates that are told, and how they are called.
+#: False positive rates that are reported, and their names.
 RATES = {0.01: "1%", 0.001: "0.1%"}
 _N_EXPOSED = 10
 _N_POINTS = 40
@@ -161,13 +161,13 @@ _N_POINTS = 40
 def figures_of(
     rocs: Mapping[str, Roc], claim: Claim | None, level: float, log_e: float | None, accuracies: tuple[float, float]
 ) -> list[Figure]:
-    """Return what all targets gave together."""
+    """Return the figures of all targets together."""
     figures = []
     for kind, roc in rocs.items():
         found: dict[str, Interval | None] = {"AUC": roc.auc(level)}
         found |= {f"true positives at {words} false positives": roc.at(rate, level) for rate, words in RATES.items()}
-        told = {name: {} if one is None else {**vars(one), "level": level} for name, one in found.items()}
-        figures += [Figure(name=name, of=kind, **one) for name, one in told.items()]
+        values = {name: {} if one is None else {**vars(one), "level": level} for name, one in found.items()}
+        figures += [Figure(name=name, of=kind, **one) for name, one in values.items()]
     if claim is not None:
         most = zip(RATES.values(), claim.true_positives(list(RATES)).tolist(), strict=True)
         name = "most the claim allows at {} false positives"
@@ -181,7 +181,7 @@ def figures_of(
 def exposed(
     found: Mapping[str, FloatArray], rocs: Mapping[str, Roc], member: Mask, units: Units, groups: Any
 ) -> list[Figure]:
-    """Return the units that the attack with the largest AUC tells best, at one threshold for all."""
+    """Return the units that the attack with the largest AUC finds most often, at one threshold for all."""
     kind = max(rocs, key=lambda name: rocs[name].auc(0.95).value)
     above = found[kind] >= rocs[kind].threshold(0.01)
     n_in = member.sum(axis=0)
@@ -211,15 +211,15 @@ def picture_of(rocs: Mapping[str, Roc], claim: Claim | None, level: float) -> Pi
 
 
 def in_words(figures: list[Figure], kinds: tuple[str, ...], *, refuted: bool) -> str:
-    """Return the first thing found, in a sentence."""
-    told = "the claim is refuted: " if refuted else ""
+    """Return the main finding, in a sentence."""
+    prefix = "the claim is refuted: " if refuted else ""
     name = f"true positives at {RATES[0.01]} false positives"
     rates = [f for f in figures if f.name == name and f.value is not None and f.of in kinds]
     best = max(rates or (f for f in figures if f.name == "AUC"), key=lambda f: f.value or 0.0)
     if not rates:
-        return f"{told}{best.of} has an AUC of {best.value:.3f} ({best.low:.3f} to {best.high:.3f})"
+        return f"{prefix}{best.of} has an AUC of {best.value:.3f} ({best.low:.3f} to {best.high:.3f})"
     value, low, high = (f"{100 * (share or 0.0):.1f}%" for share in (best.value, best.low, best.high))
-    return f"{told}{best.of} finds {value} of the members ({low} to {high}) at {RATES[0.01]} false positives"
+    return f"{prefix}{best.of} finds {value} of the members ({low} to {high}) at {RATES[0.01]} false positives"
 
 
 #: Standard deviations of the noise on the copies of a record, in those of each column.
@@ -231,7 +231,7 @@ _LIMITS = (
     "It shows what these attacks find on models fitted on random halves of these records: one that fails proves "
     "nothing, as a stronger attack, a crafted record or a look at more than the model's answers may find more."
 )
-#: The bet pays so little, at such a claim or with so few targets, that no outcome reaches what a refutation asks for.
+#: For a claim, or with too few targets, for which no outcome could refute.
 _BLUNT = (
     " No outcome of so few targets could have refuted this claim at so few false alarms: that it stood says nothing."
 )
@@ -256,7 +256,7 @@ def attack(
     published: bool = False,
     verbose: bool = False,
 ) -> AuditResult:
-    """Attack models of an estimator by membership inference: tell on which records they were fitted.
+    """Attack models of an estimator by membership inference: guess on which records they were fitted.
 
     ``n_shadows`` clones of the estimator are fitted on random halves of the records, in pairs that share none. Each of
     them is a target in its turn, and the models of all other pairs are what the attacker compares it with: of its kind,
@@ -265,7 +265,7 @@ def attack(
     Parameters
     ----------
     estimator : unfitted classifier, or ensemble of teachers
-        Whatever is fitted as ``fit(X, y)``, with ``X_public`` and ``groups`` where its ``fit`` takes them, and answers
+        Any estimator with ``fit(X, y)``, with ``X_public`` and ``groups`` where its ``fit`` takes them, and answers
         by ``predict_proba``, ``decision_function``, ``vote`` or ``predict``. Its noise comes from the operating system.
     X : array of shape (n_records, ...), DataFrame, sparse matrix or texts
         Every record is attacked, in every target.
@@ -275,16 +275,15 @@ def attack(
         LiRA (Carlini et al. 2022), RMIA (Zarifzadeh et al. 2024), the loss alone (Yeom et al. 2018), or labels of noisy
         copies alone (Choquette-Choo et al. 2021). Several cost little more than one: the fits are the same.
     groups : array-like of shape (n_records,) or None
-        Whose each record is: then a person's records are in a half together, and persons are attacked, by the mean over
+        The owner of each record: a person's records are then in one half, and persons are attacked, by the mean over
         their records.
     n_shadows : int
         Even, and at least 8. From 64 on each record has a variance of its own.
     targets : int or None
         How many of them are attacked; None: all.
     claim : None, Claim, Guarantee, Budget, Charge or (epsilon, delta)
-        What the ceiling follows from, for one record (with ``groups``: one person) *replaced* by another. None takes
-        what the shadow models' own statements promise, if they have any; a statement's guarantee of another adjacency
-        is converted.
+        The claim, for one record (with ``groups``: one person) *replaced* by another. None takes
+        the guarantees of the shadow models' statements, if they have any; those of another adjacency are converted.
     X_public : as X, or None
         For estimators whose ``fit`` takes public rows.
     level : float
@@ -296,8 +295,8 @@ def attack(
     random_state : int or None
         Of halves and training, never of privacy noise.
     checkpoint_dir : path or None
-        Where finished shadow models' answers are kept, so that a killed attack goes on and other attacks or more
-        shadow models use them; private, as the records are.
+        Folder for finished shadow models' answers, so that a killed attack can be resumed and other attacks or more
+        shadow models can use them; private, as the records are.
     published : bool
         The records are published or made up, so that what is found is no secret.
     verbose : bool
@@ -307,7 +306,7 @@ def attack(
     -------
     AuditResult
         Figures, each with its attack in ``of``: "AUC", "true positives at 1% false positives", "true positives at 0.1%
-        false positives" (None where too few records stand behind it), "most the claim allows at ...", "log e-value",
+        false positives" (None with too few records), "most the claim allows at ...", "log e-value",
         and the ten records (persons) that are "found at 1% false positives" most often. Those ten were picked by that
         number, so that it is too high for them: an estimate.
 
@@ -323,7 +322,7 @@ def attack(
     replacement, mixed over the others: a true claim bounds the true positive rate at every false positive rate.
     Intervals are about further models fitted on halves of these very records: a jackknife that leaves pairs of models
     out, as targets and as what others are compared with, for the targets of one attack share these. ``refuted`` does
-    not rest on them: it is a bet against the claim, pair after pair, in which each pair is attacked by the models
+    not depend on them: it is a bet against the claim, pair after pair, in which each pair is attacked by the models
     before it alone, and which a true claim lets win with probability ``false_alarms`` at most.
 
     An attack is an access to private data, and not a release: nothing here is charged, nor counted as a fit of
@@ -351,17 +350,19 @@ def attack(
     units = Units.made(rows.shape[0], groups)
     labels = check_labels("y", plain_column(y), rows.shape[0])
     if len(set(labels.tolist())) < 2:
-        raise InvalidInputError("y must hold at least two classes. A model of one class tells nothing of its records.")
+        raise InvalidInputError(
+            "y must hold at least two classes. A model of one class reveals nothing about its records."
+        )
     public = None if X_public is None else plain_rows(X_public, name="X_public")
     who = None if groups is None else np.asarray(units.of)
     if claim is not None:
         promised(claim, [], units.name)  # refused before anything is fitted
-    seed, kept = _begun(checkpoint_dir, mould, (rows, labels, public, who), random_state)
+    seed, stored = _begun(checkpoint_dir, mould, (rows, labels, public, who), random_state)
     copies = _copies(rows, seed) if "label-only" in kinds else None
     material = Material(mould, rows, labels, who, public, copies, seed)
     halves = draw_halves(units.n, n_shadows, seed)
     shadows = shadows_of(
-        material, [np.flatnonzero(h[units.of]) for h in halves], n_jobs=n_jobs, folder=kept, verbose=verbose
+        material, [np.flatnonzero(h[units.of]) for h in halves], n_jobs=n_jobs, folder=stored, verbose=verbose
     )
     robust = None if copies is None else units.mean(np.stack([s.robust for s in shadows if s.robust is not None]))
     answers = Answers(units.mean(np.stack([s.logit for s in shadows])), halves, robust)
@@ -421,7 +422,7 @@ def _kinds(attack: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _numbers(n_shadows: Any, targets: Any) -> tuple[int, int]:
-    remedy = "Halves come in pairs, and each pair is attacked with the others; 128 give intervals worth reading."
+    remedy = "Halves come in pairs, and each pair is attacked with the others; 128 give useful intervals."
     n_shadows = check_int("n_shadows", n_shadows, low=_FEWEST, remedy=remedy)
     remedied: dict[str, Any] = {"low": _FEWEST, "high": n_shadows, "remedy": remedy}
     targets = n_shadows if targets is None else check_int("targets", targets, **remedied)
@@ -439,8 +440,8 @@ def _begun(
     rows, labels, public, who = data
     one = recipe_key(mould, rows, labels, partition="attack", index=0).hex()
     other = recipe_key(None, public, who, partition=one, index=0) if public is not None or who is not None else b""
-    kept = ShadowFolder(folder)
-    return kept.open(one + other.hex(), random_state=random_state), kept
+    stored = ShadowFolder(folder)
+    return stored.open(one + other.hex(), random_state=random_state), stored
 
 
 def _copies(rows: Any, seed: int) -> Any:

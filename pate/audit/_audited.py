@@ -1,4 +1,4 @@
-"""One release audited in every way that there is something for: a mechanism, votes under it, a statement."""
+"""Audit one release with all audits that apply: a mechanism, votes under it, a statement, or a job."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = ["audit_job", "audit_mechanism", "audit_statement", "audit_votes", "ti
 
 
 def tie(n_teachers: int, n_classes: int) -> tuple[IntArray, IntArray]:
-    """Return votes that nobody cast, two classes as equal as can be, and the same with one vote moved across."""
+    """Return made-up votes in which two classes tie, and the same with one vote moved."""
     rest = [0] * (n_classes - 2)
     votes = np.array([[(n_teachers + 1) // 2, n_teachers // 2, *rest]], dtype=np.int64)
     return votes, votes + np.array([-1, 1, *rest])
@@ -48,9 +48,9 @@ def tie(n_teachers: int, n_classes: int) -> tuple[IntArray, IntArray]:
 
 #: A game draws about so many answers in each world, in so many runs at least and at most.
 _ANSWERS, _FEWEST, _MOST = 200_000, 200, 2_000
-#: A statement that somebody else wrote may name any size.
+#: A statement from elsewhere may name any size.
 _MOST_CLASSES, _MOST_VOTES = 100_000, 50_000_000
-#: Relative rounding granted where one number is held against another.
+#: Relative rounding allowed where numbers are compared.
 _MARGIN = 1e-9
 #: A Renyi order by which neighbours are worst, beside that of the price.
 _ORDER = 2.0
@@ -92,9 +92,9 @@ def audit_mechanism(
     max_releases: int | None = None,
     n_runs: int | None = None,
 ) -> Audit:
-    """Audit a mechanism without any data: its law, and its price on votes that tell most.
+    """Audit a mechanism without any data: its law, and its cost on the votes that reveal most.
 
-    Its releases are drawn anew and held against its exact law (layer law), noise against its own copies; then made-up
+    Releases are drawn and compared with its exact law (layer law), and noise is tested for re-use; then made-up
     votes, a tie of two classes in every query, give the exact divergence of one pair (layer pair) and worlds for an
     attacker (layer game). Nothing in it is private.
 
@@ -102,7 +102,7 @@ def audit_mechanism(
     ----------
     mechanism : Mechanism or GaussianSum
     n_queries, max_answers : int
-        Of the release whose price is audited.
+        Of the release whose cost is audited.
     claim : Claim, Guarantee, Budget, Charge, (epsilon, delta) or None
         What is claimed of it; None: what the mechanism charges.
     delta : float
@@ -151,7 +151,9 @@ def audit_mechanism(
     tried.add("law", lambda: law(mechanism, n_classes=n_classes, **drawn))
     tried.add("law", lambda: independence(mechanism, **drawn))
     if isinstance(mechanism, GaussianSum):
-        tried.left_out.append("pair, game: a Gaussian sum tells the same of every pair at its sensitivity, its price.")
+        tried.left_out.append(
+            "pair, game: a Gaussian sum has the same divergence for every pair at its sensitivity: its cost."
+        )
         return tried.audit(f"Audit of {mechanism}")
     ours, theirs = (np.repeat(votes, n_queries, axis=0) for votes in tie(n_teachers, n_classes))
     whole = f"{mechanism}, {n_queries:,} queries"
@@ -159,13 +161,13 @@ def audit_mechanism(
 
     def on_tie() -> AuditResult:
         made = pair(ours, theirs, mechanism, max_answers=max_answers, claim=claim, **same)
-        words = f"a tie of {n_teachers:,} votes that nobody cast, {n_queries:,} times, one vote moved; exact laws"
+        words = f"a made-up tie of {n_teachers:,} votes, {n_queries:,} times, one vote moved; exact laws"
         return replace(made, target=whole, tried=words, figures=_of(made, "a tie"))
 
     def played() -> AuditResult:
         runs = min(max(_ANSWERS // n_queries, _FEWEST), _MOST) if n_runs is None else n_runs
         promised = mechanism.charge(n_queries) if claim is None else claim
-        release: Any = MechanismRelease(mechanism)  # type: ignore[arg-type]  # others it refuses in words
+        release: Any = MechanismRelease(mechanism)  # type: ignore[arg-type]  # it refuses other mechanisms
         made = game(release, ours, theirs, claim=promised, n_runs=runs, batch=min(runs, 250),
                     false_alarms=false_alarms, target=whole, **same)  # fmt: skip
         return replace(made, figures=_of(made, "a tie"))
@@ -179,12 +181,12 @@ def audit_mechanism(
 
 
 def _of_any_votes(claim: Any) -> Claim:
-    """Return a claim that votes which nobody cast may refute."""
+    """Return a claim that made-up votes may refute."""
     made = Claim.of(claim)
     if made.sensitive or (isinstance(claim, Guarantee) and claim.kind == "sanitised"):
         raise InvalidInputError(
-            "claim must hold whatever the votes are: a data-dependent or sanitised guarantee speaks of given votes, "
-            "and made-up ones would refute a true one. Leave it out; pate.audit.pair holds given votes against it."
+            "claim must hold whatever the votes are: a data-dependent or sanitised guarantee is about given votes, "
+            "and made-up ones would refute a true one. Leave it out; pate.audit.pair compares given votes with it."
         )
     return made
 
@@ -206,9 +208,9 @@ def audit_votes(
     max_releases: int | None = None,
     n_runs: int | None = None,
 ) -> Audit:
-    """Audit votes under a mechanism: what :func:`audit_mechanism` does, and the chain of bounds on these very votes.
+    """Audit votes under a mechanism: :func:`audit_mechanism`, and the order of three bounds on these votes.
 
-    The chain is pair <= data-dependent <= public: the exact divergence of these votes and their worst neighbour
+    The order is pair <= data-dependent <= public: the exact divergence of these votes and their worst neighbour
     (:func:`pate.audit._audited.worst_neighbour`), the bound over all neighbours of :func:`pate.account`, and the price
     that holds whatever the votes are. A violation of either refutes the claim.
 
@@ -219,14 +221,14 @@ def audit_votes(
     mechanism : Mechanism
     delta, max_answers, claim, false_alarms, max_releases, n_runs : as in audit_mechanism
     canary : Votes, counts or None
-        Votes on the same queries with one unit's data changed: what that pair tells apart.
+        Votes on the same queries with one unit's data changed: the exact divergence of that pair is computed.
     published : bool
-        The votes are public or made up: what comes of them is then no secret.
+        The votes are public or made up: the result is then not sensitive.
 
     Raises
     ------
     InvalidInputError
-        Votes that are none, a mechanism that is none, a canary of other queries, classes or teachers.
+        Invalid votes or mechanism, a canary of other queries, classes or teachers.
 
     Examples
     --------
@@ -245,14 +247,16 @@ def audit_votes(
         max_releases=max_releases, n_runs=n_runs, **of_held,
     ))  # fmt: skip
     if isinstance(mechanism, ExactLaw):
-        # Refused outright where it cannot be: why not would be a fact about the votes, among what is public.
+        # An error, not a note in left_out: the reason is a fact about the votes, and left_out is public.
         tried.results.append(_chain(held, mechanism, delta, max_answers, published))
     else:
-        tried.left_out.append(f"pair: {mechanism} tells the same of every pair, whatever the votes: its price.")
+        tried.left_out.append(
+            f"pair: {mechanism} has the same divergence for every pair, whatever the votes: its cost."
+        )
     if canary is not None:
         other = as_votes(canary)
-        # Whether private votes break a claim that somebody chose is a bit about them for each claim that is tried: they
-        # are held against the mechanism's own price, and the tie, which is nobody's secret, against the claim.
+        # Whether private votes break a chosen claim is one bit about them for each claim that is tried: they are
+        # compared with the mechanism's own cost, and the tie, which is not secret, with the claim.
         against = claim if published else None
         made = pair(held, other, mechanism, delta=delta, max_answers=max_answers, claim=against, published=published)
         words = "the given canary: votes with one unit's data changed; exact laws"
@@ -265,7 +269,7 @@ def audit_votes(
 
 
 def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, published: bool) -> AuditResult:
-    """Hold the worst neighbour of given votes against the data-dependent bound, and that against the public one."""
+    """Check that epsilon of the worst neighbour <= data-dependent bound <= public epsilon, for given votes."""
     begun = perf_counter()
     report = account(votes, mechanism, delta=delta, max_answers=max_answers)
     exact, public = report.exact.reveal(), report.public.epsilon
@@ -286,7 +290,7 @@ def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, 
     return AuditResult(
         layer="pair",
         target=f"the given votes, {mechanism}",
-        claim="what a pair of data sets tells apart is at most the data-dependent bound, and that the public price",
+        claim="epsilon of a pair of data sets <= the data-dependent bound <= the public epsilon",
         tried=f"the worst neighbour of the given votes on {votes.n_queries:,} queries, by exact laws",
         refuted=bool(wrong or found.refuted),
         finding="; ".join(wrong) or f"epsilon {low:.4g} of {inner:.4g} (data-dependent) and {public:.4g} (public)",
@@ -305,7 +309,7 @@ def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, 
 
 
 def _worst(votes: Votes, mechanism: Any, order: float | None, delta: float, max_answers: int | None) -> Votes:
-    """Return the neighbour that tells most of those that are worst at some orders, in either direction."""
+    """Return the neighbour of largest epsilon among those that are worst at some orders, in either direction."""
     found: dict[float, Votes] = {}
     for at in dict.fromkeys([_ORDER, order or _ORDER]):
         for reverse in (False, True):
@@ -339,9 +343,9 @@ def audit_statement(
     max_releases: int | None = None,
     n_runs: int | None = None,
 ) -> Audit:
-    """Audit what a statement says: the law of its mechanism, drawn anew, and its epsilon on votes that tell most.
+    """Audit a statement: the law of its mechanism, on new releases, and its epsilon on the votes that reveal most.
 
-    Needs no private data and finds out nothing about any.
+    Needs no private data and reveals nothing about any.
 
     Parameters
     ----------
@@ -365,7 +369,7 @@ def audit_statement(
         if asked is None or g.kind == "sanitised":
             why = f"of {mechanism} the statement does not say how many queries were asked."
             if g.kind == "sanitised":
-                why = "the claim is sanitised: it speaks of the votes that were cast, and of none that are made up."
+                why = "the claim is sanitised: it is about the votes that were cast, not about made-up ones."
             tried.left_out.append(f"pair, game: {why}")
             tried.take(audit_mechanism(mechanism, **sized), ["law"])
         else:
@@ -379,9 +383,9 @@ def audit_statement(
     if statement.seeded:
         tried.left_out.append("The statement is of seeded noise: nothing is private, whatever is found here.")
     tried.left_out += [f"replay: {_NO_RECORDS}", f"attack: {_NO_RECORDS}"]
-    # What was released was not looked at: a statement that cites the audit is about that.
+    # What was released was not examined, and a statement that cites the audit is about that.
     tried.results = [
-        replace(r, tried=f"{r.tried}; drawn anew, not what was released") if r.layer in ("law", "game") else r
+        replace(r, tried=f"{r.tried}; on new releases, not what was released") if r.layer in ("law", "game") else r
         for r in tried.results
     ]
     title = f"Audit of a statement of {statement.created[:10]}" if statement.created else "Audit of a statement"
@@ -407,7 +411,7 @@ def _closed_form(statement: PrivacyStatement, rounds: Sequence[GaussianSum]) -> 
         layer="pair",
         target=f"{len(rounds)} noisy sum{'s' * (len(rounds) > 1)} of ballots",
         claim=str(Claim.of(g)),
-        tried="ballots that nobody cast, as far apart as one unit can move them in every round; closed form",
+        tried="made-up ballots, as far apart as one unit can move them in every round; closed form",
         refuted=wrong,
         finding=f"epsilon {value:.6g} at delta {g.delta:g} of the {g.epsilon:.6g} that are claimed",
         false_alarms=0.0,
@@ -416,11 +420,11 @@ def _closed_form(statement: PrivacyStatement, rounds: Sequence[GaussianSum]) -> 
     )
 
 
-# A labelling job replayed on its own private table: same recipe, neighbouring records, nothing released.
+# Replay of a labelling job on its own private table: same recipe, neighbouring records, nothing released.
 
-#: What of a job reads the two tables.
+#: Arguments of a job that say how tables are read.
 _READING = ("id", "only_common", "sep", "encoding", "decimal", "sheet", "dates")
-#: What a replay must not touch, or cannot follow into another process.
+#: Arguments that a replay overrides: nothing outside is written, and everything runs in this process.
 _OWN = {"ledger": None, "checkpoint_dir": None, "new_ledger": False, "n_jobs": 1, "keep_model": False, "verbose": False}
 
 
@@ -433,15 +437,15 @@ def audit_job(
 ) -> Audit:
     """Replay a job on pairs of neighbouring private tables with the same randomness, and compare inner states.
 
-    Every pair trains the job's teachers (or casts its ballots) anew. The job runs as :class:`pate.jobs.LabelJob` runs,
-    on copies of the table in a folder of this process's own that is gone afterwards, with a ledger there: nothing is
+    Every pair trains the job's teachers (or casts its ballots) again. The job runs as :class:`pate.jobs.LabelJob` runs,
+    on copies of the table in a temporary folder, with a ledger there: nothing is
     charged to the real one, and nothing is released. **It reads the private table many times, and what it finds is
     private.**
 
     Parameters
     ----------
     arguments : mapping
-        Of :class:`pate.jobs.LabelJob`; tables, not folders of images. Its ledger and checkpoints are left alone.
+        Of :class:`pate.jobs.LabelJob`; tables, not folders of images. Its ledger and checkpoints are not used.
     n_pairs : int or None
         One of each kind of neighbour when not given.
     published : bool
@@ -478,7 +482,7 @@ def audit_job(
     tables = read_both(private, public, target=target, group=group, drop=drop, text=text, **reading)
     private_rows, public_rows = tables.private, tables.public
     names = list(public_rows.X.columns)
-    # No column of the table's own may be written over.
+    # Columns of the table must not be overwritten.
     label, owner = (_free_name(word, names) for word in ("target", "group"))
     held = {**given, **_OWN, "overlap_is_public": True, "anyway": True, "target": label, "classes": classes,
             "text": [name for name, kind in public_rows.kinds.items() if kind == "text"]}  # fmt: skip
@@ -490,9 +494,9 @@ def audit_job(
         def job(X: Any, y: Any, groups: Any = None) -> Any:
             place = Path(tempfile.mkdtemp(dir=folder))
             private, ledger = place / "private.csv", place / "ledger.sqlite"
-            whose = {} if groups is None else {owner: np.asarray(groups)}
-            _write(pd.DataFrame(X, columns=names).assign(**{label: np.asarray(y)}, **whose), private)
-            own = {**held, "ledger": ledger, "group": owner if whose else None}
+            owners = {} if groups is None else {owner: np.asarray(groups)}
+            _write(pd.DataFrame(X, columns=names).assign(**{label: np.asarray(y)}, **owners), private)
+            own = {**held, "ledger": ledger, "group": owner if owners else None}
             try:
                 return LabelJob(private, folder / "public.csv", **own).run()
             finally:
@@ -503,11 +507,11 @@ def audit_job(
                               n_pairs=n_pairs, published=published, random_state=random_state)  # fmt: skip
     asked = "a pair of each kind" if n_pairs is None else f"up to {n_pairs} pairs"
     words = f"{asked} of neighbouring tables, inner states compared"
-    # How many pairs there were, and which, follows from the private table: no word of it may be cited.
-    told = replace(found, target="the job", tried=f"the job replayed on {words}")
+    # How many pairs there were, and which, follows from the private table, so that it must not be cited.
+    renamed = replace(found, target="the job", tried=f"the job replayed on {words}")
     left = ("law, pair, game: audit what the job released (its statement), or the votes.",)
     said = "The job's recipe on its private table."
-    return Audit(title="Audit of a job", description=said, results=(told,), left_out=left)
+    return Audit(title="Audit of a job", description=said, results=(renamed,), left_out=left)
 
 
 def _free_name(word: str, taken: list[Any]) -> str:

@@ -1,8 +1,8 @@
-"""What scores of two worlds prove: bounds from below on epsilon, mu and a whole claimed curve, with their confidence.
+"""Lower confidence bounds on epsilon and mu, and tests of a claimed curve, from scores of runs in two worlds.
 
 ``out`` are an attacker's scores of runs without the record in question (or of one neighbour), ``in_`` of runs with it;
 the higher, the more it looks like "in". Choosing a threshold and bounding on the same runs is the commonest false
-audit: here a choice is made on one half and bounded on the other, or every threshold that was tried is paid for.
+audit: here a choice is made on one half and bounded on the other, or all thresholds that were tried are corrected for.
 
 **The rank test** (:func:`curve_test`) is the sharp one. Let t be the k-th largest of n scores of one world, k fixed
 beforehand. The rate at which a fresh run of that world exceeds t has the law Beta(k, n - k + 1) whatever the scores
@@ -13,7 +13,7 @@ Binomial(n', C(rate)). Hence
     p = E[P(Binomial(n', C(U)) >= observed)],  U ~ Beta(k, n - k + 1)
 
 is an exact p-value: no other unknown is left, and all runs of both worlds are in it. Ranks from both ends of both
-worlds are tried, in a grid fixed by n and n' alone, and paid for by Bonferroni. The integral is taken as an upper sum.
+worlds are tried, in a grid fixed by n and n' alone, and corrected by Bonferroni. The integral is taken as an upper sum.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["CurveTest", "bayesian_interval", "curve_test", "epsilon_bound", "mu_
 _RATIO = 2 ** (1 / 3)
 #: Cells of the upper sum, and how far it reaches, in standard deviations of a rank's logit.
 _CELLS, _REACH = 240, 14.0
-#: Beyond it nothing is looked for.
+#: The largest values that are searched.
 _MOST_EPSILON, _MOST_MU = 50.0, 50.0
 _LEAST = 1e-9
 #: Quantiles of each posterior.
@@ -48,14 +48,14 @@ _NODES = 500
 
 @dataclass(frozen=True)
 class CurveTest:
-    """What :func:`curve_test` found.
+    """The result of :func:`curve_test`.
 
     Attributes
     ----------
     p_value : float
-        Probability, if the claim holds, of scores as telling as these: already paid for all ranks that were tried.
+        Probability, if the claim holds, of scores at least as extreme, corrected for all ranks that were tried.
     false_positives, true_positives : float
-        Observed at the most telling rank: the share of one world there, and of the other.
+        Observed at the rank with the least p-value: the share of one world there, and of the other.
     allowed : float
         The most true positives that the claim allows at that many false positives.
     n_tried : int
@@ -114,7 +114,7 @@ def mu_bound(out: npt.ArrayLike, in_: npt.ArrayLike, *, level: float = 0.95) -> 
     -----
     **Guarantees.** A release that is mu-GDP has a bound above mu with probability at most 1 - level, whatever its
     scores are like (claims of less mu are refuted by the same test with at least as small a p-value). An epsilon
-    computed from it leans on the curve being Gaussian.
+    computed from it assumes that the curve is Gaussian.
     """
     return _largest_refuted(out, in_, level, Claim.gaussian, _MOST_MU)
 
@@ -184,7 +184,7 @@ def bayesian_interval(
 ) -> tuple[float, float]:
     """Return the equal-tailed credible interval of epsilon of Zanella-Beguelin et al. 2023, by quadrature.
 
-    Error rates have independent Jeffreys priors, Beta(1/2, 1/2). Narrower than Clopper-Pearson's; it leans on the
+    Error rates have independent Jeffreys priors, Beta(1/2, 1/2). Narrower than Clopper-Pearson's; it depends on the
     prior, so that it is an estimate and refutes nothing. The attack must be fixed beforehand.
     """
     middles = (np.arange(_NODES) + 0.5) / _NODES
@@ -217,7 +217,7 @@ def best_threshold(out: FloatArray, in_: FloatArray, *, delta: float, level: flo
     below = np.searchsorted(np.sort(in_), thresholds, side="left")
     tail = (1 - level) / 2
     a, b = upper_rate(above, len(out), tail), upper_rate(below, len(in_), tail)
-    # Where none proves anything, the one with the fewest errors.
+    # Where none gives a bound, the one with the fewest errors.
     return float(thresholds[int(np.argmax(_epsilon_of(a, b, delta) - 1e-9 * (a + b)))])
 
 
@@ -254,7 +254,7 @@ def _largest_refuted(
 
 
 def doubled(refuted: Callable[[float], bool], low: float, most: float) -> tuple[float, float]:
-    """Return a number that is refuted and a larger one that is not; twice 0 where none is, twice ``most`` where all."""
+    """Return a refuted number and a larger one that is not; (0, 0) if none is refuted, (most, most) if all are."""
     if not refuted(low):
         return 0.0, 0.0
     high = 1.0
@@ -267,7 +267,7 @@ def doubled(refuted: Callable[[float], bool], low: float, most: float) -> tuple[
 
 @dataclass(frozen=True)
 class _Ranked:
-    """The tries of a rank test: rank k among n of one world, and how many of the other world's n' were beyond it."""
+    """The thresholds of a rank test: rank k among n of one world, and how many of the other world's n' exceed it."""
 
     k: IntArray
     n: IntArray
@@ -291,7 +291,7 @@ class _Ranked:
 
 
 def own_generator(seed: int = 0) -> np.random.Generator:
-    """Return a generator whose numbers no ``default_rng(seed)`` gives.
+    """Return a random generator that differs from ``default_rng(seed)`` for every seed.
 
     Users seed their scores, or their coins, by small numbers: ties broken by the very same numbers would be broken by
     what is to be guessed, and a true claim refuted.

@@ -1,4 +1,4 @@
-"""Canaries: one replaced record (or person) at a time, and what the exact laws say that its replacement shows."""
+"""Audit with canaries: replace one record or person, and compute exactly how much its replacement shows."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from pate.votes import Votes
 __all__ = ["CANARIES", "QUERIES", "canary"]
 
 
-# Whoever votes, under D and under D': shard teachers on queries, or records in one sum.
+# The voters under D and under D': shard teachers on queries, or records in one sum.
 
-# What stands in a replaced record's place.
+# The canary that replaces a record.
 
 #: Kinds of canaries.
 CANARIES = ("natural", "mislabelled", "out of distribution", "crafted", "person")
@@ -55,7 +55,7 @@ def other_class(labels: IntArray, n_classes: int, rng: np.random.Generator) -> I
 
 
 def number_rows(name: str, X: Any, why: str) -> npt.NDArray[Any]:
-    """Return rows as an array of numbers; tables, texts and sparse rows are refused: ``why`` they will not do."""
+    """Return rows as an array of numbers; other rows are refused; ``why`` names what needs numbers."""
     array = np.asarray(X) if not hasattr(X, "columns") and not hasattr(X, "tocsr") else None
     if array is None or array.dtype.kind not in "biuf" or array.ndim < 2:
         raise InvalidInputError(
@@ -105,17 +105,17 @@ def with_labels(y: Any, unit: IntArray, values: Any) -> npt.NDArray[Any]:
 
 #: Kinds of queries.
 QUERIES = ("given", "most contested", "crafted")
-#: How often a crafted query is asked where nothing else is said.
+#: How often a crafted query is asked by default.
 REPEATS = 300
 #: Renyi order by which queries are ranked: of many queries asked together, the small orders decide.
 _ORDER = 2.0
 #: Lines between public rows of two classes, points on each, and how often the interval is narrowed.
 _LINES, _STEPS, _ROUNDS = 48, 7, 5
-#: Rows that the exact law is asked of at the end.
+#: Rows that are compared by the exact law at the end.
 _TORN = 32
 #: Public rows are also taken so many times as far from their mean: teachers may agree on them the more.
 _STRETCHED = (3.0,)
-#: Public rows that the ends of lines are looked for among.
+#: Public rows among which the ends of lines are searched.
 _ENDS = 1000
 
 
@@ -127,17 +127,17 @@ def contested(counts: IntArray, mechanism: Any) -> FloatArray:
     return (top[:, -2] - top[:, -1]).astype(np.float64)
 
 
-def worth_of_moves(counts: IntArray, of: IntArray, to: IntArray, mechanism: Any) -> FloatArray:
+def effect_of_moves(counts: IntArray, of: IntArray, to: IntArray, mechanism: Any) -> FloatArray:
     """Return how much one vote moved from class ``of`` to class ``to`` moves the answer of each query."""
     moved, able = np.array(counts), np.flatnonzero((counts[np.arange(len(counts)), of] > 0) & (of != to))
     moved[able, of[able]] -= 1
     moved[able, to[able]] += 1
     if not isinstance(mechanism, ExactLaw):
         return ((moved - counts) ** 2).sum(axis=1).astype(np.float64)
-    worth = np.zeros(len(counts))
+    effect = np.zeros(len(counts))
     pair = given_pair(counts, moved, **mechanism.exact_parameters())
-    worth[pair.places] = pair.rdp_by_query(_ORDER).max(axis=0)
-    return worth
+    effect[pair.places] = pair.rdp_by_query(_ORDER).max(axis=0)
+    return effect
 
 
 def turned(counts: IntArray, mechanism: Any) -> FloatArray:
@@ -145,7 +145,7 @@ def turned(counts: IntArray, mechanism: Any) -> FloatArray:
     if not isinstance(mechanism, ExactLaw):
         return contested(counts, mechanism)
     first, second = np.argsort(-counts, axis=1, kind="stable")[:, :2].T
-    return np.maximum(*(worth_of_moves(counts, of, to, mechanism) for of, to in ((first, second), (second, first))))
+    return np.maximum(*(effect_of_moves(counts, of, to, mechanism) for of, to in ((first, second), (second, first))))
 
 
 def own_teachers(teachers: ShardEnsemble, rows: Any, labels: Any, n_records: int, seed: int) -> ShardEnsemble:
@@ -159,14 +159,14 @@ def own_teachers(teachers: ShardEnsemble, rows: Any, labels: Any, n_records: int
     theirs = clone(teachers)
     theirs.set_params(random_state=seed, partition_seed=seed, checkpoint_dir=None, classes=teachers.classes_)
     with warnings.catch_warnings():
-        # Nobody's privacy hangs on these teachers.
+        # No private record is in these teachers' data.
         warnings.simplefilter("ignore", DuplicateRecordsWarning)
         warnings.simplefilter("ignore", CuratorWarning)
         return theirs.fit(X[drawn], y[drawn])
 
 
 def crafted_query(voter: ShardEnsemble, X_public: Any, mechanism: Any, rng: np.random.Generator) -> npt.NDArray[Any]:
-    """Return one row on which the teachers of ``voter`` are torn between two classes, shape (1, ...).
+    """Return one row on which the votes of ``voter`` are nearly tied between two classes, shape (1, ...).
 
     On lines between public rows (or further out) that almost all agree on, towards where the vote is most contested.
     """
@@ -178,7 +178,7 @@ def crafted_query(voter: ShardEnsemble, X_public: Any, mechanism: Any, rng: np.r
     rows = np.concatenate([rows, *(centre + by * (rows - centre) for by in _STRETCHED)])
     counts = voter.vote(rows, keep_labels=False).counts
     starts, ends = _ends(counts, rng)
-    tried, told = [rows], [counts]
+    tried, voting = [rows], [counts]
     low, high = np.zeros(len(starts)), np.ones(len(starts))
     lines = np.arange(len(starts))
     for _ in range(_ROUNDS):
@@ -186,10 +186,10 @@ def crafted_query(voter: ShardEnsemble, X_public: Any, mechanism: Any, rng: np.r
         mix = t.reshape(-1, *[1] * (rows.ndim - 1))
         first, last = (np.tile(rows[side], (_STEPS, *[1] * (rows.ndim - 1))) for side in (starts, ends))
         tried.append((first + mix * (last - first)).astype(rows.dtype))
-        told.append(voter.vote(tried[-1], keep_labels=False).counts)
-        at = _second(told[-1]).reshape(_STEPS, -1).argmax(axis=0)
+        voting.append(voter.vote(tried[-1], keep_labels=False).counts)
+        at = _second(voting[-1]).reshape(_STEPS, -1).argmax(axis=0)
         low, high = t[np.maximum(at - 1, 0), lines], t[np.minimum(at + 1, _STEPS - 1), lines]
-    every, counts = np.concatenate(tried), np.concatenate(told)
+    every, counts = np.concatenate(tried), np.concatenate(voting)
     # The exact law decides among those that have most votes for the second class: half of all at a pure tie.
     torn = np.argsort(-_second(counts), kind="stable")[:_TORN]
     return np.asarray(every[torn[[int(turned(counts[torn], mechanism).argmax())]]])
@@ -212,7 +212,7 @@ def _ends(counts: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArra
     return starts, ends
 
 
-# Crafted canaries: one record that turns its teacher on a contested query, or moves a sum of ballots far.
+# Crafted canaries: one record that changes its teacher's vote on a contested query, or moves a sum of ballots far.
 
 #: Teachers that are tried, and public rows that a ballot is made of.
 _TEACHERS, _BALLOTS = 8, 64
@@ -242,7 +242,7 @@ def _ballot(voters: RecordVoters, row: Any, value: Any) -> FloatArray:
 
 
 class Asked:
-    """Private records and whoever votes with them."""
+    """Private records and their voters."""
 
     classes: tuple[Any, ...]
 
@@ -279,7 +279,7 @@ class OfShards(Asked):
         if not isinstance(voters, ShardEnsemble):
             raise InvalidInputError(
                 "voters must be a TeacherEnsemble, TorchTeacherEnsemble, HeadTeacherEnsemble, PATEClassifier or "
-                f"RecordVoters, got {shown(voters)}. Of anybody else's votes under D and D', take pate.audit.pair."
+                f"RecordVoters, got {shown(voters)}. For any other votes under D and D', use pate.audit.pair."
             )
         if not hasattr(voters, "teachers_"):
             voters = clone(voters).fit(X, y, groups=groups)
@@ -290,7 +290,7 @@ class OfShards(Asked):
         self.teachers, self.classes = voters, voters.classes_
 
     def prepare(self, queries: str, n_queries: int | None, mechanism: Any, adversary: Any, seed: int) -> None:
-        """Settle the queries, each distinct one asked of the teachers once."""
+        """Choose the queries, and ask the teachers about each distinct one once."""
         if queries == "crafted":
             rng = np.random.default_rng([seed, 1])
             asked = self.teachers
@@ -312,7 +312,7 @@ class OfShards(Asked):
         self.ours = self.votes.take(self.places)
 
     def neighbours(self, kind: str, record: int, rng: np.random.Generator, *, free: bool) -> tuple[Votes, int]:
-        """Train the one teacher anew and ask again."""
+        """Train the one teacher again and ask again."""
         if kind == "crafted":
             moved, record = self._crafted(None if free else record, rng)
         else:
@@ -322,7 +322,7 @@ class OfShards(Asked):
         return moved.vote(self.rows).take(self.places), record
 
     def _crafted(self, record: int | None, rng: np.random.Generator) -> tuple[ShardEnsemble, int]:
-        """Return the ensemble with the first record found that turns its teacher's vote, and which was replaced.
+        """Return the ensemble with the first record found that changes its teacher's vote, and which was replaced.
 
         Between the two leading classes of the most contested query. None as ``record`` tries some teachers, and the
         record of each that is nearest to the query.
@@ -335,11 +335,11 @@ class OfShards(Asked):
         said = votes.labels[:, 0]
         first, second = np.argsort(-votes.counts[0], kind="stable")[:2].tolist()
 
-        def worth(of: int, to: int) -> float:
-            return float(worth_of_moves(votes.counts, np.array([of]), np.array([to]), self.mechanism)[0])
+        def effect(of: int, to: int) -> float:
+            return float(effect_of_moves(votes.counts, np.array([of]), np.array([to]), self.mechanism)[0])
 
         if record is None:
-            turns = sorted([(first, second), (second, first)], key=lambda turn: -worth(*turn))
+            turns = sorted([(first, second), (second, first)], key=lambda turn: -effect(*turn))
             places = [(int(s), to) for of, to in turns for s in rng.permutation(np.flatnonzero(said == of))[:_TEACHERS]]
         else:
             shard = int(teachers.partition_.assignment[record])
@@ -358,7 +358,7 @@ class OfShards(Asked):
                 after = moved.vote(query)
                 assert after.labels is not None
                 now = int(after.labels[shard, 0])
-                tried.append((worth(int(said[shard]), now), moved, int(at)))
+                tried.append((effect(int(said[shard]), now), moved, int(at)))
                 if now == to:
                     break
             if now == to:
@@ -414,7 +414,7 @@ _MARGIN = 1e-9
 
 @dataclass(frozen=True)
 class Bounds:
-    """What one canary gave: the pair's result, the bound at D, the public one."""
+    """The result of one canary: the pair's epsilon, the bound at D, the public one."""
 
     record: int
     votes: Votes | BallotSum = field(repr=False)
@@ -429,7 +429,7 @@ class Bounds:
         return float(self.pair["epsilon of the pair"].value or 0.0)
 
     def figures(self) -> list[Figure]:
-        """Return them as rows of the table, all of this record."""
+        """Return the results as figures of this record."""
         of, moved = f"record {self.record}", float(_n_changed(self.votes, self.prime))
         more = {"data-dependent epsilon": self.data_dependent, "public epsilon": self.public, "queries moved": moved}
         own = [replace(f, of=of) for f in self.pair.figures if not f.name.endswith("claimed epsilon")]
@@ -454,11 +454,11 @@ def canary(
     random_state: int = 0,
     published: bool = False,
 ) -> AuditResult:
-    """Replace a record by a canary, train the one teacher it touches again, and tabulate what that shows.
+    """Replace a record by a canary, retrain its one teacher, and report the exact divergence of the votes.
 
     The pair's epsilon is exact (:func:`pate.audit.pair`), the data-dependent one :func:`pate.account`'s at D, the
-    public one what the mechanism charges: pair <= data-dependent <= public. That they do not stand in this order would
-    be an error of ours, and is raised.
+    public one what the mechanism charges: pair <= data-dependent <= public. Any other order is an
+    error in the accounting, and is raised.
 
     Parameters
     ----------
@@ -471,7 +471,7 @@ def canary(
         What is asked, or what queries are made of.
     mechanism : GNMax, LNMax, ConfidentGNMax or NoisyHistogram; GaussianSum for record voters
     canary : {"mislabelled", "natural", "out of distribution", "crafted", "person"}
-        What stands in the record's place: the same row with another class; a copy of another record; a row ten public
+        What replaces the record: the same row with another class; a copy of another record; a row ten public
         deviations away in every feature; a record made for the most contested query (the query itself, or further out,
         with the class that its teacher did not vote for); all of a person's records with another class (``groups``).
     queries : {"given", "most contested", "crafted"}
@@ -479,7 +479,7 @@ def canary(
         lines between public rows of two classes, and asked ``n_queries`` times. Record voters are asked nothing.
     records : int or sequence of int
         How many records to try one by one, drawn by ``random_state``; or which. A crafted canary picks, among records
-        whose teachers can be turned, by itself, unless records are named.
+        whose teachers' votes can be changed, by itself, unless records are named.
     n_queries : int or None
         At most so many queries; a crafted one is asked so often (None: 300 times).
     max_answers, delta : as in :func:`pate.audit.pair`
@@ -501,7 +501,7 @@ def canary(
     Raises
     ------
     PateError
-        An inequality does not hold: the accounting (or what the mechanism says of itself) is wrong.
+        An inequality does not hold: the accounting, or the mechanism's description of itself, is wrong.
     InvalidInputError
         An unknown canary or kind of queries, voters fitted on other records, a person without ``groups``, or rows that
         are no numbers where numbers are made.
@@ -528,17 +528,17 @@ def canary(
     rng = np.random.default_rng(check_int("random_state", random_state, low=0))
     if canary == "person" and groups is None:
         raise InvalidInputError("canary='person' replaces all records of one person. Pass groups, one id per record.")
-    told = (OfRecords if isinstance(voters, RecordVoters) else OfShards)(voters, X, y, groups, X_public)
-    told.prepare(queries, n_queries, mechanism, adversary, random_state)
+    voting = (OfRecords if isinstance(voters, RecordVoters) else OfShards)(voters, X, y, groups, X_public)
+    voting.prepare(queries, n_queries, mechanism, adversary, random_state)
     found, bounds = [], None
-    for record in _records(records, told.n_records, rng):
-        moved, at = told.neighbours(canary, record, rng, free=isinstance(records, int | np.integer))
-        result = pair(told.ours, moved, mechanism, delta=delta, max_answers=max_answers, published=published)
-        bounds = bounds or bounds_at(told.ours, mechanism, delta, max_answers)
-        found.append(_checked(Bounds(at, told.ours, moved, result, *bounds), published))
+    for record in _records(records, voting.n_records, rng):
+        moved, at = voting.neighbours(canary, record, rng, free=isinstance(records, int | np.integer))
+        result = pair(voting.ours, moved, mechanism, delta=delta, max_answers=max_answers, published=published)
+        bounds = bounds or bounds_at(voting.ours, mechanism, delta, max_answers)
+        found.append(_checked(Bounds(at, voting.ours, moved, result, *bounds), published))
     found.sort(key=lambda b: -b.low)
     worst = found[0]
-    asked = "the sum of all ballots" if isinstance(voters, RecordVoters) else f"{told.n_queries:,} {queries} queries"
+    asked = "the sum of all ballots" if isinstance(voters, RecordVoters) else f"{voting.n_queries:,} {queries} queries"
     return AuditResult(
         layer="pair",
         target=repr(mechanism),
@@ -555,7 +555,7 @@ def canary(
         settings={
             "canary": canary,
             "queries": queries,
-            "n_queries": told.n_queries,
+            "n_queries": voting.n_queries,
             "delta": delta,
             "max_answers": max_answers,
             "random_state": random_state,
@@ -576,7 +576,7 @@ def _records(records: int | Sequence[int], n_records: int, rng: np.random.Genera
 def bounds_at(
     votes: Votes | BallotSum, mechanism: Any, delta: float, max_answers: int | None, *, pld: bool | str = "auto"
 ) -> tuple[float, float]:
-    """Return the data-dependent bound and the public one."""
+    """Return the data-dependent bound and the public one on epsilon."""
     if isinstance(votes, BallotSum):  # a Gaussian's divergence does not depend on where it sits
         public = mechanism.charge(1).guarantee(delta).epsilon
         return public, public
@@ -614,7 +614,7 @@ def _n_changed(votes: Votes | BallotSum, moved: Votes | BallotSum) -> int:
 
 
 def _checked(found: Bounds, published: bool) -> Bounds:
-    """Return the bounds if they stand in their order; private ones are not quoted."""
+    """Return the bounds if they are in order, else raise; private ones are not quoted."""
     if found.low > found.data_dependent * (1 + _MARGIN) or found.data_dependent > found.public * (1 + _MARGIN):
         wrong = f"{found.low:.9g} <= {found.data_dependent:.9g} <= {found.public:.9g}"
     elif found.pair.refuted:
@@ -623,6 +623,6 @@ def _checked(found: Bounds, published: bool) -> Bounds:
         return found
     shown = f" ({wrong})" if published else ""
     raise PateError(
-        f"pair <= data-dependent <= public does not hold{shown}: the accounting is wrong, or what the mechanism says "
-        "of itself (charge, exact_parameters) is. If it is one of pate's, please report it."
+        f"pair <= data-dependent <= public does not hold{shown}: the accounting is wrong, or the mechanism's own "
+        "charge or exact_parameters. If it is one of pate's, please report it."
     )

@@ -1,4 +1,4 @@
-"""What is claimed of a release, in the one form that every attack on it needs: a trade-off curve."""
+"""Claims about a release as trade-off curves, the form that all audits compare with."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Claim"]
 
 #: Points of a curve that is known at any epsilon.
 _N_POINTS = 1500
-#: At these deltas a curve's epsilon is kept as it was, not read off between two points.
+#: At these deltas a curve's epsilon is stored exactly, not interpolated.
 _USUAL = tuple(10.0**-k for k in range(1, 13))
 #: Relative error granted to a delta, and beyond it e^epsilon would overflow.
 _MARGIN, _MOST_EPSILON = 1e-10, 500.0
@@ -33,7 +33,7 @@ _MARGIN, _MOST_EPSILON = 1e-10, 500.0
 
 @dataclass(frozen=True, repr=False)
 class Claim:
-    """What an attacker can reach at most, if what is said of a release is true. Made by :meth:`of` or :meth:`gaussian`.
+    """A claim of privacy: the most that an attacker can reach if it is true. Made by :meth:`of` or :meth:`gaussian`.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Claim:
     text : str
         The claim in words.
     mu : float or None
-        It is mu-GDP (in a charge, beside what else it is).
+        It is mu-GDP (for a charge, besides its other accounts).
     points : tuple of (epsilon, delta)
         Pairs that it promises, all of them at once.
     sensitive : bool
@@ -74,7 +74,7 @@ class Claim:
 
     @classmethod
     def of(cls, x: Any) -> Claim:
-        """Return the claim behind whatever says it.
+        """Return the claim of a guarantee, budget, charge or (epsilon, delta).
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class Claim:
     @cached_property
     def _hull(self) -> tuple[FloatArray, FloatArray]:
         """The lower hull of all pairs in (e^epsilon, delta), from epsilon 0 on: delta is convex there and decreases."""
-        # A pair beyond what can be written as e^epsilon says nothing here: moved down to it, it would say more.
+        # A pair whose e^epsilon overflows is left out: lowering its epsilon would claim more than it does.
         kept = [p for p in self.points if p[0] <= _MOST_EPSILON]
         e, d = np.exp(np.array([p[0] for p in kept])), np.array([p[1] for p in kept])
         at_zero = float(np.min(1 - (1 - d) * 2 / (1 + e), initial=1.0))

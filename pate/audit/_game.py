@@ -1,4 +1,4 @@
-"""Many whole runs in two worlds: what an attacker who sees only what is released can tell.
+"""Audit by many whole runs on two neighbouring data sets: an attacker tries to tell them apart.
 
 Examples
 --------
@@ -46,12 +46,12 @@ from pate.votes import ABSTAIN
 __all__ = ["MechanismRelease", "NoisySum", "Release", "audit_scores", "game"]
 
 
-# How one run becomes one number: the higher, the more it looks like the second world.
+# The score of one run: higher for the second world.
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """What makes one row of each output: a score, or the features of a classifier, which is trained on other runs."""
+    """Turns each output into one row: a score, or the features of a classifier, which is trained on other runs."""
 
     score: Any
     release: Any
@@ -130,14 +130,14 @@ def trained(score: Any, out: FloatArray, in_: FloatArray, seed: int) -> Callable
     return score_of
 
 
-# What is played: anything that makes a release of a world, and ready ones for mechanisms.
+# Releases: any function of a world's data, and ready ones for mechanisms.
 
 
 class Release(Protocol):
-    """A whole run: of a world's data and a seed, what gets out. With ``size``, that many runs at once.
+    """Protocol of a whole run: takes a world's data and a seed, returns what is released; with ``size``, of many runs.
 
     What is fixed before the release (the partition, training seeds, the public rows) must stay the same in every run
-    of both worlds: a guarantee holds given them, and drawing them anew hides a leak in their noise. The seed is for
+    of both worlds: a guarantee holds given them, and drawing them again hides a leak in their noise. The seed is for
     the noise that the guarantee is about.
 
     A release whose likelihoods are known has ``log_ratio(outputs, D, D_prime) -> (size,)`` as well: the log likelihood
@@ -151,7 +151,7 @@ class Release(Protocol):
     """
 
     def __call__(self, world: Any, seed: int, /) -> Any:
-        """Return what gets out."""
+        """Return what is released."""
         ...
 
 
@@ -197,15 +197,15 @@ class NoisySum:
 
 @dataclass(frozen=True)
 class MechanismRelease:
-    """Release what a mechanism lets out about vote counts; a world is counts of shape (n_queries, n_classes).
+    """Release the answers of a mechanism to vote counts; a world is counts of shape (n_queries, n_classes).
 
     Parameters
     ----------
     mechanism : GNMax, LNMax, ConfidentGNMax or NoisyHistogram
         What is claimed: outputs are scored by its exact law.
     sampler : callable or None
-        Of counts (n, n_classes) to labels (n,), or to noisy counts (n, n_classes): what really draws, such as another
-        library's mechanism. None lets ``mechanism`` draw.
+        Of counts (n, n_classes) to labels (n,), or to noisy counts (n, n_classes): what draws the answers, such as
+        another library's mechanism. None lets ``mechanism`` draw.
 
     Examples
     --------
@@ -226,7 +226,7 @@ class MechanismRelease:
             )
 
     def __call__(self, world: npt.ArrayLike, seed: int, size: int | None = None) -> npt.NDArray[Any]:
-        """Return labels or noisy counts, of ``size`` runs where it is said."""
+        """Return labels or noisy counts, of ``size`` runs where given."""
         counts = np.atleast_2d(np.asarray(world, dtype=np.int64))
         rows = np.tile(counts, (size or 1, 1))
         if self.sampler is not None:
@@ -256,22 +256,22 @@ class MechanismRelease:
         return np.asarray(ratio[np.arange(len(a))[None, :], columns].sum(axis=1))
 
 
-# Runs of both worlds, in blocks: side by side, kept in a folder, taken up again after a kill.
+# Runs of both worlds, in blocks: in parallel, stored in a folder, resumed after a kill.
 
 _SCHEMA, _HEAD = "pate-game-1", "game.json"
 #: Runs of a block where the release makes one at a time.
 _BLOCK = 10
 
-#: How deep a release is looked into, to tell it from another.
+#: Depth to which a release's parts are compared, to recognise it.
 _DEEPEST = 8
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is played, fixed before the first run."""
+    """The number of runs, blocks and seed of a game, fixed before the first run."""
 
     n_runs: int  # in each world, at most
-    block: int  # runs that are made, and kept, together
+    block: int  # runs that are made and stored together
     batched: bool  # whether the release makes a whole block at once
     seed: int  # of all runs' seeds
 
@@ -301,11 +301,18 @@ def play_block(release: Any, scorer: Any, D: Any, D_prime: Any, plan: Plan, span
 
 
 def played(
-    release: Any, scorer: Any, D: Any, D_prime: Any, plan: Plan, kept: Kept | None, n_jobs: int | None, show: bool
+    release: Any,
+    scorer: Any,
+    D: Any,
+    D_prime: Any,
+    plan: Plan,
+    stored: StoredRuns | None,
+    n_jobs: int | None,
+    show: bool,
 ) -> Generator[list[FloatArray], None, None]:
     """Yield each block's scores, in order; those of a folder are not played again."""
     spans = [(start, min(start + plan.block, plan.n_runs)) for start in range(0, plan.n_runs, plan.block)]
-    known = {} if kept is None else {span: found for span in spans if (found := kept.read(span)) is not None}
+    known = {} if stored is None else {span: found for span in spans if (found := stored.read(span)) is not None}
     work = (joblib.delayed(play_block)(release, scorer, D, D_prime, plan, s) for s in spans if s not in known)
     # Few are sent ahead: a game that stops early has wasted no more than these.
     made = joblib.Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="2*n_jobs", batch_size=1)(work)
@@ -313,20 +320,20 @@ def played(
     def steps() -> Generator[list[FloatArray], None, None]:
         for span in spans:
             found = known.get(span) or next(made)
-            if kept is not None and span not in known:
-                kept.write(span, found)
+            if stored is not None and span not in known:
+                stored.write(span, found)
             yield found
 
     try:
         yield from track(steps(), total=len(spans), label="runs of a game", show=show, work=(2.0 * plan.block, "runs"))
     finally:
-        with warnings.catch_warnings():  # joblib tells of blocks that nobody waits for any more: that is meant
+        with warnings.catch_warnings():  # joblib warns of blocks that are no longer needed: that is intended
             warnings.filterwarnings("ignore", category=UserWarning, module="joblib")
             made.close()
 
 
-class Kept:
-    """A folder of blocks, for its owner alone (mode 0700): what runs on private data gave is private."""
+class StoredRuns:
+    """A folder of stored blocks, readable by its owner alone (mode 0700): runs on private data are private."""
 
     def __init__(
         self, folder: str | os.PathLike[str], before: dict[str, Any], plan: Plan, facts: dict[str, Any]
@@ -337,13 +344,13 @@ class Kept:
             write_text(self._folder / _HEAD, json.dumps(now, indent=1), mode=0o600)
         elif different := [name for name in now if before.get(name) != now[name]]:
             raise InvalidInputError(
-                f"checkpoint_dir={str(folder)!r} holds a game whose {', '.join(different)} is another. How long a game "
-                "is and what is played are fixed before its first run. Name another folder."
+                f"checkpoint_dir={str(folder)!r} holds a game whose {', '.join(different)} is another. The number of "
+                "runs and what is played are fixed before the first run. Name another folder."
             )
 
     @staticmethod
     def begun(folder: str | os.PathLike[str]) -> dict[str, Any]:
-        """Return what a folder says of the game in it; nothing where none was begun."""
+        """Return the header of the game stored in a folder; empty where there is none."""
         found = begun_in(folder, _HEAD, "game", error=InvalidInputError)
         if found is not None and (found.get("schema") != _SCHEMA or not isinstance(found.get("seed"), int)):
             raise InvalidInputError(f"{_HEAD} of the folder cannot be read: it is of no game. Name another folder.")
@@ -360,7 +367,7 @@ class Kept:
         return [np.asarray(found[name], dtype=np.float64) for name in ("out", "in_")]
 
     def write(self, span: tuple[int, int], found: list[FloatArray]) -> None:
-        """Keep a block: whole or not at all."""
+        """Store a block: whole or not at all."""
         save_arrays(self._path(span), out=found[0], in_=found[1])
 
     def _path(self, span: tuple[int, int]) -> Path:
@@ -368,7 +375,7 @@ class Kept:
 
 
 def played_as(what: Any, depth: int = 0) -> Any:
-    """Return what tells one release, or score, from another in every process alike."""
+    """Return what identifies a release or score, equal in every process."""
     name = f"{type(what).__module__}.{type(what).__qualname__}"
     if isinstance(what, str | bytes | int | float | bool | None | np.ndarray | np.generic):
         return name, what
@@ -398,16 +405,16 @@ def _content(cell: CellType) -> Any:
         return None
 
 
-#: Runs in each world at the first look; each further look is at twice as many.
-_FIRST_LOOK = 25
+#: Runs in each world at the first analysis; each further one has twice as many.
+_FIRST_ANALYSIS = 25
 
 
-def looks(n_runs: int) -> list[tuple[int, float]]:
-    """Return when a game is looked at, and which part of its false alarms each look may spend: they add up to 1.
+def analyses(n_runs: int) -> list[tuple[int, float]]:
+    """Return the numbers of runs after which a game is analysed, and each analysis's share of the false alarms (sum 1).
 
-    Half is kept for the last look, the rest is for all before it alike.
+    Half is for the last analysis; the others share the rest equally.
     """
-    sizes = [n for k in range(n_runs.bit_length()) if (n := _FIRST_LOOK << k) < n_runs]
+    sizes = [n for k in range(n_runs.bit_length()) if (n := _FIRST_ANALYSIS << k) < n_runs]
     return [*((n, 0.5 / len(sizes)) for n in sizes), (n_runs, 0.5 if sizes else 1.0)]
 
 
@@ -431,7 +438,7 @@ def game(
     published: bool = False,
     verbose: bool = False,
 ) -> AuditResult:
-    """Play whole runs of a release in two neighbouring worlds, and hold what an attacker tells apart against the claim.
+    """Run a release many times on two neighbouring data sets, and test the claim by an attacker's scores.
 
     Parameters
     ----------
@@ -453,14 +460,14 @@ def game(
     delta, level, false_alarms : float
         As in :func:`audit_scores`.
     early_stop : bool
-        Stop when the claim is refuted. The test is looked at after 25, 50, 100, ... runs, and ``false_alarms`` (and
-        1 - ``level``) are divided among these looks beforehand (Bonferroni), half of them for the last: no rule of
-        stopping at one of them refutes a true claim with more than ``false_alarms``. False looks once, at the end.
+        Stop when the claim is refuted. The test is made after 25, 50, 100, ... runs, and ``false_alarms`` (and 1 -
+        ``level``) are divided among these analyses beforehand (Bonferroni), half of them for the last: no rule of
+        stopping at one of them refutes a true claim with more than ``false_alarms``. False tests once, at the end.
     n_jobs : int or None
         Workers of joblib; results do not depend on it.
     checkpoint_dir : path or None
-        Where runs are kept, for the owner alone (mode 0700), and taken up again after a kill. That release and score
-        are still the same is seen by the code of functions and the fields of dataclasses; of other objects by type.
+        Folder for runs, readable by the owner alone (mode 0700), from which a killed game is resumed. That release and
+        score are the same is checked by the code of functions and the fields of dataclasses; of other objects by type.
     random_state : int or None
         Of all runs' seeds; None draws it (or takes the folder's).
     target : str
@@ -483,7 +490,7 @@ def game(
     Notes
     -----
     **Guarantees.** If the claim holds for this pair, ``refuted`` is True with probability at most ``false_alarms``
-    (the rank test of :func:`pate.audit._bounds.curve_test`, and a union bound over the looks). A game that refutes
+    (the rank test of :func:`pate.audit._bounds.curve_test`, and a union bound over the analyses). A game that refutes
     nothing proves nothing.
 
     Examples
@@ -505,10 +512,10 @@ def game(
     if batch is not None:
         check_int("batch", batch, low=1, remedy="With it, release(world, seed, size) makes size runs at once.")
     scorer = Scorer(score, release)
-    before = {} if checkpoint_dir is None else Kept.begun(checkpoint_dir)
+    before = {} if checkpoint_dir is None else StoredRuns.begun(checkpoint_dir)
     seed = before.get("seed") if random_state is None else random_state
     plan = Plan(n_runs, batch or _BLOCK, batch is not None, training_seed(None) if seed is None else int(seed))
-    # A second look at the same runs under another claim or alarm would spend what the first one spent.
+    # Another claim or false alarm rate on the same runs would spend the false alarms twice.
     facts = {
         "release": joblib.hash(played_as(release)),
         "score": f"{scorer}, {joblib.hash(played_as(score))}",
@@ -517,14 +524,14 @@ def game(
         "false_alarms": alarms,
         "early_stop": early_stop,
     }
-    kept = None if checkpoint_dir is None else Kept(checkpoint_dir, before, plan, facts)
+    stored = None if checkpoint_dir is None else StoredRuns(checkpoint_dir, before, plan, facts)
     n_train = n_runs // 2 if scorer.is_learnt else 0
-    schedule = looks(n_runs - n_train) if early_stop else [(n_runs - n_train, 1.0)]
+    schedule = analyses(n_runs - n_train) if early_stop else [(n_runs - n_train, 1.0)]
 
     model: Any = None
     found: tuple[list[FloatArray], list[FloatArray]] = ([], [])
     waiting, done, share, stop = list(schedule), 0, schedule[-1][1], False
-    with closing(played(release, scorer, D, D_prime, plan, kept, n_jobs, verbose)) as runs:
+    with closing(played(release, scorer, D, D_prime, plan, stored, n_jobs, verbose)) as runs:
         for block in runs:
             for rows, part in zip(found, block, strict=True):
                 rows.append(part)

@@ -1,4 +1,4 @@
-"""What scores prove of a claim: of many runs in two worlds, or of one run with many canaries.
+"""Test a claim by scores: of many runs in two worlds, or of one run with many canaries.
 
 **One run**, for models that can be trained once only.
 
@@ -50,16 +50,16 @@ from pate.report.audit_result import AuditResult, Curve, Figure, Picture
 
 __all__ = ["audit_scores", "curve_p_value", "one_run", "pair_p_value"]
 
-#: Canaries guessed in each try, as parts of all: fixed beforehand, so that each is paid for.
+#: Canaries guessed in each try, as parts of all: fixed beforehand, so that all are corrected for.
 _PARTS = tuple(2.0**-j for j in range(8))
 _MOST = 50.0
-#: What many looks are called, by the name of one.
-_PAID = {"rank": "ranks", "try": "numbers of guesses"}
+#: The plural of what was tried, by the singular.
+_TRIES = {"rank": "ranks", "try": "numbers of guesses"}
 #: Points of a line.
 _N_POINTS = 100
 _OF_TWO_WORLDS = (
     "What this attack did not find another may: a claim that stands was tried on these two worlds and this score, no "
-    "more, and a bound from below says nothing of how far the truth lies above it."
+    "more, and a bound from below does not say how far the truth lies above it."
 )
 _OF_ONE_RUN = (
     "One run bounds less than many runs of one canary would: canaries disturb one another, and only as much can be "
@@ -71,7 +71,7 @@ _OF_ONE_RUN = (
 
 @dataclass(frozen=True)
 class _Asked:
-    """Which claim scores are held against, where its epsilon is bounded, and how surely."""
+    """The claim that scores are tested against, the delta of its epsilon bound, and confidence levels."""
 
     claim: Claim
     delta: float
@@ -88,20 +88,20 @@ class _Asked:
     def result(
         self,
         p_value: float,
-        told: str,
+        finding: str,
         most: dict[str, float],
         epsilons: dict[str, float],
         mu: float,
         *,
-        paid: str,
+        tried_as: str,
         share: float = 1.0,
         more: tuple[Figure, ...] = (),
         settings: dict[str, Any],
         **rest: Any,
     ) -> AuditResult:
-        """Return the result: ``told`` is what is beyond the claim, ``most`` are figures of the most telling look.
+        """Return the result: ``finding`` says how the claim is exceeded, ``most`` are figures of the best try.
 
-        ``epsilons`` are lower bounds by the end of their names; ``paid`` is what a look is called.
+        ``epsilons`` are lower bounds by the end of their names; ``tried_as`` is the name of one try.
         """
         at, refuted = f"delta {self.delta:g}", p_value <= self.false_alarms * share
         promised = self.claim.epsilon(self.delta)
@@ -112,11 +112,13 @@ class _Asked:
             target=self.target,
             claim=str(self.claim),
             refuted=refuted,
-            finding=told if refuted else "nothing that the claim does not allow",
+            finding=finding if refuted else "nothing that the claim does not allow",
             false_alarms=self.false_alarms,
             figures=(
-                Figure(name="p-value of the claimed curve", value=p_value, of=f"paid for all {_PAID[paid]} tried"),
-                *(Figure(name=name, value=value, of=f"the most telling {paid}") for name, value in most.items()),
+                Figure(
+                    name="p-value of the claimed curve", value=p_value, of=f"corrected for all {_TRIES[tried_as]} tried"
+                ),
+                *(Figure(name=name, value=value, of=f"the most extreme {tried_as}") for name, value in most.items()),
                 Figure(name="claimed epsilon", value=promised if math.isfinite(promised) else None, of=at),
                 *(Figure(name=f"lower bound on epsilon{n}", value=value, **bound) for n, value in epsilons.items()),
                 *more,
@@ -144,7 +146,7 @@ def audit_scores(
     settings: dict[str, Any] | None = None,
     seconds: float = 0.0,
 ) -> AuditResult:
-    """Hold scores of two worlds against a claim: for anybody who has scores, wherever they are from.
+    """Test a claim by scores of runs in two neighbouring worlds, whatever made the scores.
 
     Parameters
     ----------
@@ -162,10 +164,10 @@ def audit_scores(
     published : bool
         Whether the data of both worlds are public or made up; else the result is sensitive.
     share : float
-        Part of ``false_alarms`` and of 1 - ``level`` that may be spent here, in (0, 1]: the rest went or will go to
-        other looks at the same runs.
+        Part of ``false_alarms`` and of 1 - ``level`` that may be spent here, in (0, 1]: the rest is for other
+        analyses of the same runs.
     settings : dict, optional
-        More to be noted.
+        Further settings to be noted.
     seconds : float
         What the runs took.
 
@@ -174,7 +176,7 @@ def audit_scores(
     AuditResult
         Of layer "game". Figures: "p-value of the claimed curve" (the rank test of
         :func:`pate.audit._bounds.curve_test`, by which alone the claim is refuted), "false positives", "true positives"
-        and "allowed true positives" where it is most telling, "lower bound on epsilon" (ranks) and "...,
+        and "allowed true positives" where it is most extreme, "lower bound on epsilon" (ranks) and "...,
         Clopper-Pearson", "epsilon, Bayesian interval" (an estimate), "lower bound on mu", "epsilon of that mu" (an
         estimate unless the claim is Gaussian).
 
@@ -193,11 +195,11 @@ def audit_scores(
     test = curve_test(first, second, asked.claim)
     if min(len(first), len(second)) < 2:
         raise InvalidInputError("there must be 2 runs in each world at least. Play more.")
-    told = (
+    finding = (
         f"at {test.false_positives:.2%} false positives there are {test.true_positives:.2%} true positives, where the "
         f"claim allows at most {test.allowed:.2%}"
     )
-    # At this level each, so that the level said holds over all looks.
+    # At this level each, so that the given level holds over all analyses.
     at: dict[str, Any] = {"delta": asked.delta, "level": 1 - (1 - asked.level) * share}
     counts = half_counts(first, second, **at)
     low, high = bayesian_interval(*counts, **at)
@@ -205,12 +207,12 @@ def audit_scores(
                        of=f"delta {asked.delta:g}", estimate=True)  # fmt: skip
     found = asked.result(
         test.p_value,
-        told,
+        finding,
         {"false positives": test.false_positives, "true positives": test.true_positives,
          "allowed true positives": test.allowed},
         {"": epsilon_bound(first, second, **at), ", Clopper-Pearson": rates_bound(*counts, **at)},
         mu_bound(first, second, level=at["level"]),
-        paid="rank",
+        tried_as="rank",
         share=share,
         more=(by_halves,),
         settings={"ranks tried": test.n_tried, "share of alpha": share, **(settings or {})},
@@ -244,7 +246,7 @@ def roc(out: FloatArray, in_: FloatArray, claim: Claim, *, level: float = 0.95) 
 
 
 def ceiling(claim: Claim | None, rates: FloatArray, label: str) -> list[Curve]:
-    """Return what a picture of rates compares an attack with: the claim's curve, if there is a claim, and guessing."""
+    """Return reference curves for a picture of rates: the claim's, if there is a claim, and guessing."""
     x = rates.tolist()
     lines = [] if claim is None else [Curve(label=label, x=x, y=claim.true_positives(rates).tolist(), role="claim")]
     return [*lines, Curve(label="guessing", x=x, y=x, role="reference")]
@@ -254,14 +256,14 @@ def ceiling(claim: Claim | None, rates: FloatArray, label: str) -> list[Curve]:
 
 
 def pair_p_value(m: int, n_guesses: int, n_correct: int, *, epsilon: float, delta: float) -> float:
-    """Return the probability, if the run is (epsilon, delta)-DP, of guessing so many coins rightly, from above."""
+    """Return the probability, if the run is (epsilon, delta)-DP, of guessing so many coins rightly: an upper bound."""
     b = binom.sf(np.arange(-1, n_correct), n_guesses, expit(epsilon))  # b[j] = P(at least j)
     best = float(np.max((b[:-1][::-1] - b[-1]) / np.arange(1, n_correct + 1), initial=0.0)) if n_correct else 0.0
     return float(min(1.0, b[-1] + 2 * m * delta * best))
 
 
 def curve_p_value(m: int, n_guesses: int, n_correct: int, claim: Claim) -> float:
-    """Return the probability, if the claim's curve holds, of guessing so many coins rightly, from above.
+    """Return the probability, if the claim's curve holds, of guessing so many coins rightly: an upper bound.
 
     Found by bisection of the t above, up to 1e-3 relative; not below 1e-15.
     """
@@ -304,7 +306,7 @@ def one_run(
     target: str = "one run",
     published: bool = False,
 ) -> AuditResult:
-    """Hold what one run tells of its canaries' coins against a claim.
+    """Test a claim by one run with many canaries, each included by a fair coin.
 
     Parameters
     ----------
@@ -325,7 +327,7 @@ def one_run(
     -------
     AuditResult
         Of layer "game". The highest scores are guessed in, as many of the lowest out: all canaries, half of them, a
-        quarter, ... a 128th, each try paid for by Bonferroni. Figures: "p-value of the claimed curve"
+        quarter, ... a 128th, corrected by Bonferroni. Figures: "p-value of the claimed curve"
         (f-DP), "lower bound on epsilon" (Steinke et al.) and "..., f-DP" of (epsilon, delta) alone, "lower bound on
         mu", "epsilon of that mu" (an estimate unless the claim is Gaussian).
 
@@ -372,7 +374,7 @@ def one_run(
         {"guesses": int(r[best]), "right guesses": int(v[best])},
         {"": _largest(by_pair), ", f-DP": _largest(lambda x: by_curve(Claim.of((x, delta))))},
         _largest(lambda x: by_curve(Claim.gaussian(max(x, 1e-9)))),
-        paid="try",
+        tried_as="try",
         settings={"canaries": m, "guesses tried": r.tolist()},
         tried=f"one run with {m:,} canaries, each in by the toss of a coin",
         n_releases=1,

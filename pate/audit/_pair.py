@@ -1,4 +1,4 @@
-"""The exact divergence of one pair of neighbours: what their votes tell apart, with no sampling."""
+"""The exact divergence of the releases on one pair of neighbouring data sets, without sampling."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ __all__ = ["pair", "worst_neighbour"]
 _MARGIN = 1e-9
 #: Absolute rounding of a query's Renyi divergence.
 _RDP_ERROR = 1e-11
-#: Where the claim's whole curve is looked at, besides the delta asked for.
+#: Deltas at which the claim is checked, besides the given one.
 _DELTAS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
-#: Orders that a run which may stop is looked at; all of a claim's otherwise.
+#: Orders at which a run that may stop is checked; all of a claim's otherwise.
 _FEW_ORDERS = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0)
 _POINTS = 6
 
@@ -75,16 +75,16 @@ def pair(
     max_moved: int = 1,
     published: bool = False,
 ) -> AuditResult:
-    """Return the exact divergence of what a mechanism lets out of votes under D and under D', against what it claims.
+    """Compute the exact divergence of a mechanism's releases under D and under D', and compare it with the claim.
 
     No sampling, and no bound over neighbours: this pair alone. Its epsilon is a lower bound on the mechanism's, so a
-    claim below it is false for certain (``false_alarms=0``). The claim is looked at where the pair is: epsilon at
+    claim below it is false for certain (``false_alarms=0``). The claim is checked at the same places: epsilon at
     ``delta`` and at seven other deltas, and, of a charge, its Renyi curve at all orders.
 
     Parameters
     ----------
     votes, votes_prime : Votes, counts of shape (n_queries, n_classes), or BallotSum
-        Of the same queries, under D and under D'. **Sensitive**, and so is what comes of them.
+        Of the same queries, under D and under D'. **Sensitive**, and so is the result.
     mechanism : GNMax, LNMax, ConfidentGNMax, NoisyHistogram; GaussianSum for a BallotSum
         Fixed queries, each answered as drawn. Equal queries may be asked many times; a ledger would answer them once.
     delta : float
@@ -97,7 +97,7 @@ def pair(
         How many teachers may have changed their votes. More than one is a leak in itself, where one unit was replaced
         (see ``pate.audit.replay``); the claim is still the one for a single unit.
     published : bool
-        The data are public or made up: the result is then no secret, unless the claim is one.
+        The data are public or made up: the result is then not sensitive, unless the claim is.
 
     Returns
     -------
@@ -144,12 +144,12 @@ def pair(
                 "stands behind one teacher; if it was one unit that was replaced, something is shared between teachers "
                 "(pate.audit.replay names it). Pass max_moved to measure what that costs."
             )
-    told = charge if claim is None else claim
-    whole = Claim.of(told)
+    claimed_as = charge if claim is None else claim
+    whole = Claim.of(claimed_as)
     claimed = charge.guarantee(delta).epsilon if claim is None else whole.epsilon(delta)
     found = laws.epsilon(delta)
     few = _FEW_ORDERS if max_answers is not None and max_answers < n_queries else None
-    share = _renyi_share(laws, told, n_queries, few)
+    share = _renyi_share(laws, claimed_as, n_queries, few)
     beyond = _beyond(laws, whole, delta, found.epsilon[0], claimed, share)
     return AuditResult(
         layer="pair",
@@ -160,7 +160,7 @@ def pair(
         finding=beyond or f"epsilon {found.epsilon[0]:.4g} at delta {delta:g} of the {claimed:.4g} that are claimed",
         false_alarms=0.0,
         seconds=time.perf_counter() - begun,
-        limits="Of this pair and these queries alone: other neighbours, or other queries, may tell more.",
+        limits="Of this pair and these queries alone: other neighbours, or other queries, may show more.",
         figures=(*pair_figures(found, claimed, share), Figure(name="teachers moved", value=float(moved))),
         picture=_picture(laws, mechanism, n_queries, max_answers, delta) if claim is None else None,
         settings={"delta": delta, "max_answers": max_answers, "n_queries": n_queries, "max_moved": max_moved},
@@ -169,9 +169,9 @@ def pair(
 
 
 def pair_figures(found: PairEpsilon, claimed: float, share: float | None) -> list[Figure]:
-    """Return what a pair gave, as figures."""
+    """Return the results of a pair as figures."""
     sides = {"": found.epsilon, ", forward": found.forward, ", reverse": found.reverse}
-    # An infinite bound says nothing.
+    # An infinite bound is not shown.
     rows = [
         Figure(name=f"epsilon of the pair{side}", value=low, low=low, high=high if math.isfinite(high) else None)
         for side, (low, high) in sides.items()
@@ -265,7 +265,7 @@ def _renyi_share(laws: PairOfLaws, claim: Any, n_queries: int, few: tuple[float,
 
 
 def _beyond(laws: PairOfLaws, whole: Claim, delta: float, low: float, claimed: float, share: float | None) -> str:
-    """Return in which way the pair, of epsilon ``low`` at ``delta``, is beyond the claim, or nothing."""
+    """Return how the pair, of epsilon ``low`` at ``delta``, exceeds the claim; empty where it does not."""
     looked_at = ((at, laws.epsilon(at).epsilon[0], whole.epsilon(at)) for at in _DELTAS)
     for at, reached_there, most in chain([(delta, low, claimed)], looked_at):
         if reached_there > most * (1 + _MARGIN):
@@ -284,7 +284,7 @@ def _picture(laws: PairOfLaws, mechanism: Any, n_queries: int, max_answers: int 
 def some_places(n_queries: int, max_answers: int | None) -> list[int]:
     """Return numbers of queries to draw a picture at.
 
-    None of a run that stops: it would be worked out anew for every place, slowly.
+    Empty for a run that may stop: it would be computed again for every place, slowly.
     """
     if not n_queries or (max_answers is not None and max_answers < n_queries):
         return []
@@ -305,18 +305,20 @@ def bounds_picture(places: list[int], measured: dict[str, list[float]], public: 
     """Return bounds on epsilon by the number of queries, side by side; what is 0 has no place on log axes."""
     curves = []
     for label, values in (*measured.items(), ("public", public)):
-        kept = [(float(n), e) for n, e in zip(places, values, strict=True) if e > 0 and math.isfinite(e)]
+        shown_points = [(float(n), e) for n, e in zip(places, values, strict=True) if e > 0 and math.isfinite(e)]
         role = "claim" if values is public else "measured"
-        if kept or role == "claim":
-            curves.append(Curve(label=label, x=tuple(n for n, _ in kept), y=tuple(e for _, e in kept), role=role))
+        if shown_points or role == "claim":
+            curves.append(
+                Curve(label=label, x=tuple(n for n, _ in shown_points), y=tuple(e for _, e in shown_points), role=role)
+            )
     return Picture(x_label="queries", y_label="epsilon", scale="log", curves=tuple(curves))
 
 
-# The worst neighbour of given votes: every query's one vote moved where it tells most, by the exact law.
+# The worst neighbour of given votes: one vote of every query moved to the greatest effect, by the exact law.
 
 
 def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0, reverse: bool = False) -> IntArray:
-    """Return counts that differ by one teacher's votes, as far from these as the exact law can tell.
+    """Return counts that differ by one teacher's votes, as far from these as possible by the exact law.
 
     Parameters
     ----------
@@ -374,7 +376,7 @@ def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0, r
 
 
 def _losers(votes: Votes, mechanism: ExactLaw, order: float, reverse: bool) -> npt.NDArray[np.integer] | None:
-    """Return the class that the most costly teacher voted for in every query; None where nobody's labels are known."""
+    """Return the class that the most costly teacher voted for in every query; None where labels are unknown."""
     if votes.labels is None:
         return None
     cost = per_teacher_rdp(vote_groups(votes.labels, counts=votes.counts), [order], **mechanism.exact_parameters())

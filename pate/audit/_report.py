@@ -1,4 +1,4 @@
-"""Audits together: a table, a page, files; and what of them may be said in public."""
+"""The report of several audits: a table, a page, files, and the part of them that is public."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pate.report.audit_result import SCHEMA, AuditResult, Figure
 if TYPE_CHECKING:
     from pate.report.plots import Display
 
-#: Longer than this no audit is.
+#: The largest file that is read.
 _MAX_BYTES = 50_000_000
 #: Letters of a cell of the printed table; the page has it whole.
 _WIDTH = 56
@@ -34,7 +34,7 @@ _FILES = ("audit.json", "audit.html", "audit.sensitive.json", "audit.sensitive.h
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Audit(PrivateRecord):
-    """Several audits of one thing. Printing it shows what was tried and what came of it, and nothing private.
+    """Several audits of one release. Printing it shows what was tried and the outcomes, and nothing private.
 
     Attributes
     ----------
@@ -42,9 +42,9 @@ class Audit(PrivateRecord):
     description : str
         What was audited, in words. Public.
     results : tuple of AuditResult
-        Those of private data show themselves to nobody who does not ask by name.
+        Those of private data are shown only with ``include_sensitive=True``.
     citations : tuple of CitedAudit
-        Audits of which only this is known: what was tried, and whether the claim stood.
+        Audits of which only this is public: what was tried, and whether the claim stood.
     left_out : tuple of str
         What was not tried, and why. Public.
     command : str or None
@@ -109,14 +109,14 @@ class Audit(PrivateRecord):
         raise KeyError(f"no audit of layer {layer!r}; there are: {', '.join(r.layer for r in self.results) or 'none'}")
 
     def cited(self) -> list[dict[str, Any]]:
-        """Return what may be said in public whatever the data were; :meth:`PrivacyStatement.with_audits` takes it."""
+        """Return the public part of every audit; :meth:`PrivacyStatement.with_audits` takes it."""
         return [*(r.cited() for r in self.results), *(c.to_dict() for c in self.citations)]
 
     def public(self) -> Self:
-        """Return it with what was made from private data as citations only."""
+        """Return a copy with audits of private data as citations only."""
         open_ = tuple(r for r in self.results if not r.sensitive)
-        told = tuple(CitedAudit.from_dict(r.cited()) for r in self.results if r.sensitive)
-        return replace(self, results=open_, citations=(*told, *self.citations))
+        cited = tuple(CitedAudit.from_dict(r.cited()) for r in self.results if r.sensitive)
+        return replace(self, results=open_, citations=(*cited, *self.citations))
 
     def rows(self, *, include_sensitive: bool = False) -> list[dict[str, Any]]:
         """Return the figures as one tidy row each; of private data with ``include_sensitive=True`` alone."""
@@ -124,7 +124,7 @@ class Audit(PrivateRecord):
         return [row for r in shown for row in r.rows(include_sensitive=include_sensitive)]
 
     def to_dict(self, *, include_sensitive: bool = False) -> dict[str, Any]:
-        """Return it as JSON values, as ``_templates/audit.schema.json`` describes them.
+        """Return the report as JSON values, as ``_templates/audit.schema.json`` describes them.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class Audit(PrivateRecord):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, where: str = "audit") -> Self:
-        """Return the audit behind JSON values, strictly.
+        """Return the audit from JSON values, strictly checked.
 
         Raises
         ------
@@ -156,7 +156,7 @@ class Audit(PrivateRecord):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read an ``audit.json``, strictly.
+        """Read an ``audit.json``, strictly checked.
 
         Raises
         ------
@@ -173,7 +173,7 @@ class Audit(PrivateRecord):
         return cls.from_dict(read_json_file(path, what="audit", most_bytes=_MAX_BYTES))
 
     def html(self, *, include_sensitive: bool = False) -> str:
-        """Return the page: one file that asks nothing of the network."""
+        """Return the page: one file that loads nothing from the network."""
         from pate.report import BADGE
 
         shown = self if include_sensitive else self.public()
@@ -241,7 +241,7 @@ class Audit(PrivateRecord):
         return goal
 
     def plot(self, ax: Any = None, *, include_sensitive: bool = False) -> Display:
-        """Draw the epsilons side by side: what is promised, what was reached.
+        """Draw the epsilons side by side: claimed, and reached by audits.
 
         Raises
         ------
@@ -261,12 +261,12 @@ class Audit(PrivateRecord):
         return bounds_picture(bounds(self.results if include_sensitive else self.public().results), ax=ax)
 
     def table(self) -> list[tuple[str, str, str, str]]:
-        """Return what was tried and what came of it, by layer: a heading and a row for each; nothing private."""
-        told: Iterable[AuditResult | CitedAudit] = (*self.results, *self.citations)
-        return [("layer", "claim", "tried", "outcome"), *((t.layer, t.claim, t.tried, outcome(t)) for t in told)]
+        """Return a table of what was tried and the outcomes: a heading and a row for each audit; nothing private."""
+        every: Iterable[AuditResult | CitedAudit] = (*self.results, *self.citations)
+        return [("layer", "claim", "tried", "outcome"), *((t.layer, t.claim, t.tried, outcome(t)) for t in every)]
 
     def summary(self) -> str:
-        """Return what came of it in a sentence or more; of private data only whether the claim stood."""
+        """Return the outcome in one or more sentences; of private data only whether the claim stood."""
         open_ = self.public()
         return " ".join(answer(open_.results, open_.citations))
 
@@ -275,51 +275,51 @@ class Audit(PrivateRecord):
         return cell("Audit", self.summary(), heads=heading, rows=rows, more=self.left_out)
 
     def __repr__(self) -> str:
-        told = self.summary()
+        summary = self.summary()
         lines = [tuple(shorten(text, _WIDTH, placeholder=" ...") for text in row) for row in self.table()]
-        return "\n".join([f"{self.title}: {told[:1].lower()}{told[1:]}", *lined_up(lines)])
+        return "\n".join([f"{self.title}: {summary[:1].lower()}{summary[1:]}", *lined_up(lines)])
 
 
 # An audit in words, tables and pictures: what its page, its cell in a notebook and a terminal show.
 
 MARK = "SENSITIVE: made from private data; not for publication"
-#: What every page says, whatever was found.
+#: Shown on every page.
 PROVES = (
     "An audit can show that a claim is false. It cannot show that one is true: that is a proof's work. A claim that "
     "stood withstood what was tried, and no more."
 )
-#: How the names of figures begin that the price says, and end that are of one direction.
+#: Beginnings of the names of figures computed by accounting, and ends of those of one direction.
 _PRICES, _SIDES = ("public", "data-dependent", "claimed"), ("forward", "reverse")
 _TONES = {"REFUTED": "refuted", "stood": "stood", "suggests only": "undecided"}
 
 
 def outcome(result: AuditResult | CitedAudit) -> str:
-    """Return what came of one audit, in a word or two."""
+    """Return the outcome of one audit, in a word or two."""
     if isinstance(result, CitedAudit):
         return "stood" if result.stood else "REFUTED"
     return "REFUTED" if result.refuted else "stood" if result.false_alarms is not None else "suggests only"
 
 
 def answer(results: Sequence[AuditResult], citations: Sequence[CitedAudit]) -> list[str]:
-    """Return what came of all of them, in sentences, the straight one first."""
-    told = [f"Refuted: {r.target} does not keep {r.claim}. {_sentence(r.finding)}" for r in results if r.refuted]
-    told += [f"Refuted: {c.claim} (layer {c.layer}; what was found is private)." for c in citations if not c.stood]
+    """Return the outcome of all audits in sentences, refutations first."""
+    sentences = [f"Refuted: {r.target} does not keep {r.claim}. {_sentence(r.finding)}" for r in results if r.refuted]
+    sentences += [f"Refuted: {c.claim} (layer {c.layer}; what was found is private)." for c in citations if not c.stood]
     took_part = {r.layer for r in results} | {c.layer for c in citations}
-    if told or not took_part:
-        return told or ["Nothing was tried."]
+    if sentences or not took_part:
+        return sentences or ["Nothing was tried."]
     n, layers = len(results) + len(citations), listed([layer for layer in LAYERS if layer in took_part])
     return [f"No claim was refuted by {n} audit{'s' * (n > 1)} ({layers})."]
 
 
 def _sentence(text: str) -> str:
-    told = text[:1].upper() + text[1:]
-    return told if told.endswith((".", "!", "?")) else f"{told}."
+    sentence = text[:1].upper() + text[1:]
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
 
 
 def bounds(results: Iterable[AuditResult]) -> list[dict[str, Any]]:
     """Return every epsilon among the figures, once each, the largest first, as a picture's lines.
 
-    What the price says (public, data-dependent) is of kind ``"price"``; everything else of its layer.
+    Those from accounting (public, data-dependent) are of kind ``"price"``; all others of their layer.
     """
     seen: dict[Any, dict[str, Any]] = {}
     for result in results:
@@ -327,7 +327,7 @@ def bounds(results: Iterable[AuditResult]) -> list[dict[str, Any]]:
             if f.value is None or "epsilon" not in f.name or f.name.startswith("share") or f.name.endswith(_SIDES):
                 continue
             price = f.name.startswith(_PRICES)
-            # One price may stand in several audits, as what is claimed and as what is public.
+            # One number may be in several audits, as what is claimed and as what is public.
             key = float(f"{f.value:.6g}") if price else (f.name, f.of, f.value)
             label, kind = f"{f.name}{f': {f.of}' if f.of else ''}", "price" if price else result.layer
             shown = {name: getattr(f, name) for name in ("value", "low", "high", "estimate")}
@@ -336,12 +336,12 @@ def bounds(results: Iterable[AuditResult]) -> list[dict[str, Any]]:
 
 
 def tried(results: Sequence[AuditResult], citations: Sequence[CitedAudit]) -> Sheet:
-    """Return every audit as a line: what, against which claim, how, and what came of it."""
+    """Return every audit as a line: what was audited, the claim, how, and the outcome."""
     rows = []
     for r in results:
         alarms = "–" if r.false_alarms is None else number(r.false_alarms)
-        told = (r.target, r.claim, r.tried, alarms, f"{r.n_releases:,}", f"{r.seconds:.1f}")
-        rows.append((r.layer, outcome(r), *told))
+        cells = (r.target, r.claim, r.tried, alarms, f"{r.n_releases:,}", f"{r.seconds:.1f}")
+        rows.append((r.layer, outcome(r), *cells))
     rows += [(c.layer, outcome(c), "–", c.claim, c.tried, "–", "–", "–") for c in citations]
     rows.sort(key=lambda row: list(LAYERS).index(row[0]))
     heads = ["Layer", "Outcome", "Audited", "Claim", "Tried", "False alarms", "Releases", "Seconds"]
@@ -361,7 +361,7 @@ def figure_sheet(figures: Sequence[Figure]) -> Sheet:
 
 
 def cards(tried: Sequence[AuditResult | CitedAudit]) -> list[dict[str, str]]:
-    """Return each layer that took part as words for a card."""
+    """Return one summary card for each layer."""
     found = []
     for layer, did in LAYERS.items():
         here = [outcome(one) for one in tried if one.layer == layer]
@@ -372,7 +372,7 @@ def cards(tried: Sequence[AuditResult | CitedAudit]) -> list[dict[str, str]]:
 
 
 def details(results: Sequence[AuditResult]) -> list[dict[str, Any]]:
-    """Return what each audit found, at length."""
+    """Return the full result of each audit."""
     return [
         {
             "title": f"{r.layer}: {r.target}",

@@ -1,4 +1,4 @@
-"""Shadow models: the user's estimator, cloned and fitted on halves; what each of them says of every record."""
+"""Shadow models: clones of the user's estimator fitted on random halves, and their answers on every record."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from pate.release.statement.model import PrivacyStatement
 from pate.teachers._shards import global_seed, seeded_clone
 from pate.teachers._usable import take_rows
 
-# How often members are found at so many false alarms, over all targets, with intervals over pairs of models.
+# Scores and ROC curves of the attacks, with intervals over pairs of models.
 
-# What an attacker makes of a target's answers, and of other models fitted on other halves.
+# Scores of a target's answers, by other models fitted on other halves.
 
-#: What can be asked for.
+#: The attacks.
 ATTACKS = ("lira", "lira-offline", "rmia", "loss", "label-only")
-#: So many pairs to compare with, and a unit has variances of its own (Carlini et al. 2022: from 64 models on).
+#: From so many pairs to compare with, each unit has its own variances (Carlini et al. 2022: from 64 models on).
 _OWN_VARIANCE = 31
-#: Least variance, as a share of the mean over all units: models that always said the same of a unit are few models.
+#: Least variance, as a share of the mean over all units: few models may agree on a unit by chance.
 _LEAST_SHARE = 0.01
 _LEAST_VARIANCE = 1e-9
-#: Scores that differ by less are equal: sums in another order are no evidence.
+#: Digits that scores are rounded to: sums in another order are no evidence.
 _DIGITS = 9
 
 
 @dataclass(frozen=True, repr=False)
 class Answers:
-    """What every shadow model says of every unit."""
+    """The answers of every shadow model on every unit."""
 
     logit: FloatArray  # (n_shadows, n_units): log odds of the right class
     member: Mask  # (n_shadows, n_units): rows 2j and 2j + 1 are a pair
-    robust: FloatArray | None = None  # (n_shadows, n_units): the share of copies of the unit whose class is told right
+    robust: FloatArray | None = None  # (n_shadows, n_units): the share of copies of the unit with the right label
     _made: dict[str, _References] = field(default_factory=dict)
 
     def values(self, attack: str) -> FloatArray:
@@ -66,7 +66,7 @@ class Answers:
 
 @dataclass(frozen=True, repr=False)
 class _Side:
-    """How many models there are on one side, and the mean and variance of what they say: (n_targets, n_units) each."""
+    """Number of models on one side, and mean and variance of their answers: (n_targets, n_units) each."""
 
     n: FloatArray
     mean: FloatArray
@@ -74,7 +74,7 @@ class _Side:
 
 
 class _References:
-    """Sums over pairs of models, from which means and variances without a target's own pair follow."""
+    """Sums over pairs of models, for means and variances without a target's own pair."""
 
     def __init__(self, values: FloatArray, member: Mask) -> None:
         self._centre = values.mean(axis=0)
@@ -107,22 +107,22 @@ class _References:
 def scores(
     attack: str, answers: Answers, targets: IndexArray, *, earlier: bool = False, without: IndexArray | None = None
 ) -> FloatArray:
-    """Return the scores that models get as targets.
+    """Return the membership scores of every unit, with each target compared with the other models.
 
     With t the log odds of the right class, and mean and variance over the other models with a unit (in) and without it
     (out): **lira** is log N(t; in) - log N(t; out) (Carlini et al. 2022, online; one variance for all units where there
     are fewer than 31 models on a side); **lira-offline** is (t - mean out) / sd out, which needs no model with it.
     **rmia** is the share of units z with p(x) / P(x) >= p(z) / P(z), where p is the target's probability of the right
     class and P the mean over other models with and without the unit (Zarifzadeh et al. 2024, gamma = 1; the population
-    are the units themselves). **loss** is -log p(x) turned round (Yeom et al. 2018), which needs no other model.
+    are the units themselves). **loss** is log p(x) (Yeom et al. 2018), which needs no other model.
     **label-only** is lira on the share of noisy copies whose label is right (Choquette-Choo et al. 2021).
     """
     said = answers.values(attack)[targets]
     if attack == "loss":
         return said
-    nobody = np.array([], dtype=np.intp)
+    none = np.array([], dtype=np.intp)
     inside, outside = answers.references(attack).of(
-        targets, earlier=earlier, without=nobody if without is None else without
+        targets, earlier=earlier, without=none if without is None else without
     )
     made = _score(attack, said, inside, outside)
     return np.asarray(np.round(made, _DIGITS), dtype=np.float64)
@@ -134,7 +134,7 @@ def _score(attack: str, said: FloatArray, inside: _Side, outside: _Side) -> Floa
     both = (inside.n > 0) & (outside.n > 0)
     if attack == "rmia":
         ratio = said / np.maximum((inside.mean + outside.mean) / 2, np.finfo(float).tiny)
-        # Units that no other model says anything of are neither asked about nor compared with.
+        # Units without answers of other models are neither scored nor compared with.
         ratio = np.asarray(np.round(np.where(both, ratio, 1.0), _DIGITS), dtype=np.float64)
         ranks = [np.searchsorted(np.sort(row), row, side="right") / len(row) for row in ratio]
         return np.asarray(ranks, dtype=np.float64)
@@ -147,9 +147,9 @@ def _log_normal(said: FloatArray, side: _Side) -> FloatArray:
 
 #: Pairs are left out in so many groups at most.
 _N_GROUPS = 16
-#: Thresholds that a curve is kept at: all of the highest scores, then so many spread in two ways.
+#: Thresholds of a curve: all of the highest scores, then so many spread in two ways.
 _SPREAD = 1_500
-#: So many false alarms at least stand behind a rate that is told.
+#: The least number of false alarms for a rate to be reported.
 _FEWEST_ALARMS = 10
 
 
@@ -183,24 +183,24 @@ class Points:
         return float(np.trapezoid(self.true_positives, self.false_positives))
 
     def at(self, rate: float) -> float:
-        """Return the true positive rate at a false positive rate; between two thresholds it is that of a toss."""
+        """Return the true positive rate at a false positive rate; interpolated between thresholds."""
         return float(np.interp(rate, *self._upper))
 
     @cached_property
     def _upper(self) -> tuple[FloatArray, FloatArray]:
-        # Of what goes straight up only the top: it costs no further false alarm.
+        # Of points at one false positive rate only the highest.
         last = np.append(np.diff(self.false_positives) > 0, True)
         return self.false_positives[last], self.true_positives[last]
 
 
 @dataclass(frozen=True, repr=False)
 class Roc:
-    """The ROC of an attack, and what it is without some pairs of models."""
+    """The ROC of an attack, and that without some pairs of models."""
 
     whole: Points
     left_out: Sequence[Points]
-    n_out: int  # of how many units that a target was not fitted on, over all targets
-    #: Of how many of ``left_out`` targets are missing: the others vary little, and are no evidence of their own.
+    n_out: int  # number of units that targets were not fitted on, over all targets
+    #: How many of ``left_out`` lack targets: the others vary little, and are no independent evidence.
     n_apart: int
 
     def auc(self, level: float) -> Interval:
@@ -239,11 +239,11 @@ def roc_of(attack: str, answers: Answers, targets: IndexArray) -> tuple[Roc, Flo
 
 
 def share_above(ranked: FloatArray, thresholds: FloatArray) -> FloatArray:
-    """Return the shares of rising scores that are at or above each threshold."""
+    """Return the shares of ascending scores at or above each threshold."""
     return np.asarray(1 - np.searchsorted(ranked, thresholds, side="left") / len(ranked))
 
 
-# A folder that keeps what shadow models said, so that a killed attack goes on, and another reads the same models.
+# A folder for shadow models' answers: a killed attack is resumed from it, and others use the same models.
 
 _CONFIG = "attack.json"
 _WARNING = "made from private records: do not publish"
@@ -251,33 +251,33 @@ _REMEDY = "Choose another folder, or delete this one if it is not needed."
 
 
 class ShadowFolder:
-    """What shadow models of one estimator, on one set of records, said: a file each, for its owner only."""
+    """A folder of shadow models' answers on one set of records: a file each, readable by its owner only."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
     def open(self, digest: str, *, random_state: int | None) -> int:
-        """Start here or go on, and return the seed of all halves and fits."""
-        kept = begun_in(self.path, _CONFIG, "attack")
+        """Start or resume an attack, and return the seed of all halves and fits."""
+        stored = begun_in(self.path, _CONFIG, "attack")
         check_can_write("folder", self.path / _CONFIG)
         own_folder("folder", self.path)
-        if kept is None:
+        if stored is None:
             seed = training_seed(random_state)
             write_json(self.path / _CONFIG, {"warning": _WARNING, "sha256": digest, "seed": seed}, mode=0o600)
             return seed
-        seed = kept.get("seed", -1)
-        if kept.get("sha256") != digest or not isinstance(seed, int) or seed < 0:
+        seed = stored.get("seed", -1)
+        if stored.get("sha256") != digest or not isinstance(seed, int) or seed < 0:
             raise RunFolderError(f"{self.path} holds an attack on other records or on another estimator. {_REMEDY}")
         if random_state is not None and training_seed(random_state) != seed:
             raise RunFolderError(f"{self.path} holds an attack with another random_state. {_REMEDY}")
         return seed
 
     def save(self, index: int, shadow: Shadow) -> None:
-        """Keep what one model said; it is on the disk when this returns."""
+        """Store one model's answers; they are on the disk when this returns."""
         save_arrays(self._file(index), **{**vars(shadow), "promise": json.dumps(shadow.promise)})
 
     def load(self, index: int) -> Shadow | None:
-        """Return what one model said; None where it was not asked yet, or the file is damaged."""
+        """Return one model's stored answers; None where there are none, or the file is damaged."""
         found = stored_arrays(self._file(index))
         if found is None or "promise" not in found:
             return None
@@ -287,7 +287,7 @@ class ShadowFolder:
         return self.path / f"shadow-{index:05d}.npz"
 
 
-# Who is in which shadow model's half: pairs of halves that share no unit.
+# The halves that shadow models are fitted on: pairs that share no unit.
 
 #: Below it a half is too small for a model, and a rate of one in a hundred has no meaning.
 LEAST_UNITS = 20
@@ -296,7 +296,7 @@ _HALVES = 0x4A1F
 
 @dataclass(frozen=True, repr=False)
 class Units:
-    """Whose record each is: its own, or a person's."""
+    """The unit of each record: the record itself, or a person."""
 
     of: IndexArray  # (n_records,): the unit of each record
     n: int
@@ -325,9 +325,9 @@ class Units:
 
 
 def draw_halves(n_units: int, n_shadows: int, seed: int) -> Mask:
-    """Return who is in which shadow model's half.
+    """Return which units are in which shadow model's half.
 
-    A half hangs on the seed and the number of its pair alone, so that more shadow models join those there are. Of an
+    A half depends on the seed and the number of its pair alone, so that more shadow models can be added. Of an
     odd number of units one is in neither half of a pair.
     """
     halves = np.zeros((n_shadows, n_units), dtype=bool)
@@ -341,33 +341,33 @@ def draw_halves(n_units: int, n_shadows: int, seed: int) -> Mask:
 
 #: Between them lies the least probability; of models whose probabilities come in steps it is half a step.
 _LEAST, _LARGEST_LEAST = 1e-6, 0.05
-#: What a shadow model must not share with the others, or write to.
+#: Parameters that must be None, and why.
 _NONE_HERE = {
     "noise_seed": "all shadow models would draw the same noise",
     "ledger": "every shadow model would be charged there",
     "checkpoint": "one model's training would go on where another's stopped",
-    "checkpoint_dir": "the shadow models' teachers would be kept there",
+    "checkpoint_dir": "the shadow models' teachers would be stored there",
 }
 
 
 @dataclass(frozen=True, repr=False)
 class Material:
-    """What all shadow models are made of and asked about (**sensitive**)."""
+    """The estimator and records of all shadow models (**sensitive**)."""
 
     estimator: Any
     X: Any
     y: Any
     groups: Any  # (n_records,)
     X_public: Any
-    #: (n_copies * n_records, ...): Noisy copies of all rows, one after the other; None where nobody asks for
-    #: them.
+    #: (n_copies * n_records, ...): Noisy copies of all rows, one after the other; None where not
+    #: needed.
     copies: Any
     seed: int
 
 
 @dataclass(frozen=True, repr=False)
 class Shadow:
-    """What one shadow model says (**sensitive**)."""
+    """The answers of one shadow model (**sensitive**)."""
 
     logit: FloatArray  # (n_records,): log odds of the right class
     right: FloatArray  # (n_records,)
@@ -377,7 +377,7 @@ class Shadow:
 
 
 def check_estimator(estimator: Any, X_public: Any = None) -> Any:
-    """Return an unfitted clone that is no kin of the user's own, so that shadow models are not counted as its fits."""
+    """Return an unfitted clone; shadow models made from it are not counted as fits of the user's estimator."""
     if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in ("fit", "get_params", "set_params")):
         kind = estimator.__name__ if isinstance(estimator, type) else type(estimator).__name__
         raise InvalidInputError(
@@ -386,8 +386,8 @@ def check_estimator(estimator: Any, X_public: Any = None) -> Any:
         )
     if any(is_kind(estimator) for is_kind in (is_regressor, is_clusterer, is_outlier_detector)):
         raise InvalidInputError(
-            f"estimator must be a classifier, got {type(estimator).__name__}. These attacks look at how sure a model "
-            "is of a record's class."
+            f"estimator must be a classifier, got {type(estimator).__name__}. These attacks use a model's "
+            "confidence in a record's class."
         )
     for name, value in estimator.get_params(deep=True).items():
         why = _NONE_HERE.get(name.rpartition("__")[2])
@@ -404,10 +404,10 @@ def check_estimator(estimator: Any, X_public: Any = None) -> Any:
 def shadows_of(
     material: Material, halves: list[IndexArray], *, n_jobs: int | None, folder: ShadowFolder | None, verbose: bool
 ) -> list[Shadow]:
-    """Return what a model fitted on each half says; those that a folder holds are not fitted again."""
+    """Return the answers of a model fitted on each half; those stored in a folder are not fitted again."""
     every = range(len(halves))
-    kept = {} if folder is None else {i: shadow for i in every if (shadow := folder.load(i)) is not None}
-    found = {i: shadow for i, shadow in kept.items() if material.copies is None or shadow.robust is not None}
+    stored = {} if folder is None else {i: shadow for i in every if (shadow := folder.load(i)) is not None}
+    found = {i: shadow for i, shadow in stored.items() if material.copies is None or shadow.robust is not None}
     left = [i for i in every if i not in found]
     work = Parallel(n_jobs=n_jobs, return_as="generator")
     fits = work(delayed(fit_shadow)(material, halves[i], i, in_worker=n_jobs not in (None, 1)) for i in left)

@@ -1,1 +1,1 @@
-"""PATE, DP-SGD and others side by side: who is ahead at which epsilon, and how sure that is."""
+"""Compare PATE, DP-SGD and other classifiers: which is more accurate at which epsilon, and how sure that is."""

@@ -1,4 +1,4 @@
-"""One fit of a comparison, as it is kept."""
+"""The stored record of one fit of a comparison, and the notes on privacy that follow from all of them."""
 
 from __future__ import annotations
 
@@ -28,17 +28,16 @@ def packed(right: npt.NDArray[np.bool_]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(Row):
-    """One fit of one contestant at one budget, and what came of it: a row, and what a reader does not need."""
+    """One fit of one contestant at one budget, with its results: a row of the report and further details."""
 
     _name = "cell"
     #: Whether the noise could be repeated (then nothing is private); None where the contestant does not say.
     seeded: bool | None = None
     statement: PrivacyStatement | None = None  # the contestant's privacy statement (public)
     right: str | None = None  # which of the test rows were classified right, packed (:meth:`rights`)
-    #: Where test rows are persons', who then stand one after the other: which rows begin another person, packed
-    #: (:meth:`owners`).
+    #: Where test rows belong to persons, sorted by person: which rows begin another person, packed (:meth:`owners`).
     persons: str | None = None
-    #: Whether the fit was told whose each private row is; None where the data do not say, and of floors.
+    #: Whether the fit was given the owners of the private rows; None without owners, and for floors.
     took_groups: bool | None = None
 
     def _check(self) -> None:
@@ -59,11 +58,11 @@ class Cell(Row):
         return self.contestant, self.epsilon, self.repeat
 
     def rights(self) -> npt.NDArray[np.bool_] | None:
-        """Return which of the test rows were classified right, shape (n_test,); None where that was not kept."""
+        """Return which of the test rows were classified right, shape (n_test,); None where that was not stored."""
         return self._unpacked(self.right)
 
     def owners(self) -> npt.NDArray[np.int64] | None:
-        """Return whose each test row is, as numbers from 0 on, shape (n_test,); None where each is its own."""
+        """Return the owner of each test row, numbered from 0, shape (n_test,); None where every row is its own unit."""
         begins = self._unpacked(self.persons)
         return None if begins is None else np.cumsum(begins) - 1
 
@@ -74,85 +73,85 @@ class Cell(Row):
         return np.unpackbits(bits, count=self.n_test).astype(np.bool_)
 
     def row(self) -> Row:
-        """Return what a result says of the fit."""
+        """Return the fit's row of the report."""
         return Row(**{name: getattr(self, name) for name in COLUMNS})
 
 
 COLUMNS = tuple(f.name for f in fields(Row))
 
 
-# What the page may say of sizes, and must say of promises: whom they protect, and what they sum up to.
+# What the report may say of sizes, and must say of guarantees: whom they protect, and their total.
 
-_ANEW = {
+_REDRAWN = {
     "all rows": "a private row of one repeat is a public or a test row of another",
     "training rows": "a private row of one repeat is a public row of another",
 }
 
 
 def sizes(data: Dataset, cells: Iterable[Cell]) -> dict[str, int | str]:
-    """Return how much there is of everything, as far as it is public.
+    """Return the numbers of public, test and private rows, as far as they are public.
 
-    Of private rows that are not published: how many units there are, and only where every contestant protects by
-    replace-one adjacency and says so. Between neighbours of other kinds that number differs; where one person has
-    several records, so does the number of records, always.
+    Of private rows that are not published: the number of units alone, and only where every contestant states
+    replace-one adjacency. Neighbours under other adjacencies have different numbers of units, and where one person has
+    several records neighbours have different numbers of records.
     """
     n_records = len(data.private.y)
     n_units, unit = units_of(data.private.groups, n_records)
-    told: dict[str, int | str] = {"unit": unit}
+    public: dict[str, int | str] = {"unit": unit}
     promises = [c.statement for c in cells if c.role == "private" and c.refused is None]
     if data.published:
-        told["n_private"] = n_records
+        public["n_private"] = n_records
     elif promises and all(s and s.n_units is not None and s.guarantee.adjacency == "replace-one" for s in promises):
-        told["n_private" if unit == "record" else "n_units"] = n_units
-    return {**told, "n_public": len(data.public.y_for_evaluation), "n_test": len(data.test.y)}
+        public["n_private" if unit == "record" else "n_units"] = n_units
+    return {**public, "n_public": len(data.public.y_for_evaluation), "n_test": len(data.test.y)}
 
 
 def spent(cells: Sequence[Cell], redraws: str) -> str:
-    """Return how many fits there were, and what they cost together, as far as one number says that.
+    """Return a note on how many fits there were and their total privacy cost, where a total is defined.
 
-    Plain composition (Dwork and Roth 2014, Theorem 3.16) adds up promises about the same neighbours. A row that one
-    repeat protects and another one shows has no promise over both.
+    Plain composition (Dwork and Roth 2014, Theorem 3.16) adds up guarantees about the same neighbours. A row that
+    is private in one repeat and public in another has no guarantee over both.
     """
     many = f"{len(cells)} fits on the private data were made, each a spend of its own"
     end = "These numbers evaluate methods; they are not one release, and choosing a method by them on data that matters"
     repeats = gathered(cells, lambda cell: cell.repeat)
-    anew = redraws != "nothing" and len(repeats) > 1
-    if anew:
+    redrawn = redraws != "nothing" and len(repeats) > 1
+    if redrawn:
         many += (
-            f". Every repeat draws its rows anew: {_ANEW[redraws]}, where nothing protects it. No epsilon covers all "
-            "repeats together"
+            f". Every repeat draws its rows again: {_REDRAWN[redraws]}, where nothing protects it. No epsilon covers "
+            "all repeats together"
         )
     if any(c.statement is None for c in cells):
         return f"{many}. Not all state a guarantee, so there is no sum. {end} costs more than any one of them."
     if len({(s.unit, s.guarantee.adjacency, knows_shards(s)) for c in cells if (s := c.statement)}) > 1:
         return f"{many}. They do not promise the same, so there is no sum. {end} costs more than any one of them."
-    parts = list(repeats.values()) if anew else [list(cells)]
+    parts = list(repeats.values()) if redrawn else [list(cells)]
     most = max(parts, key=lambda part: sum(c.epsilon or 0.0 for c in part), default=[])
     total, delta = sum(c.epsilon or 0.0 for c in most), sum(c.delta or 0.0 for c in most)
-    which = "those of one repeat" if anew else "all of them"
+    which = "those of one repeat" if redrawn else "all of them"
     return f"{many}: by plain composition {which} cost epsilon = {total:g} at delta = {delta:g}. {end} costs that sum."
 
 
 def warnings_of(cells: Sequence[Cell], unit: str | None) -> list[str]:
-    """Return what differs between the promises, and from what a reader takes for granted."""
+    """Return notes on guarantees that differ from each other, or protect less than a reader would expect."""
     stated = [(c.contestant, s) for c in cells if (s := c.statement) is not None]
     notes = []
     promises = {(s.unit, s.guarantee.adjacency) for _, s in stated}
     if len(promises) > 1:
-        told = "; ".join(f"{kind}, {adjacency}" for kind, adjacency in sorted(promises))
-        notes.append(f"The contestants do not promise the same ({told}): equal epsilons do not mean equal privacy.")
+        kinds = "; ".join(f"{kind}, {adjacency}" for kind, adjacency in sorted(promises))
+        notes.append(f"The contestants do not promise the same ({kinds}): equal epsilons do not mean equal privacy.")
     if unit == "group":
-        deaf = [c.contestant for c in cells if c.took_groups is False]
-        if deaf:
+        without_owners = [c.contestant for c in cells if c.took_groups is False]
+        if without_owners:
             notes.append(
-                f"{_names(deaf)}: not told whose each private row is, though people may have several. No person is "
-                "protected with all their rows at the epsilon shown."
+                f"{_names(without_owners)}: was not given the owners of the private rows, though a person may have "
+                "several. No person is protected with all their rows at the epsilon shown."
             )
-        lesser = _names(name for name, s in stated if s.unit == "record" and name not in deaf)
+        lesser = _names(name for name, s in stated if s.unit == "record" and name not in without_owners)
         if lesser:
             notes.append(
-                f"{lesser}: the promise is for one record, though the data say whose each record is. A person with "
-                "several records is protected less than the epsilon shown says."
+                f"{lesser}: the promise is for one record, though the data name the owner of each record. A person "
+                "with several records is protected less than the epsilon shown says."
             )
     known = _names(name for name, s in stated if knows_shards(s))
     if known:

@@ -1,4 +1,4 @@
-"""One fit of a comparison, wherever it runs: made, fitted, held against its budget, measured."""
+"""Run one fit of a comparison: build the classifier, fit it, check its guarantee against the budget, measure it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from pate.release.statement.model import PrivacyStatement
 from pate.report.result import FitCost, GroupScore
 from pate.representations import RowMemory
 
-# The most memory that this process held since it was last asked to forget: of Linux, and of a CUDA device.
+# Peak memory of this process since the last reset: from Linux, and of a CUDA device.
 
 _SELF = Path("/proc/self")
 _MIB = 2**20
 
 
 def forget_peak() -> bool:
-    """Begin anew, and return whether the process's own peak will be known."""
+    """Reset the peak of memory, and return whether the process's own peak will be known."""
     torch = _torch_on_cuda()
     if torch is not None:
         torch.cuda.reset_peak_memory_stats()
@@ -59,23 +59,23 @@ def peak_mib(known: bool) -> tuple[float | None, float | None]:
 
 
 def _torch_on_cuda() -> Any:
-    """Return torch where something has imported it and put it to work on a CUDA device: nobody is made to load it."""
+    """Return torch if it is already imported and uses a CUDA device, else None; torch is never imported here."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and torch.cuda.is_initialized() else None
 
 
-# What a fitted contestant is worth: scores by class and group, calibration, answers, and what it says of itself.
+# Measurements of a fitted contestant: scores by class and group, calibration, answers, its own settings.
 
 #: Of equal width, as in Guo et al. 2017, "On Calibration of Modern Neural Networks".
 _BINS = 15
-#: A column of more values than this names no groups.
+#: A column with more values than this is not used as groups.
 MOST_GROUPS = 20
 _MISSING = "missing"
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Public rows that were asked about (positions) and the labels that came back, as class indices; -1: none."""
+    """The public rows (positions) that were asked about, and their labels as class indices; -1: no answer."""
 
     queries: npt.NDArray[np.int64]
     labels: npt.NDArray[np.int64]
@@ -138,16 +138,16 @@ def _bits(right: npt.NDArray[np.bool_], groups: Any) -> dict[str, str]:
 
 
 def indices_of(said: Any, values: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """Return class indices of what a model says; -1 of a value that is no class."""
+    """Return the class indices of predicted values; -1 for a value that is not a class."""
     place = {value: k for k, value in enumerate(values)}
     return np.array([place.get(value, -1) for value in np.asarray(said).tolist()], dtype=np.int64)
 
 
 def asked_of(model: Any, values: Sequence[Any]) -> Asked | None:
-    """Return what a fitted model asked of the public rows and was told; None where it asks nothing.
+    """Return the public rows a fitted model asked about and its answers; None for a model that asks nothing.
 
-    ``release_`` has labels (class indices, negative: unanswered) of the rows ``queries_``; what was never asked for
-    want of budget does not count.
+    ``release_`` has labels (class indices, negative: unanswered) of the rows ``queries_``; rows that
+    were not asked for lack of budget do not count.
     """
     release, queries = getattr(model, "release_", None), getattr(model, "queries_", None)
     if release is None or queries is None or len(queries) != len(release.labels):
@@ -156,14 +156,14 @@ def asked_of(model: Any, values: Sequence[Any]) -> Asked | None:
     labels = np.asarray(release.labels)
     labels = np.where(labels >= 0, to_index[np.maximum(labels, 0)], -1)
     status = getattr(release, "status", None)
-    meant = np.ones(len(labels), dtype=bool) if status is None else np.asarray(status) != NOT_ASKED
-    return Asked(np.asarray(queries)[meant], labels[meant])
+    asked_for = np.ones(len(labels), dtype=bool) if status is None else np.asarray(status) != NOT_ASKED
+    return Asked(np.asarray(queries)[asked_for], labels[asked_for])
 
 
-def told(model: Any) -> str | None:
-    """Return in one line how a fitted model was set, from what it says in public; None of one that says nothing.
+def settings_of(model: Any) -> str | None:
+    """Return a fitted model's settings in one line, from its public attributes; None where it has none.
 
-    ``settings_``, where there is one, is the contestant's own word.
+    ``settings_``, where there is one, is taken as it is.
     """
     own = getattr(model, "settings_", None)
     if isinstance(own, str):
@@ -186,7 +186,7 @@ def told(model: Any) -> str | None:
 
 
 def check_column(data: Dataset, by: str | None) -> None:
-    """Refuse a column that names no groups."""
+    """Raise unless ``by`` is a column of the rows with few enough values."""
     if by is None:
         return
     columns = [str(name) for name in getattr(data.test.X, "columns", ())]
@@ -247,7 +247,7 @@ _ROWS = RowMemory()
 
 @dataclass(frozen=True, repr=False)
 class Task:
-    """One fit to be made: who, at which budget, in which repeat."""
+    """One fit to be made: which contestant, at which budget, in which repeat."""
 
     contestant: Contestant
     budget: Budget
@@ -256,7 +256,7 @@ class Task:
     seed: int  # of training
     cut_seed: int | None  # of shards; None cuts them by a secret, whatever the contestant was built with
     noise_seed: int | None
-    created: str  # when the comparison began: a fit's own time would tell how long it took
+    created: str  # when the comparison began: a fit's own time would reveal how long it took
     by: str | None = None
     cache: Path | None = None
     n_jobs: int | None = None  # workers that the fit itself may have
@@ -275,7 +275,7 @@ class Task:
         return f"contestant {name!r} failed at {at}repeat {repeat + 1} of {self.n_repeats}"
 
 
-#: What came of a fit: a cell, and what it cost (**sensitive**).
+#: The result of a fit: its cell, and what it cost (**sensitive**).
 Done = tuple[Cell, FitCost]
 
 
@@ -284,7 +284,7 @@ class _Refused(Exception):
 
 
 def fit_tasks(tasks: list[Task], data: Dataset, *, in_worker: bool = False) -> list[Done]:
-    """Fit some, one after the other."""
+    """Run some fits, one after the other."""
     made = []
     for task in tasks:
         try:
@@ -292,17 +292,17 @@ def fit_tasks(tasks: list[Task], data: Dataset, *, in_worker: bool = False) -> l
             with parallel_config(backend="sequential") if in_worker else nullcontext():
                 made.append(_done(task, data))
         except Exception as error:
-            tell(error, f"{task.where}: ", f"{task.where}.")
+            raise_with_note(error, f"{task.where}: ", f"{task.where}.")
     return made
 
 
 def forget_rows() -> None:
-    """Drop what this process remembers of rows."""
+    """Clear this process's cache of mapped rows."""
     _ROWS.forget()
 
 
-def tell(error: Exception, before: str, note: str, *, after: str = "") -> NoReturn:
-    """Raise ``error`` again, which says more: a message of our own grows, anybody else's gets a note."""
+def raise_with_note(error: Exception, before: str, note: str, *, after: str = "") -> NoReturn:
+    """Raise ``error`` again with more context: in the message of a PateError, as a note on any other."""
     if isinstance(error, PateError):
         raise type(error)(f"{before}{error}{after}") from error
     error.add_note(note)
@@ -338,7 +338,7 @@ def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:
     if wants_values(takes.get("classes"), data.classes):
         values = data.classes
         y = np.array(values, dtype=None if len({type(c) for c in values}) == 1 else object)[y]
-    if task.contestant.role == "floor":  # is not given what it may not see
+    if task.contestant.role == "floor":  # a floor gets no private rows
         X = y = groups = None  # type: ignore[assignment]
     offered = {"X_public": data.public.X, "groups": groups}
     accepted = inspect.signature(model.fit).parameters
@@ -358,14 +358,14 @@ def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:
         seeded = statement.seeded
         _check_promise(task, statement, took_groups)
         statement = replace(statement, created=task.created)
-    else:  # what a ceiling states is no promise
+    else:  # a ceiling's statement is no guarantee
         statement = None
     asked = asked_of(model, values)
     cell = Cell(
         **_identity(task),
         seeded=seeded,
         statement=statement,
-        settings=told(model),
+        settings=settings_of(model),
         took_groups=took_groups,
         **scores(model, data, values, task.by, asked),
     )
@@ -373,7 +373,7 @@ def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:
 
 
 def _made(task: Task, data: Dataset) -> Any:
-    """Return the unfitted classifier: its noise from where the comparison says, its shards as the comparison says."""
+    """Return the unfitted classifier, with the comparison's noise seed and shard seed."""
     said: dict[str, Any] = {name: getattr(task, name) for name in ("budget", "seed", "noise_seed", "n_jobs", "cache")}
     setting = Setting.of(data, task.contestant, **said)
     try:
@@ -396,7 +396,7 @@ def _made(task: Task, data: Dataset) -> Any:
 
 
 def wants_values(classes: Any, values: tuple[Any, ...]) -> bool:
-    """Whether a classifier was told class values, not indices."""
+    """Whether a classifier was given class values, not indices."""
     return isinstance(classes, Iterable) and tuple(classes) == values and values != tuple(range(len(values)))
 
 
@@ -410,17 +410,17 @@ def _check_promise(task: Task, statement: PrivacyStatement, took_groups: bool | 
     if took_groups is False and statement.unit != "record":
         raise InvalidInputError(
             f"its statement promises to protect one {statement.unit}, but its fit takes no groups, so it cannot know "
-            "whose each private row is. Let fit take groups=, or promise one record."
+            "the owners of the private rows. Let fit take groups=, or promise one record."
         )
     if promised.epsilon > task.budget.epsilon or promised.delta > task.budget.delta:
         raise BudgetExceededError(
             f"its statement promises epsilon={promised.epsilon:g} at delta={promised.delta:g}, beyond {task.budget}. "
-            "Curves would not be comparable: mend the contestant, or raise the budget."
+            "Curves would not be comparable: fix the contestant, or raise the budget."
         )
 
 
 def _data_dependent(release: Any, votes: Any, delta: float) -> float | None:
-    """Return what the labels cost by the votes themselves (**sensitive**); None where the mechanism has no such law."""
+    """Return the data-dependent epsilon of the labels (**sensitive**); None where the mechanism has no exact law."""
     mechanism = release.mechanism
     if not isinstance(mechanism, ExactLaw) or release.counts:
         return None  # nor has a count of right answers beside them

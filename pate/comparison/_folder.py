@@ -1,4 +1,4 @@
-"""The folder of a comparison: every finished fit is on the disk at once, and only the same comparison goes on there."""
+"""The folder of a comparison: finished fits are saved at once, and only the same comparison can be resumed there."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from pate.exceptions import InvalidInputError, RunFolderError
 from pate.report.result import Entrant
 from pate.teachers.checkpoints import describe
 
-# Who takes part: contestants by the contract, and plain classifiers that become such.
+# The contestants: those given as such, and plain classifiers that are made into contestants.
 
-#: Whoever knows these can repeat the noise, or the cut.
+#: Anyone who knows these can repeat the noise, or the cut into shards.
 _SECRETS = ("noise_seed", "partition_seed")
 
 
 @dataclass(frozen=True)
 class Given:
-    """A classifier somebody set up, as what makes a contestant: the same at every budget."""
+    """The ``make`` of a contestant that clones a given classifier at every budget."""
 
     model: Any
 
@@ -42,7 +42,7 @@ class Given:
 
 
 def contestants_of(contestants: Any) -> tuple[Contestant, ...]:
-    """Return who takes part, in their order: of a mapping of names to classifiers or Contestants, or of Contestants."""
+    """Return the contestants in order, from a mapping of names to classifiers or Contestants, or from Contestants."""
     if isinstance(contestants, Mapping):
         found = tuple(_contestant(name, given) for name, given in contestants.items())
     elif isinstance(contestants, Sequence) and all(isinstance(c, Contestant) for c in contestants):
@@ -66,16 +66,16 @@ def contestants_of(contestants: Any) -> tuple[Contestant, ...]:
 
 
 def described(contestant: Contestant) -> Entrant:
-    """Return what a reader is told of a contestant."""
-    told, given = contestant.tuning, isinstance(contestant.make, Given)
+    """Return what a report says of a contestant."""
+    tuning, given = contestant.tuning, isinstance(contestant.make, Given)
     return Entrant(
         name=contestant.name,
         role=contestant.role,
         side=contestant.side,
         sees=contestant.sees,
-        rule=told.rule,
-        n_tried=None if told == Tuning() else told.n_tried,
-        tried_on=told.on,
+        rule=tuning.rule,
+        n_tried=None if tuning == Tuning() else tuning.n_tried,
+        tried_on=tuning.on,
         made_of=plain_repr(_without_seeds(contestant.make.model)) if given else None,  # type: ignore[attr-defined]
     )
 
@@ -126,14 +126,14 @@ def _side(given: Any) -> str:
 
 try:
     import fcntl
-except ImportError:  # Windows: two runs in one folder are not kept apart there
+except ImportError:  # Windows: two runs in one folder are not prevented there
     fcntl = None  # type: ignore[assignment]
 
 _CONFIG, _CELLS = "config.json", "cells.jsonl"
 #: Apart from what may be published, and named as git ignores it.
 _PRIVATE = Path("resume.private") / "fingerprint.json"
 _COSTS = Path("resume.private") / "costs.jsonl"
-#: They change how long a fit takes, not what comes of it; and what :func:`compare` sets itself.
+#: Parameters that change how long a fit takes, not its result; and those that :func:`compare` sets itself.
 _WITHOUT_EFFECT = frozenset(
     {"n_jobs", "verbose", "checkpoint_dir", "budget", "random_state", "noise_seed", "partition_seed"}
 )
@@ -143,7 +143,7 @@ _REMEDY = "Choose another folder for out=, or delete this one if it is not neede
 class CellFolder(ExitStack):
     """Finished fits of one comparison, one JSON line each, flushed to the disk before the next fit starts.
 
-    ``cells`` are the finished fits, ``costs`` what is kept apart of them, which is **sensitive**.
+    ``cells`` are the finished fits, ``costs`` their costs, which are **sensitive**.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -158,9 +158,9 @@ class CellFolder(ExitStack):
         seeds: list[int],
         stamp: dict[str, Any],
     ) -> tuple[list[int], dict[str, Any]]:
-        """Start the comparison here or go on with it; return its seeds, one per repeat, and its first call's stamp.
+        """Start or resume the comparison; return its seeds, one per repeat, and the first call's time and versions.
 
-        A repeat hangs on its own seed alone, so that more repeats go on where fewer ended.
+        A repeat depends on its own seed alone, so that more repeats can be added later.
         """
         with making("out", self.path):
             begun_in(self.path, _CONFIG, "comparison", is_leftover=_is_leftover)
@@ -174,11 +174,11 @@ class CellFolder(ExitStack):
         if not (self.path / _CONFIG).exists():
             (self.path / _PRIVATE).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_json(self.path / _PRIVATE, private, mode=0o600)
-            # Last: whoever is killed before this line leaves a folder that counts as empty.
+            # Last: a run that is killed before this line leaves a folder that counts as empty.
             write_json(self.path / _CONFIG, {**config, "seeds": seeds, "stamp": stamp, "also": []})
         before = read_json(self.path / _CONFIG)
-        kept = read_json(self.path / _PRIVATE).get("sha256")
-        pairs = ((config, before), (digests, kept if isinstance(kept, dict) else {}))
+        stored = read_json(self.path / _PRIVATE).get("sha256")
+        pairs = ((config, before), (digests, stored if isinstance(stored, dict) else {}))
         differs = dict.fromkeys(name for now, then in pairs for name in now if then.get(name) != now[name])
         if differs:
             raise RunFolderError(
@@ -198,19 +198,19 @@ class CellFolder(ExitStack):
         return self._config["seeds"], self._config["stamp"]
 
     def also(self, stamp: Mapping[str, Any], *, left: bool) -> list[str]:
-        """Return in what calls with fits ``left`` to do differed from the first: commits and versions, no times."""
-        first, told = self._config["stamp"], list(self._config["also"])
+        """Return how later calls that had fits ``left`` to do differ from the first: commits and versions, no times."""
+        first, noted = self._config["stamp"], list(self._config["also"])
         pairs = {"commit": (stamp["commit"], first["commit"])}
         pairs |= {name: (value, first["versions"].get(name)) for name, value in stamp["versions"].items()}
         differs = ", ".join(f"{name} {value}" for name, (value, then) in pairs.items() if value != then)
-        if left and differs and differs not in told:
-            told.append(differs)
-            self._config["also"] = told
+        if left and differs and differs not in noted:
+            noted.append(differs)
+            self._config["also"] = noted
             write_json(self.path / _CONFIG, self._config)
-        return told
+        return noted
 
     def finish(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Put the finished fits in their order: the one in which workers ended would tell which took longer."""
+        """Put the finished fits in their order: the order in which workers ended would reveal which took longer."""
         if [dict(line) for line in lines] != self.cells.read():
             write_bytes(self.path / _CELLS, b"".join(map(_as_line, lines)))
 
@@ -238,7 +238,7 @@ class _Lines:
     file: BinaryIO
 
     def read(self) -> list[dict[str, Any]]:
-        """Return what is kept; a last line torn by a kill is cut off."""
+        """Return the stored lines; an incomplete last line is cut off."""
         self.file.seek(0)
         content = self.file.read()
         found, good = [], 0
@@ -260,7 +260,7 @@ class _Lines:
         return found
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Keep one line; it is on the disk when this returns."""
+        """Write one line; it is on the disk when this returns."""
         self._write(_as_line(line))
 
     def _write(self, content: bytes) -> None:
@@ -274,7 +274,7 @@ def _as_line(line: Mapping[str, Any]) -> bytes:
 
 
 def _is_leftover(path: Path) -> bool:
-    """Whether a start that was killed may have left this: hidden temporary files, or nothing that counts."""
+    """Whether this file may be left from a start that was killed: temporary, or without any result."""
     return (
         path.name.startswith(".")
         or path.name == _PRIVATE.parent.name
@@ -283,7 +283,7 @@ def _is_leftover(path: Path) -> bool:
 
 
 def _configuration(contestants: Sequence[Contestant], data: Dataset, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what must be the same for a comparison to go on, as JSON values."""
+    """Return the public settings that must be equal for a comparison to be resumed, as JSON values."""
     chosen = {k: settings[k] for k in ("epsilons", "delta", "random_state", "by")}
     rows = [data.public.y_for_evaluation, data.test.y]
     return {
@@ -297,7 +297,7 @@ def _configuration(contestants: Sequence[Contestant], data: Dataset, settings: M
 
 
 def _digests(contestants: Sequence[Contestant], data: Dataset, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return what else must be the same. **Sensitive**: who knows all of it but a little can try that out."""
+    """Return digests of what else must be equal. **Sensitive**: a value of which little is unknown can be guessed."""
     recipes = {contestant.name: _recipe(contestant) for contestant in contestants}
     return {
         "contestants": _sha256(json.dumps(recipes, sort_keys=True)),

@@ -1,4 +1,4 @@
-"""From which test rows every fit had right to what may be said: verdicts, bands, crossings, as a result holds them."""
+"""Compute verdicts, bands and crossover points of a comparison from the test rows that each fit predicted rightly."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pate.comparison.statistics import PairedDifference
 from pate.report._measures import plain_bands
 from pate.report.result import Band, Crossing, Rule, SideVerdict, Stretch, Verdict, gathered
 
-#: Whose curves are held against each other, the first one's lead being positive.
+#: The two sides that are compared; a positive difference is in favour of the first.
 OURS, THEIRS = "PATE", "DP-SGD"
 LEVEL = 0.95
-#: Who is more than so far below the best has no paired band.
+#: A contestant that is further than this below the best has no paired band.
 _NEAR = 0.15
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What may be said of a comparison, as :class:`pate.report.result.ComparisonResult` holds it."""
+    """Bands, verdicts and crossover points of a comparison, for :class:`pate.report.result.ComparisonResult`."""
 
     bands: tuple[Band, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
@@ -35,10 +35,10 @@ class Found:
 
 
 def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_pool: int | None) -> Found:
-    """Return what may be said of the fits of a comparison.
+    """Return bands, verdicts and crossover points of the fits of a comparison.
 
-    A contestant takes part at an epsilon where every one of its repeats was measured; without knowing which test rows
-    were right, or how test rows were drawn, nothing is said but means.
+    A contestant takes part at an epsilon where every one of its repeats was measured; where it is unknown which
+    test rows were right, or how they were drawn, only means are returned.
     """
     cells = sorted(cells, key=lambda cell: cell.repeat)
     fits = gathered(cells, lambda cell: (cell.contestant, cell.epsilon))
@@ -56,13 +56,14 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
     epsilons = sorted({epsilon for of in by_name.values() for epsilon in of})
     ours, theirs = ([name for name in by_name if sides.get(name) == side] for side in (OURS, THEIRS))
     n_between, n_all = _numbers(by_name, ours, theirs)
-    # All that is said holds together (Bonferroni): 4/5 of what may be wrong is for the sides, 1/5 for all other pairs.
-    looks = (ceil(5 * n_between / 4), max(5 * (n_all - n_between), n_all)) if 0 < n_between < n_all else (n_all, n_all)
+    # All verdicts hold together (Bonferroni): 4/5 of the error probability is for the sides, 1/5 for all other pairs.
+    shared = 0 < n_between < n_all
+    counts = (ceil(5 * n_between / 4), max(5 * (n_all - n_between), n_all)) if shared else (n_all, n_all)
     between: tuple[verdicts.SideVerdict, ...] = ()
     if n_between:
-        between = verdicts.side_verdicts(by_name, epsilons, ours=ours, theirs=theirs, **how, looks=looks[0])
-    among = verdicts.verdicts(by_name, epsilons, **how, looks=looks[1]) if n_all else ()
-    # A pair is spoken of once: one that stands between the sides was looked at there, among fewer.
+        between = verdicts.side_verdicts(by_name, epsilons, ours=ours, theirs=theirs, **how, n_comparisons=counts[0])
+    among = verdicts.verdicts(by_name, epsilons, **how, n_comparisons=counts[1]) if n_all else ()
+    # Each pair has one interval: pairs between the sides use the one computed there, among fewer comparisons.
     apart = {v.epsilon: v.pairs for v in between}
     pairs = {v.epsilon: {pair: _of(apart.get(v.epsilon, {}), *pair) or d for pair, d in v.pairs.items()} for v in among}
     paired = {(name, v.epsilon): band for v in among for name, band in _beside(v, pairs[v.epsilon]).items()}
@@ -80,7 +81,7 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
         ),
         side_verdicts=tuple(map(_side_verdict, between)),
         side_pairs=tuple(_verdict(v.epsilon, *pair, d) for v in between for pair, d in v.pairs.items()),
-        crossings=_crossings(between),
+        crossings=_crossover_points(between),
         rule=Rule(
             level=LEVEL,
             n_between=n_between,
@@ -112,7 +113,7 @@ def _beside(
 
 
 def _of(pairs: Mapping[tuple[str, str], PairedDifference], a: str, b: str) -> PairedDifference | None:
-    """Return the difference of two contestants, whichever way round it stands."""
+    """Return the difference of two contestants, in whichever order the pair is stored."""
     return pairs[a, b] if (a, b) in pairs else pairs[b, a].reversed() if (b, a) in pairs else None
 
 
@@ -125,7 +126,7 @@ def _rows(cells: Sequence[Cell], redraws: str, n_pool: int | None) -> dict[str, 
 
 
 def _owners(cells: Sequence[Cell], redraws: str) -> Any:
-    """Return whose test rows are: one array, or one a repeat where rows are redrawn; None where each is its own."""
+    """Return the owners of test rows: one array, or one per repeat where rows are redrawn; None without owners."""
     of = {cell.repeat: cell.owners() for cell in cells if cell.right is not None}
     if any(owners is None for owners in of.values()) or not of:
         return None
@@ -133,25 +134,25 @@ def _owners(cells: Sequence[Cell], redraws: str) -> Any:
     return arrays if redraws == "all rows" else arrays[0]
 
 
-def _told(found: PairedDifference) -> dict[str, Any]:
+def _fields(found: PairedDifference) -> dict[str, Any]:
     names = ("low", "high", "verdict", "repeats_needed")
     return {"difference": found.mean, **{name: getattr(found, name) for name in names}}
 
 
 def _verdict(epsilon: float, first: str, second: str, difference: PairedDifference) -> Verdict:
-    return Verdict(epsilon=epsilon, first=first, second=second, **_told(difference))
+    return Verdict(epsilon=epsilon, first=first, second=second, **_fields(difference))
 
 
 def _side_verdict(found: verdicts.SideVerdict) -> SideVerdict:
     by, against = found.deciding
-    told = _told(found.difference) | {"best": found.ours, "best_other": found.theirs, "verdict": found.verdict}
-    return SideVerdict(epsilon=found.epsilon, side=OURS, other=THEIRS, by=by, against=against, **told)
+    values = _fields(found.difference) | {"best": found.ours, "best_other": found.theirs, "verdict": found.verdict}
+    return SideVerdict(epsilon=found.epsilon, side=OURS, other=THEIRS, by=by, against=against, **values)
 
 
-def _crossings(between: Sequence[verdicts.SideVerdict]) -> tuple[Crossing, ...]:
+def _crossover_points(between: Sequence[verdicts.SideVerdict]) -> tuple[Crossing, ...]:
     """Return where the curves of the best of both sides cross: those with the best mean over all epsilons.
 
-    Whoever that is was looked at with all others, so that the intervals hold for the pair that is chosen.
+    All pairs were compared, so that the intervals hold for the pair that is chosen.
     """
     common = set.intersection(*(set(v.pairs) for v in between)) if between else set()
     if len(between) < 2 or not common:
@@ -161,6 +162,6 @@ def _crossings(between: Sequence[verdicts.SideVerdict]) -> tuple[Crossing, ...]:
     theirs = min({b for _, b in common}, key=lambda b: (fmean(total[pair] for pair in common if pair[1] == b), b))
     if (ours, theirs) not in common:
         return ()
-    found = verdicts.crossing([v.epsilon for v in between], [v.pairs[ours, theirs] for v in between])
+    found = verdicts.crossover_points([v.epsilon for v in between], [v.pairs[ours, theirs] for v in between])
     stretches = tuple(Stretch(low=one.low, high=one.high, at=one.at, sure=one.sure) for one in found.where)
     return (Crossing(first=ours, second=theirs, stretches=stretches, told=found.says(ours, theirs)),)

@@ -1,4 +1,4 @@
-"""What a comparison found: tidy rows, a table, a picture, files."""
+"""The report of a comparison: tidy rows, a table, a picture, files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import os
 import statistics
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from pate.report.plots import Display
 
 
-# What a comparison says of itself as text: on a terminal, and in a notebook's cell.
+# A comparison as text: on a terminal, and in a notebook's cell.
 
 
 def accuracy_table(summary: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
@@ -52,7 +53,7 @@ def accuracy_table(summary: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]
 
 
 def verdict_table(result: ComparisonResult) -> list[tuple[str, ...]]:
-    """Return a row an epsilon: who is ahead, by how much, and every contestant's accuracy."""
+    """Return one row per epsilon: which contestant is ahead, by how much, and every contestant's accuracy."""
     said = {card["epsilon"]: (card["word"], card["by"].replace("\n", " ")) for card in looks(result)}
     means = {(band.contestant, band.epsilon): f"{100 * band.mean:.1f}%" for band in result.bands}
     names = list(dict.fromkeys(band.contestant for band in result.bands if band.epsilon is not None))
@@ -69,7 +70,7 @@ _CELLS = "cells.jsonl"
 
 
 def write(folder: Path, result: ComparisonResult) -> None:
-    """Write all that may be published into a folder that is known to be this comparison's."""
+    """Write all that may be published into this comparison's folder."""
     from pate.report import comparison_picture, render_markdown, write_report
     from pate.report.plots import figure_to_png, figure_to_svg
 
@@ -83,26 +84,26 @@ def write(folder: Path, result: ComparisonResult) -> None:
 
 
 def read(folder: Path) -> tuple[ComparisonResult, tuple[Cell, ...]]:
-    """Return what a finished comparison left in its folder: the result, and the fits in its order."""
+    """Read a finished comparison from its folder: the result, and the fits in its order."""
     try:
         lines = (folder / _CELLS).read_text(encoding="utf-8").splitlines()
-        told = read_json(folder / "results.json")
+        values = read_json(folder / "results.json")
     except OSError:
         raise RunFolderError(
             f"{folder} holds no finished comparison (results.json and {_CELLS}). Name the folder of one."
         ) from None
     try:
-        result = ComparisonResult.from_dict(told)
+        result = ComparisonResult.from_dict(values)
         cells = {cell.key: cell for cell in (Cell.from_dict(json.loads(line)) for line in lines)}
-        kept = tuple(cells[row.contestant, row.epsilon, row.repeat] for row in result.rows)
-        same = all(cell.row() == row for cell, row in zip(kept, result.rows, strict=True))
+        stored = tuple(cells[row.contestant, row.epsilon, row.repeat] for row in result.rows)
+        same = all(cell.row() == row for cell, row in zip(stored, result.rows, strict=True))
     except (InvalidInputError, KeyError, ValueError):
-        same, kept = False, ()
+        same, stored = False, ()
     if not same:
         raise RunFolderError(
             f"{folder / _CELLS} does not have the fits of {folder / 'results.json'}. Make the comparison again."
         )
-    return result, kept
+    return result, stored
 
 
 _MEASURES = ("balanced_accuracy", "worst_class_accuracy", "calibration_error", "answers")
@@ -110,7 +111,7 @@ _MEASURES = ("balanced_accuracy", "worst_class_accuracy", "calibration_error", "
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ComparisonReport:
-    """What :func:`compare` found: tidy rows first, then a table, a picture and files. Printing it shows the table.
+    """The result of :func:`compare`: tidy rows, a table, a picture and files. Printing it shows the table.
 
     Attributes
     ----------
@@ -119,15 +120,15 @@ class ComparisonReport:
     dataset, protocol, description : str
     classes : tuple
     entrants : tuple of Entrant
-        Who took part.
+        The contestants.
     settings : dict
         What was asked for.
     redraws : {"all rows", "training rows", "nothing"}
-        What each repeat drew anew of the data; of ``"all rows"`` test rows of two repeats overlap.
+        Which rows each repeat drew again; of ``"all rows"`` test rows of two repeats overlap.
     n_pool : int or None
-        Rows that a repeat's parts are cut from; None where it is the curator's.
+        Rows that a repeat's parts are cut from; None where that number is private.
     published : bool
-        Whether the private rows are published: then ceilings stand among the cells, and costs may be shown.
+        Whether the private rows are published: then ceilings are among the cells, and costs may be shown.
     ceilings : tuple of Cell
         Fits without privacy, of data that are not published: **sensitive**, never printed.
     costs : tuple of FitCost
@@ -235,16 +236,21 @@ class ComparisonReport:
         return find(self.cells, sides, redraws=self.redraws, n_pool=self.n_pool)
 
     def verdicts(self) -> tuple[Verdict, ...]:
-        """Return, at every epsilon, the contestant of the best mean against each rival: ahead, or undecided."""
+        """Return, at every epsilon, whether the contestant with the best mean is surely ahead of each other one."""
         return self._found.verdicts
 
     def side_verdicts(self) -> tuple[SideVerdict, ...]:
-        """Return, at every epsilon, the side of PATE against that of DP-SGD, where both have contestants."""
+        """Return, at every epsilon, whether PATE or DP-SGD is surely ahead, where both have contestants."""
         return self._found.side_verdicts
 
-    def crossings(self) -> tuple[Crossing, ...]:
-        """Return where the curves of the best of both sides cross, with an interval."""
+    def crossover_points(self) -> tuple[Crossing, ...]:
+        """Return the epsilons at which the accuracy curves of the best of both sides cross, with intervals."""
         return self._found.crossings
+
+    def crossings(self) -> tuple[Crossing, ...]:
+        """Return :meth:`crossover_points`: its former name."""
+        warnings.warn("crossings() is now crossover_points(): call that.", DeprecationWarning, stacklevel=2)
+        return self.crossover_points()
 
     @property
     def statements(self) -> dict[tuple[str, float], PrivacyStatement]:
@@ -261,7 +267,7 @@ class ComparisonReport:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know before believing the numbers."""
+        """Warnings about privacy and about the limits of the numbers."""
         cells = [c for c in self.cells if c.epsilon is not None and c.refused is None]
         names = list(dict.fromkeys(c.contestant for c in cells))
         notes = [
@@ -274,27 +280,27 @@ class ComparisonReport:
         persons = any(s.unit != "record" for s in self.statements.values())
         if persons and all(c.persons is None for c in self.cells if c.right is not None):
             notes.append(
-                "Contestants protect a person with all their rows, but nobody said whose each test row is: every one "
+                "Contestants protect a person with all their rows, but the test rows have no owners: every row "
                 "counts by itself, and where a person has several, the intervals are too narrow. Give the test rows "
                 "groups, too."
             )
         silent = [name for name in names if not any(c.statement for c in cells if c.contestant == name)]
         if silent:
             notes.append(
-                f"{', '.join(silent)}: no privacy statement, so the epsilon is the budget that was given, and nobody "
-                "vouches for it."
+                f"{', '.join(silent)}: no privacy statement, so the epsilon is the budget that was given; "
+                "that the fit keeps it is not shown."
             )
         return [*notes, *warnings_of(cells, self.settings.get("unit"))]
 
     def result(self, *, command: str | None = None) -> ComparisonResult:
-        """Return everything as what ``results.json`` holds and a report shows, all of it public.
+        """Return all public results: what ``results.json`` holds and a report shows.
 
         Parameters
         ----------
         command : str or None
             The command that made it, to be shown in the report.
         """
-        told = {name: getattr(self, name) for name in _SHARED} | vars(self._found)
+        shared = {name: getattr(self, name) for name in _SHARED} | vars(self._found)
         names = list(dict.fromkeys(cell.contestant for cell in self.cells if cell.role == "private"))
         whom = listed([*names[:2], f"{len(names) - 2} others"] if len(names) > 4 else names)
         stated = self.statements.items()
@@ -307,11 +313,11 @@ class ComparisonReport:
             notes=tuple(self.notes),
             # Of published data alone; what depends on the votes is private always.
             fit_costs=tuple(replace(c, data_dependent_epsilon=None) for c in self.costs) if self.published else (),
-            **told,
+            **shared,
         )
 
     def sensitive(self) -> SensitiveResult:
-        """Return what stays with the curator: ceilings, time, memory and data-dependent epsilons."""
+        """Return the private results, for the curator: ceilings, time, memory and data-dependent epsilons."""
         return SensitiveResult(ceilings=tuple(cell.row() for cell in self.ceilings), costs=self.costs)
 
     def to_dict(self, *, command: str | None = None) -> dict[str, Any]:
@@ -358,7 +364,7 @@ class ComparisonReport:
         Parameters
         ----------
         folder : path
-            Made when absent; the ``out`` of :func:`compare` will do.
+            Made when absent; may be the ``out`` of :func:`compare`.
         command : str or None
             The command that made it, to be shown in the report.
 
@@ -407,7 +413,7 @@ class ComparisonReport:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """Read back what :meth:`save` or :func:`compare` left in a folder; verdicts are found anew from the fits.
+        """Read a report from a folder of :meth:`save` or :func:`compare`; verdicts are computed again from the fits.
 
         Private ceilings and costs stay where they are: they are not read.
 
@@ -427,8 +433,8 @@ class ComparisonReport:
         pate.exceptions.RunFolderError: nowhere holds no finished comparison (results.json and cells.jsonl). ...
         """
         result, cells = read(Path(folder))
-        told = {name: value for name in _SHARED if (value := getattr(result, name)) is not None}
-        return cls(cells=cells, costs=result.fit_costs, **told)
+        shared = {name: value for name in _SHARED if (value := getattr(result, name)) is not None}
+        return cls(cells=cells, costs=result.fit_costs, **shared)
 
     def _repr_html_(self) -> str:
         result = self.result()
@@ -448,5 +454,5 @@ def _mean(cells: list[Cell], key: str) -> float | None:
     return statistics.fmean(values) if values else None
 
 
-#: What stands in the report as in its result.
+#: Fields that the report and its result share.
 _SHARED = {f.name for f in fields(ComparisonReport)} & {f.name for f in fields(ComparisonResult)}

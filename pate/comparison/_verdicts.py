@@ -1,12 +1,13 @@
-"""Who is ahead at which epsilon, for all looks together.
+"""Decide which contestant is ahead at which epsilon, with intervals that hold for all comparisons together.
 
-Every pair that could have been spoken of counts as a look, also where only the leader by mean is named: choosing the
-leader by the same means is then covered, whoever it turns out to be.
+Every pair of contestants counts as a comparison, also where only the leader by mean is named: choosing the leader by
+the same means is then covered.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, product
@@ -18,7 +19,15 @@ from pate._core.checks import check_int, check_real, did_you_mean, shown
 from pate.comparison.statistics import Design, PairedDifference, Word, accuracy, difference_of
 from pate.exceptions import InvalidInputError
 
-__all__ = ["Crossing", "Crossings", "EpsilonVerdict", "SideVerdict", "crossing", "side_verdicts", "verdicts"]
+__all__ = [
+    "CrossoverPoint",
+    "CrossoverPoints",
+    "EpsilonVerdict",
+    "SideVerdict",
+    "crossover_points",
+    "side_verdicts",
+    "verdicts",
+]
 
 #: Name -> epsilon -> one boolean array per repeat.
 RightsByName = Mapping[str, Mapping[float, Sequence[Any]]]
@@ -26,51 +35,51 @@ RightsByName = Mapping[str, Mapping[float, Sequence[Any]]]
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonVerdict:
-    """Who leads at one epsilon, and ahead of whom."""
+    """Which contestant leads at one epsilon, and which others it is surely ahead of."""
 
     epsilon: float
     leader: str  # the greatest mean accuracy
     means: dict[str, float]  # accuracies, greatest first
     pairs: dict[tuple[str, str], PairedDifference]  # all pairs, the greater mean first
-    looks: int
+    n_comparisons: int
 
     @property
     def against(self) -> dict[str, PairedDifference]:
-        """The leader's differences, by rival."""
+        """The leader's differences, by the other contestant."""
         return {b: found for (a, b), found in self.pairs.items() if a == self.leader}
 
     @property
     def ahead_of(self) -> tuple[str, ...]:
-        """The rivals that the leader is surely ahead of."""
+        """The contestants that the leader is surely ahead of."""
         return tuple(name for name, found in self.against.items() if found.verdict == "ahead")
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """The rivals that may be as good, or better."""
+        """The contestants that may be as good as the leader, or better."""
         return tuple(name for name, found in self.against.items() if found.verdict != "ahead")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SideVerdict:
-    """One side's contestants against the other side's at one epsilon."""
+    """Which of two sides of contestants is ahead at one epsilon."""
 
     epsilon: float
     ours: str  # the greatest mean of each side
     theirs: str
-    #: One of ours and one of theirs, on whom the verdict stands. Ahead or behind: who is ahead of the whole other
-    #: side (the greatest mean of such), and the rival who comes nearest. Undecided: the greatest mean of all, and
-    #: the rival it is least told apart from.
+    #: One of ours and one of theirs, on which the verdict rests. Ahead or behind: the contestant that is ahead of the
+    #: whole other side (the greatest mean of such), and the nearest one of that side. Undecided: the greatest mean of
+    #: all, and the one of the other side that it differs least from.
     deciding: tuple[str, str]
     difference: PairedDifference  # between these two
-    #: {"ahead", "behind", "undecided"}: ``ahead``: one of ours is ahead of everyone of theirs. ``behind``: one of
-    #: theirs is ahead of everyone of ours.
+    #: {"ahead", "behind", "undecided"}: ``ahead``: one of ours is ahead of all of theirs. ``behind``: one of theirs
+    #: is ahead of all of ours.
     verdict: Word
     pairs: dict[tuple[str, str], PairedDifference]
-    looks: int
+    n_comparisons: int
 
     @property
     def not_behind(self) -> bool:
-        """Whether nobody of theirs was shown to be ahead: "at or above" by the rule, which few repeats reach easily."""
+        """Whether none of theirs was shown to be ahead; with few repeats this is weak evidence."""
         return self.verdict != "behind"
 
 
@@ -82,35 +91,35 @@ def verdicts(
     test_share: float | None = None,
     groups: Any = None,
     level: float = 0.95,
-    looks: int | None = None,
+    n_comparisons: int | None = None,
 ) -> tuple[EpsilonVerdict, ...]:
-    """Return who leads at each epsilon, against each rival.
+    """Return which contestant leads at each epsilon, and whether it is surely ahead of each other one.
 
     Parameters
     ----------
     rights : mapping of name to mapping of epsilon to one boolean array per repeat
-        Whether each test row was predicted rightly. Who has nothing at an epsilon takes no part there.
+        Whether each test row was predicted rightly. A contestant without fits at an epsilon takes no part there.
     epsilons : sequence of float
-        Those looked at.
+        Those to compare at.
     same_rows, test_share, groups, level
         As in :func:`pate.comparison.statistics.paired_difference`.
-    looks : int or None
-        None counts all pairs at all epsilons. More, where the same page says more than this.
+    n_comparisons : int or None
+        Comparisons that hold together. None counts all pairs at all epsilons; pass more where a report makes more.
 
     Returns
     -------
     tuple of EpsilonVerdict
-        In the order of ``epsilons``; without those where nobody took part.
+        In the order of ``epsilons``; without those where no contestant took part.
 
     Raises
     ------
     InvalidInputError
-        Contestants without an epsilon that is looked at, fewer looks than are taken, arrays that do not meet.
+        Contestants without any of the epsilons, fewer comparisons than are made, arrays of unequal lengths.
 
     Notes
     -----
     The chance that any pair at any epsilon is called ahead or behind wrongly is at most ``1 - level`` (Bonferroni over
-    all of them; :mod:`pate.comparison.statistics` says of what each interval is made).
+    all of them; :mod:`pate.comparison.statistics` describes the intervals).
 
     Examples
     --------
@@ -121,14 +130,16 @@ def verdicts(
     """
     at = _present(rights, epsilons)
     needed = sum(math.comb(len(names), 2) for names in at.values())
-    design = Design(same_rows, test_share, groups, level, _looks(looks, needed))
+    design = Design(same_rows, test_share, groups, level, _count_of(n_comparisons, needed))
     found = []
     for epsilon, names in at.items():
         means = {name: accuracy(rights[name][epsilon]) for name in names}
         means = dict(sorted(means.items(), key=lambda item: -item[1]))
         pairs = {(a, b): _pair(rights, a, b, epsilon, design) for a, b in combinations(means, 2)}
         leader = next(iter(means))
-        found.append(EpsilonVerdict(epsilon=epsilon, leader=leader, means=means, pairs=pairs, looks=design.looks))
+        found.append(
+            EpsilonVerdict(epsilon=epsilon, leader=leader, means=means, pairs=pairs, n_comparisons=design.n_comparisons)
+        )
     return tuple(found)
 
 
@@ -142,18 +153,18 @@ def side_verdicts(
     test_share: float | None = None,
     groups: Any = None,
     level: float = 0.95,
-    looks: int | None = None,
+    n_comparisons: int | None = None,
 ) -> tuple[SideVerdict, ...]:
-    """Return how one side stands against the best of the other at each epsilon.
+    """Return which of two sides of contestants is ahead at each epsilon.
 
     Parameters
     ----------
     rights, epsilons, same_rows, test_share, groups, level
         As in :func:`verdicts`.
     ours, theirs : sequences of names
-        The sides. One name against a few needs far fewer looks than all pairs; name it before anything is measured.
-    looks : int or None
-        None counts every one of ours against every one of theirs, at every epsilon.
+        The sides. One name against a few needs far fewer comparisons than all pairs; choose it beforehand.
+    n_comparisons : int or None
+        None counts each of ours against each of theirs, at every epsilon.
 
     Returns
     -------
@@ -163,12 +174,12 @@ def side_verdicts(
     Raises
     ------
     InvalidInputError
-        As :func:`verdicts`; a name that nobody has, or that is on both sides, an empty side.
+        As :func:`verdicts`; a name that is unknown or on both sides, an empty side.
 
     Notes
     -----
-    The best of a side is chosen by the same means that are compared, which flatters it. Hence nothing is said of it
-    that was not tested for everyone: "ahead" is ahead of all rivals, and every pair counts as a look.
+    The best of a side is chosen by the same means that are compared, which is biased in its favour. Hence
+    "ahead" means ahead of all of the other side, and every pair counts as a comparison.
 
     Examples
     --------
@@ -190,7 +201,7 @@ def side_verdicts(
     }
     at = {epsilon: sides for epsilon, sides in at.items() if all(sides)}
     needed = sum(len(a) * len(b) for a, b in at.values())
-    design = Design(same_rows, test_share, groups, level, _looks(looks, needed))
+    design = Design(same_rows, test_share, groups, level, _count_of(n_comparisons, needed))
     found = []
     for epsilon, (here, there) in at.items():
         pairs = {(a, b): _pair(rights, a, b, epsilon, design) for a, b in product(here, there)}
@@ -198,24 +209,26 @@ def side_verdicts(
         best_a, best_b = (max(side, key=means.__getitem__) for side in (here, there))
         verdict, deciding = _decided(pairs, means)
         said: dict[str, Any] = {"deciding": deciding, "difference": pairs[deciding], "verdict": verdict, "pairs": pairs}
-        found.append(SideVerdict(epsilon=epsilon, ours=best_a, theirs=best_b, looks=design.looks, **said))
+        found.append(
+            SideVerdict(epsilon=epsilon, ours=best_a, theirs=best_b, n_comparisons=design.n_comparisons, **said)
+        )
     return tuple(found)
 
 
 def _decided(
     pairs: Mapping[tuple[str, str], PairedDifference], means: Mapping[str, float]
 ) -> tuple[Word, tuple[str, str]]:
-    """Return what holds of the sides, and the pair on which that stands."""
+    """Return the verdict on the sides, and the pair on which it rests."""
     against: dict[str, list[tuple[PairedDifference, tuple[str, str]]]] = {}
     for pair, found in pairs.items():
         against.setdefault(pair[0], []).append((found, pair))
         against.setdefault(pair[1], []).append((found.reversed(), pair))
     ranked = sorted(against, key=lambda name: -means[name])
     sure = [name for name in ranked if all(found.verdict == "ahead" for found, _ in against[name])]
-    # A difference has the sign of its means: whoever has the greatest is behind nobody, so that one is undecided.
+    # A difference has the sign of its means: the contestant with the greatest is behind none, so one is undecided.
     first = against[sure[0] if sure else ranked[0]]
-    rivals = first if sure else [one for one in first if one[0].verdict == "undecided"] or first
-    _, pair = min(rivals, key=lambda one: one[0].mean if one[0].low is None else one[0].low)
+    others = first if sure else [one for one in first if one[0].verdict == "undecided"] or first
+    _, pair = min(others, key=lambda one: one[0].mean if one[0].low is None else one[0].low)
     return ("undecided" if not sure else "ahead" if sure[0] == pair[0] else "behind"), pair
 
 
@@ -236,25 +249,25 @@ def _present(rights: RightsByName, epsilons: Sequence[float]) -> dict[float, lis
     return {epsilon: names for epsilon, names in at.items() if names}
 
 
-def _looks(said: int | None, needed: int) -> int:
+def _count_of(said: int | None, needed: int) -> int:
     needed = max(needed, 1)
     if said is None:
         return needed
-    return check_int("looks", said, low=needed, remedy=f"So many pairs are looked at: {needed}.")
+    return check_int("n_comparisons", said, low=needed, remedy=f"{needed} pairs are compared.")
 
 
 def _pair(rights: RightsByName, a: str, b: str, epsilon: float, design: Design) -> PairedDifference:
     return difference_of(rights[a][epsilon], rights[b][epsilon], design, (a, b))
 
 
-# Where the curves of two contestants cross, with an interval that comes from the differences' own.
+# Crossover points of two contestants' curves, with intervals that follow from those of the differences.
 
 
 @dataclass(frozen=True)
-class Crossing:
+class CrossoverPoint:
     """A stretch of epsilons in which the difference of two contestants may be zero."""
 
-    low: float | None  # its ends; None where it goes on beyond the epsilons looked at
+    low: float | None  # its ends; None where it goes on beyond the given epsilons
     high: float | None
     at: tuple[float, ...]  # where the mean difference is zero in it, linear in log epsilon
     before: Word | None  # {"ahead", "behind"}: The sure verdict on its left and on its right
@@ -267,33 +280,33 @@ class Crossing:
 
 
 @dataclass(frozen=True)
-class Crossings:
-    """Where the curves of two contestants cross, as far as was looked.
+class CrossoverPoints:
+    """The epsilons at which the accuracy curves of two contestants cross, within those that were compared.
 
     Examples
     --------
-    >>> Crossings((0.1, 1.0), (), "ahead", 0.95).says("PATE", "DP-SGD")
-    'PATE is ahead everywhere looked at (epsilon 0.1 to 1).'
+    >>> CrossoverPoints((0.1, 1.0), (), "ahead", 0.95).says("PATE", "DP-SGD")
+    'PATE is ahead at all compared epsilons (epsilon 0.1 to 1).'
     """
 
-    epsilons: tuple[float, ...]  # those looked at, ascending
-    #: Every true crossing lies in one of them, at ``level``; none where one contestant is surely ahead
+    epsilons: tuple[float, ...]  # ascending
+    #: Every true crossover point lies in one of them, at ``level``; empty where one contestant is surely ahead
     #: everywhere.
-    where: tuple[Crossing, ...]
+    where: tuple[CrossoverPoint, ...]
     start: Word  # {"ahead", "behind", "undecided"}: The verdict at the least epsilon
     level: float
 
     @property
-    def sure(self) -> tuple[Crossing, ...]:
-        """The crossings that surely are there."""
+    def sure(self) -> tuple[CrossoverPoint, ...]:
+        """The stretches in which the curves surely cross."""
         return tuple(one for one in self.where if one.sure)
 
     def says(self, a: str, b: str) -> str:
-        """Return it in words, for the contestants whose difference was a less b."""
+        """Return it in words, for the contestants ``a`` and ``b`` of the difference a - b."""
         looked = f"epsilon {self.epsilons[0]:g} to {self.epsilons[-1]:g}"
         names = {"ahead": a, "behind": b}
         if not self.where:
-            return f"{names[self.start]} is ahead everywhere looked at ({looked})."
+            return f"{names[self.start]} is ahead at all compared epsilons ({looked})."
         crossed = [" or ".join(f"{e:.2g}" for e in one.at) for one in self.sure]
         within = [f"({100 * self.level:g}% interval {one.low:.2g} to {one.high:.2g})" for one in self.sure]
         if len(self.where) == len(self.sure) == 1:
@@ -304,13 +317,13 @@ class Crossings:
             unit = "" if places else "epsilon "
             places.setdefault(names[word], []).append(f"from {unit}{low:.2g} to {high:.2g}")
         if not places:
-            return f"Undecided everywhere looked at ({looked})."
+            return f"Undecided at all compared epsilons ({looked})."
         ahead = ", ".join(f"{name} is ahead {' and '.join(spans)}" for name, spans in places.items())
         cross = " and ".join(f"{e} {s}" for e, s in zip(crossed, within, strict=True))
         return f"{ahead}; elsewhere undecided." + (f" They cross at {cross}." if cross else "")
 
     def _decided(self) -> list[tuple[str, float, float]]:
-        """Return who is ahead, from where, and up to where, between the stretches."""
+        """Return which contestant is ahead in which range of epsilons, between the stretches."""
         found, low, word = [], self.epsilons[0], self.where[0].before
         for one in self.where:
             if word is not None and one.low is not None:
@@ -319,37 +332,37 @@ class Crossings:
         return found if word is None else [*found, (str(word), low, self.epsilons[-1])]
 
 
-def crossing(epsilons: Sequence[float], differences: Sequence[PairedDifference]) -> Crossings:
-    """Return where the difference of two contestants changes its sign, with an interval.
+def crossover_points(epsilons: Sequence[float], differences: Sequence[PairedDifference]) -> CrossoverPoints:
+    """Return the epsilons at which the accuracy curves of two contestants cross, with intervals.
 
     Parameters
     ----------
     epsilons : sequence of float
         Ascending, positive.
     differences : sequence of PairedDifference
-        One per epsilon, of the same two contestants in the same order, made with at least ``len(epsilons)`` looks.
+        One per epsilon, of the same two contestants in the same order, made with ``n_comparisons >= len(epsilons)``.
 
     Returns
     -------
-    Crossings
+    CrossoverPoints
 
     Raises
     ------
     InvalidInputError
-        Epsilons that do not ascend, not as many differences, or differences made with fewer looks.
+        Epsilons that do not ascend, not as many differences, or differences made with fewer comparisons.
 
     Notes
     -----
     Between epsilons the difference is taken to be linear in log epsilon. The intervals hold at all epsilons together,
     so the band between their ends, drawn by straight lines, holds the true broken line at the same level; wherever that
-    is zero, the band has zero in it. The stretches returned are all such places: all true crossings lie in them.
+    is zero, the band has zero in it. The stretches returned are all such places: all true crossover points lie in them.
 
     Examples
     --------
     >>> from pate.comparison.statistics import paired_difference
     >>> one, other = [[True] * 900 + [False] * 100] * 3, [[True] * 700 + [False] * 300] * 3
-    >>> first = paired_difference(one, other, same_rows=True, looks=2)
-    >>> crossing([0.1, 10.0], [first, first.reversed()]).says("A", "B")
+    >>> first = paired_difference(one, other, same_rows=True, n_comparisons=2)
+    >>> crossover_points([0.1, 10.0], [first, first.reversed()]).says("A", "B")
     'A is ahead below epsilon 1, B above (95% interval 0.72 to 1.4).'
     """
     at = [check_real("epsilon", e, low=0, low_open=True) for e in epsilons]
@@ -357,14 +370,14 @@ def crossing(epsilons: Sequence[float], differences: Sequence[PairedDifference])
         raise InvalidInputError(
             f"epsilons must ascend, with one difference for each, got {at} and {len(differences)} differences."
         )
-    if any(found.looks < len(at) for found in differences):
+    if any(found.n_comparisons < len(at) for found in differences):
         raise InvalidInputError(
-            f"differences must be made with looks >= {len(at)}, as so many epsilons are looked at, got "
-            f"{[found.looks for found in differences]}."
+            f"differences must be made with n_comparisons >= {len(at)}, one for each epsilon, got "
+            f"{[found.n_comparisons for found in differences]}."
         )
     level, start = min(found.level for found in differences), differences[0].verdict
     if any(found.low is None for found in differences):
-        return Crossings(tuple(at), (Crossing(None, None, (), None, None),), "undecided", level)
+        return CrossoverPoints(tuple(at), (CrossoverPoint(None, None, (), None, None),), "undecided", level)
     x = np.log(at)
     low, mean, high = (np.array([getattr(f, name) for f in differences]) for name in ("low", "mean", "high"))
     # Knots of the band: the epsilons, and wherever one of its edges is zero. Between two knots nothing changes.
@@ -375,7 +388,7 @@ def crossing(epsilons: Sequence[float], differences: Sequence[PairedDifference])
     lows, highs = np.interp(points, x, low), np.interp(points, x, high)
     # An edge that is zero at a knot belongs to the stretch; rounding must not open it.
     sides = np.where(lows > 1e-12, 1, np.where(highs < -1e-12, -1, 0))
-    crossings, zeros = [], _zeros(x, mean)
+    stretches, zeros = [], _zeros(x, mean)
     words: dict[int, Word] = {1: "ahead", -1: "behind"}
     for a, b in _stretches(sides == 0):
         first, last = points[a], points[b]
@@ -385,8 +398,14 @@ def crossing(epsilons: Sequence[float], differences: Sequence[PairedDifference])
         )
         inside = tuple(float(np.exp(z)) for z in zeros if first - 1e-9 <= z <= last + 1e-9)
         ends = (None if before is None else float(np.exp(first)), None if after is None else float(np.exp(last)))
-        crossings.append(Crossing(*ends, inside, before, after))
-    return Crossings(tuple(at), tuple(crossings), start, level)
+        stretches.append(CrossoverPoint(*ends, inside, before, after))
+    return CrossoverPoints(tuple(at), tuple(stretches), start, level)
+
+
+def crossing(epsilons: Sequence[float], differences: Sequence[PairedDifference]) -> CrossoverPoints:
+    """Return :func:`crossover_points`: its former name."""
+    warnings.warn("crossing() is now crossover_points(): call that.", DeprecationWarning, stacklevel=2)
+    return crossover_points(epsilons, differences)
 
 
 def _zeros(x: Any, y: Any) -> list[float]:

@@ -1,8 +1,8 @@
-"""Contestants by name, each set per budget by a public rule (docs/comparison.md).
+"""The contestants that can be compared by name; a public rule sets each one's parameters for every budget.
 
 Examples
 --------
-One's own beside them is a function of a public :class:`~pate.comparison.contract.Setting`:
+To add a contestant of your own, write a function of a public :class:`~pate.comparison.contract.Setting`:
 
 >>> from pate import Budget, DPSGDClassifier, load_dataset
 >>> from pate.comparison.contestants import named
@@ -62,35 +62,35 @@ from pate.representations import PublicPCA, Representation, TableMap, UnitRows, 
 
 __all__ = ["NAMES", "default_contestants", "named"]
 
-# The public maps that contestants look through, fitted once for all budgets and contestants of a repeat.
+# The public maps that contestants use, fitted once for all budgets and contestants of a repeat.
 
 
 def own_representation(setting: Setting) -> Any:
-    """Return what record voters take by default, fitted on the public rows of this repeat."""
+    """Return the default representation of record voters, fitted on the public rows of this repeat."""
     X, shape = setting.X_public, setting.image_shape
     return setting.fitted(default_representation(kind_of(X, shape), X, image_shape=shape, random_state=setting.seed))
 
 
 def quick_representation(setting: Setting) -> Any:
-    """Return the same but for images of 16 pixels a side and more: scattering, however they look."""
+    """Return the default representation, but scattering for images of 16 pixels a side and more."""
     if kind_of(setting.X_public, setting.image_shape) != "image":
         return own_representation(setting)
     return setting.fitted(scattered(setting.X_public, setting.image_shape))
 
 
 def planned(setting: Setting, *, name: str | None = None, representation: Representation | None = None) -> RecipePlan:
-    """Return DP-SGD's plan for a setting: its representation is found where it was fitted for another contestant."""
+    """Return DP-SGD's plan for a setting; a representation already fitted for another contestant is reused."""
     how: dict[str, Any] = {"random_state": setting.seed, "fit": setting.fitted}
     return RecipePlan.of(**_public_facts(setting), name=name, representation=representation, **how)
 
 
 def _public_facts(setting: Setting) -> dict[str, Any]:
-    said = {name: getattr(setting, name) for name in ("X_public", "n_units", "budget", "image_shape")}
-    return {**said, "row_shape": tuple(np.shape(setting.X_public)[1:]), "n_classes": len(setting.classes)}
+    parameters = {name: getattr(setting, name) for name in ("X_public", "n_units", "budget", "image_shape")}
+    return {**parameters, "row_shape": tuple(np.shape(setting.X_public)[1:]), "n_classes": len(setting.classes)}
 
 
-def _said(setting: Setting, **more: Any) -> dict[str, Any]:
-    """Return what every classifier is told of a setting."""
+def _parameters(setting: Setting, **more: Any) -> dict[str, Any]:
+    """Return the parameters that every classifier takes from a setting."""
     own = {name: getattr(setting, name) for name in ("budget", "classes", "noise_seed", "image_shape")}
     return {**own, "random_state": setting.seed, **more}
 
@@ -134,13 +134,13 @@ def by_2018(setting: Setting, *, name: str) -> PATEClassifier:
 
     Teachers are random forests where columns are categories (as the paper's of Adult), support vector machines on
     images, logistic regressions on all other tables; the student is semi-supervised where the rows are numbers (label
-    spreading stands for the paper's GAN). Which rows are asked about pate's default says.
+    spreading stands for the paper's GAN). Rows to ask about are chosen by pate's default.
     """
     plan = plan_shards(setting, name)
     teacher, student = _models(setting)
     asked = {"mechanism": plan.mechanism, "n_queries": plan.n_queries, "max_answers": plan.n_answers}
-    said = _said(setting, n_jobs=setting.n_jobs, anyway=True, image_shape=None, **asked)
-    return PATEClassifier(teacher, n_teachers=plan.n_teachers, student=student, on_exhausted="abstain", **said)
+    parameters = _parameters(setting, n_jobs=setting.n_jobs, anyway=True, image_shape=None, **asked)
+    return PATEClassifier(teacher, n_teachers=plan.n_teachers, student=student, on_exhausted="abstain", **parameters)
 
 
 def _models(setting: Setting) -> tuple[Any, Any]:
@@ -162,18 +162,18 @@ gnmax = partial(by_2018, name="gnmax")
 confident = partial(by_2018, name="confident")
 
 
-# Other people's private methods, set by their own public rules.
+# Published private methods by other authors, set by public rules of their own.
 
 
 def private_knn(setting: Setting) -> PrivateKNN:
     """Return private kNN; images are compared by scattering."""
-    return PrivateKNN(**_said(setting, representation=quick_representation(setting)))
+    return PrivateKNN(**_parameters(setting, representation=quick_representation(setting)))
 
 
 def sparse_vector(setting: Setting) -> SparseVectorPATE:
-    """Return the sparse-vector scheme; images are seen by scattering."""
-    said = _said(setting, representation=quick_representation(setting), n_jobs=setting.n_jobs)
-    return SparseVectorPATE(**said)
+    """Return the sparse-vector scheme; images are mapped by scattering."""
+    parameters = _parameters(setting, representation=quick_representation(setting), n_jobs=setting.n_jobs)
+    return SparseVectorPATE(**parameters)
 
 
 #: Noise is then far below one ballot.
@@ -181,7 +181,7 @@ _NO_NOISE = 1e4
 
 
 class Fast(PATEClassifier):
-    """Record voters without a network: components of scattering are columns of a table, whatever images look like."""
+    """Record voters without a network: components of scattering are columns of a table, whatever the images are."""
 
     @staticmethod
     def _rule(facts: PublicFacts) -> Recipe:
@@ -189,7 +189,7 @@ class Fast(PATEClassifier):
 
 
 class HeadAlone(PATEClassifier):
-    """Record voters whose linear head is the model: nobody learns from it."""
+    """Record voters whose linear head is the model, without a student."""
 
     @staticmethod
     def _rule(facts: PublicFacts) -> Recipe:
@@ -197,7 +197,7 @@ class HeadAlone(PATEClassifier):
 
 
 class HeadOfColumns(HeadAlone):
-    """The same on components of scattering."""
+    """HeadAlone on components of scattering."""
 
     @staticmethod
     def _rule(facts: PublicFacts) -> Recipe:
@@ -205,10 +205,10 @@ class HeadOfColumns(HeadAlone):
 
 
 class Noiseless(PATEClassifier):
-    """The default road with noise that moves nothing: a ceiling, with no privacy and so no statement."""
+    """The default method with negligible noise: a ceiling, without privacy and so without a statement."""
 
     def fit_keeping(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> tuple[Any, Any]:
-        """Fit as :class:`pate.PATEClassifier` does, and promise nothing."""
+        """Fit as :class:`pate.PATEClassifier` does, without a statement."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyParameterWarning)  # nothing is promised
             kept = super().fit_keeping(X, y, X_public=X_public, groups=groups)
@@ -226,12 +226,12 @@ def default(
     kind: type[PATEClassifier] = PATEClassifier,
     seen: Callable[[Setting], Any] = own_representation,
 ) -> PATEClassifier:
-    """Return record voters on their own road, nothing else said: image student and all where ``kind`` is pate's own."""
+    """Return record voters with default settings, with the image student where ``kind`` is PATEClassifier."""
     return kind(**_records(setting), representation=seen(setting))
 
 
 def auto(setting: Setting) -> PATEClassifier:
-    """Return whoever pate's public rule chooses, records that vote or DP-SGD."""
+    """Return the method that pate's public rule chooses: record voters or DP-SGD."""
     return PATEClassifier(**_records(setting) | {"voters": "auto"})
 
 
@@ -252,15 +252,15 @@ def noiseless(setting: Setting) -> PATEClassifier:
 
 
 def _records(setting: Setting) -> dict[str, Any]:
-    # A comparison shows what comes of any budget.
-    return _said(setting, voters="records", n_jobs=setting.n_jobs, anyway=True)
+    # A comparison shows the result of any budget.
+    return _parameters(setting, voters="records", n_jobs=setting.n_jobs, anyway=True)
 
 
-# Floors and ceilings: what a method must beat, and what it cannot.
+# Floors and ceilings: accuracies that a method must exceed, and those that it cannot.
 
 
 class _Likeliest(ClassifierMixin, BaseEstimator):
-    """Says the likeliest class of every row by its ``predict_proba``."""
+    """A classifier that predicts the likeliest class of its ``predict_proba``."""
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the likeliest class of every row."""
@@ -268,11 +268,11 @@ class _Likeliest(ClassifierMixin, BaseEstimator):
 
 
 class NoisyMajority(_Likeliest):
-    """Says the commonest class of every row, by a noisy count of the classes that its budget pays for.
+    """Predict the commonest class for every row, found by a noisy count that spends the budget.
 
-    The commonest class is no public fact: whoever knows all labels but one could learn that one from it. Every record
+    The commonest class is not public: anyone who knows all labels but one could learn that one from it. Every record
     (person) casts one bounded ballot for its class, whatever its row is, and noise goes to the sum
-    (:class:`pate.mechanisms.GaussianSum`): the cheapest thing that labels can buy.
+    (:class:`pate.mechanisms.GaussianSum`): the cheapest release of labels.
     """
 
     def __init__(self, *, budget: Budget, classes: Any, noise_seed: int | None = None) -> None:
@@ -281,7 +281,7 @@ class NoisyMajority(_Likeliest):
         self.noise_seed = noise_seed
 
     def fit(self, X: Any, y: Any, *, groups: Any = None) -> NoisyMajority:
-        """Count classes, with noise; rows are not looked at."""
+        """Count classes, with noise; rows are ignored."""
         y = np.asarray(y)
         # One cell that every record falls into; the other one stays empty.
         voters = RecordVoters(None, HardSpace(2, random_state=0).fit(_TWO), classes=tuple(self.classes))
@@ -304,10 +304,10 @@ _TWO = np.array([[0.0], [1.0]])
 
 
 class PublicLabels(_Likeliest):
-    """Learns from public rows of which a few were labelled by hand, and looks at no private row: a floor.
+    """Learn from a few hand-labelled public rows and from no private row: a floor.
 
-    What labelling so many rows oneself would give, for nothing in privacy: whoever can do that needs no private labels
-    unless they give more.
+    It costs no privacy: where labelling so many rows by hand is possible, private labels are needed only if they give a
+    higher accuracy.
     """
 
     def __init__(self, representation: Any, y_public: Any, *, classes: Any) -> None:
@@ -316,14 +316,14 @@ class PublicLabels(_Likeliest):
         self.classes = classes
 
     def fit(self, X: Any, y: Any, *, X_public: Any = None) -> PublicLabels:
-        """Learn from the labelled public rows; ``X`` and ``y`` are not looked at."""
-        told = np.asarray(self.y_public)
-        if X_public is None or not (told >= 0).any():
+        """Learn from the labelled public rows; ``X`` and ``y`` are ignored."""
+        given = np.asarray(self.y_public)
+        if X_public is None or not (given >= 0).any():
             raise InvalidInputError("X_public must be public rows of which some have a label in y_public, got none.")
-        z = self._seen(X_public)[told >= 0]
+        z = self._seen(X_public)[given >= 0]
         self.classes_ = np.asarray(self.classes)
-        self.n_labels_ = int((told >= 0).sum())
-        labels = told[told >= 0]
+        self.n_labels_ = int((given >= 0).sum())
+        labels = given[given >= 0]
         several = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
         self.model_ = (several if len(np.unique(labels)) > 1 else DummyClassifier()).fit(z, labels)
         return self
@@ -342,7 +342,7 @@ class Ordinary(Pipeline):
     """A good ordinary model of all private rows, without any privacy: a ceiling."""
 
     def fit(self, X: Any, y: Any) -> Ordinary:
-        """Fit all steps; an optimiser that was stopped early says nothing."""
+        """Fit all steps, without warnings of an optimiser that was stopped early."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             return super().fit(X, y)
@@ -354,17 +354,17 @@ def majority(setting: Setting) -> NoisyMajority:
 
 
 def public_labels(setting: Setting) -> PublicLabels:
-    """Return a model of the public rows that somebody labelled by hand, on record voters' own representation."""
+    """Return a model of the hand-labelled public rows, on record voters' own representation."""
     if setting.y_public is None:
         raise InvalidInputError(
-            "y_public must be told to a contestant of labelled public rows, got None. Give the Contestant "
+            "y_public must be given to a contestant of labelled public rows, got None. Give the Contestant "
             "n_public_labels, and make its setting by Setting.of(data, contestant, ...)."
         )
     return PublicLabels(quick_representation(setting), setting.y_public, classes=setting.classes)
 
 
 def no_privacy(setting: Setting) -> Ordinary:
-    """Return a good ordinary model for this kind of data: on images of 16 pixels and more, of what scattering sees."""
+    """Return a good ordinary model for this kind of data: on scattering for images of 16 pixels and more."""
     model = ordinary_model(setting.kind, setting.n_records, seed=setting.seed)
     steps: list[Any] = []
     if kind_of(setting.X_public, setting.image_shape) == "image":
@@ -374,12 +374,12 @@ def no_privacy(setting: Setting) -> Ordinary:
     return Ordinary(make_pipeline(*steps, model).steps)
 
 
-# Who can take part, by name.
+# The contestants by name.
 
-# How the contestants' rules were found: counted where there is something to count (docs/comparison.md).
+# How many settings were tried to find each contestant's rule (docs/comparison.md).
 
-#: Settings named in docs/research-log.md on whose account the records' rule is as it is, section by section; what was
-#: tried and not written down is not in it.
+#: Settings of record voters that docs/research-log.md names, by section; what was tried and not written down is not
+#: counted.
 _RECORDS = {
     "ballots": 19,
     "representations": 27,
@@ -428,18 +428,18 @@ FAST = Tuning(
     on=f"{RECORDS.on}; {_WITHOUT_NETWORKS} ways to take scattering on one split each of 23,000 private rows of "
     "MNIST and Fashion-MNIST, epsilon 0.1, 0.5, 1 and 3",
 )
-#: Of the settings of private kNN; those of the sparse vector come from a law of distances (docs/rivals.md).
-_RIVALS = 451
-RIVALS = Tuning(
-    rule="a rule of its own, from public facts (docs/rivals.md)",
-    n_tried=_RIVALS,
+#: Of the settings of private kNN; those of the sparse vector come from a law of distances (docs/baselines.md).
+_TRIED_BASELINES = 451
+BASELINES = Tuning(
+    rule="a rule of its own, from public facts (docs/baselines.md)",
+    n_tried=_TRIED_BASELINES,
     on="splits of training parts of digits, optdigits and pendigits; combinations of data set and setting, for private "
     "kNN and the sparse vector together",
 )
 NOTHING = Tuning(rule="nothing to set")
 
 
-# DP-SGD's side: what its planner says, its presets by name, and linear models on PATE's representation.
+# DP-SGD: by its planner, by presets, and linear models on PATE's representation.
 
 _SMALL_IMAGE = 16
 #: Whitening of components of PATE's representation, as of the planner's kernel.
@@ -447,7 +447,7 @@ _ALPHA = 0.7
 
 
 class PlannedDPSGD(DPSGDClassifier):
-    """DP-SGD whose recipe was planned beforehand, of public facts, with the representation that was kept for it."""
+    """DP-SGD with a plan made beforehand from public facts, and a representation that is already fitted."""
 
     def along(self, plan: RecipePlan) -> PlannedDPSGD:
         """Take a plan, and return this object."""
@@ -465,16 +465,16 @@ class PlannedDPSGD(DPSGDClassifier):
 
 
 def is_large(image_shape: tuple[int, ...] | None) -> bool:
-    """Whether rows are images that maps of images are for; smaller ones are tables of pixels."""
+    """Whether rows are images large enough for image maps; smaller ones are treated as tables of pixels."""
     return image_shape is not None and min(image_shape[-2:]) >= _SMALL_IMAGE
 
 
 def check_images(contestant: str, image_shape: tuple[int, ...] | None) -> None:
-    """Refuse a contestant that is for images alone."""
+    """Raise unless rows are images large enough for a contestant."""
     if not is_large(image_shape):
         raise InvalidInputError(
             f"contestant {contestant!r} is for images of at least {_SMALL_IMAGE} pixels a side, got "
-            f"{'tables' if image_shape is None else f'images of {image_shape}'}. Take 'dpsgd', which plans for any "
+            f"{'tables' if image_shape is None else f'images of {image_shape}'}. Use 'dpsgd', which plans for any "
             "data."
         )
 
@@ -498,7 +498,7 @@ def on_public(setting: Setting) -> DPSGDClassifier:
 
 
 def _planned_classifier(setting: Setting, plan: RecipePlan) -> DPSGDClassifier:
-    return PlannedDPSGD(device="auto", **_said(setting)).along(plan)
+    return PlannedDPSGD(device="auto", **_parameters(setting)).along(plan)
 
 
 scattering = partial(by_recipe, name="linear", contestant="dpsgd-linear-scattering")
@@ -521,15 +521,15 @@ _ALL = (
     Contestant("dpsgd-linear-scattering", scattering, side="DP-SGD", tuning=DPSGD, sees=_PRIVATE),
     Contestant("dpsgd-tempered-cnn", tempered, side="DP-SGD", tuning=DPSGD, sees=_PIXELS),
     Contestant("auto", auto, tuning=RECORDS, sees=_PRIVATE),
-    Contestant("private-knn", private_knn, tuning=RIVALS, sees=_PRIVATE),
-    Contestant("sparse-vector", sparse_vector, tuning=RIVALS, sees=_SHARDS),
+    Contestant("private-knn", private_knn, tuning=BASELINES, sees=_PRIVATE),
+    Contestant("sparse-vector", sparse_vector, tuning=BASELINES, sees=_SHARDS),
     Contestant("majority", majority, tuning=NOTHING, sees="private labels, through a noisy count"),
     Contestant(
         "public-labels-100",
         public_labels,
         role="floor",
         tuning=NOTHING,
-        sees="no private row; public rows, 100 of them with their labels, as if somebody had labelled them by hand",
+        sees="no private row; public rows, 100 of them with their labels, as if labelled by hand",
         n_public_labels=100,
     ),
     Contestant(
@@ -549,12 +549,12 @@ _ALL = (
 )
 _BY_NAME = {contestant.name: contestant for contestant in _ALL}
 
-#: Who can be named.
+#: All names.
 NAMES = tuple(_BY_NAME)
 #: Networks on images take hours of a comparison: they are asked for by name.
 _QUICK = ("pate-fast", "dpsgd", "majority", "public-labels-100", "no-privacy")
 _USUAL = ("pate", "dpsgd", "confident-gnmax", "majority", "public-labels-100", "no-privacy")
-#: Who is for images of 16 pixels a side and more alone.
+#: Contestants for images of 16 pixels a side and more only.
 _OF_IMAGES = ("dpsgd-linear-scattering", "dpsgd-tempered-cnn")
 
 
@@ -588,7 +588,7 @@ def named(
         ======================= ========================================================================================
 
     kind : {"table", "image"} or None
-        Of the data, with ``image_shape``: who is not for such data is then refused at once, not when it is made.
+        Of the data, with ``image_shape``: a contestant that is not for such data is then refused at once.
     image_shape : tuple or None
 
     Returns
@@ -598,7 +598,7 @@ def named(
     Raises
     ------
     InvalidInputError
-        An unknown name, one that stands there twice, or none; one that is not for such data.
+        An unknown or repeated name, or none; a contestant that is not for such data.
 
     Examples
     --------
@@ -621,10 +621,10 @@ def named(
 
 
 def default_contestants(kind: str, image_shape: tuple[int, ...] | None = None) -> tuple[Contestant, ...]:
-    """Return who takes part where nobody is named: those that are done in minutes on such data.
+    """Return the default contestants for a kind of data: those that take minutes.
 
     On images of 16 pixels a side and more ``pate-fast`` stands in for ``pate``, whose networks take a quarter of an
-    hour a fit on one core (docs/accuracy.md): name it to have it.
+    hour a fit on one core (docs/accuracy.md): name it to include it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a contestant is: what it may know beforehand, and what it says of how it was set."""
+"""Define a contestant of a comparison: how it is built, which public facts it may use, how it was tuned."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _LABELLED_PATH = (0x1ABE1,)
 
 @dataclass(frozen=True)
 class Tuning:
-    """How a contestant's settings were found: the same question to everybody.
+    """How a contestant's settings were found.
 
     Attributes
     ----------
     rule : str
-        By what they are set, per budget.
+        What sets them, per budget.
     n_tried : int
         Settings that were tried to find the rule, or by a search; 0 where none was.
     on : str
@@ -51,7 +51,7 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What a contestant may know before it is fitted: public facts, and nothing that a private row decides.
+    """The public facts that a contestant may use before it is fitted; nothing in it depends on a private row.
 
     Attributes
     ----------
@@ -65,19 +65,19 @@ class Setting:
         Of the data set.
     image_shape : tuple or None
     n_records, n_units : int
-        Private records, and whom a guarantee protects: they, or the persons behind them. Of persons' records only a
-        ceiling is told how many there are; for all others both numbers are that of the persons.
+        Private records, and units that a guarantee protects: records or persons. Where persons are protected, only a
+        ceiling gets the number of records; for all others both numbers are that of the persons.
     unit : {"record", "group"}
     seed : int
-        Of training in this repeat, the same for everybody.
+        Of training in this repeat, the same for all contestants.
     noise_seed : int or None
         For tests: makes noise repeatable, and then nothing is private.
     n_jobs : int or None
     cache : Path or None
-        Where what public rows teach is kept for the other budgets.
+        Folder of fitted public maps, shared by all budgets.
     y_public : int64 array of shape (n_public,) or None
-        Class indices of public rows that somebody labelled by hand, -1 elsewhere: only who asked for some
-        (:attr:`Contestant.n_public_labels`) is told.
+        Class indices of public rows labelled by hand, -1 elsewhere; only for contestants that ask for some
+        (:attr:`Contestant.n_public_labels`).
 
     Examples
     --------
@@ -113,22 +113,22 @@ class Setting:
         n_jobs: int | None = None,
         cache: Path | None = None,
     ) -> Setting:
-        """Return what this contestant may know of a data set: of its private rows, how many units there are."""
+        """Return a contestant's setting for a data set: of the private rows it holds only the number of units."""
         n_records = len(data.private.y)
         n_units, unit = units_of(data.private.groups, n_records)
-        told = None
+        y_public_of = None
         if contestant.n_public_labels:
             truth = np.asarray(data.public.y_for_evaluation)
             rng = np.random.default_rng(training_seed(seed, *_LABELLED_PATH))
             some = rng.permutation(len(truth))[: contestant.n_public_labels]
-            told = np.full(len(truth), -1, dtype=np.int64)
-            told[some] = truth[some]
+            y_public_of = np.full(len(truth), -1, dtype=np.int64)
+            y_public_of[some] = truth[some]
         return cls(
             budget=budget,
             classes=tuple(range(len(data.classes))),
             X_public=data.public.X,
             kind=data.kind,
-            # Where persons are protected it hangs on them how many records there are: no public fact.
+            # Where persons are protected the number of records depends on them: it is not public.
             n_records=n_records if contestant.role == "ceiling" else n_units,
             n_units=n_units,
             seed=seed,
@@ -137,7 +137,7 @@ class Setting:
             noise_seed=noise_seed,
             n_jobs=n_jobs,
             cache=cache,
-            y_public=told,
+            y_public=y_public_of,
         )
 
     def fitted(self, representation: Representation) -> Any:
@@ -154,22 +154,22 @@ class Setting:
 
 @dataclass(frozen=True)
 class Contestant:
-    """A way to learn from private and public rows, by name.
+    """A named method that learns from private and public rows.
 
     Attributes
     ----------
     name : str
     make : callable
         Takes a :class:`Setting`, returns an unfitted classifier: ``fit(X, y)``, with ``X_public`` and ``groups`` where
-        it takes them, ``predict`` and, for calibration, ``predict_proba``. Labels are class indices. What it says in
-        ``statement_`` is held against the budget. A floor is given no private row: its ``X`` and ``y`` are None.
+        it takes them, ``predict`` and, for calibration, ``predict_proba``. Labels are class indices. The guarantee in
+        its ``statement_`` is checked against the budget. A floor is given no private row: its ``X`` and ``y`` are None.
     role : {"private", "floor", "ceiling"}
     side : {"PATE", "DP-SGD", "other"}
     tuning : Tuning
     sees : str
         What it learns from, for the reader.
     n_public_labels : int
-        Public rows, drawn anew in every repeat, whose labels it is told as if somebody had labelled them by hand.
+        Public rows, drawn again in every repeat, whose labels it gets, as if labelled by hand.
 
     Raises
     ------
@@ -194,7 +194,7 @@ class Contestant:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
-            raise InvalidInputError(f"name must be text, got {self.name!r}. Say what the contestant is called.")
+            raise InvalidInputError(f"name must be text, got {self.name!r}. Name the contestant.")
         if not callable(self.make):
             raise InvalidInputError(
                 f"make must be a function of one Setting that returns an unfitted classifier, got {self.make!r}."

@@ -1,4 +1,4 @@
-"""Fit contestants over budgets and repeats, each repeat on a split of its own, side by side where there are workers."""
+"""Run a comparison: fit contestants at several budgets and in several repeats, in parallel where there are workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pate._core.provenance import provenance
 from pate._core.secret import training_seed
 from pate.comparison import _report as pages
 from pate.comparison._cells import Cell, Key, sizes
-from pate.comparison._fit import Done, Task, check_column, fit_tasks, forget_rows, tell
+from pate.comparison._fit import Done, Task, check_column, fit_tasks, forget_rows, raise_with_note
 from pate.comparison._folder import CellFolder, contestants_of, described
 from pate.comparison._report import ComparisonReport
 from pate.comparison.contract import Contestant
@@ -45,12 +45,12 @@ def compare(
     by: str | None = None,
     verbose: bool = False,
 ) -> ComparisonReport:
-    """Fit every contestant at every budget, several times, each time on a split drawn anew, and measure on test rows.
+    """Compare classifiers: fit each at every budget, several times on new splits, and measure accuracy on test rows.
 
     Parameters
     ----------
     contestants : mapping of name to classifier or Contestant, or sequence of Contestants
-        A classifier is unfitted and has a ``budget`` parameter; it is cloned and stays as it is. ``fit`` gets the
+        A classifier is unfitted and has a ``budget`` parameter; it is cloned and not changed. ``fit`` gets the
         private rows and, where it takes them, ``X_public`` and ``groups``. Floors and ceilings
         (:class:`pate.comparison.contract.Contestant`) are fitted once a repeat.
     data : Dataset
@@ -59,27 +59,26 @@ def compare(
     budgets : sequence of Budget
         All with the same delta, each once.
     n_repeats : int
-        In each, split, training, shards and noise are drawn anew; all contestants meet on the same split, with the
-        same ``random_state``, so that their differences are paired. More of them go on in the same ``out``, where the
-        fits of fewer are kept; to look and then to add some is a look that no verdict is corrected for.
+        In each, split, training, shards and noise are drawn again; all contestants get the same split and the
+        same ``random_state``, so that their differences are paired. More can be added later in the same ``out``;
+        verdicts are not corrected for repeats that are added after looking at the results.
     random_state : int or None
         Of splits and of training. Of published data (or with ``noise_seed``) also of the cut into shards
         (``partition_seed``, see :func:`pate.partition`), so that the same call compares the same teachers. Of all other
-        data shards are cut by a secret: the seed stands in public files. None draws from the operating system.
+        data shards are cut by a secret: the seed is in public files. None draws from the operating system.
     n_jobs : int or None
         Fits side by side, by joblib; ``joblib.parallel_config`` may send them to a cluster (docs/comparison.md).
     out : path or None
-        A folder that keeps every finished fit at once, so that the same call goes on after a kill; at the end it has
-        ``results.json`` and the page, ``report.html``. What is the curator's stands apart in ``resume.private/``
-        (what recognises the private rows, times, data-dependent epsilons, ceilings of unpublished data): do not
-        publish that.
+        A folder in which every finished fit is saved at once, so that the same call can be resumed; at the end it has
+        ``results.json`` and the page, ``report.html``. Its folder ``resume.private/`` is for the curator (digests of
+        private rows, times, data-dependent epsilons, ceilings of unpublished data): do not publish that.
     noise_seed : int or None
         For tests and experiments only: makes the noise repeatable (another stream for every fit), and then nothing
-        is private. None has the noise from the operating system, whatever the contestants were built with.
+        is private. None takes noise from the operating system, whatever the contestants were built with.
     sensitive : bool
         Also write ``sensitive.html`` into ``out``, for the curator alone.
     by : str or None
-        A column of the public rows: accuracy and answers are also told by its values.
+        A column of the public rows: accuracy and answers are also given by its values.
     verbose : bool
         Show a progress bar on standard error.
 
@@ -99,11 +98,11 @@ def compare(
     Notes
     -----
     **Guarantees.** Each fit is a separate spend on the private data: ``len(contestants) * len(budgets) * n_repeats``
-    of them, and comparing on private data that matters costs the sum; where repeats draw rows anew, no epsilon covers
-    them together. The accuracies are measured without noise on the test rows, and public files tell which of them
+    of them, and comparing on private data that matters costs the sum; where repeats draw rows again, no epsilon covers
+    them together. The accuracies are measured without noise on the test rows, and public files hold which of them
     every fit had right: test rows are taken to be public. An error in one fit ends the comparison, naming the fit;
-    finished ones stay in ``out``. A contestant whom the budget buys nothing (:class:`BudgetExceededError`,
-    :class:`NotWorthwhileError`) has a cell that says so.
+    finished ones stay in ``out``. A contestant for which the budget is too small (:class:`BudgetExceededError`,
+    :class:`NotWorthwhileError`) has a cell with the reason.
 
     Examples
     --------
@@ -116,7 +115,7 @@ def compare(
     """
     if out is not None:
         need("matplotlib", extra="plots", why="The comparison's report")
-    entrants = contestants_of(contestants)
+    taking_part = contestants_of(contestants)
     if not isinstance(data, Dataset):
         raise InvalidInputError(f"data must be a pate.Dataset, got {type(data).__name__}. Use pate.load_dataset(name).")
     epsilons, delta = _check_budgets(budgets)
@@ -132,13 +131,13 @@ def compare(
     seeds = [training_seed(base, r) for r in range(n_repeats)]
     seeded = {"random_state": random_state, "noise_seed": noise_seed}
     identity = {"epsilons": list(epsilons), "delta": delta, **seeded, "by": by}
-    # One time for all: a time for each fit would tell how long it took, which private rows decide.
+    # One time for all: a time for each fit would reveal how long it took, which depends on private rows.
     now = stamp = provenance()
     with CellFolder(out) if out is not None else nullcontext() as folder, _cache(out) as cache:
         if folder is not None:
-            seeds, stamp = folder.open(entrants, data, identity, seeds, stamp)
+            seeds, stamp = folder.open(taking_part, data, identity, seeds, stamp)
         alone = workers(n_jobs) == 1 and not on_cluster()
-        # Seeds stand in public files, so shards cut by one are known: only where nothing private is at stake.
+        # Seeds are in public files, so shards cut by one are known: only where nothing private is at stake.
         known_shards = random_state is not None and (data.published or noise_seed is not None)
 
         def task(contestant: Contestant, epsilon: float, repeat: int) -> Task:
@@ -162,49 +161,50 @@ def compare(
         plan = [
             task(contestant, epsilon, repeat)
             for repeat in range(n_repeats)
-            for contestant in entrants
+            for contestant in taking_part
             for epsilon in (epsilons if contestant.role == "private" else epsilons[:1])
         ]
-        kept = _Kept(folder, {t.key: t for t in plan}, published=data.published)
-        left = [t for t in plan if t.key not in kept.cells]
+        finished = _Finished(folder, {t.key: t for t in plan}, published=data.published)
+        left = [t for t in plan if t.key not in finished.cells]
         others = folder.also(now, left=bool(left)) if folder is not None else []
         fits = _fits(left, data, n_jobs=n_jobs, alone=alone)
-        # Closed by hand: an error would otherwise leave workers and the progress bar running while it is being told.
-        bar = cast(Generator[Done], track(fits, total=len(plan), begun=len(kept.cells), label="fits", show=verbose))
+        # Closed by hand: an error would otherwise leave workers and the progress bar running while it is handled.
+        bar = cast(Generator[Done], track(fits, total=len(plan), begun=len(finished.cells), label="fits", show=verbose))
         with closing(fits), closing(bar):
             try:
                 for done in bar:
-                    kept.take(*done)
+                    finished.take(*done)
             except Exception as error:
                 if folder is not None:
-                    note = f"The {len(kept.cells)} finished fits are kept in {os.fspath(out)!r}."  # type: ignore[arg-type]
-                    tell(error, "", note, after=f" {note}")
+                    n, place = len(finished.cells), os.fspath(out)  # type: ignore[arg-type]
+                    note = f"The {n} finished fits are saved in {place!r}."
+                    raise_with_note(error, "", note, after=f" {note}")
                 raise
         if folder is not None:
-            folder.finish([kept.cells[t.key].to_dict() for t in plan if not kept.hides(kept.cells[t.key])])
+            folder.finish([finished.cells[t.key].to_dict() for t in plan if not finished.hides(finished.cells[t.key])])
     levels = (None, *epsilons)
-    order = [(c.name, epsilon, r) for c in entrants for epsilon in levels for r in range(n_repeats)]
-    cells = [kept.cells[key] for key in order if key in kept.cells]
-    shown = [cell for cell in cells if not kept.hides(cell)]
+    order = [(c.name, epsilon, r) for c in taking_part for epsilon in levels for r in range(n_repeats)]
+    cells = [finished.cells[key] for key in order if key in finished.cells]
+    shown = [cell for cell in cells if not finished.hides(cell)]
     report = ComparisonReport(
         cells=tuple(shown),
         dataset=data.name,
         protocol=data.protocol,
         description=data.description,
         classes=plain_values(data.classes),
-        entrants=tuple(described(c) for c in entrants),
+        entrants=tuple(described(c) for c in taking_part),
         redraws=data.redraws,
         # Else it is the number of private rows, with a public one added.
         n_pool=data.n_pool if data.published or data.test_redrawn else None,
         published=data.published,
-        ceilings=tuple(cell for cell in cells if kept.hides(cell)),
-        costs=tuple(kept.costs[cell.key] for cell in cells if cell.key in kept.costs),
+        ceilings=tuple(cell for cell in cells if finished.hides(cell)),
+        costs=tuple(finished.costs[cell.key] for cell in cells if cell.key in finished.costs),
         settings={
             "epsilons": ", ".join(f"{e:g}" for e in epsilons),
             "delta": delta,
             "n_repeats": n_repeats,
             "random_state": random_state,
-            # That there is a seed makes the report raise its alarm; the seed itself would give the noise away.
+            # That there is a seed makes the report warn; the seed itself would reveal the noise.
             "noise_seed": "given" if any(cell.seeded for cell in cells) else None,
             "by": by,
             "redrawn in each repeat": data.redraws,
@@ -220,8 +220,8 @@ def compare(
     return report
 
 
-class _Kept:
-    """What is finished: in memory, and in the folder where there is one."""
+class _Finished:
+    """The finished fits: in memory, and in the folder where there is one."""
 
     def __init__(self, folder: CellFolder | None, plan: Mapping[Key, Task], *, published: bool) -> None:
         self.folder, self.published = folder, published
@@ -230,13 +230,13 @@ class _Kept:
         if folder is None:
             return
         private = folder.costs.read()
-        kept = [_stored(FitCost, line.get("cost"), plan, folder.path) for line in private]
+        finished = [_stored(FitCost, line.get("cost"), plan, folder.path) for line in private]
         ceilings = [line["cell"] for line in private if "cell" in line]
         cells = [_stored(Cell, line, plan, folder.path) for line in (*ceilings, *folder.cells.read())]
-        self.costs, self.cells = ({one.key: one for one in some} for some in (kept, cells))
+        self.costs, self.cells = ({one.key: one for one in some} for some in (finished, cells))
 
     def take(self, cell: Cell, cost: FitCost) -> None:
-        """Keep a finished fit: what is the curator's first, so that no cell is without its cost."""
+        """Store a finished fit: its private part first, so that no cell is without its cost."""
         hidden = self.hides(cell)
         if self.folder is not None:
             self.folder.costs.append({"cost": cost.to_dict(), **({"cell": cell.to_dict()} if hidden else {})})
@@ -245,7 +245,7 @@ class _Kept:
         self.cells[cell.key], self.costs[cell.key] = cell, cost
 
     def hides(self, cell: Cell) -> bool:
-        """Whether a cell is the curator's."""
+        """Whether a cell is private: a ceiling of data that are not published."""
         return cell.role == "ceiling" and not self.published
 
 
@@ -264,7 +264,7 @@ def _fits(left: Iterable[Task], data: Dataset, *, n_jobs: int | None, alone: boo
 
 
 def _drawn(left: Iterable[Task], data: Dataset) -> Iterator[tuple[Task, Dataset]]:
-    """Yield tasks with the split of their repeat, which is drawn when its first one comes up."""
+    """Yield tasks with the split of their repeat, drawn when the repeat starts."""
     repeat, drawn = None, data
     for task in left:
         if task.repeat != repeat:
@@ -280,7 +280,7 @@ def _noise_of(noise_seed: int | None, key: Key) -> int | None:
 
 
 def _cache(out: str | os.PathLike[str] | None) -> Any:
-    """Return where what public rows teach is kept: in the folder, or as long as the comparison runs."""
+    """Return the folder of fitted public maps: in ``out``, or a temporary one."""
     if out is not None:
         return nullcontext(Path(out) / "cache")
     return tempfile.TemporaryDirectory(prefix="pate-", ignore_cleanup_errors=True)

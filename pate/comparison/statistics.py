@@ -1,8 +1,8 @@
-"""Differences that are paired by repeat and by test row, with intervals that hold for all looks together.
+"""Accuracy differences paired by repeat and by test row, with intervals that hold for all comparisons together.
 
-Where the error of an accuracy comes from, and what stands for it here:
+Sources of error of an accuracy, and how each is estimated:
 
-- **repeats**: split, partition, noise and training are drawn anew; a paired t over repeats (Dietterich 1998;
+- **repeats**: split, partition, noise and training are drawn again; a paired t over repeats (Dietterich 1998;
   Bouthillier et al. 2021, who ask for all of these sources);
 - **test rows**: another test set would give another difference; the variance of what each row says on average over
   repeats, which for one repeat is McNemar's (1947);
@@ -13,14 +13,15 @@ With a published test set the first two are put together as ``sqrt(t1^2 v1 + t2^
 errors its level is proven, whatever the true variances: given both estimates the chance of being right is the law of
 chi-squared with one degree of freedom at a weighted mean of ``t1^2 u1`` and ``t2^2 u2``; that law is concave, and at
 each of the two alone its expectation is the level. (Welch and Satterthwaite's degrees of freedom, estimated from three
-repeats, are an approximation that is worst in the far tails, which many looks need.) Where test rows are drawn anew the
+repeats, approximate worst in the far tails, which many comparisons need.) Where test rows are drawn again the
 corrected t has the error of rows in it; as few repeats may agree by luck, the interval is never narrower than rows
-alone make it. Looks are corrected by Bonferroni.
+alone make it. Several comparisons are corrected by Bonferroni.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -37,29 +38,29 @@ from pate.exceptions import InvalidInputError
 __all__ = ["LEAST_REPEATS", "Band", "PairedDifference", "band", "paired_bands", "paired_difference"]
 
 
-# How sure a mean over repeats and test rows is: the one place that knows where its error comes from.
+# The error of a mean over repeats and test rows.
 
-#: Below it two repeats could agree by chance, and an interval would hang on the tail of one number's law.
+#: With fewer, repeats may agree by chance, and an interval would depend on the tail of one number's law.
 LEAST_REPEATS = 3
-#: As far as it is looked how many repeats a gap would need.
+#: The most repeats tried when computing how many a gap would need.
 _MOST_REPEATS = 100
 #: Where rows are redrawn, more repeats than so many do not lessen the corrected variance. Nadeau and Bengio's factor
-#: takes it that two repeats correlate by the share of test rows; learners that hang on single rows (one nearest
+#: takes it that two repeats correlate by the share of test rows; learners that depend on single rows (one nearest
 #: neighbour, stumps) correlate by more, and only the term 1/J makes up for that (docs/comparison.md, measured).
 _MOST_COUNTED = 5
 
 
 @dataclass(frozen=True)
 class Design:
-    """Which test rows the repeats share, and at which level is spoken of how many looks."""
+    """Which test rows the repeats share, the level of confidence, and how many comparisons hold together."""
 
     same_rows: bool  # whether all repeats have the same test rows, in the same order
     #: Where not: the share of all rows that a repeat draws as its test rows; the others are what it learns from.
     test_share: float | None = None
-    #: Whose row each test row is, where a person has several; one array a repeat where rows are redrawn.
+    #: The owner of each test row, where a person has several; one array per repeat where rows are redrawn.
     groups: Any = None
-    level: float = 0.95  # of confidence, of all looks together
-    looks: int = 1
+    level: float = 0.95  # of confidence, of all comparisons together
+    n_comparisons: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.same_rows, bool):
@@ -71,14 +72,14 @@ class Design:
         if not self.same_rows:
             if self.test_share is None:
                 raise InvalidInputError(
-                    "test_share must be given where every repeat draws its test rows anew (same_rows=False): the "
+                    "test_share must be given where every repeat draws its test rows again (same_rows=False): the "
                     "number of test rows over the number of all rows, got None."
                 )
             check_real("test_share", self.test_share, low=0, high=1, low_open=True, high_open=True)
         check_real(
             "level", self.level, low=0.5, high=1, high_open=True, remedy="The level of confidence, such as 0.95."
         )
-        check_int("looks", self.looks, low=1, remedy="How many verdicts are spoken together.")
+        check_int("n_comparisons", self.n_comparisons, low=1, remedy="How many intervals hold together.")
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Spread:
     df_rows: int  # degrees of freedom of ``of_rows``
 
     def errors(self, design: Design, repeats: Any = None) -> tuple[Any, Any]:
-        """Return both standard errors of the mean, over the repeats there are or over so many."""
+        """Return both standard errors of the mean, for the given number of repeats or ``repeats``."""
         n = self.n_repeats if repeats is None else repeats
         share = design.test_share
         if share is None:
@@ -105,20 +106,22 @@ class Spread:
         return np.sqrt(self.of_repeats * corrected), np.sqrt(self.of_rows * (1 / n + (1 - 1 / n) * share))
 
     def half_width(self, design: Design, repeats: Any = None) -> Any:
-        """Return half the width of the interval, over the repeats there are or over so many.
+        """Return half the width of the interval, for the given number of repeats or ``repeats``.
 
-        Same rows: both errors together (Banerjee 1960). Rows drawn anew: the error over repeats has that of rows in it
+        Same rows: both errors together (Banerjee 1960). Rows drawn again: the error over repeats has that of rows in it
         already, and the wider of both is taken, as few repeats may agree by luck; beyond five, repeats lessen Student's
         quantile alone.
         """
         n = self.n_repeats if repeats is None else repeats
-        tail = (1 - design.level) / design.looks / 2  # Bonferroni: holds whatever the looks have to do with one another
+        tail = (
+            (1 - design.level) / design.n_comparisons / 2
+        )  # Bonferroni: holds however the comparisons depend on each other
         of_repeats, of_rows = self.errors(design, n)
         both = _quantiles(tail, self.n_repeats)[n - 1] * of_repeats, float(stats.t.isf(tail, self.df_rows)) * of_rows
         return np.hypot(*both) if design.same_rows else np.maximum(*both)
 
     def repeats_needed(self, design: Design) -> int | None:
-        """Return the least number of repeats that would tell a mean as large from zero, None where 100 would not."""
+        """Return the least number of repeats that would decide such a mean; None where 100 would not."""
         if self.n_repeats < LEAST_REPEATS:
             return LEAST_REPEATS
         repeats = np.arange(LEAST_REPEATS, _MOST_REPEATS + 1)
@@ -128,7 +131,7 @@ class Spread:
 
 @lru_cache(maxsize=256)
 def _quantiles(tail: float, n_repeats: int) -> FloatArray:
-    """Return Student's t by degrees of freedom, from 0 on, for as many repeats as there are or are looked for."""
+    """Return Student's t by degrees of freedom, from 0 on, up to the greatest number of repeats that is needed."""
     return np.asarray(stats.t.isf(tail, np.maximum(np.arange(max(_MOST_REPEATS, n_repeats)), 1)))
 
 
@@ -136,10 +139,10 @@ def spread(values: Sequence[FloatArray], design: Design) -> Spread:
     """Return mean and errors of a table of repeats by rows.
 
     Rows of one person are taken together (a sum has the variance of sums of independent persons); one row counts as
-    wrong for either contestant more than it was (Agresti and Min 2005), so that no few rows look surer than they are.
+    wrong for either contestant more than it was (Agresti and Min 2005), lest few rows give too narrow intervals.
     """
     owners = _owners(values, design)
-    tables = [_by_owner(row, whose) for row, whose in zip(values, owners, strict=True)]
+    tables = [_by_owner(row, owner_of) for row, owner_of in zip(values, owners, strict=True)]
     means = np.array([table.mean() for table in tables])
     n_repeats, n_rows = len(values), float(np.mean([len(v) for v in values]))
     mean, over = float(means.mean()), float(means.var(ddof=1)) if n_repeats > 1 else math.nan
@@ -148,7 +151,9 @@ def spread(values: Sequence[FloatArray], design: Design) -> Spread:
         table = np.stack(tables)
         rows = table.mean(axis=0)
         left = table - rows - (means - mean)[:, None]
-        both = float((left**2).sum()) / (max(n_repeats - 1, 1) * (len(rows) - 1))  # what comes and goes row by row
+        both = float((left**2).sum()) / (
+            max(n_repeats - 1, 1) * (len(rows) - 1)
+        )  # disagreements on a row that vary by repeat
         of_rows = float(rows.var(ddof=1)) / len(rows) + one_more
         # Repeats that agree by luck: chance within rows makes them differ by so much.
         over = over if n_repeats < 2 else max(over, both / len(rows))
@@ -157,12 +162,12 @@ def spread(values: Sequence[FloatArray], design: Design) -> Spread:
     return Spread(mean, n_repeats, n_rows, over, of_rows, sum(len(t) for t in tables) - n_repeats)
 
 
-def _by_owner(row: FloatArray, whose: IndexArray | None) -> FloatArray:
+def _by_owner(row: FloatArray, owner_of: IndexArray | None) -> FloatArray:
     """Return a value per person whose plain mean and variance are those of the mean over rows."""
-    if whose is None:
+    if owner_of is None:
         return row
-    mean, n = float(row.mean()), int(whose.max()) + 1
-    return mean + np.bincount(whose, row - mean, n) * n / len(row)
+    mean, n = float(row.mean()), int(owner_of.max()) + 1
+    return mean + np.bincount(owner_of, row - mean, n) * n / len(row)
 
 
 def _owners(values: Sequence[FloatArray], design: Design) -> list[IndexArray | None]:
@@ -172,7 +177,7 @@ def _owners(values: Sequence[FloatArray], design: Design) -> list[IndexArray | N
     owners = [np.unique(np.asarray(g), return_inverse=True)[1] for g in given]
     if [len(o) for o in owners] != [len(v) for v in values]:
         raise InvalidInputError(
-            "groups must say whose row each test row is: one array where all repeats have the same rows, else one for "
+            "groups must name the owner of each test row: one array where all repeats have the same rows, else one for "
             f"each repeat; got {[len(o) for o in owners]} for repeats of {[len(v) for v in values]} rows."
         )
     if any(len(o) and o.max() < 1 for o in owners):
@@ -187,15 +192,15 @@ def check_rights(name: str, rights: Any, design: Design) -> list[Mask]:
     except (TypeError, ValueError):
         arrays = []
     if not arrays or any(a.ndim != 1 or a.dtype != bool or len(a) < 2 for a in arrays):
-        told = [f"{a.dtype} {a.shape}" for a in arrays[:3]] or shown(rights)
+        text = [f"{a.dtype} {a.shape}" for a in arrays[:3]] or shown(rights)
         raise InvalidInputError(
-            f"{name} must hold one boolean array of at least 2 test rows per repeat, got {told}. "
+            f"{name} must hold one boolean array of at least 2 test rows per repeat, got {text}. "
             "Pass [model.predict(X_test) == y_test, ...]."
         )
     if design.same_rows and len({len(a) for a in arrays}) > 1:
         raise InvalidInputError(
             f"{name} must have as many test rows in every repeat where they are the same rows, got "
-            f"{[len(a) for a in arrays]}. Say same_rows=False where every repeat draws them anew."
+            f"{[len(a) for a in arrays]}. Pass same_rows=False where every repeat draws them again."
         )
     return arrays
 
@@ -212,12 +217,12 @@ class PairedDifference:
     mean : float
         Mean over repeats, in shares of one (0.02 is two points).
     low, high : float or None
-        Interval at ``level`` for all ``looks`` together; None below :data:`LEAST_REPEATS` repeats.
+        Interval at ``level`` for all ``n_comparisons`` together; None below :data:`LEAST_REPEATS` repeats.
     n_repeats : int
     n_rows : float
         Test rows of one repeat.
     level : float
-    looks : int
+    n_comparisons : int
     se_repeats : float or None
         Standard error from repeats (corrected where they share rows); None for one repeat.
     se_rows : float
@@ -225,8 +230,8 @@ class PairedDifference:
     df : int
         Degrees of freedom of ``se_repeats``.
     repeats_needed : int or None
-        The least number of repeats that would tell such a mean, with such a spread, from zero; None where 100 would
-        not: then the test rows are too few, or the gap is too small.
+        The least number of repeats that would show such a mean, with such a spread, to differ from zero; None where
+        100 would not: then the test rows are too few, or the gap is too small.
     """
 
     mean: float
@@ -235,7 +240,7 @@ class PairedDifference:
     n_repeats: int
     n_rows: float  # test rows of one repeat, the mean over them
     level: float
-    looks: int
+    n_comparisons: int
     se_repeats: float | None
     se_rows: float
     df: int
@@ -248,6 +253,11 @@ class PairedDifference:
             return "undecided"
         return "ahead" if self.low > 0 else "behind" if self.high < 0 else "undecided"
 
+    @property
+    def looks(self) -> int:
+        """``n_comparisons``: its former name."""
+        return _former(self.n_comparisons)
+
     def reversed(self) -> PairedDifference:
         """Return the difference of the second contestant less the first."""
         low, high = (None if end is None else -end for end in (self.high, self.low))
@@ -256,11 +266,11 @@ class PairedDifference:
     def __str__(self) -> str:
         if self.low is None or self.high is None:
             return f"{100 * self.mean:+.1f} points, {self.verdict}: needs {LEAST_REPEATS} repeats, has {self.n_repeats}"
-        told = f"{100 * self.mean:+.1f} points ({100 * self.low:+.1f} to {100 * self.high:+.1f}), {self.verdict}"
+        text = f"{100 * self.mean:+.1f} points ({100 * self.low:+.1f} to {100 * self.high:+.1f}), {self.verdict}"
         if self.verdict != "undecided":
-            return told
+            return text
         needs = self.repeats_needed
-        return told + (": 100 repeats would not do" if needs is None else f": would need about {needs} repeats")
+        return text + (": 100 repeats would not do" if needs is None else f": would need about {needs} repeats")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,10 +281,21 @@ class Band:
     low: float | None  # None below :data:`LEAST_REPEATS` repeats
     high: float | None
     level: float
-    looks: int  # how many intervals hold together at that level
+    n_comparisons: int  # how many intervals hold together at that level
     #: Whether it is drawn to be compared with the other bands (see :func:`paired_bands`), not to say how well the
     #: contestant would do elsewhere.
     paired: bool
+
+    @property
+    def looks(self) -> int:
+        """``n_comparisons``: its former name."""
+        return _former(self.n_comparisons)
+
+
+def _former(value: int) -> int:
+    """Return a value that was asked for by its former name, with a warning."""
+    warnings.warn("looks is now n_comparisons: use that.", DeprecationWarning, stacklevel=3)
+    return value
 
 
 def paired_difference(
@@ -285,9 +306,10 @@ def paired_difference(
     test_share: float | None = None,
     groups: Any = None,
     level: float = 0.95,
-    looks: int = 1,
+    n_comparisons: int = 1,
+    looks: int | None = None,
 ) -> PairedDifference:
-    """Return how far the first contestant is ahead of the second, and whether that is sure.
+    """Return how much more accurate the first contestant is than the second, with a confidence interval.
 
     Parameters
     ----------
@@ -296,14 +318,16 @@ def paired_difference(
     same_rows : bool
         Whether all repeats have the same test rows, in the same order (a published test set).
     test_share : float or None
-        Where every repeat draws test rows anew from the same rows: the share that it draws. The others are what is
+        Where every repeat draws test rows again from the same rows: the share that it draws. The others are what is
         learnt from, public ones included.
     groups : array of shape (n_rows,), sequence of such arrays (one per repeat, where rows are redrawn), or None
-        Whose row each test row is, where one person has several: they err together.
+        The owner of each test row, where one person has several: those are not independent.
     level : float
         Of the interval.
-    looks : int
-        How many differences are looked at together; all intervals hold together at the level (Bonferroni).
+    n_comparisons : int
+        How many differences are compared together; all intervals hold together at the level (Bonferroni).
+    looks : int or None
+        Deprecated: the former name of ``n_comparisons``.
 
     Returns
     -------
@@ -324,7 +348,7 @@ def paired_difference(
     repeat are in both errors, and so counted twice, on the safe side (as by Owen's pigeonhole bootstrap, 2007).
     Nadeau and Bengio's factor rests on an approximation of theirs: that two repeats correlate by the share of test
     rows. Those of unstable learners correlate by more, which shows once 1/J is small: J counts as five at most, so that
-    more repeats lessen Student's quantile alone. What all this gives in made worlds is in docs/comparison.md.
+    more repeats lessen Student's quantile alone. Its error rates in simulations are in docs/comparison.md.
 
     Examples
     --------
@@ -338,7 +362,8 @@ def paired_difference(
     >>> print(paired_difference(a[:1], b[:1], same_rows=True))
     +8.7 points, undecided: needs 3 repeats, has 1
     """
-    design = Design(same_rows, test_share, groups, level, looks)
+    n_comparisons = n_comparisons if looks is None else _former(looks)
+    design = Design(same_rows, test_share, groups, level, n_comparisons)
     return difference_of(a, b, design)
 
 
@@ -364,7 +389,7 @@ def difference_of(
         n_repeats=found.n_repeats,
         n_rows=found.n_rows,
         level=design.level,
-        looks=design.looks,
+        n_comparisons=design.n_comparisons,
         se_repeats=None if found.n_repeats < 2 else float(of_repeats),
         se_rows=float(of_rows),
         df=found.n_repeats - 1,
@@ -379,14 +404,15 @@ def band(
     test_share: float | None = None,
     groups: Any = None,
     level: float = 0.95,
-    looks: int = 1,
+    n_comparisons: int = 1,
+    looks: int | None = None,
 ) -> Band:
-    """Return one contestant's accuracy with an interval: how well it would do with other draws and other test rows.
+    """Return one contestant's accuracy with an interval over other draws and other test rows.
 
     Parameters
     ----------
     rights : sequence of boolean arrays of shape (n_rows,), one per repeat
-    same_rows, test_share, groups, level, looks
+    same_rows, test_share, groups, level, n_comparisons, looks
         As in :func:`paired_difference`.
 
     Returns
@@ -409,20 +435,21 @@ def band(
     >>> found.mean, round(found.low, 2), round(found.high, 2)
     (0.9, 0.84, 0.96)
     """
-    design = Design(same_rows, test_share, groups, level, looks)
+    n_comparisons = n_comparisons if looks is None else _former(looks)
+    design = Design(same_rows, test_share, groups, level, n_comparisons)
     found = spread([right.astype(np.float64) for right in check_rights("rights", rights, design)], design)
     low, high = _interval(found, design, 0.0)
-    return Band(mean=found.mean, low=low, high=high, level=level, looks=looks, paired=False)
+    return Band(mean=found.mean, low=low, high=high, level=level, n_comparisons=n_comparisons, paired=False)
 
 
 def paired_bands(
     means: Mapping[str, float], differences: Mapping[tuple[str, str], PairedDifference]
 ) -> dict[str, Band]:
-    """Return bands of several contestants at one epsilon that mean something beside each other.
+    """Return bands of several contestants at one epsilon that can be compared with each other.
 
-    Where two bands do not overlap, one contestant is ahead by :func:`paired_difference`, at the level and for the looks
-    that the differences were made with. Of two contestants the bands overlap exactly where the difference is undecided;
-    of more, they may overlap where it is decided.
+    Where two bands do not overlap, one contestant is ahead by :func:`paired_difference`, at the level and number of
+    comparisons of the differences. Of two contestants the bands overlap exactly where the difference is undecided; of
+    more, they may overlap where it is decided.
 
     Parameters
     ----------
@@ -434,7 +461,7 @@ def paired_bands(
     Returns
     -------
     dict of name to Band
-        Without ends where there are too few repeats, or no rival.
+        Without ends where there are too few repeats, or no other contestant.
 
     Raises
     ------
@@ -466,11 +493,11 @@ def paired_bands(
         halves[a].append(half)
         halves[b].append(half)
     found = {}
-    level, looks = (of.level, of.looks) if of is not None else (0.95, 1)
+    level, n_comparisons = (of.level, of.n_comparisons) if of is not None else (0.95, 1)
     for name, mean in means.items():
         known = [half for half in halves[name] if half is not None]
         ends = (None, None) if not known or len(known) < len(halves[name]) else (mean - max(known), mean + max(known))
-        found[name] = Band(mean=mean, low=ends[0], high=ends[1], level=level, looks=looks, paired=True)
+        found[name] = Band(mean=mean, low=ends[0], high=ends[1], level=level, n_comparisons=n_comparisons, paired=True)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Our own roads from private rows to what is let out, small, each a function of (X, y, groups): to be replayed."""
+"""Small pipelines from private rows to releases, each a function of (X, y, groups), for replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Membership inference: who memorises is found, who ignores the records is not, and true claims stand."""
+"""Membership inference: models that memorise are found, others are not, and true claims stand."""
 
 import warnings
 
@@ -30,7 +30,7 @@ ROW = np.random.default_rng(0).normal(size=(300, 3))[7].tobytes()
 
 
 class Memory(ClassifierMixin, BaseEstimator):
-    """Two classes by noise; surer of the very rows that it was fitted on, by as much as it is told to."""
+    """Two classes by noise; surer of the rows that it was fitted on, by a given amount."""
 
     def __init__(self, surer=2.0, random_state=None):
         self.surer = surer
@@ -99,7 +99,7 @@ def test_a_model_that_memorises_refutes_a_claim(rows):
     assert found.finding.startswith("the claim is refuted: lira finds")
 
 
-def test_a_model_that_ignores_its_records_is_told_by_nobody(rows):
+def test_a_model_that_ignores_its_records_is_found_by_no_attack(rows):
     found = attack(Memory(0.0), *rows, attack="all", n_shadows=32, claim=(0.5, 1e-5), random_state=1, published=True)
     areas = [f for f in found.figures if f.name == "AUC"]
     assert [f.of for f in areas] == list(ATTACKS)
@@ -119,14 +119,14 @@ def test_a_true_claim_is_rarely_refuted_and_a_false_one_is_at_once():
     for seed in range(100):
         rng = np.random.default_rng(seed)
         member = draw_halves(60, 40, seed)
-        told = member ^ (rng.random(member.shape) > np.e / (1 + np.e))
-        highest.append(wealth_against(Claim.of((1.0, 0.0)), told.astype(float), member).max())
-        assert seed > 3 or wealth_against(Claim.of((0.2, 0.0)), told.astype(float), member).max() > 10
+        message = member ^ (rng.random(member.shape) > np.e / (1 + np.e))
+        highest.append(wealth_against(Claim.of((1.0, 0.0)), message.astype(float), member).max())
+        assert seed > 3 or wealth_against(Claim.of((0.2, 0.0)), message.astype(float), member).max() > 10
     assert np.mean(np.array(highest) >= 10) <= 0.1
     assert np.mean(np.array(highest) >= 2) <= 0.5
 
 
-def test_all_records_told_together_refute_no_sooner_than_a_claim_allows():
+def test_all_records_revealed_together_refute_no_sooner_than_a_claim_allows():
     """All units of a target leak at once, with a probability that delta allows: no independence is assumed."""
     from pate.audit._attacks import wealth_against
     from pate.audit._shadows import draw_halves
@@ -136,8 +136,8 @@ def test_all_records_told_together_refute_no_sooner_than_a_claim_allows():
         rng = np.random.default_rng(seed)
         member = draw_halves(40, 24, seed)
         leaks = rng.random((24, 1)) < 0.1
-        told = np.where(leaks, member, 0.0) + 1e-3 * rng.random(member.shape)
-        highest.append(wealth_against(Claim.of((0.0, 0.1)), told, member).max())
+        message = np.where(leaks, member, 0.0) + 1e-3 * rng.random(member.shape)
+        highest.append(wealth_against(Claim.of((0.0, 0.1)), message, member).max())
     assert np.mean(np.array(highest) >= 10) <= 0.1
     assert np.mean(highest) > 1.0  # it did bet
 
@@ -177,7 +177,7 @@ def test_private_models_stay_below_their_ceilings(blobs, model):
     assert not model._kin().sent
 
 
-def test_what_private_records_gave_is_shown_to_nobody(blobs):
+def test_results_from_private_records_are_not_shown(blobs):
     found = attack(GaussianNB(), *blobs, n_shadows=8, random_state=0)
     with pytest.raises(SensitiveValueError):
         found.rows()
@@ -218,7 +218,7 @@ def test_a_finished_attack_is_not_fitted_again(rows, tmp_path):
     (place / "shadow-00002.npz").write_bytes(b"cut off")
     FITS.clear()
     attack(Memory(), *rows, attack="label-only", **more)
-    assert len(FITS) == 8  # nobody had asked for copies before
+    assert len(FITS) == 8  # no one had asked for copies before
     assert (place.stat().st_mode & 0o777, (place / "shadow-00000.npz").stat().st_mode & 0o777) == (0o700, 0o600)
     with pytest.raises(RunFolderError, match="other records or on another estimator"):
         attack(Memory(3.0), *rows, **more)
@@ -264,7 +264,7 @@ def test_noiseless_teachers_who_see_one_record_each_are_found():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"n_shadows": 6}, "n_shadows must be a whole number >= 8, got 6"),
         ({"n_shadows": 9}, "n_shadows must be even, got 9"),
@@ -290,11 +290,11 @@ def test_noiseless_teachers_who_see_one_record_each_are_found():
         ({"estimator": PATEClassifier(GaussianNB(), budget=Budget(1.0, 1e-5))}, "shadow model 1 failed: X_public must"),
     ],
 )
-def test_bad_input_is_refused_in_words(blobs, change, told):
+def test_bad_input_is_refused_in_words(blobs, change, message):
     X, y = blobs
     given = {"estimator": GaussianNB(), "X": X, "y": y, "n_shadows": 16, **change}
     FITS.clear()
-    with pytest.raises(InvalidInputError, match=told):
+    with pytest.raises(InvalidInputError, match=message):
         attack(given.pop("estimator"), given.pop("X"), given.pop("y"), **given)
     assert FITS == []
 
@@ -352,11 +352,11 @@ def test_what_is_no_classifier_is_refused(model):
 
 def test_a_claim_that_no_outcome_could_refute_says_so():
     X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
-    told = {"n_shadows": 8, "random_state": 0, "published": True}
-    assert "No outcome" in attack(KNeighborsClassifier(1), X, y, claim=(1.0, 1e-5), **told).limits
-    easy = attack(KNeighborsClassifier(1), X, y, claim=(0.0, 1e-5), false_alarms=0.5, **told)
+    message = {"n_shadows": 8, "random_state": 0, "published": True}
+    assert "No outcome" in attack(KNeighborsClassifier(1), X, y, claim=(1.0, 1e-5), **message).limits
+    easy = attack(KNeighborsClassifier(1), X, y, claim=(0.0, 1e-5), false_alarms=0.5, **message)
     assert "No outcome" not in easy.limits
-    assert "No outcome" not in attack(KNeighborsClassifier(1), X, y, **told).limits
+    assert "No outcome" not in attack(KNeighborsClassifier(1), X, y, **message).limits
 
 
 def test_the_most_that_a_bet_wins_is_what_it_wins_of_a_perfect_memory():

@@ -76,7 +76,7 @@ def test_rmia_is_the_papers(n_shadows):
         np.testing.assert_allclose(found[target], beats, atol=1e-9)
 
 
-def test_the_loss_needs_nobody_else():
+def test_the_loss_needs_no_other_model():
     answers = world(8)
     found = scores("loss", answers, np.arange(8))
     np.testing.assert_allclose(found, -np.log1p(np.exp(-answers.logit)))
@@ -106,7 +106,7 @@ def test_models_that_always_say_the_same_tell_nothing(kind):
     assert area.low <= 0.5 <= area.high or area.value == pytest.approx(0.5, abs=1e-9)
 
 
-def test_halves_are_of_one_size_share_nobody_and_can_grow():
+def test_halves_are_of_one_size_share_no_unit_and_can_grow():
     few, many = draw_halves(51, 8, 3), draw_halves(51, 20, 3)
     assert (few == many[:8]).all()
     assert (many.sum(axis=1) == 25).all()
@@ -130,7 +130,7 @@ def test_the_curve_is_scikit_learns():
 
 @pytest.mark.long
 def test_intervals_hold_what_many_attacks_give():
-    """Over attacks that are drawn anew: their mean is in nearly all intervals, whose targets share their references."""
+    """Over repeated attacks: their mean is in nearly all intervals, whose targets share their references."""
     kinds, n = ("lira", "loss"), 60
     made = {kind: [roc_of(kind, world(12, 60, seed, gap=0.7), np.arange(12))[0] for seed in range(n)] for kind in kinds}
     for rocs in made.values():
@@ -140,7 +140,7 @@ def test_intervals_hold_what_many_attacks_give():
             assert np.mean([f.low <= mean <= f.high for f in found]) >= 0.85
 
 
-def test_rates_that_nobody_stands_behind_are_not_told():
+def test_rates_with_too_few_records_are_not_reported():
     roc, _ = roc_of("loss", world(8, 40), np.arange(8))
     assert roc.n_out == 160
     assert roc.at(0.05, 0.95) is None

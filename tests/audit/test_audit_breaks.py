@@ -66,7 +66,7 @@ def test_a_folder_holds_one_release_and_one_score(tmp_path):
         audit.game(NoisySum(0.05), *worlds, score=lambda o: o[:, 0], checkpoint_dir=tmp_path / "b", **kind)
 
 
-def test_releases_are_told_apart_by_what_they_hold():
+def test_releases_are_identified_by_what_they_hold():
     def made(by):
         def release(world, seed):
             return world * by if seed else release(world, 1)

@@ -1,4 +1,4 @@
-"""Audits together: what stands on the public page, what stays inside, the JSON, the page in a browser."""
+"""The report of audits: the public page, the private files, the JSON, the page in a browser."""
 
 import copy
 import io
@@ -115,7 +115,7 @@ def test_a_refuted_claim_is_an_alarm_and_says_what_was_found():
 
 
 @pytest.mark.long
-def test_a_refutation_by_private_data_is_told_and_its_finding_is_not():
+def test_a_refutation_by_private_data_is_public_and_its_finding_is_not():
     shown = few(private(refuted=True))
     for text in (shown.html(), repr(shown), shown._repr_html_(), shown.summary(), json.dumps(shown.to_dict())):
         assert SECRET not in text
@@ -226,19 +226,19 @@ def test_the_json_keeps_its_schema():
     jsonschema.Draft202012Validator.check_schema(SCHEMA_FILE)
     for made in (audit(), audit(private()), Audit(title="t")):
         for inside in (False, True):
-            told = json.loads(json.dumps(made.to_dict(include_sensitive=inside), allow_nan=False))
-            VALIDATOR.validate(told)
-            assert told["schema"] == SCHEMA
-            assert Audit.from_dict(told).to_dict(include_sensitive=inside) == told
+            values = json.loads(json.dumps(made.to_dict(include_sensitive=inside), allow_nan=False))
+            VALIDATOR.validate(values)
+            assert values["schema"] == SCHEMA
+            assert Audit.from_dict(values).to_dict(include_sensitive=inside) == values
 
 
 def test_every_field_stands_in_the_schema_and_no_other():
     seen: set[Any] = set()
 
-    def check(cls: Any, told: dict[str, Any]) -> None:
+    def check(cls: Any, values: dict[str, Any]) -> None:
         names = [f.name for f in fields(cls)]
-        assert list(told["properties"]) == names == told["required"], cls
-        assert told["additionalProperties"] is False
+        assert list(values["properties"]) == names == values["required"], cls
+        assert values["additionalProperties"] is False
         seen.add(cls)
         for hint in get_type_hints(cls).values():
             for inner in [hint, *get_args(hint)]:

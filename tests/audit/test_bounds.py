@@ -30,8 +30,8 @@ def responses(rng, n, epsilon, delta):
     """Randomised response that tells all with probability delta: (epsilon, delta)-DP with nothing to spare."""
 
     def world(bit):
-        told, kept = rng.random(n) < delta, rng.random(n) < 1 / (1 + math.exp(-epsilon))
-        return np.where(told, 3.0 * bit - 1, np.where(kept, bit, 1 - bit))
+        revealed, kept = rng.random(n) < delta, rng.random(n) < 1 / (1 + math.exp(-epsilon))
+        return np.where(revealed, 3.0 * bit - 1, np.where(kept, bit, 1 - bit))
 
     return world(0), world(1)
 

@@ -1,4 +1,4 @@
-"""Claims: the same curve whoever says it, never more than what was said."""
+"""Claims: the same curve from equivalent inputs, never stronger than the input."""
 
 from __future__ import annotations
 

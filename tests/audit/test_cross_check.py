@@ -88,10 +88,10 @@ def test_jax_privacy_still_says_so():
 if __name__ == "__main__":
     from importlib import metadata
 
-    told = {
+    golden = {
         "from": "jax-privacy",
         "version": metadata.version("jax-privacy"),
         "cases": CASES,
         "found": [by_jax(*case) for case in CASES],
     }
-    GOLDEN.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    GOLDEN.write_text(json.dumps(golden, indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Games: what is played, kept, stopped and said."""
+"""Games: runs, storage, early stopping and results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scipy.stats import binom
 from sklearn.naive_bayes import GaussianNB
 
 from pate.audit import Claim, game
-from pate.audit._game import MechanismRelease, NoisySum, Plan, audit_scores, looks
+from pate.audit._game import MechanismRelease, NoisySum, Plan, analyses, audit_scores
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, NoisyHistogram
 from pate.privacy.words import Guarantee
@@ -74,7 +74,7 @@ def test_a_true_claim_is_refuted_no_more_often_than_promised_however_often_it_is
 
 def test_the_alarms_of_all_looks_add_up():
     for n in (1, 24, 25, 26, 60, 1000, 4000):
-        times, shares = zip(*looks(n), strict=True)
+        times, shares = zip(*analyses(n), strict=True)
         assert sum(shares) == pytest.approx(1.0)
         assert times[-1] == n
         assert list(times) == sorted(set(times))
@@ -238,9 +238,9 @@ def test_what_is_said_of_private_data_is_kept_in():
     assert "up to 100" in cited["tried"]
     assert str(made.n_releases) not in str(cited)
     private = Guarantee(epsilon=0.111, delta=1e-5, kind="data-dependent", method="pld")
-    told = audit_scores([0.0, 1.0], [1.0, 1.0], claim=private, published=True)
-    assert told.sensitive
-    assert "111" not in str(told.cited())
+    private_claim = audit_scores([0.0, 1.0], [1.0, 1.0], claim=private, published=True)
+    assert private_claim.sensitive
+    assert "111" not in str(private_claim.cited())
 
 
 def test_the_picture_is_the_roc_under_the_claims_curve():
@@ -268,7 +268,7 @@ def test_a_bound_by_a_gaussian_curve_is_an_estimate_where_the_claim_is_none():
     "bad",
     [{"n_runs": 3}, {"n_runs": 2.5}, {"batch": 0}, {"false_alarms": 0}, {"level": 1.0}, {"delta": 0.0}, {"claim": 1}],
 )
-def test_bad_settings_are_refused_at_the_door(bad):
+def test_bad_settings_are_refused_before_any_run(bad):
     with pytest.raises(InvalidInputError):
         game(NoisySum(1.0), ZERO, ONE, **{"claim": (1.0, 1e-5), "n_runs": 10, "random_state": 0, "batch": 10, **bad})
     with pytest.raises(InvalidInputError, match="release must be"):

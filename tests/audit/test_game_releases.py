@@ -80,7 +80,7 @@ def test_a_release_stands_by_its_own_charge(name):
     )
     assert not found.refuted
     assert found["lower bound on epsilon"].value <= Claim.of(charge).epsilon(1e-3)
-    # Worlds that are told apart: this game could have found something.
+    # Worlds that are distinguished: this game could have found something.
     if name in ("labels", "record voters"):
         small = Claim.gaussian(0.02 * charge.mu_squared**0.5)
         assert game(release, here, there, claim=small, score=score, n_runs=n_runs, random_state=2).refuted

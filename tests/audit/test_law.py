@@ -1,4 +1,4 @@
-"""The law test: faults that were planted are found, right samplers are left alone, and the evidence is an e-process."""
+"""The law test: planted faults are found, correct samplers are not refuted, and the evidence is an e-process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.stats import multinomial
 from pate import ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram
 from pate.audit import law
 from pate.audit.laws import Numbers, law_bank
-from pate.audit.laws._law import looks
+from pate.audit.laws._law import analysis_sizes
 from pate.audit.laws._registry import about, telling_height, winner_law
 from pate.audit.laws._subject import Cells, subject_of
 from pate.dpsgd.mechanisms._mechanism import gaussian
@@ -200,8 +200,11 @@ def test_fewer_false_alarms_than_simulations_can_show_are_refused():
 
 def small_cells():
     null = np.array([[0.3, 0.7, 0.0], [0.2, 0.5, 0.3]])
-    rivals = {"bent": np.array([[0.4, 0.6, 0.0], [0.3, 0.4, 0.3]]), "far": np.array([[0.9, 0.1, 0.0], [0.0, 0.0, 1.0]])}
-    return Cells(("a", "b"), null, rivals)
+    alternatives = {
+        "bent": np.array([[0.4, 0.6, 0.0], [0.3, 0.4, 0.3]]),
+        "far": np.array([[0.9, 0.1, 0.0], [0.0, 0.0, 1.0]]),
+    }
+    return Cells(("a", "b"), null, alternatives)
 
 
 def test_the_e_process_has_expectation_one():
@@ -288,15 +291,15 @@ def test_leaders_stand_where_they_tell_most():
     """Found again on a grid: the divergence of 0.9 from 1 scale over the leader's height."""
     for m in (2, 10, 100):
         heights = np.arange(1.0, 5.0, 0.1)
-        told = []
+        divergences = []
         for height in heights:
             row = np.r_[height, np.zeros(m - 1)]
             p, q = (winner_law(row, np.full(m, s)) for s in (1.0, 0.9))
-            told.append((q * np.log(q / p)).sum())
-        assert abs(heights[int(np.argmax(told))] - telling_height(m)) <= 0.31
+            divergences.append((q * np.log(q / p)).sum())
+        assert abs(heights[int(np.argmax(divergences))] - telling_height(m)) <= 0.31
 
 
 def test_looks_are_few_and_end_at_the_last():
-    assert looks(20_000)[-1] == 20_000
-    assert len(looks(20_000)) < 60
-    assert looks(1) == [1]
+    assert analysis_sizes(20_000)[-1] == 20_000
+    assert len(analysis_sizes(20_000)) < 60
+    assert analysis_sizes(1) == [1]

@@ -14,7 +14,7 @@ from pate import GaussianSum, GNMax, InvalidInputError, VoteCap
 from pate.audit import independence, law
 from pate.audit.laws._training import Batches
 from pate.audit.laws._votes import SmoothRelease, _of
-from pate.audit.testing import forget, register, registered
+from pate.audit.testing import Numbers, forget, register, registered
 from pate.comparison.baselines import SampledNeighbours, StabilityTest
 from pate.dpsgd.mechanisms import BandedFTRL, PoissonSGD, Shape, ShuffledSGD, TreeFTRL, TruncatedPoissonSGD
 from pate.mechanisms import Mechanism
@@ -195,3 +195,10 @@ def test_examples_are_of_one_type():
         register([GNMax(1.0), Coin(0.5)])
     with pytest.raises(InvalidInputError, match="got none"):
         register([])
+
+
+def test_the_former_name_of_alternatives_warns():
+    made, counts = Numbers(np.array([[0.0, 5.0]]), 2.0), np.array([[0, 5]])
+    with pytest.warns(DeprecationWarning, match="alternatives"):
+        former = made.rivals(made.edges(), counts)
+    assert former.keys() == made.alternatives(made.edges(), counts).keys()

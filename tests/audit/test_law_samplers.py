@@ -1,4 +1,4 @@
-"""Auditing other people's samplers: what fails is said in clear words."""
+"""Auditing users' samplers: clear errors for those that fail."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_another_librarys_sampler_beside_a_claim():
         (3, "sampler must be a function of counts"),
     ],
 )
-def test_samplers_that_fail_are_told_so(sampler, words):
+def test_samplers_that_fail_are_reported(sampler, words):
     with pytest.raises(InvalidInputError, match=words):
         law(GNMax(40.0), sampler=sampler, n_classes=4)
 

@@ -19,8 +19,8 @@ def gaussian(rng, coins, mu):
 
 
 def response(rng, coins, epsilon, delta):
-    kept, told = rng.random(len(coins)) < 1 / (1 + math.exp(-epsilon)), rng.random(len(coins)) < delta
-    return np.where(told, 3.0 * coins - 1, np.where(kept, coins, ~coins))
+    kept, revealed = rng.random(len(coins)) < 1 / (1 + math.exp(-epsilon)), rng.random(len(coins)) < delta
+    return np.where(revealed, 3.0 * coins - 1, np.where(kept, coins, ~coins))
 
 
 @pytest.mark.long

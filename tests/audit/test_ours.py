@@ -1,4 +1,4 @@
-"""Our own releases, audited in every test run: every road by replay, real votes by pairs, no exact loss a payment.
+"""Audits of pate's own releases: every method by replay, real votes by pairs, and no exact loss is charged.
 
 Every mechanism by its law is in ``test_law_registry.py``; the faults that all of this finds are in ``tests/mutants``.
 ``-m slow`` runs the thorough part.
@@ -41,7 +41,7 @@ def replayed(pipeline, kinds, *, people=False, seed=0, adjacency="replace-one"):
         X, y, groups=groups if people else None, kinds=kinds, classes=CLASSES, random_state=seed, adjacency=adjacency
     )
     assert pairs
-    # DP-SGD refuses a table with a missing value at the door, before anything is drawn: there is nothing to compare.
+    # DP-SGD refuses a table with a missing value in validation, before anything is drawn: there is nothing to compare.
     pairs = [made for made in pairs if not (pipeline is private_training and made.kind == "missing")]
     return [(made.what, replay(pipeline, made, published=True)) for made in pairs]
 
@@ -113,7 +113,7 @@ def test_the_chain_stands_on_many_real_votes(mnist2018_counts, mechanism, n):
 
 @pytest.mark.parametrize("exact", ["rdp", "epsilon"])
 def test_a_data_dependent_cost_is_no_payment(exact, tmp_path):
-    """No door takes the exact loss of the votes as what was spent: neither a filter, nor a plan, nor the ledger."""
+    """Nothing accepts the exact loss of the votes as a charge: neither a filter, nor a plan, nor the ledger."""
     votes = Votes.from_counts([[126, 124]])
     cost = (
         GNMax(40.0).exact_rdp(votes.counts)

@@ -73,8 +73,11 @@ def test_it_is_the_divergence_of_all_transcripts(law, cap):
     found = given_pair(*some_pair(), **LAWS[law], cap=cap)
     p, q = all_outcomes(found, cap)
     for delta in (1e-1, 1e-3, 1e-6):
-        told = found.epsilon(delta)
-        for (low, high), exact in ((told.forward, epsilon_of(p, q, delta)), (told.reverse, epsilon_of(q, p, delta))):
+        found_epsilon = found.epsilon(delta)
+        for (low, high), exact in (
+            (found_epsilon.forward, epsilon_of(p, q, delta)),
+            (found_epsilon.reverse, epsilon_of(q, p, delta)),
+        ):
             assert low <= exact <= high
             assert low == pytest.approx(exact, rel=2e-3, abs=1e-9)
             assert cap is not None or high == pytest.approx(exact, rel=2e-3, abs=1e-9)
@@ -109,8 +112,11 @@ def test_clear_votes_at_small_noise_have_rare_large_losses():
     found = given_pair(counts, moved, noise=GaussianNoise(2.0))
     p, q = all_outcomes(found)
     for delta in (1e-3, 1e-9):
-        told = found.epsilon(delta)
-        for (low, high), exact in ((told.forward, epsilon_of(p, q, delta)), (told.reverse, epsilon_of(q, p, delta))):
+        found_epsilon = found.epsilon(delta)
+        for (low, high), exact in (
+            (found_epsilon.forward, epsilon_of(p, q, delta)),
+            (found_epsilon.reverse, epsilon_of(q, p, delta)),
+        ):
             assert low <= exact + 1e-12
             assert exact <= high + 1e-12
 
@@ -245,7 +251,7 @@ def test_a_price_that_is_too_low_is_refuted(mechanism):
         (Claim.gaussian(0.6), False),
         (Claim.gaussian(0.4), True),
         ((3.0, 1e-8), False),
-        ((1.3, 1e-3), True),  # found at a delta that nobody asked for
+        ((1.3, 1e-3), True),  # found at a delta that no one asked for
         (GNMax(40.0).charge(300), False),
         (GNMax(40.0).charge(200), True),
     ],
@@ -255,7 +261,7 @@ def test_any_claim_can_be_held_against_it(claim, refuted):
 
 
 def test_teachers_dropped_by_their_losses_are_refuted():
-    """The counterexample of the naive individual filter: D drops the 124 voters of class 1, D' nobody."""
+    """The counterexample of the naive individual filter: D drops the 124 voters of class 1, D' no one."""
     later, later_prime = [126, 0] + [0] * 8, [126, 124] + [0] * 8
     found = given_pair(later, later_prime, noise=GaussianNoise(40.0)).rdp([2.0])[:, 0]
     np.testing.assert_allclose(found, [0.70, 3.29], rtol=0.01)

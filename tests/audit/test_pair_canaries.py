@@ -1,4 +1,4 @@
-"""One canary after the other: who moves, what it shows, and that the bounds stand in their order."""
+"""Canaries: which votes move, the exact divergence, and the order of the bounds."""
 
 from __future__ import annotations
 
@@ -153,8 +153,8 @@ def test_an_adversary_needs_no_private_rows():
     assert theirs.partition_.n_records == 300
     assert theirs.n_teachers == 30
     query = crafted_query(theirs, PUBLIC, GNMax(8.0), np.random.default_rng(0))
-    told = contested(theirs.vote(query).counts, GNMax(8.0))
-    assert told[0] >= contested(theirs.vote(PUBLIC).counts, GNMax(8.0)).max()
+    moved_by = contested(theirs.vote(query).counts, GNMax(8.0))
+    assert moved_by[0] >= contested(theirs.vote(PUBLIC).counts, GNMax(8.0)).max()
     found = canary(
         TEACHERS,
         X,

@@ -1,4 +1,4 @@
-"""What a review of the replay broke, and what is true since."""
+"""Regressions of faults that a review of the replay found."""
 
 import fractions
 import glob
@@ -135,7 +135,7 @@ def test_mechanisms_of_others_sample_as_they_say(kind):
 
 
 def test_a_session_from_before_is_not_asked_in_a_replay(tmp_path):
-    """Else labels that a tape lets out would later be given out, by their hashes, as private."""
+    """Else labels released in a replay would later be given out, by their hashes, as private."""
     options = {"n_queries": 9, "n_teachers": 100, "classes": (0, 1), "budget": BUDGET}
     for ledger in (None, Ledger(tmp_path / "ledger.sqlite", total=BUDGET)):
         session = open_session(GNMax(2.0), ledger=ledger, **options)

@@ -1,4 +1,4 @@
-"""Neighbours are exactly neighbours, under the adjacency that they are said to be of."""
+"""Neighbours are exactly neighbours, under their stated adjacency."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Replay finds what leaks inside, names it, and lets honest pipelines stand."""
+"""Replay finds leaks inside pipelines, names their cause, and does not refute honest pipelines."""
 
 import sys
 import threading
@@ -641,7 +641,7 @@ def test_groups_that_are_dropped_are_missed(kind):
 def test_what_was_not_seen_is_said():
     seen = audited(shards, kinds=["flip"])
     assert "No teachers were seen" not in seen.limits
-    assert "kept outside it between runs, is not seen" in seen.limits
+    assert "stored outside it between runs, is not seen" in seen.limits
     own = audited(own_teachers, kinds=["flip"])
     assert "No teachers were seen: votes alone were compared" in own.limits
     assert "No private rows were seen" in own.limits

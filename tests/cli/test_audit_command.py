@@ -336,8 +336,8 @@ def test_a_statement_of_seeded_noise_is_no_place_to_cite_what_stood(here):
     assert sorted(p.name for p in here.iterdir()) == ["s.json", "votes.npy"]
 
 
-def test_what_a_statement_cites_was_drawn_anew():
+def test_what_a_statement_cites_is_about_new_releases():
     found = audit_statement(statement(), max_releases=200, n_runs=50)
-    assert {one["layer"] for one in found.cited() if "drawn anew, not what was released" in one["tried"]} == {
+    assert {one["layer"] for one in found.cited() if "on new releases, not what was released" in one["tried"]} == {
         "law", "game",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Contestants that cost nothing and write down what they were asked, and data for them."""
+"""Fast test contestants that record their calls, and data for them."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin

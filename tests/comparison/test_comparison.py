@@ -103,7 +103,7 @@ def test_noise_seed_gives_every_fit_its_own_noise_whatever_the_order():
     assert not other & {c["noise_seed"] for c in CALLS}
 
 
-def test_random_state_none_draws_anew():
+def test_random_state_none_draws_a_new_seed():
     seeds = {
         compare({"A": Fake()}, small_data(), budgets=BUDGETS[:1], n_repeats=1, random_state=None).rows()[0]["seed"]
         for _ in range(3)
@@ -154,8 +154,11 @@ def test_a_statement_beyond_the_budget_is_refused():
 
 
 def test_a_failure_names_the_fit_and_keeps_the_finished_ones(tmp_path):
-    told = r"contestant 'A' failed at epsilon=4, repeat 2 of 2: the student saw one class. The 3 finished fits are kept"
-    with pytest.raises(StudentError, match=told):
+    message = (
+        r"contestant 'A' failed at epsilon=4, repeat 2 of 2: the student saw one class. "
+        r"The 3 finished fits are saved"
+    )
+    with pytest.raises(StudentError, match=message):
         compare({"A": FailsLate()}, small_data(), budgets=BUDGETS, n_repeats=2, out=tmp_path / "run")
     assert len((tmp_path / "run" / "cells.jsonl").read_text().splitlines()) == 3
 
@@ -175,7 +178,7 @@ def test_other_errors_come_as_they_are_and_the_run_goes_on_later(tmp_path, monke
     if isinstance(error, ValueError):
         assert error.__notes__ == [
             "contestant 'A' failed at epsilon=4, repeat 2 of 2.",
-            f"The 3 finished fits are kept in {str(tmp_path)!r}.",
+            f"The 3 finished fits are saved in {str(tmp_path)!r}.",
         ]
     CALLS.clear()
     report = compare({"A": FailsLate()}, small_data(), **call)

@@ -1,4 +1,4 @@
-"""From which test rows were right to verdicts: the bridge between fits and statistics, and the files."""
+"""Verdicts computed from the fits' right test rows, and the files."""
 
 import json
 from dataclasses import replace
@@ -24,38 +24,42 @@ def test_verdicts_are_those_of_the_statistics(redraws):
     made = comparison(3, (0.5, 2.0), redraws=redraws)
     drawn = {"same_rows": False, "test_share": 0.2} if redraws == "all rows" else {"same_rows": True}
     for v in made.side_verdicts():
-        told = statistics.paired_difference(
-            rights(made, v.best, v.epsilon), rights(made, v.best_other, v.epsilon), looks=3, **drawn
+        expected = statistics.paired_difference(
+            rights(made, v.best, v.epsilon), rights(made, v.best_other, v.epsilon), n_comparisons=3, **drawn
         )
-        assert (v.difference, v.low, v.high) == (told.mean, told.low, told.high)
+        assert (v.difference, v.low, v.high) == (expected.mean, expected.low, expected.high)
     rule = made.result().rule
     assert (rule.n_between, rule.n_others) == (2, 4)
     assert (rule.same_rows, rule.test_share) == (redraws != "all rows", 0.2 if redraws == "all rows" else None)
     third = [v for v in made.verdicts() if "other-a" in (v.first, v.second)]
     assert third
     for v in third:
-        told = statistics.paired_difference(
-            rights(made, v.first, v.epsilon), rights(made, v.second, v.epsilon), looks=20, **drawn
+        expected = statistics.paired_difference(
+            rights(made, v.first, v.epsilon), rights(made, v.second, v.epsilon), n_comparisons=20, **drawn
         )
-        assert (v.difference, v.low, v.high) == (told.mean, told.low, told.high)
+        assert (v.difference, v.low, v.high) == (expected.mean, expected.low, expected.high)
 
 
 def test_all_that_is_said_holds_together():
-    """At 3 looks each of the 2 pairs between the sides may be wrong with .05 / 3, at 20 each of the 4 others."""
+    """At 3 comparisons each of the 2 pairs between the sides may be wrong with .05 / 3, at 20 each of the 4 others."""
     made = comparison(3, (0.5, 2.0))
     rule = made.result().rule
     assert (rule.n_between / 3 + rule.n_others / 20) * (1 - rule.level) <= 0.05
     two = comparison(2, (0.5, 2.0))
     v = two.side_verdicts()[0]
-    told = statistics.paired_difference(
-        rights(two, v.best, v.epsilon), rights(two, v.best_other, v.epsilon), looks=2, same_rows=False, test_share=0.2
+    expected = statistics.paired_difference(
+        rights(two, v.best, v.epsilon),
+        rights(two, v.best_other, v.epsilon),
+        n_comparisons=2,
+        same_rows=False,
+        test_share=0.2,
     )
-    assert (v.low, v.high) == (told.low, told.high)  # nothing else is said, so nothing is set aside
+    assert (v.low, v.high) == (expected.low, expected.high)  # nothing else is said, so nothing is set aside
 
 
 @pytest.mark.long
 def test_a_pair_is_spoken_of_once():
-    """What stands between the sides has one interval on the page, whoever of the two leads."""
+    """A pair between the sides has one interval on the page, whichever of the two leads."""
     made = comparison(4, (0.1, 0.3, 1.0, 3.0, 8.0))
     sides = {(v.epsilon, frozenset((v.best, v.best_other))): v for v in made.side_verdicts()}
     shared = [(v, sides[key]) for v in made.verdicts() if (key := (v.epsilon, frozenset((v.first, v.second)))) in sides]
@@ -95,14 +99,14 @@ def test_one_who_was_refused_in_a_repeat_takes_no_part_there():
 def test_without_the_bits_nothing_is_said_but_means():
     made = comparison(3, (0.5, 2.0))
     blind = replace(made, cells=tuple(replace(c, right=None) for c in made.cells))
-    assert blind.verdicts() == blind.side_verdicts() == blind.crossings() == ()
+    assert blind.verdicts() == blind.side_verdicts() == blind.crossover_points() == ()
     assert blind.result().rule is None
     assert [b.mean for b in blind.result().bands] == pytest.approx([b.mean for b in made.result().bands])
     # Test rows are drawn from who knows how many.
     assert find(made.cells, {}, redraws="all rows", n_pool=None).rule is None
 
 
-def test_the_same_answers_are_never_told_apart():
+def test_equal_answers_stay_undecided():
     made = comparison(3, (0.5, 2.0))
     copies = {(c.epsilon, c.repeat): c.rights() for c in made.cells if c.contestant == "pate-a"}
     cells = tuple(
@@ -117,7 +121,9 @@ def test_the_same_answers_are_never_told_apart():
 
 def test_curves_cross_where_they_were_made_to():
     found = comparison(3, (0.1, 4.0, 12.0, 18.0, 200.0), n_test=3000)
-    (crossing,) = found.crossings()
+    with pytest.warns(DeprecationWarning, match="crossover_points"):
+        assert found.crossings() == found.crossover_points()
+    (crossing,) = found.crossover_points()
     assert (crossing.first, crossing.second) == ("pate-a", "dp-sgd-a")
     ours = {v.epsilon: v for v in found.side_verdicts()}
     assert ours[0.1].verdict == "ahead"

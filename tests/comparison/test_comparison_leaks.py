@@ -1,4 +1,4 @@
-"""What public files and pages of a comparison tell of private rows, of seeds and of promises: no more than is true."""
+"""Public files and pages of a comparison reveal no private rows or seeds, and state guarantees correctly."""
 
 import hashlib
 import json
@@ -98,10 +98,10 @@ def test_no_size_of_private_rows_where_somebody_protects_that_they_are_there(tmp
     assert said[0] == said[1]
     assert not {"n_private", "n_units"} & set(said[0][0])
     silent = compare({"A": Counting(), "B": Fake()}, clinic(500), budgets=BUDGETS[:1], n_repeats=1).result()
-    assert "n_private" not in silent.settings, "nobody knows which adjacency a contestant without a statement has"
+    assert "n_private" not in silent.settings, "the adjacency of a contestant without a statement is unknown"
 
 
-def test_sizes_that_are_public_are_told():
+def test_sizes_that_are_public_are_reported():
     call = {"budgets": BUDGETS[:1], "n_repeats": 1}
     assert compare({"A": Counting()}, small_data(), **call).result().settings["n_private"] == 60
     data = small_data()
@@ -117,7 +117,7 @@ def test_sizes_that_are_public_are_told():
 @pytest.mark.parametrize(
     ("redraws", "text"), [("all rows", "a public or a test row of another"), ("training rows", "a public row of")]
 )
-def test_no_epsilon_covers_repeats_that_draw_rows_anew(redraws, text):
+def test_no_epsilon_covers_repeats_with_redrawn_rows(redraws, text):
     pooled = small_data().pooled()
 
     def drawn(seed):
@@ -146,20 +146,20 @@ def test_who_protects_less_than_a_person_is_named(tmp_path):
     contestants = {"deaf": Stating(), "mute": Fake(), "lesser": Counting(unit="record"), "whole": Counting()}
     data = small_data(groups=True)
     report = compare(contestants, data, budgets=BUDGETS[:1], n_repeats=1, out=tmp_path)
-    (told,) = [note for note in report.notes if "not told whose" in note]
-    assert told.startswith("deaf, mute: ")
-    (told,) = [note for note in report.notes if "promise is for one record" in note]
-    assert told.startswith("lesser: ")
+    (warning,) = [note for note in report.notes if "was not given the owners" in note]
+    assert warning.startswith("deaf, mute: ")
+    (warning,) = [note for note in report.notes if "promise is for one record" in note]
+    assert warning.startswith("lesser: ")
     assert ComparisonReport.load(tmp_path).notes == report.notes
     alone = compare({"deaf": Stating()}, data, budgets=BUDGETS[:1], n_repeats=1)
-    assert any("not told whose" in note for note in alone.notes)
+    assert any("was not given the owners" in note for note in alone.notes)
     fine = compare({"whole": Counting()}, data, budgets=BUDGETS[:1], n_repeats=1)
-    assert not any("whose each private row" in note or "for one record" in note for note in fine.notes)
+    assert not any("the owners of the private rows" in note or "for one record" in note for note in fine.notes)
     records = compare({"deaf": Stating()}, small_data(), budgets=BUDGETS[:1], n_repeats=1)
-    assert not any("whose each private row" in note or "for one record" in note for note in records.notes)
+    assert not any("the owners of the private rows" in note or "for one record" in note for note in records.notes)
 
 
-def test_a_person_promised_by_a_fit_that_knows_nobodys_rows_is_refused():
+def test_a_person_guarantee_of_a_fit_without_groups_is_refused():
     with pytest.raises(InvalidInputError, match="promises to protect one group, but its fit takes no groups"):
         compare({"A": Stating(unit="group")}, small_data(groups=True), budgets=BUDGETS, n_repeats=1)
 
@@ -183,16 +183,16 @@ def test_shards_of_data_that_are_not_published_are_cut_by_a_secret():
     assert cut(data, noise_seed=1) == cut(data, noise_seed=1) not in (None, 77)
 
 
-def test_shards_that_may_be_known_are_told_on_the_page():
+def test_shards_that_may_be_known_are_noted_on_the_page():
     data = small_data()
     teachers = PATEClassifier(GaussianNB(), n_teachers=5, classes=range(3), n_queries=9, anyway=True)
     call = {"budgets": [Budget(8.0, DELTA)], "n_repeats": 1}
-    told = "shards were cut by a seed that may be known"
+    warning = "shards were cut by a seed that may be known"
     secret = compare({"T": teachers}, data, **call)
-    assert not any(told in note for note in secret.notes)
+    assert not any(warning in note for note in secret.notes)
     named = data.drawn_by(lambda seed: data, published=True, redraws="nothing")
     known = compare({"T": teachers, "A": Counting()}, named, **call)
-    (note,) = [note for note in known.notes if told in note]
+    (note,) = [note for note in known.notes if warning in note]
     assert note.startswith("T: ")
     assert "so there is no sum" in known.notes[0], "the one promises more than the other"
 
@@ -211,7 +211,7 @@ def test_no_public_file_has_seeds_of_noise_or_shards_nor_what_finds_them(tmp_pat
             assert f"{seed:,}" not in text, name
         assert hashlib.sha256(f"noise {noise}".encode()).hexdigest() not in text, name
     assert json.loads(texts["config.json"])["noise"] == "given"
-    assert "Counting(" in texts["report.html"], "what the contestant is stays told"
+    assert "Counting(" in texts["report.html"], "the description of the contestant stays"
 
 
 def test_public_files_have_no_digest_of_anything(tmp_path):

@@ -1,4 +1,4 @@
-"""The protocol: a split for every repeat, floors and ceilings, persons, workers, and what is the curator's."""
+"""The protocol: a split for every repeat, floors and ceilings, persons, workers, and private results."""
 
 import json
 import os
@@ -288,7 +288,7 @@ class Waits(Fake):
 
 
 @pytest.mark.long
-def test_a_failure_in_a_worker_is_told_as_one_at_home(tmp_path):
+def test_a_failure_in_a_worker_is_reported_as_one_in_the_main_process(tmp_path):
     call = {"budgets": BUDGETS, "n_repeats": 1, "out": tmp_path, "n_jobs": 2}
     with pytest.raises(StudentError, match=r"contestant 'B' failed at epsilon=\d, repeat 1 of 1: no\. The \d finished"):
         compare({"A": Fake(), "B": Refuses()}, small_data(), **call)
@@ -433,7 +433,7 @@ def test_patients_with_several_stays(data_home):
         groups = {g.value: g for g in cell.groups}
         assert {"Female", "Male"} <= set(groups)
         assert sum(g.n_test for g in groups.values()) == cell.n_test
-        told = sum(g.n_test * (g.accuracy or 0.0) for g in groups.values()) / cell.n_test
-        assert told == pytest.approx(cell.accuracy)
+        weighted = sum(g.n_test * (g.accuracy or 0.0) for g in groups.values()) / cell.n_test
+        assert weighted == pytest.approx(cell.accuracy)
     assert report.cells[0].groups[0].answer_rate == 1.0
     assert report.cells[1].groups[0].answer_rate is None

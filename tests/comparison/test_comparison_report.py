@@ -1,4 +1,4 @@
-"""What a comparison gives: rows, summary, notes, JSON, pages, and where it comes from."""
+"""The report of a comparison: rows, summary, notes, JSON, pages, provenance."""
 
 import hashlib
 import json
@@ -109,7 +109,7 @@ def test_save_and_plot(tmp_path):
     assert "8 fits on the private data were made" in page
     report.save(tmp_path)
     other = compare({"A": Fake()}, small_data(), budgets=BUDGETS, n_repeats=1)
-    with pytest.raises(RunFolderError, match="results of something else"):
+    with pytest.raises(RunFolderError, match="results of another comparison"):
         other.save(tmp_path)
     shown = report.plot()
     assert [line.get_label() for line in shown.ax_.get_lines()][:2] == ["A", "B"]
@@ -140,7 +140,7 @@ def test_nothing_made_from_private_rows_is_beside_the_results(tmp_path):
             assert (tmp_path / "resume.private" / name).stat().st_mode & 0o777 == 0o600
 
 
-def test_the_commit_is_this_checkouts_and_nobody_elses(tmp_path, monkeypatch):
+def test_the_commit_is_that_of_this_checkout(tmp_path, monkeypatch):
     def git(*arguments):
         identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
         env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}

@@ -1,4 +1,4 @@
-"""Comparisons in a folder: nothing lost at a kill, nothing private in the files, no two in one place."""
+"""Comparisons in a folder: fits survive a kill, public files hold nothing private, one comparison per folder."""
 
 import json
 import os
@@ -39,7 +39,7 @@ class Hasty(Stating):
     """Ends early or late by its private rows, as training does."""
 
     def fit(self, X, y):
-        time.sleep(1.1)  # times are told to the second
+        time.sleep(1.1)  # times have a resolution of a second
         return super().fit(X, y)
 
 
@@ -198,7 +198,7 @@ def test_a_torn_last_line_is_dropped_and_run_again(tmp_path, cut):
 
 
 @pytest.mark.long
-def test_a_folder_that_is_damaged_is_told(tmp_path):
+def test_a_folder_that_is_damaged_is_refused(tmp_path):
     call = {"budgets": BUDGETS, "n_repeats": 2, "out": tmp_path}
     compare({"A": Fake()}, small_data(), **call)
     file = tmp_path / "cells.jsonl"

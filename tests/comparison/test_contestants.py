@@ -191,14 +191,14 @@ def test_a_setting_holds_no_private_row_and_no_label(digits):
         assert (a.y_public is None) == (name not in FLOORS)
 
 
-def test_only_who_asks_is_told_public_labels_and_as_many_as_asked(digits):
+def test_public_labels_go_only_to_contestants_that_ask_and_as_many_as_asked(digits):
     asks = Contestant("ten", lambda setting: None, role="floor", n_public_labels=10)
-    told = Setting.of(digits, asks, budget=Budget(1.0, DELTA), seed=4).y_public
-    assert told.shape == (150,)
-    assert (told >= 0).sum() == 10
-    np.testing.assert_array_equal(told[told >= 0], digits.public.y_for_evaluation[told >= 0])
+    labels = Setting.of(digits, asks, budget=Budget(1.0, DELTA), seed=4).y_public
+    assert labels.shape == (150,)
+    assert (labels >= 0).sum() == 10
+    np.testing.assert_array_equal(labels[labels >= 0], digits.public.y_for_evaluation[labels >= 0])
     again = Setting.of(digits, asks, budget=Budget(2.0, DELTA), seed=5).y_public
-    assert (np.flatnonzero(told >= 0) != np.flatnonzero(again >= 0)).any()
+    assert (np.flatnonzero(labels >= 0) != np.flatnonzero(again >= 0)).any()
     with pytest.raises(InvalidInputError, match="n_public_labels"):
         Contestant("minus", lambda setting: None, n_public_labels=-1)
 
@@ -309,7 +309,7 @@ def test_names():
 
 
 @pytest.mark.parametrize(("kind", "shape"), [("table", None), ("image", (8, 8)), ("image", (28, 28))])
-def test_who_takes_part_where_nobody_is_named(kind, shape):
+def test_default_contestants_by_kind_of_data(kind, shape):
     found = default_contestants(kind, shape)
     assert {c.role for c in found} == set(ROLES)
     assert {"PATE", "DP-SGD"} <= {c.side for c in found}

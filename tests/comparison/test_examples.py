@@ -1,4 +1,4 @@
-"""Which public images a report shows, and what of them: all from public rows and the release."""
+"""The example images of a report depend on public rows and the release alone."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def most(n, level=0.05):
 @pytest.mark.few(2)
 @pytest.mark.parametrize("n_repeats", [3, 5, 10])
 @pytest.mark.parametrize("world", ["published", "few rows", "wrong fits", "persons", "training part", "tiny pool"])
-def test_equal_contestants_are_seldom_told_apart(script, world, n_repeats):
+def test_equal_contestants_seldom_get_a_verdict(script, world, n_repeats):
     found = script.count(script.WORLDS[world][0], 2, 1, n_repeats, STUDIES, script.Config(seed=1))
     assert found["rule"] <= most(STUDIES)
 

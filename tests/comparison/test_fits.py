@@ -1,4 +1,4 @@
-"""Both rivals as classifiers: within budget, told truly, refused at the door, the records' oddities nobody else's."""
+"""Both baselines as classifiers: budget, statement, validation of input, and no effect of one record on another."""
 
 import re
 import warnings
@@ -173,7 +173,7 @@ def test_every_fit_is_counted_and_inferred_classes_warn(digits):
     clf = made(PrivateKNN, classes=None)
     with pytest.warns(PrivacyLeakWarning, match="classes"):
         clf.fit(*digits[:2], X_public=digits[2])
-    assert any("classes" in told for told in clf.statement_.not_covered)
+    assert any("classes" in text for text in clf.statement_.not_covered)
     with pytest.warns(RepeatedFitWarning):
         clone(clf).set_params(classes=range(10)).fit(*digits[:2], X_public=digits[2])
 
@@ -193,7 +193,7 @@ def test_rules_look_at_public_facts_and_stay_in_range():
 @pytest.mark.parametrize(
     ("cls", "mechanism"), [(PrivateKNN, SampledNeighbours), (SparseVectorPATE, StabilityTest)], ids=["knn", "vector"]
 )
-def test_what_nobody_may_state_is_refused_before_anything_is_drawn(cls, mechanism, digits, monkeypatch):
+def test_invalid_stated_is_refused_before_anything_is_drawn(cls, mechanism, digits, monkeypatch):
     def drawn(*_):
         raise AssertionError("drawn")
 

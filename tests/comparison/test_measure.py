@@ -16,7 +16,16 @@ from sklearn.neighbors import KNeighborsClassifier
 from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, load_dataset
 from pate._core.progress import listening, timed
 from pate.comparison._cells import Cell
-from pate.comparison._fit import _bits, asked_of, calibration_error, check_column, indices_of, peak_mib, scores, told
+from pate.comparison._fit import (
+    _bits,
+    asked_of,
+    calibration_error,
+    check_column,
+    indices_of,
+    peak_mib,
+    scores,
+    settings_of,
+)
 from pate.comparison._found import find
 from pate.data import Dataset, HeldOutRows, PrivateRows, PublicRows
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
@@ -164,13 +173,13 @@ def test_a_fitted_model_tells_how_it_was_set():
     pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=50, classes=range(10), mechanism=GNMax(8.0), n_queries=20,
                           budget=Budget(8.0, 1e-5), anyway=True)  # fmt: skip
     pate.fit(data.private.X, data.private.y, X_public=data.public.X)
-    assert "GNMax(sigma=8" in told(pate)
-    assert "50 teachers" in told(pate)
+    assert "GNMax(sigma=8" in settings_of(pate)
+    assert "50 teachers" in settings_of(pate)
     dpsgd = DPSGDClassifier("linear", budget=Budget(8.0, 1e-4), classes=range(10), epochs=1)
     dpsgd.fit(data.private.X, data.private.y)
-    assert f"{dpsgd.n_steps_:,} steps" in told(dpsgd)
-    assert told(GaussianNB()) is None
-    assert told(SimpleNamespace(settings_="two knobs")) == "two knobs"
+    assert f"{dpsgd.n_steps_:,} steps" in settings_of(dpsgd)
+    assert settings_of(GaussianNB()) is None
+    assert settings_of(SimpleNamespace(settings_="two knobs")) == "two knobs"
 
 
 def test_time_goes_to_the_innermost_part():
@@ -181,13 +190,13 @@ def test_time_goes_to_the_innermost_part():
     assert watch.seconds["startup"] >= 0.05
     assert watch.seconds["training"] >= 0.02
     assert watch.seconds["predicting"] == watch.seconds["labelling"] == 0
-    with timed("training"):  # nobody listens any more
+    with timed("training"):  # no one listens any more
         time.sleep(0.01)
     assert sum(watch.seconds.values()) == pytest.approx(watch.seconds["training"] + watch.seconds["startup"])
 
 
 @pytest.mark.long
-def test_the_parts_of_a_pate_fit_are_told_apart():
+def test_the_parts_of_a_pate_fit_are_timed_separately():
     data = load_dataset("digits", n_private=600, n_public=100)
     pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=50, classes=range(10), n_queries=20,
                           budget=Budget(8.0, 1e-5), anyway=True)  # fmt: skip
@@ -222,18 +231,20 @@ if forget_peak():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux alone can reset a process's peak")
 def test_peak_memory_is_that_of_the_fit():
     # a process of its own: an old and large one may lose idle pages to the system in the midst of it
-    told = subprocess.run([sys.executable, "-c", _PEAK], capture_output=True, text=True, check=True).stdout.split()
-    if not told:
+    settings_of = subprocess.run(
+        [sys.executable, "-c", _PEAK], capture_output=True, text=True, check=True
+    ).stdout.split()
+    if not settings_of:
         pytest.skip("this system does not let a process reset its peak")
-    before, during, after = map(float, told)
+    before, during, after = map(float, settings_of)
     assert during > before + 150
     assert after < during - 100
     assert peak_mib(False)[0] is None
 
 
 def test_rows_of_one_person_stand_together_and_count_together():
-    right, whose = np.array([True, False, True, True, False]), np.array(["b", "a", "b", "c", "a"])
-    cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, accuracy=0.6, seed=0, n_test=5, **_bits(right, whose))
+    right, owners = np.array([True, False, True, True, False]), np.array(["b", "a", "b", "c", "a"])
+    cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, accuracy=0.6, seed=0, n_test=5, **_bits(right, owners))
     np.testing.assert_array_equal(cell.owners(), [0, 0, 1, 1, 2])
     np.testing.assert_array_equal(cell.rights(), [False, False, True, True, True])
     assert "persons" not in _bits(right, None)
@@ -243,20 +254,20 @@ def test_an_interval_is_wider_where_each_person_has_five_test_rows():
     rng = np.random.default_rng(0)
     persons = np.repeat(np.arange(60), 5)
 
-    def cells(whose):
+    def cells(owners):
         for repeat in range(3):
             for name, share in (("A", 0.9), ("B", 0.7)):
                 right = np.repeat(rng_of(name).random(60) < share, 5) ^ (rng.random(300) < 0.02)
                 yield Cell(contestant=name, epsilon=1.0, delta=1e-5, accuracy=float(right.mean()), seed=0, n_test=300,
-                           repeat=repeat, **_bits(right, whose))  # fmt: skip
+                           repeat=repeat, **_bits(right, owners))  # fmt: skip
 
     def rng_of(name):
         return np.random.default_rng(ord(name))
 
     sides = {"A": "PATE", "B": "DP-SGD"}
     wide, narrow = (
-        find(list(cells(whose)), sides, redraws="training rows", n_pool=None).side_verdicts[0]
-        for whose in (persons, None)
+        find(list(cells(owners)), sides, redraws="training rows", n_pool=None).side_verdicts[0]
+        for owners in (persons, None)
     )
     assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
 

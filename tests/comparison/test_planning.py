@@ -1,4 +1,4 @@
-"""The planner keeps to the budget, and its gaps do what they say."""
+"""The planner keeps to the budget, and its gaps have the stated effect."""
 
 import json
 import math
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def right(gap, sigma, n_classes):
-    """Exact P(the leader wins) when every rival is ``gap`` votes behind."""
+    """Exact P(the leader wins) when every other class is ``gap`` votes behind."""
     x = np.linspace(-12, 12, 40001)
     density = np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi) * (x[1] - x[0])
     return float((density * ndtr(x + gap / sigma) ** (n_classes - 1)).sum())
@@ -145,9 +145,9 @@ def asked(**facts):
 
 def test_what_is_not_known_has_no_figures():
     done = asked(n_classes=10, kind="image", best=0.9).recommendation
-    told = dict(done.lines())
-    assert told["expects"] == "not known: images were not measured"
-    assert told["stands on"] == told["epsilon"] == ""
+    message = dict(done.lines())
+    assert message["expects"] == "not known: images were not measured"
+    assert message["stands on"] == message["epsilon"] == ""
     assert done.right is None
     assert done.to_dict()["expects"]["known"] is False
 
@@ -160,11 +160,11 @@ def test_shares_of_right_labels_follow_from_what_is_publicly_known():
     assert "% of the labels right: " in dict(done.recommendation.lines())["expects"]
 
 
-@pytest.mark.parametrize(("commonest", "told"), [(None, "would reach its share"), (0.76, "would be right for 76%")])
-def test_the_commonest_class_is_named_as_what_costs_no_privacy(commonest, told):
+@pytest.mark.parametrize(("commonest", "message"), [(None, "would reach its share"), (0.76, "would be right for 76%")])
+def test_the_commonest_class_is_named_as_what_costs_no_privacy(commonest, message):
     done = asked(n_classes=2, commonest=commonest)
-    assert told in dict(done.recommendation.lines())["instead"]
-    assert told in done.to_dict()["recommendation"]["without_privacy"]
+    assert message in dict(done.recommendation.lines())["instead"]
+    assert message in done.to_dict()["recommendation"]["without_privacy"]
 
 
 @pytest.mark.parametrize(("epsilon", "n_public", "likely"), [(0.1, 1_000, True), (0.1, 60, False), (8.0, 1_000, False)])

@@ -1,4 +1,4 @@
-"""A whole run on a named data set: what is written, what never is, and that a killed run does not pay twice."""
+"""A whole run on a named data set: files, sensitive values, and that a resumed run is charged once."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_the_sensitive_report_comes_only_when_asked_for(tmp_path, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("something sensitive was computed")
 
-    monkeypatch.setattr(pate.comparison.studies.run, "look_inside", refuse)
+    monkeypatch.setattr(pate.comparison.studies.run, "references_of_shards", refuse)
     monkeypatch.setattr(pate.comparison.studies.run, "account", refuse)
     monkeypatch.setattr(pate.comparison.studies.run, "ensemble_curve", refuse)
     done = run_experiment(config(), out=tmp_path / "run")
@@ -225,7 +225,7 @@ def test_the_sensitive_report_comes_only_when_asked_for(tmp_path, monkeypatch):
 @pytest.mark.long
 def test_the_same_public_result_with_and_without_the_sensitive_report(finished):
     plain = run_experiment(config(n_repeats=2))
-    # A run with a folder keeps a ledger, whose release the statement names.
+    # A run with a folder has a ledger, and the statement names its release.
     ledger = {("statement", "ledger_releases")}
     assert {path for path, _ in leaves(plain.result.to_dict())} == {
         path for path, _ in leaves(finished[1].result.to_dict())
@@ -363,7 +363,7 @@ def test_what_speaks_of_teachers_means_teachers(said):
 @pytest.mark.long
 @pytest.mark.parametrize("module", ["auto", "linear"])
 def test_tables_go_to_representations_as_they_are_and_to_named_modules_encoded(data_home, monkeypatch, module):
-    """Categories stay categories for a representation; a module that somebody names gets numbers."""
+    """Categories stay categories for a representation; a module that a person names gets numbers."""
     given = {}
     real = pate.comparison.studies.run.PATEClassifier.fit_keeping
 

@@ -58,16 +58,16 @@ def answers_law(test, counts):
     for shift, weight in zip(*noise_law(test.threshold_scale, int(60 * test.threshold_scale)), strict=True):
         passes = [float(p[d + z >= test.threshold + shift].sum()) for d in distances]
         for pattern in itertools.product((True, False), repeat=len(counts)):
-            told, unstable, chance = [], 0, weight
+            answers, unstable, chance = [], 0, weight
             for stable, passing, label in zip(pattern, passes, labels, strict=True):
                 if unstable >= test.max_unstable:
-                    told.append(-2)
+                    answers.append(-2)
                     chance *= 0.5  # both branches are one answer
                     continue
                 chance *= passing if stable else 1 - passing
                 unstable += not stable
-                told.append(int(label) if stable else -1)
-            law[tuple(told)] = law.get(tuple(told), 0.0) + chance
+                answers.append(int(label) if stable else -1)
+            law[tuple(answers)] = law.get(tuple(answers), 0.0) + chance
     return law
 
 
@@ -108,11 +108,11 @@ def test_what_is_drawn_has_the_law_that_is_accounted():
     code = {"answered": 0, "refused": -1, "not asked": -2}
     seen: dict[tuple[int, ...], int] = {}
     for one in drawn:
-        told = tuple(
+        answers = tuple(
             int(label) if status == "answered" else code[status]
             for label, status in zip(one.labels.tolist(), one.status.tolist(), strict=True)
         )
-        seen[told] = seen.get(told, 0) + 1
+        seen[answers] = seen.get(answers, 0) + 1
     assert set(seen) <= set(law)
     keys = [key for key, p in law.items() if p * n >= 5]
     rest = n - sum(seen.get(k, 0) for k in keys)

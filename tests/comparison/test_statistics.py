@@ -1,4 +1,4 @@
-"""Paired intervals: what they are made of, what they may say, what is refused."""
+"""Paired intervals: their parts, verdicts and validation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ A, B = draw(), draw(accuracy=0.75)
 
 
 def test_with_published_rows_both_errors_are_in_the_interval():
-    found = paired_difference(A, B, same_rows=True, level=0.9, looks=4)
+    found = paired_difference(A, B, same_rows=True, level=0.9, n_comparisons=4)
     values = np.array(A).astype(float) - np.array(B)
     j, n = values.shape
     assert found.mean == pytest.approx(np.mean(A) - np.mean(B))
@@ -46,7 +46,7 @@ def test_with_published_rows_both_errors_are_in_the_interval():
     assert (found.se_repeats, found.se_rows, found.df) == pytest.approx((math.sqrt(repeats), math.sqrt(rows), j - 1))
 
 
-def test_with_rows_drawn_anew_the_resampled_t_is_corrected_and_rows_are_the_least():
+def test_with_redrawn_rows_the_resampled_t_is_corrected_and_rows_are_the_least():
     a, b = ([draw(1, 100, accuracy)[0] for _ in range(5)] for accuracy in (0.8, 0.75))
     found = paired_difference(a, b, same_rows=False, test_share=0.2)
     values = np.array(a).astype(float) - np.array(b)
@@ -124,8 +124,8 @@ def test_too_few_repeats_decide_nothing(n_repeats):
     assert band(everything, same_rows=True).low is None
 
 
-def test_looks_are_bonferronis():
-    many = paired_difference(A, B, same_rows=True, level=0.95, looks=10)
+def test_comparisons_are_corrected_by_bonferroni():
+    many = paired_difference(A, B, same_rows=True, level=0.95, n_comparisons=10)
     one = paired_difference(A, B, same_rows=True, level=0.995)
     assert (many.low, many.high) == pytest.approx((one.low, one.high))
     alone = paired_difference(A, B, same_rows=True)
@@ -162,27 +162,27 @@ def test_rows_of_one_person_count_once():
         groups=[f"person {i}" for i in owners[order]],
     )
     assert shuffled.low == pytest.approx(grouped.low)
-    anew = paired_difference(*fivefold, same_rows=False, test_share=0.2, groups=[owners] * 5)
+    again = paired_difference(*fivefold, same_rows=False, test_share=0.2, groups=[owners] * 5)
     bare = paired_difference(A, B, same_rows=False, test_share=0.2)
-    assert anew.se_rows == pytest.approx(bare.se_rows, rel=0.05)
+    assert again.se_rows == pytest.approx(bare.se_rows, rel=0.05)
 
 
 def test_as_many_repeats_as_are_said_to_be_needed_do():
     rng = np.random.default_rng(5)
     hard = rng.random(2000)
     a, b = ([hard + 0.1 * rng.standard_normal(2000) < level for _ in range(3)] for level in (0.81, 0.77))
-    found = paired_difference(a, b, same_rows=True, looks=200)
+    found = paired_difference(a, b, same_rows=True, n_comparisons=200)
     assert found.verdict == "undecided"
     assert 3 < found.repeats_needed < 20
     # Repeats that go on as these three did; two more rounds of them make up for the rows that were not in them.
     n = 3 * -(-found.repeats_needed // 3) + 3
-    assert paired_difference((a * 10)[:n], (b * 10)[:n], same_rows=True, looks=200).verdict == "ahead"
+    assert paired_difference((a * 10)[:n], (b * 10)[:n], same_rows=True, n_comparisons=200).verdict == "ahead"
     assert paired_difference(a, [~r for r in a], same_rows=True).repeats_needed == 3
 
 
 def test_a_band_is_the_difference_from_always_wrong():
-    alone = band(A, same_rows=True, looks=3)
-    against = paired_difference(A, [np.zeros(300, dtype=bool)] * 5, same_rows=True, looks=3)
+    alone = band(A, same_rows=True, n_comparisons=3)
+    against = paired_difference(A, [np.zeros(300, dtype=bool)] * 5, same_rows=True, n_comparisons=3)
     assert (alone.mean, alone.low, alone.high) == pytest.approx((against.mean, against.low, against.high))
     sure = band([np.ones(50, dtype=bool)] * 5, same_rows=True)
     assert sure.high == 1 > sure.low
@@ -199,7 +199,7 @@ def test_paired_bands_that_do_not_meet_are_decided():
         }
         means = {name: float(np.mean(right)) for name, right in rights.items()}
         pairs = {
-            (a, b): paired_difference(rights[a], rights[b], same_rows=True, looks=6)
+            (a, b): paired_difference(rights[a], rights[b], same_rows=True, n_comparisons=6)
             for a in names
             for b in names
             if a < b
@@ -231,7 +231,7 @@ def good(**changed):
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"a": [np.arange(300)] * 5}, "a must hold one boolean array"),
         ({"b": [r.astype(float) for r in B]}, "b must hold one boolean array"),
@@ -247,20 +247,38 @@ def good(**changed):
         ({"test_share": 0.2}, "test_share must be None"),
         ({"same_rows": 1}, "same_rows must be True or False"),
         ({"level": 95}, "level must be a finite number"),
-        ({"looks": 0}, "looks must be a whole number >= 1"),
-        ({"groups": np.arange(7)}, "groups must say whose row"),
+        ({"n_comparisons": 0}, "n_comparisons must be a whole number >= 1"),
+        ({"groups": np.arange(7)}, "groups must name the owner"),
         ({"groups": np.zeros(300)}, "at least two persons"),
     ],
 )
-def test_bad_input_is_refused_by_name(changed, told):
-    with pytest.raises(InvalidInputError, match=told):
+def test_bad_input_is_refused_by_name(changed, message):
+    with pytest.raises(InvalidInputError, match=message):
         paired_difference(**good(**changed))
 
 
 def test_a_difference_says_what_it_is():
-    made = {"n_repeats": 5, "n_rows": 100.0, "level": 0.95, "looks": 1, "se_repeats": 0.01, "se_rows": 0.01, "df": 4}
+    made = {
+        "n_repeats": 5,
+        "n_rows": 100.0,
+        "level": 0.95,
+        "n_comparisons": 1,
+        "se_repeats": 0.01,
+        "se_rows": 0.01,
+        "df": 4,
+    }
     undecided = PairedDifference(mean=0.01, low=-0.02, high=0.04, repeats_needed=12, **made)
     assert str(undecided) == "+1.0 points (-2.0 to +4.0), undecided: would need about 12 repeats"
     hopeless = PairedDifference(mean=0.0, low=-0.02, high=0.02, repeats_needed=None, **made)
     assert str(hopeless).endswith("undecided: 100 repeats would not do")
     assert PairedDifference(mean=-0.1, low=-0.2, high=-0.01, repeats_needed=3, **made).verdict == "behind"
+
+
+def test_the_former_name_of_n_comparisons_is_read_with_a_warning():
+    found = paired_difference(A, B, same_rows=True, n_comparisons=4)
+    with pytest.warns(DeprecationWarning, match="n_comparisons"):
+        assert paired_difference(A, B, same_rows=True, looks=4) == found
+    with pytest.warns(DeprecationWarning, match="n_comparisons"):
+        assert found.looks == 4
+    with pytest.warns(DeprecationWarning, match="n_comparisons"):
+        assert band(A, same_rows=True, looks=4).n_comparisons == 4

@@ -1,4 +1,4 @@
-"""Faults of accounts: what is drawn is what was meant, and the epsilon that is told is too small."""
+"""Faults of accounts: what is drawn is what was meant, and the stated epsilon is too small."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ClassIdsAsCounts(GNMax):
         return GNMAX.log_probs(np.asarray(counts) * np.arange(np.shape(counts)[-1]))
 
 
-def told(accountant: Accountant) -> Guarantee:
+def guarantee_of(accountant: Accountant) -> Guarantee:
     return accountant.add(GNMAX.charge(ASKED)).guarantee(DELTA)
 
 
@@ -152,7 +152,11 @@ MUTANTS = (
     Mutant(
         "delta in epsilon's place",
         "calls by position",
-        {"pair": by_pair(lambda: told(Accountant()), lambda: told(Swapped()), GNMAX, TIE, TIE_PRIME, ASKED)},
+        {
+            "pair": by_pair(
+                lambda: guarantee_of(Accountant()), lambda: guarantee_of(Swapped()), GNMAX, TIE, TIE_PRIME, ASKED
+            )
+        },
     ),
     Mutant(
         "an attacker's guess told for one answer of many",

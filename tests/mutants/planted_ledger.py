@@ -92,7 +92,7 @@ def everybody(X, y, groups=None):
 
 
 def without_the_expensive(X, y, groups=None):
-    """A filter by teacher: whoever's exact loss is spent votes no more, so that one person's vote retires others."""
+    """A filter by teacher: a teacher whose exact loss is spent votes no more and one person's vote retires others."""
     first = _told(X[:, :1])
     losses = per_teacher_rdp(vote_groups(X[:, :1], n_classes=N_CLASSES), [ORDER], noise=GaussianNoise(GNMAX.sigma))
     left = losses.max(axis=(1, 2)) < LIMIT
@@ -124,7 +124,7 @@ def by_digest(statement: Any, ledger: Ledger) -> bool:
 
 
 def by_some_entries(statement: Any, ledger: Ledger) -> bool:
-    """Epsilon, mechanism and unit are looked up in the ledger; nobody looks at the rest."""
+    """Epsilon, mechanism and unit are looked up in the ledger; the rest is not checked."""
     (row,) = ledger.releases(statement.ledger_releases)
     same = row.charge.guarantee(statement.guarantee.delta).epsilon == statement.guarantee.epsilon
     return same and row.mechanism in statement.mechanism and statement.unit == (ledger.registration or {})["unit"]
@@ -133,9 +133,9 @@ def by_some_entries(statement: Any, ledger: Ledger) -> bool:
 def _passing_edits(check: Callable[[Any, Ledger], bool]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger(Path(folder) / "ledger.sqlite")
-        told = release_labels(Votes.from_counts([[9, 1]]), GNMAX, budget=BUDGET, ledger=ledger).statement
-        assert check(told, ledger)
-        passed = [name for name, value in _FORGED.items() if check(replace(told, **{name: value}), ledger)]
+        statement = release_labels(Votes.from_counts([[9, 1]]), GNMAX, budget=BUDGET, ledger=ledger).statement
+        assert check(statement, ledger)
+        passed = [name for name, value in _FORGED.items() if check(replace(statement, **{name: value}), ledger)]
     return f"an edited {passed[0]} passes" if passed else ""
 
 

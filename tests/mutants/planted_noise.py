@@ -94,7 +94,7 @@ class OftenLeftOut(NoisyHistogram):
 
 
 def seeded_door(counts: np.ndarray) -> np.ndarray:
-    """Labels by the one door, where somebody seeded the noise."""
+    """Labels by the release function, with seeded noise."""
     with patch("pate.release._transaction.NoiseSource", lambda seed: NoiseSource(1234)):
         votes = Votes.from_counts(counts + 5)
         return release_labels(votes, GNMAX, budget=Budget(1e4, 1e-5)).labels

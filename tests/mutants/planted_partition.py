@@ -1,4 +1,4 @@
-"""Faults of the partition and of whatever looks at private rows before or beside it: one record moves many teachers."""
+"""Faults of the partition, and of steps that read private rows before or beside it: one record moves many teachers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Cut = Callable[[np.ndarray, int], np.ndarray]
 
 
 def world(seed: int) -> Data:
-    """Private rows X, y and whose they are; made up."""
+    """Private rows X, y and their owners; made up."""
     rng = np.random.default_rng(seed)
     y = rng.integers(3, size=400)
     return np.eye(4)[y] * 2 + rng.normal(size=(400, 4)), y, rng.permutation(np.arange(400) % PEOPLE)
@@ -58,7 +58,7 @@ def thirtyfold(data: Data) -> Data:
 
 
 def beyond(data: Data) -> Data:
-    """A record has values that nobody else has."""
+    """A record has values that no other has."""
     X, y, groups = data
     X = X.copy()
     X[7] = 40.0
@@ -202,7 +202,7 @@ def in_sorted_order(X, y, groups=None):
 
 
 def persons_split(X, y, groups):
-    """The partition is told of no groups: a person's records go to several shards."""
+    """The partition gets no groups: a person's records go to several shards."""
 
     def cut(n: int, k: int, *, groups: Any = None, **key: Any) -> Partition:
         return honest_partition(n, k, **key)
@@ -228,7 +228,7 @@ def secret_cut() -> tuple[str, str]:
 
 
 def _alike(cuts: tuple[str, str]) -> str:
-    return "two cuts of the same data are the same: whoever knows the seed knows the shards" if len({*cuts}) < 2 else ""
+    return "two cuts of the same data are equal: who knows the seed knows the shards" if len({*cuts}) < 2 else ""
 
 
 # ---- what is chosen after looking at private votes or rows ----
@@ -269,9 +269,9 @@ def told_of_classes(X, y, groups=None):
 
 
 def acts_on_what_is_told(X, y, groups=None):
-    """Classes that nobody has, as the curator is told, are left out of those that were named."""
-    told = tell(about_labels(y, None, CLASSES))
-    return shards(X, y, classes=CLASSES[:-1] if told else CLASSES)
+    """Classes without records, by the curator's warning, are left out of those that were named."""
+    warned = tell(about_labels(y, None, CLASSES))
+    return shards(X, y, classes=CLASSES[:-1] if warned else CLASSES)
 
 
 def student_of_release(X, y, groups=None, *, C: float = 1.0):
@@ -280,7 +280,7 @@ def student_of_release(X, y, groups=None, *, C: float = 1.0):
 
 
 def student_seen_by_private(X, y, groups=None):
-    """The student's C is the best on private rows, and how likely it finds their labels is told."""
+    """The student's C is the best on private rows, and its score there is published."""
     tried = [student_of_release(X, y, C=C)[1] for C in (0.01, 1.0)]
     scores = [student.predict_proba(X)[np.arange(len(y)), y].mean() for student in tried]
     best = int(np.argmax(scores))

@@ -162,7 +162,7 @@ def ballots(X, y, groups=None):
 
 @contextmanager
 def uncertified():
-    """Directions become whole numbers, and nobody looks at how long they are."""
+    """Directions become whole numbers, and their norm is not checked."""
     with patch("pate.records._maps.quantised", lambda phi, kind: np.trunc(phi * GRID).astype(np.int64)):
         yield
 
@@ -198,7 +198,7 @@ def checked_sum(X, y, groups=None):
 
 
 def of_no_class(data: Data) -> Data:
-    """A record is replaced by one of a class that nobody named."""
+    """A record is replaced by one of an unknown class."""
     X, y, groups = data
     y = y.copy()
     y[7] = 99

@@ -1,4 +1,4 @@
-"""Looks: one function per layer of the audit, each returning a look for ``wall.Mutant``."""
+"""One function per layer of the audit, each returning a check ("look") for ``wall.Mutant``."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def by_outcomes(
     """Outcomes 0 .. k-1, drawn as they should be, against the law that an account takes them to have."""
 
     def look(planted: bool, seed: int) -> Found:
-        told, source = (faulty if planted else exact)(), NoiseSource(seed)
+        drawn_from, source = (faulty if planted else exact)(), NoiseSource(seed)
         found = law(
-            lambda counts: np.repeat(told[None, :], len(counts), axis=0),
+            lambda counts: np.repeat(drawn_from[None, :], len(counts), axis=0),
             sampler=lambda counts: draw(len(counts), source),
-            bank=np.zeros((1, len(told)), dtype=np.int64),
+            bank=np.zeros((1, len(drawn_from)), dtype=np.int64),
             max_releases=most,
         )
         return _found(found)
@@ -67,11 +67,11 @@ def by_outcomes(
 
 
 def by_pair(claimed: Callable[[], Any], faulty: Callable[[], Any], law: Any, votes: Any, other: Any, n: int) -> Look:
-    """The exact divergence of one pair of votes, asked about ``n`` times, against the charge or guarantee told."""
+    """The exact divergence of one pair of votes, asked about ``n`` times, against the charge or guarantee given."""
 
     def look(planted: bool, seed: int) -> Found:
-        told = (faulty if planted else claimed)()
-        return _found(pair([votes] * n, [other] * n, law, claim=told, delta=DELTA, published=True))
+        claim = (faulty if planted else claimed)()
+        return _found(pair([votes] * n, [other] * n, law, claim=claim, delta=DELTA, published=True))
 
     return look
 
@@ -108,7 +108,7 @@ def by_gradients(honest: Any, faulty: Any, module: Any, make: Any, change: Any, 
 def by_replay(honest: Any, faulty: Any, make: Any, change: Any, *, people: bool = False) -> Look:
     """The pipeline on D and D' with the same randomness: what moved inside.
 
-    ``people``: whether the fault is about persons. Else the unit is the record, and nobody is told of groups: pipelines
+    ``people``: whether the fault is about persons. Else the unit is the record, and no groups are passed: pipelines
     that drop them would be found for that alone.
     """
 

@@ -1,4 +1,4 @@
-"""Layer 2: what a mechanism releases, against the exact law that it is accounted by."""
+"""Test releases of a mechanism against the exact law that its accounting assumes (audit layer "law")."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from pate.exceptions import InvalidInputError
 from pate.privacy.noise.source import NoiseSource
 from pate.report.audit_result import AuditResult, Curve, Figure, Picture
 
-#: The first look, and by how much each is later than the one before: looking costs time, not false alarms.
+#: Releases at the first analysis, and the factor to each next one: more analyses cost time, not false alarms.
 _FIRST, _LATER = 16, 1.15
 #: Simulated tallies of the test of fixed size.
 _SIMULATIONS = 9_999
 _FIXED_RELEASES = 2_000
-#: Bets that are named in a result.
+#: How many alternatives a result names.
 _NAMED = 5
 
 LIMITS = (
-    "Only the histograms of the bank were asked about, one release at a time: a fault that shows on others alone, a "
-    "smaller one than so many releases tell, or one that hangs on earlier releases stays unseen."
+    "Only the histograms of the bank were asked about, one release at a time: a fault that shows on others alone, one "
+    "too small for so many releases, or one that depends on earlier releases stays unseen."
 )
 
 
@@ -75,22 +75,22 @@ def law(
     noise_seed : int, optional
         Of a mechanism's own noise. None takes the operating system's, by which people are protected.
     test : {"sequential", "fixed"}
-        Sequential stops as soon as the claim is refuted and may look at any time: an e-process (a mean of likelihood
+        Sequential stops as soon as the claim is refuted, valid at any time: an e-process (a mean of likelihood
         ratios over alternatives on all histograms together and on each, and of Dirichlet mixtures). Fixed draws
-        ``max_releases`` and simulates the p-values of chi-square and of the largest likelihood ratio, paid for by two.
+        ``max_releases`` and simulates the p-values of chi-square and of the largest likelihood ratio, for two tests.
     alternatives : dict of names to mechanisms or functions, optional
-        Laws to bet on besides the faults that are bet on always: scaled, unequal or missing noise, and others.
+        Further alternative laws, besides the faults that are always tested: scaled, unequal or missing noise, ...
 
     Returns
     -------
     AuditResult
-        ``refuted``, what gave it away in ``figures``, the log e-value over releases as picture. Its votes are made up:
+        ``refuted``, the evidence in ``figures``, the log e-value over releases as picture. Its votes are made up:
         nothing in it is private.
 
     Raises
     ------
     InvalidInputError
-        A mechanism without a known law, a sampler that fails or returns another shape, a bank that is none.
+        A mechanism without a known law, a sampler that fails or returns another shape, an invalid bank.
 
     Notes
     -----
@@ -128,10 +128,10 @@ def law(
     found = (
         _fixed(subject, drawn.draw, most, alpha, noise_seed) if fixed else _sequential(subject, drawn.draw, most, alpha)
     )
-    n, told, figures, picture = found
+    n, finding, figures, picture = found
     histograms = subject.histograms
     return drawn.result(
-        told,
+        finding,
         f"nothing in {n:,} releases of each histogram.",
         {"test": test, "histograms": histograms[:32], "max_releases": most},
         claim=f"releases have the exact law of {_name(mechanism)}",
@@ -144,7 +144,7 @@ def law(
 
 
 class _Drawn:
-    """What is drawn beside which claim, and since when."""
+    """The sampler under test, the claim, and the time of the start."""
 
     def __init__(self, mechanism: Any, sampler: Any, seed: int | None, alpha: float) -> None:
         source = NoiseSource(seed)
@@ -152,13 +152,13 @@ class _Drawn:
         self._target = _name(mechanism) if sampler is None else f"{_name(sampler)} beside {_name(mechanism)}"
         self._seeded, self._alpha, self._started = source.seeded, alpha, time.perf_counter()
 
-    def result(self, told: str, nothing: str, settings: dict[str, Any], **more: Any) -> AuditResult:
-        """Return the result; ``told``: what refutes the claim, empty where nothing does."""
+    def result(self, finding: str, nothing: str, settings: dict[str, Any], **more: Any) -> AuditResult:
+        """Return the result; ``finding``: what refutes the claim, empty where nothing does."""
         return AuditResult(
             layer="law",
             target=self._target,
-            refuted=bool(told),
-            finding=told or nothing,
+            refuted=bool(finding),
+            finding=finding or nothing,
             false_alarms=self._alpha,
             seconds=time.perf_counter() - self._started,
             settings={**settings, "noise": "seeded" if self._seeded else "operating system"},
@@ -166,8 +166,8 @@ class _Drawn:
         )
 
 
-def looks(most: int) -> list[int]:
-    """Return after how many releases the evidence is looked at, ``most`` last."""
+def analysis_sizes(most: int) -> list[int]:
+    """Return after how many releases the evidence is computed, ``most`` last."""
     found = [min(_FIRST, most)]
     while found[-1] < most:
         found.append(min(most, max(found[-1] + 1, math.ceil(found[-1] * _LATER))))
@@ -182,7 +182,7 @@ def _sequential(subject: Subject, draw: Sampler, most: int, alpha: float) -> Fou
     line, n = -math.log(alpha), 0
     tallies = np.zeros(subject.cells.law.shape, dtype=np.int64)
     path: list[tuple[int, float]] = []
-    for n_next in looks(most):
+    for n_next in analysis_sizes(most):
         try:
             tallies += _possible(subject, draw, n_next - n)
         except ImpossibleError as impossible:
@@ -194,9 +194,9 @@ def _sequential(subject: Subject, draw: Sampler, most: int, alpha: float) -> Fou
             break
     best = np.argsort(-values, kind="stable")[:_NAMED]
     named = [Figure(name="log e-value of a bet", value=float(values[b]), of=subject.cells.bets[b]) for b in best]
-    told = f"{subject.cells.bets[best[0]]!r} explains {n:,} releases of each histogram far better."
+    finding = f"{subject.cells.bets[best[0]]!r} explains {n:,} releases of each histogram far better."
     figures = [Figure(name="log e-value", value=log_e), *named]
-    return n, told if log_e >= line else "", figures, _path(path, line)
+    return n, finding if log_e >= line else "", figures, _path(path, line)
 
 
 def _possible(subject: Subject, draw: Sampler, n: int) -> IntArray:
@@ -227,7 +227,7 @@ def _fixed(subject: Subject, draw: Sampler, n: int, alpha: float, seed: int | No
         return n, f"{impossible}.", [], None
     seen = cells.statistics(tallies)
     above = np.zeros(2)
-    # Simulations are no secret, and no noise.
+    # Simulations are not private, and no noise of a release.
     for some in _simulated(cells.law, n, np.random.default_rng(seed)):
         above += (cells.statistics(some) >= seen).sum(axis=0)
     p = (above + 1) / (_SIMULATIONS + 1)
@@ -253,11 +253,11 @@ def _name(mechanism: Any) -> str:
     return str(own) if isinstance(own, str) else repr(mechanism)
 
 
-# Whether noise is drawn afresh: between the queries of one release, between releases, and for every answer.
+# Independence of noise: between the queries of one release, between releases, and for every answer.
 
 #: Queries of one release.
 _QUERIES = 256
-#: How far apart two queries are that are compared.
+#: Distances of two queries that are compared.
 _LAGS = (1, 2, 128)
 #: Shares of pairs that may be copies.
 _COPIES = (1e-3, 1e-2, 0.05, 0.2, 0.5, 1.0)
@@ -284,12 +284,12 @@ def independence(
     max_releases: int = 60_000,
     noise_seed: int | None = None,
 ) -> AuditResult:
-    """Test that queries of one release, and releases, have noise of their own, and that no answer goes without.
+    """Test that the noise of a mechanism is independent between queries and releases, and that no answer lacks it.
 
     Pairs of answers to equal histograms must have the product of their exact laws: neighbours in a release, queries
     further apart, and the same query of two releases (seeded noise gives the same answer twice). For noisy maxima a
     leader by one vote over 999 equals wins about once in a thousand, twice as often where noise is left out once in a
-    thousand; for released numbers :func:`law` sees that too.
+    thousand; for released numbers :func:`law` tests that too.
 
     Parameters
     ----------
@@ -370,7 +370,7 @@ def _pairs(
     kinds += classes
     cells = _pair_cells(np.asarray(chances))
     tallies = {kind: np.zeros(cells.law.shape, dtype=np.int64) for kind in kinds}
-    n, next_look, values = 0, 2 * _QUERIES, np.zeros(len(kinds))
+    n, next_analysis, values = 0, 2 * _QUERIES, np.zeros(len(kinds))
     while n < most:
         first, second = (_outcomes(ask(draw, rows), row, claimed, ends) for _ in range(2))
         n += 2 * _QUERIES
@@ -381,8 +381,8 @@ def _pairs(
         _count(tallies["two releases differ"], first, second, len(chances))
         for kind, (one_class, other) in classes.items():
             _count(tallies[kind], first[:, one_class], first[:, other], len(chances))
-        if n >= next_look or n >= most:
-            next_look = math.ceil(1.2 * next_look)
+        if n >= next_analysis or n >= most:
+            next_analysis = math.ceil(1.2 * next_analysis)
             values = np.array([cells.log_e(tallies[kind])[0] for kind in kinds])
             if np.logaddexp.reduce(values) - math.log(len(kinds)) >= line:
                 break
@@ -406,14 +406,14 @@ def _class_pairs(n: int) -> dict[str, tuple[IntArray, IntArray]]:
 
 
 def _pair_cells(chances: FloatArray) -> Cells:
-    """Return the one cell of pairs: the product law, and copies (or opposites) now and then to bet on."""
+    """Return the one cell of pairs: the product law, and alternatives in which some are copies or opposites."""
     product = np.outer(chances, chances)
     copies = np.diag(chances)
-    rivals = {f"{s:g} are copies": ((1 - s) * product + s * copies).reshape(1, -1) for s in _COPIES}
+    alternatives = {f"{s:g} are copies": ((1 - s) * product + s * copies).reshape(1, -1) for s in _COPIES}
     if np.allclose(chances, chances[::-1]):
         opposite = np.fliplr(np.diag(chances))
-        rivals |= {f"{s:g} are opposites": ((1 - s) * product + s * opposite).reshape(1, -1) for s in _COPIES}
-    return Cells(("pairs",), product.reshape(1, -1), rivals)
+        alternatives |= {f"{s:g} are opposites": ((1 - s) * product + s * opposite).reshape(1, -1) for s in _COPIES}
+    return Cells(("pairs",), product.reshape(1, -1), alternatives)
 
 
 def _count(tallies: IntArray, first: IntArray, second: IntArray, n: int) -> None:
@@ -441,7 +441,7 @@ def _outcomes(released: Any, row: IntArray, claimed: FloatArray | Numbers, ends:
 def _left_out(
     draw: Sampler, entry: Entry, mechanism: Any, most: int, line: float, figures: list[Figure]
 ) -> tuple[str, int]:
-    """Return whether a leader by one vote wins too often, as it does where noise is left out now and then."""
+    """Test whether a leader by one vote wins too often, as where noise is sometimes left out."""
     test = mechanism.exact_parameters()["threshold"]
     level = 0 if test is None else max(0, round(test.threshold + 4 * test.scale))
     row = np.full((1, _MANY), level, dtype=np.int64)
@@ -449,8 +449,8 @@ def _left_out(
     law = np.asarray(entry.law(mechanism, row))
     merged = np.array([[law[0, _MANY // 2], 1 - law[0, _MANY // 2]]])
     truth = np.array([[1.0, 0.0]])
-    rivals = {f"{s:g} without noise": (1 - s) * merged + s * truth for s in _LEFT_OUT}
-    cells, tallies, n = Cells(("leader by one vote",), merged, rivals), np.zeros((1, 2), dtype=np.int64), 0
+    alternatives = {f"{s:g} without noise": (1 - s) * merged + s * truth for s in _LEFT_OUT}
+    cells, tallies, n = Cells(("leader by one vote",), merged, alternatives), np.zeros((1, 2), dtype=np.int64), 0
     log_e, each = 0.0, 1_000
     while n < most and log_e < line:
         labels = labels_of(ask(draw, np.repeat(row, each, axis=0)), each, law.shape[1], _MANY)

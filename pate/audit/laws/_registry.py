@@ -1,8 +1,9 @@
-"""Which mechanisms are audited: each registers once, with examples, its law, its bank and how it is drawn."""
+"""The registry of audited mechanisms: examples, exact law, bank of histograms and sampler of each type."""
 
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,14 +20,13 @@ from pate.exceptions import InvalidInputError
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
 from pate.privacy.noise.source import NoiseSource
 
-# What a mechanism may do instead of what it claims: laws to bet on, each of a fault that was seen in published
-# code.
+# Alternative laws: what a faulty mechanism would release, each for a fault seen in published code.
 
 #: Of the noise: from half to twice what is claimed.
 FACTORS = (0.5, 0.7071, 0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.25, 1.4142, 2.0)
 #: How often noise is left out.
 _NODES = 256
-#: Scales that differ by less are looked at on one grid, evenly spaced: a sum that is right to many digits.
+#: Scales that differ by less share one grid, evenly spaced: a sum that is right to many digits.
 _ALIKE = 4.0
 #: Cumulative distribution and quantiles, by the family of noise.
 _LAWS: dict[str, Any] = {
@@ -49,7 +49,7 @@ def scaled_copies(mechanism: Any, noises: Sequence[str]) -> dict[str, Any]:
 
 
 def winner_law(centres: FloatArray, scales: FloatArray | float, *, laplace: bool = False) -> FloatArray:
-    """Return about how probably each class wins, with noise of its own scale each: (n_classes,)."""
+    """Return approximately the probability that each class wins, with one noise scale per class: (n_classes,)."""
     wide = np.broadcast_to(np.asarray(scales, dtype=float), centres.shape)
     return _winner_law(np.asarray(centres, dtype=float).tobytes(), wide.tobytes(), laplace)
 
@@ -81,7 +81,7 @@ def _winner_law(centres: bytes, scales: bytes, laplace: bool) -> FloatArray:
 
 
 def about(exact: Mapping[str, Any], counts: IntArray) -> FloatArray:
-    """Return about the law of a noisy argmax with such exact parameters: quick, and good enough to bet on."""
+    """Return approximately the law of a noisy argmax with such exact parameters: quick, for alternatives only."""
     noise, test = exact["noise"], exact["threshold"]
     labels = np.stack([winner_law(row, noise.scale, laplace=is_laplace(noise)) for row in counts.astype(float)])
     if test is None:
@@ -156,7 +156,7 @@ def label_faults(exact: Mapping[str, Any], counts: IntArray, law: FloatArray) ->
 
 # Releases of real numbers: their exact law on stretches whose ends lie between the multiples of their grid.
 
-#: Ends of stretches, as probabilities: tails by which truncated noise and other families are seen, and a body.
+#: Ends of stretches, as probabilities: tails, which show truncated noise and other families, and a body.
 _TAILS = (1e-4, 1e-3, 0.01, 0.03)
 _BODY = tuple(i / 16 for i in range(1, 16))
 _LEFT_OUT = (1e-3, 1e-2, 1e-1, 1.0)
@@ -183,7 +183,7 @@ class Numbers:
     >>> made.probabilities(made.edges()).sum(axis=1).round(12)
     array([1., 1.])
 
-    Anybody's noise against the scale that it should have:
+    A sampler of yours against the scale that it should have:
 
     >>> from pate.audit.laws import law
     >>> rng = np.random.default_rng(0)
@@ -230,7 +230,7 @@ class Numbers:
         ends = np.ones((len(below), 1))
         return np.diff(np.concatenate([0 * ends, below, ends], axis=1), axis=1)
 
-    def rivals(self, edges: FloatArray, counts: IntArray) -> dict[str, FloatArray]:
+    def alternatives(self, edges: FloatArray, counts: IntArray) -> dict[str, FloatArray]:
         """Return laws of faulty noise on the same stretches: scaled, shifted, missing, truncated, of another family."""
         law = self.probabilities(edges)
         found = {f"noise x {f:g}": self.probabilities(edges, factor=f) for f in FACTORS}
@@ -253,12 +253,17 @@ class Numbers:
             inside = np.abs((edges - centres) / scale) <= reach
             # A stretch one of whose ends is within reach.
             padded = np.concatenate([inside[:, :1], inside, inside[:, -1:]], axis=1)
-            kept = np.where(padded[:, 1:] | padded[:, :-1], law, 0)
-            found[f"noise truncated at {reach:g} scales"] = kept / kept.sum(axis=1, keepdims=True)
+            inside_law = np.where(padded[:, 1:] | padded[:, :-1], law, 0)
+            found[f"noise truncated at {reach:g} scales"] = inside_law / inside_law.sum(axis=1, keepdims=True)
         return found
 
+    def rivals(self, edges: FloatArray, counts: IntArray) -> dict[str, FloatArray]:
+        """Return :meth:`alternatives`: its former name."""
+        warnings.warn("rivals() is now alternatives(): call that.", DeprecationWarning, stacklevel=2)
+        return self.alternatives(edges, counts)
+
     def tallies(self, edges: FloatArray, numbers: FloatArray, which: IntArray) -> IntArray:
-        """Return how often each stretch was met by ``numbers`` (n, n_numbers) of the histograms ``which`` (n,)."""
+        """Return how many ``numbers`` (n, n_numbers) of the histograms ``which`` (n,) lie in each stretch."""
         n_each = self.centres.shape[1]
         out = np.zeros((len(edges), edges.shape[1] + 1), dtype=np.int64)
         for h in range(len(self.centres)):
@@ -269,11 +274,11 @@ class Numbers:
         return out
 
 
-# Histograms that exercise every branch of a mechanism: the bank decides what a test of its law can see.
+# Histograms that exercise every branch of a mechanism: the bank decides which faults a test can find.
 
 #: Many classes: the largest of so many noises moves with their scale, which one release of ten classes hardly shows.
 WIDE = 1_000
-#: Scales by which a leader over so many equals stands above them where its chance to win tells most of the scale:
+#: Scales by which a leader over so many equals stands above them where its chance to win reveals most of the scale:
 #: where the divergence of 0.9 from 1 scale is largest, found on a grid (experiments/audit_power.py).
 _HEIGHTS = ((2, 2.1), (3, 2.2), (10, 2.5), (100, 3.1), (WIDE, 3.7))
 
@@ -287,8 +292,8 @@ def telling_height(n_classes: int) -> float:
 def wide_bank(scale: float, top: int) -> dict[str, IntArray]:
     """Return histograms of two and of a thousand classes, with a leader at ``top`` votes at least.
 
-    Among a thousand it stands 3.3 scales above the others: that tells nearly as much of the scale as 3.7, and a third
-    more of noise that differs between classes.
+    Among a thousand it stands 3.3 scales above the others: that reveals nearly as much of the scale as 3.7, and a
+    third more of noise that differs between classes.
     """
     found = {}
     for m, name, height in ((2, "two classes in all", telling_height(2)), (WIDE, "a thousand classes", 3.3)):
@@ -304,11 +309,11 @@ def law_bank(
 ) -> dict[str, IntArray]:
     """Return histograms, by name, that exercise every branch of a noisy argmax (and of a threshold test).
 
-    Nobody votes; one teacher; a leader over equals, where its chance to win tells most of the scale (about 2.5 scales
+    No votes; one teacher; a leader over equals, where its chance to win reveals most of the scale (about 2.5 scales
     for ten classes), at the first, a middle and the last index; a tie of the first and the last class; two classes
     over empty ones; a staircase. With a threshold T the leaders stand at T - scale1, T, T + scale1 and T + 2 scale1,
     and all classes are alike above it,
-    so that every branch is taken and one histogram tells of both noises.
+    so that every branch is taken and one histogram shows both noises.
 
     Parameters
     ----------
@@ -348,7 +353,7 @@ def law_bank(
     one = (index == last).astype(np.int64)
     step = round(0.4 * scale * min(1.0, 9 / last))
     stairs = max(round(high) - step * last, 0) + step * index
-    bank = {"nobody votes": np.zeros(n_classes, dtype=np.int64), "one teacher": one}
+    bank = {"no votes": np.zeros(n_classes, dtype=np.int64), "one teacher": one}
     if threshold is None or scale1 is None:
         bank |= {
             "leader first": leader(0, high),
@@ -373,8 +378,8 @@ BankOf = Callable[[Any, int], Mapping[str, IntArray]]
 #: (mechanism, counts (n, m), noise) -> labels (n,), ABSTAIN where refused, or numbers (n, k).
 SampleOf = Callable[[Any, IntArray, NoiseSource], Any]
 
-#: Registered when somebody asks for them: some rooms are heavy.
-_ROOMS = {
+#: Package -> module that registers its mechanisms when they are first needed: some packages are slow to import.
+_REGISTERING_MODULES = {
     "pate.mechanisms": "pate.audit.laws._votes",
     "pate.privacy.publish": "pate.audit.laws._votes",
     "pate.comparison.baselines": "pate.audit.laws._votes",
@@ -384,7 +389,7 @@ _ROOMS = {
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """How mechanisms of one type are audited.
+    """The registration of one type of mechanism for audits.
 
     Attributes
     ----------
@@ -450,7 +455,7 @@ def register(
     wide: bool | None = None,
     noises: tuple[str, ...] | None = None,
 ) -> None:
-    """Register mechanisms of one type: from then on they are audited like the package's own.
+    """Register mechanisms of one type for audits, as the package's own are.
 
     Parameters
     ----------
@@ -471,7 +476,7 @@ def register(
     wide : bool, optional
         Whether a histogram of a thousand classes is asked about too; where the law is ``log_probs``, by itself.
     noises : tuple of str, optional
-        Fields of the mechanism, a dataclass, that are scales of noise: other scales are bet on. Those that a
+        Fields of the mechanism, a dataclass, that are scales of noise: other scales are alternatives. Those that a
         :class:`~pate.mechanisms.Mechanism` names itself when not given.
 
     Raises
@@ -504,7 +509,7 @@ def register(
 
 
 def forget(kind: type) -> None:
-    """Take a type's entry away again.
+    """Remove a type from the registry.
 
     Examples
     --------
@@ -526,17 +531,17 @@ def registered() -> dict[type, Entry]:
     >>> GNMax in registered()
     True
     """
-    for home in _ROOMS.values():
-        import_module(home)
+    for module in _REGISTERING_MODULES.values():
+        import_module(module)
     return dict(_ENTRIES)
 
 
 def find(mechanism: Any) -> Entry | None:
     """Return the entry of a mechanism's type or of its nearest base; for one with ``log_probs`` there is always one."""
     for kind in type(mechanism).__mro__:
-        for room, home in _ROOMS.items():
-            if kind.__module__.startswith(room):
-                import_module(home)
+        for package, module in _REGISTERING_MODULES.items():
+            if kind.__module__.startswith(package):
+                import_module(module)
         if kind in _ENTRIES:
             return _ENTRIES[kind]
     if hasattr(mechanism, "log_probs") and hasattr(mechanism, "sample") and not isinstance(mechanism, type):

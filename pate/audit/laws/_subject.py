@@ -1,4 +1,4 @@
-"""What is put to the test: a bank of histograms, the exact law of what is released of each, and bets against it."""
+"""What a test of law examines: a bank of histograms, their exact laws, and alternatives to bet on."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from pate.exceptions import InvalidInputError
 from pate.privacy.noise.source import NoiseSource
 from pate.votes import ABSTAIN
 
-# What tallies say against a law: an e-process over any number of looks, and a statistic at a fixed size.
+# Evidence of tallies against a law: an e-process, valid at any time, and a statistic at a fixed size.
 
-#: Probabilities are rounded up to it: that only makes the test more patient.
+#: Probabilities are rounded up to it, which is on the safe side.
 FLOOR = 1e-12
 #: Relative error granted to the law.
 _ROUNDING = 1e-9
-#: What a rival gives of the law at least, so that one odd outcome does not end a good bet.
+#: The least weight of the law in every alternative, so that one odd outcome does not end a good bet.
 _HEDGE = 1e-3
 #: Pseudo-draws of the Dirichlet mixtures.
 _STRENGTHS = np.array([10.0, 100.0, 1e3, 1e4, 1e5])
-#: Shares of the mean: rivals on all cells together, rivals on each cell, Dirichlet mixtures on all and on each.
+#: Shares of the mean: alternatives on all cells together, on each cell, Dirichlet mixtures on all and on each.
 _TOGETHER, _EACH, _ANY_TOGETHER, _ANY_EACH = 0.6, 0.1, 0.2, 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Independent cells, each with its law over outcomes, and the bets against it."""
+    """Independent cells, each with its law over outcomes, and alternative laws."""
 
     names: tuple[str, ...]  # of the cells: histograms, or a class of a histogram
     law: FloatArray  # (n_cells, n_outcomes): exact; 0 beyond a cell's own outcomes
-    rivals: Mapping[str, FloatArray]  # laws to bet on
+    alternatives: Mapping[str, FloatArray]  # laws to bet on
 
     @cached_property
     def _log_null(self) -> FloatArray:
@@ -46,11 +46,11 @@ class Cells:
 
     @cached_property
     def _log_ratios(self) -> FloatArray:
-        """Log likelihood ratios of the rivals: (n_rivals, n_cells, n_outcomes)."""
-        if not self.rivals:
+        """Log likelihood ratios of the alternatives: (n_alternatives, n_cells, n_outcomes)."""
+        if not self.alternatives:
             return np.zeros((0, *self.law.shape))
         sums = self.law.sum(axis=1, keepdims=True)
-        laws = [_proper(q, self.law) for q in self.rivals.values()]
+        laws = [_proper(q, self.law) for q in self.alternatives.values()]
         mixed = [(1 - _HEDGE) * q / q.sum(axis=1, keepdims=True) + _HEDGE * self.law / sums for q in laws]
         return np.log(np.maximum(mixed, FLOOR * _HEDGE)) - self._log_null
 
@@ -74,15 +74,15 @@ class Cells:
     @cached_property
     def bets(self) -> tuple[str, ...]:
         """Names of the bets, in the order of :meth:`log_e`'s values."""
-        each = (f"{rival}, at {cell}" for rival in self.rivals for cell in self.names)
+        each = (f"{alternative}, at {cell}" for alternative in self.alternatives for cell in self.names)
         alone = (
             f"{kind}, at {cell}" for kind in ("another law", "another law of alike outcomes") for cell in self.names
         )
-        return (*self.rivals, *each, "other laws", "other laws of alike outcomes", *alone)
+        return (*self.alternatives, *each, "other laws", "other laws of alike outcomes", *alone)
 
     @cached_property
     def _weights(self) -> FloatArray:
-        n, k = len(self.rivals), len(self.names)
+        n, k = len(self.alternatives), len(self.names)
         shares = ((n, _TOGETHER), (n * k, _EACH), (2, _ANY_TOGETHER), (2 * k, _ANY_EACH))
         weights = np.concatenate([np.full(many, share / max(many, 1)) for many, share in shares])
         return np.asarray(weights / weights.sum())
@@ -97,7 +97,7 @@ class Cells:
         return float(logsumexp(values, b=self._weights)), values
 
     def impossible(self, tallies: FloatArray | IntArray) -> tuple[str, int] | None:
-        """Return the first cell where an outcome came out that the law never gives, and which, or None."""
+        """Return the first cell and outcome that the law never gives, or None."""
         where = np.argwhere((np.asarray(tallies) > 0) & (self.law <= 0))
         return (self.names[where[0][0]], int(where[0][1])) if len(where) else None
 
@@ -106,20 +106,24 @@ class Cells:
         counts = np.asarray(tallies, dtype=float)
         null = np.exp(self._log_null)
         expected = counts.sum(axis=-1, keepdims=True) * null
-        # Merged below five: chi-square is about what is expected to be seen at all.
+        # Outcomes expected less than five times are merged, as chi-square needs.
         chi = np.where(expected >= 5, (counts - expected) ** 2 / np.maximum(expected, 5), 0.0)
         rest = np.where(expected < 5, counts - expected, 0.0).sum(axis=-1)
         rare = np.where(expected < 5, expected, 0.0).sum(axis=-1)
         total = chi.sum(axis=(-1, -2)) + (rest**2 / np.maximum(rare, 1.0)).sum(axis=-1)
-        flat = self._log_ratios.reshape(len(self.rivals), -1)
-        best = (counts.reshape(*counts.shape[:-2], -1) @ flat.T).max(axis=-1) if self.rivals else np.zeros(total.shape)
+        flat = self._log_ratios.reshape(len(self.alternatives), -1)
+        best = (
+            (counts.reshape(*counts.shape[:-2], -1) @ flat.T).max(axis=-1)
+            if self.alternatives
+            else np.zeros(total.shape)
+        )
         return np.stack([total, best], axis=-1)
 
 
-def _proper(rival: FloatArray, law: FloatArray) -> FloatArray:
-    """Return a rival with the law in the place of rows that are none: only on laws may be bet."""
-    fine = np.isfinite(rival).all(axis=1, keepdims=True) & (rival >= 0).all(axis=1, keepdims=True)
-    return np.where(fine & (rival > 0).any(axis=1, keepdims=True), rival, law)
+def _proper(alternative: FloatArray, law: FloatArray) -> FloatArray:
+    """Return an alternative with the law in place of its invalid rows."""
+    fine = np.isfinite(alternative).all(axis=1, keepdims=True) & (alternative >= 0).all(axis=1, keepdims=True)
+    return np.where(fine & (alternative > 0).any(axis=1, keepdims=True), alternative, law)
 
 
 def _dirichlet(tallies: FloatArray, null: FloatArray) -> FloatArray:
@@ -152,7 +156,7 @@ class Part:
     law: FloatArray | Numbers
     cells: tuple[str, ...]  # the histograms, or each number of each
     probabilities: FloatArray  # (n_cells, n_outcomes)
-    rivals: Mapping[str, FloatArray]
+    alternatives: Mapping[str, FloatArray]
     edges: FloatArray = field(default_factory=lambda: np.zeros(0))  # of the stretches of numbers
 
     def tallies(self, sampler: Sampler, n: int) -> IntArray:
@@ -181,11 +185,13 @@ class Subject:
 
     @classmethod
     def of(cls, parts: Sequence[Part]) -> Subject:
-        """Put cells of several widths side by side, with outcomes that never come where one has fewer."""
+        """Join cells of several widths, padded with outcomes of probability 0."""
         width = max(p.probabilities.shape[1] for p in parts)
         names = tuple(name for p in parts for name in p.cells)
-        rivals = {name: _side_by_side([p.rivals[name] for p in parts], width) for name in parts[0].rivals}
-        return cls(tuple(parts), Cells(names, _side_by_side([p.probabilities for p in parts], width), rivals))
+        alternatives = {
+            name: _side_by_side([p.alternatives[name] for p in parts], width) for name in parts[0].alternatives
+        }
+        return cls(tuple(parts), Cells(names, _side_by_side([p.probabilities for p in parts], width), alternatives))
 
     @property
     def histograms(self) -> tuple[str, ...]:
@@ -201,10 +207,10 @@ def _side_by_side(tables: Sequence[Any], width: int) -> Any:
 
 
 def ask(sampler: Sampler, counts: IntArray) -> npt.NDArray[Any]:
-    """Return what a sampler gives for counts (n, m), in clear words where it fails."""
+    """Return what a sampler gives for counts (n, m), with a clear error where it fails."""
     shape = tuple(counts.shape)
     try:
-        # A copy: nobody's sampler changes the bank.
+        # A copy: a sampler must not change the bank.
         return np.asarray(sampler(counts.copy()))
     except Exception as error:
         raise InvalidInputError(
@@ -215,7 +221,7 @@ def ask(sampler: Sampler, counts: IntArray) -> npt.NDArray[Any]:
 
 
 def labels_of(released: npt.NDArray[Any], n: int, n_outcomes: int, n_classes: int) -> IntArray:
-    """Return outcome numbers of labels, the refusal as the last outcome; those that the law never gives refute it."""
+    """Return outcome numbers of labels, a refusal last; raise ImpossibleError for one that the law never gives."""
     if released.dtype.kind not in "iu" or released.shape != (n,):
         raise InvalidInputError(
             f"sampler must return one whole number for each row of counts, shape {(n,)}, got dtype {released.dtype} "
@@ -232,7 +238,7 @@ def labels_of(released: npt.NDArray[Any], n: int, n_outcomes: int, n_classes: in
 
 
 def numbers_of(released: npt.NDArray[Any], shape: tuple[int, int]) -> FloatArray:
-    """Return released numbers as floats of the shape that the law says."""
+    """Return released numbers as floats, of the law's shape."""
     if released.dtype.kind not in "iuf" or released.shape != shape:
         raise InvalidInputError(
             f"sampler must return numbers of shape {shape} for this claim, got dtype {released.dtype} and shape "
@@ -245,7 +251,7 @@ def numbers_of(released: npt.NDArray[Any], shape: tuple[int, int]) -> FloatArray
 
 
 class ImpossibleError(Exception):
-    """A release that no draw of the claimed law gives: the claim is refuted, and surely."""
+    """A release that the claimed law never gives: the claim is refuted with certainty."""
 
 
 def drawn_by(sampler: Any, source: NoiseSource) -> Sampler:
@@ -261,7 +267,7 @@ def drawn_by(sampler: Any, source: NoiseSource) -> Sampler:
 
 
 def subject_of(mechanism: Any, n_classes: int | None, bank: Any, alternatives: Mapping[str, Any] | None) -> Subject:
-    """Return what is tested of a claim: a registered mechanism, one with ``log_probs``, or a law of counts."""
+    """Return the bank, laws and alternatives of a claim: a mechanism, or a function that gives the law of counts."""
     if isinstance(mechanism, type):
         name = mechanism.__name__
         raise InvalidInputError(f"mechanism must be a value such as {name}(...), got the class {name} itself.")
@@ -275,7 +281,7 @@ def subject_of(mechanism: Any, n_classes: int | None, bank: Any, alternatives: M
         if bank is None:
             raise InvalidInputError("bank must be histograms (n_histograms, n_classes) where the claim is a function.")
         return Subject.of([_part(mechanism, None, *_bank_of(bank), alternatives)])
-    # Nothing is kept from one call to the next: the law is that of the code as it is now.
+    # Nothing is cached between calls: the law is that of the current code.
     law = partial(entry.law, mechanism)
     names, counts = _bank_of(entry.bank(mechanism, n_classes or entry.n_classes) if bank is None else bank)
     parts = [_part(law, mechanism, names, counts, alternatives)]
@@ -310,19 +316,19 @@ def _part(
     }
     if isinstance(found, Numbers):
         edges = found.edges()
-        bets = found.rivals(edges, counts) | {name: other.probabilities(edges) for name, other in others.items()}
+        bets = found.alternatives(edges, counts) | {name: other.probabilities(edges) for name, other in others.items()}
         cells = tuple(f"{name}, number {j}" for name in names for j in range(found.centres.shape[1]))
         return Part(names, counts, found, cells, found.probabilities(edges), bets, edges)
     entry = find(mechanism) if mechanism is not None else None
-    rivals: dict[str, FloatArray] = {}
+    faults: dict[str, FloatArray] = {}
     if entry is not None:
         copies = scaled_copies(mechanism, entry.noises_of(mechanism))
         if hasattr(mechanism, "exact_parameters"):
-            rivals = {name: about(copy.exact_parameters(), counts) for name, copy in copies.items()}
-            rivals |= label_faults(mechanism.exact_parameters(), counts, found)
+            faults = {name: about(copy.exact_parameters(), counts) for name, copy in copies.items()}
+            faults |= label_faults(mechanism.exact_parameters(), counts, found)
         else:
-            rivals = {name: np.asarray(entry.law(copy, counts)) for name, copy in copies.items()}
-    return Part(names, counts, found, names, found, rivals | others)
+            faults = {name: np.asarray(entry.law(copy, counts)) for name, copy in copies.items()}
+    return Part(names, counts, found, names, found, faults | others)
 
 
 def _other_law(other: Any) -> Law:

@@ -1,4 +1,4 @@
-"""Training mechanisms of DP-SGD and its kin: the noise of their steps, and who takes part in them."""
+"""Register the training mechanisms of DP-SGD: the noise of their steps, and the units of each batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _noise(mechanism: Any, counts: IntArray, source: NoiseSource) -> FloatArray:
 
 @dataclass(frozen=True)
 class Batches:
-    """Who takes part in which step of a training mechanism, as one unit of four sees it in two steps of one epoch."""
+    """The steps in which one unit of four takes part, in two steps of one epoch of a training mechanism."""
 
     mechanism: Any
 
@@ -50,7 +50,7 @@ def _batches_law(batches: Batches, counts: IntArray) -> FloatArray:
 
 def _batches(batches: Batches, counts: IntArray, source: NoiseSource) -> IntArray:
     k, batches_of = _BATCHES.n_units, batches.mechanism.batches
-    # Units in turn: none is drawn in another way than the rest.
+    # Units in turn: all must be drawn alike.
     took = [[n % k in step for step in batches_of(_BATCHES, k, source)] for n in range(len(counts))]
     return np.array([2 * first + second for first, second in took], dtype=np.int64)
 

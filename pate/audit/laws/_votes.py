@@ -1,4 +1,4 @@
-"""The mechanisms that see votes and sums of ballots, registered."""
+"""Register the mechanisms for votes and sums of ballots."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pate.privacy.publish.smooth_sensitivity import (
 )
 from pate.privacy.publish.tail_bound import TailBound
 
-# What publishes a data-dependent cost: the gate's bit, and the number of smooth sensitivity.
+# Mechanisms that publish a data-dependent cost: the bit of propose-test-release, and smooth sensitivity's number.
 
 #: Equal queries of one batch.
 _QUERIES = 20
@@ -45,7 +45,7 @@ def _of(gate: PTRGate) -> dict[str, Any]:
 
 
 def _gate_law(gate: PTRGate, counts: IntArray) -> FloatArray:
-    """Law of (refused, passed): Phi((Gamma - cut) / width), as the module's top says it."""
+    """Law of (refused, passed): Phi((Gamma - cut) / width)."""
     beyond = [(_margin(gate, row) - _cut(gate)) / gate.width for row in counts]
     return np.array([[ndtr(-z), ndtr(z)] for z in beyond])
 
@@ -61,7 +61,7 @@ def _cut(gate: PTRGate) -> float:
 
 
 def _gate_bank(gate: PTRGate, n_classes: int) -> dict[str, IntArray]:
-    """Batches whose margin lies about the cut: where the bit is tossed by the noise."""
+    """Batches whose margin lies about the cut: where the noise decides the bit."""
     two = [np.array([t, 250 - t]) for t in range(125, 251)]
     margins = np.array([_margin(gate, row) for row in two[::3]])
     widths = {"margin at the cut": 0.0, "a width and a half below": -1.5, "a width and a half above": 1.5}
@@ -79,7 +79,7 @@ class SmoothRelease:
 
 
 def _smooth_law(release: SmoothRelease, counts: IntArray) -> Numbers:
-    """Return that of the epsilon: the least multiple of the grid above a normal is the nearest to half a grid more."""
+    """Return the law of the epsilon: a normal number, rounded up to the grid."""
     how, grid = release.how, float(GRID)
     fixed = how.price + rdp_overhead(how.order, how.delta_left(release.delta))
     centres, scales, highest = [], [], math.inf
@@ -122,7 +122,7 @@ DELTA_SQUARED = 10**12
 
 
 def _sums_bank(mechanism: GaussianSum, n_classes: int) -> dict[str, IntArray]:
-    """Return sums of ballots, which may be negative, and large."""
+    """Return sums of ballots, some of them negative or large."""
     middle = np.arange(n_classes) - n_classes // 2
     return {
         "zeros": np.zeros(n_classes, dtype=np.int64),
@@ -151,7 +151,7 @@ def _of_each(counts: IntArray, draw: Callable[[IntArray, int], IntArray]) -> Int
 def _capped(mechanism: VoteCap, counts: IntArray, noise: NoiseSource) -> IntArray:
     """One session of two rounds for each histogram: votes within the cap, then as many that it must drop.
 
-    The second round is asked where nobody has voted: its counts must be zeros, whatever the teachers say.
+    In the second round no teacher may vote: its counts must be zeros, whatever the teachers say.
     """
     cap = mechanism.max_votes
 
@@ -161,7 +161,7 @@ def _capped(mechanism: VoteCap, counts: IntArray, noise: NoiseSource) -> IntArra
             run = mechanism.session(n_teachers=many, n_classes=len(row), noise=noise)
             run.ask(np.zeros((many, cap), dtype=np.int64))
             return run.ask(np.zeros((many, n), dtype=np.int64)).labels
-        # Who says nothing is asked too: one teacher beyond those who vote.
+        # One more teacher, who abstains.
         said, found = np.append(np.repeat(np.arange(len(row)), row), -1), []
         for start in range(0, n, cap):
             run = mechanism.session(n_teachers=len(said), n_classes=len(row), noise=noise)
@@ -191,7 +191,7 @@ register(
 )  # fmt: skip
 
 
-# Rivals' label mechanisms: votes of sampled neighbours, and answers of stable queries.
+# Label mechanisms of the baselines: votes of sampled neighbours, and answers of stable queries.
 
 
 def _units(row: IntArray) -> IntArray:
@@ -229,7 +229,7 @@ def _neighbours(m: SampledNeighbours, counts: IntArray, noise: NoiseSource) -> I
 
 
 def _neighbours_bank(m: SampledNeighbours, n_classes: int) -> dict[str, IntArray]:
-    """Few units, so that all samples can be written down."""
+    """Return histograms of few units, so that all samples can be enumerated."""
     some = np.zeros(n_classes, dtype=np.int64)
     rows = {"a leader": [6, 2, 1], "a tie": [3, 3, 3], "one unit": [0, 1, 0], "all alike": [0, 0, 8]}
     return {name: np.concatenate([row, some[3:]]).astype(np.int64) for name, row in rows.items()}
@@ -260,7 +260,7 @@ def _stability(test: StabilityTest, counts: IntArray, noise: NoiseSource) -> Int
 
 
 def _stability_bank(test: StabilityTest, n_classes: int) -> dict[str, IntArray]:
-    """Distances about the threshold, and none."""
+    """Return histograms with distances about the threshold, and a tie."""
     found = {"a tie": [1, 1]}
     for name, at in (("below", -1), ("at", 0), ("above", 1)):
         distance = max(1, round(test.threshold + at * test.query_scale))

@@ -1,4 +1,4 @@
-"""Layer 1 of the audit: inner states of one pipeline on two neighbouring data sets, with the same randomness."""
+"""Replay audits: run a pipeline on two neighbouring data sets with the same randomness, compare inner states."""
 
 from pate.audit.replays._neighbours import KINDS, Neighbour, neighbours
 from pate.audit.replays._replay import replay, replay_search

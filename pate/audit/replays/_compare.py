@@ -1,4 +1,4 @@
-"""Two runs side by side: what moved, and whether one unit may move it so far."""
+"""Compare two replayed runs: which inner states moved, and whether one unit may move them so far."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from pate._core.types import IntArray
 from pate.audit.replays._neighbours import row_hashes
 from pate.audit.replays._trace import Event, Run, summary
 
-# Who looked at all private rows at once: found by watching calls, in a pipeline that is known to leak.
+# Find the call that read all private rows at once, in a pipeline that is known to leak, by profiling.
 
-#: Modules whose calls are nobody's idea.
-_NOBODY = {"pate", "joblib", "threadpoolctl", *sys.stdlib_module_names} - {"__main__"}
+#: Modules whose calls are never the cause.
+_IGNORED_MODULES = {"pate", "joblib", "threadpoolctl", *sys.stdlib_module_names} - {"__main__"}
 _AUDIT = "pate.audit.replays"
 _PATE = f"{os.sep}pate{os.sep}"
-#: Functions around functions.
+#: Names of wrapper functions.
 _AROUND = re.compile(r"wrapp|inner")
 _DISPATCHER = re.compile(r"^_(\w+)_dispatcher$")
 
 
 @dataclass(frozen=True, repr=False)
 class Call:
-    """A call that was given as many rows as there are private records, and returned."""
+    """A call that took as many rows as there are private records, with its result."""
 
     who: str  # the estimator's class, or the function
     args: str  # digest of those rows
@@ -43,14 +43,14 @@ class Call:
     rows: tuple[str, ...] | None  # digests of the rows that it returned, where they are as many
 
 
-class Seen(BaseException):
-    """Ends a run that has shown what it was watched for."""
+class StopRun(BaseException):
+    """Raised to end a watched run once the cause is found."""
 
 
-class Witness:
-    """Watches one run's calls; slow, so it is asked once something leaks."""
+class CallWatcher:
+    """Records the calls of one run that get all rows; slow, so it is used only after something leaked."""
 
-    def __init__(self, n_records: int, before: str, other: Witness | None = None, n_changed: int = 1) -> None:
+    def __init__(self, n_records: int, before: str, other: CallWatcher | None = None, n_changed: int = 1) -> None:
         self.calls: list[Call] = []
         self.found = ""
         self.before, self._other, self._changed = before, other, n_changed
@@ -61,9 +61,9 @@ class Witness:
 
     @contextmanager
     def watching(self, silent: Callable[[], bool]) -> Iterator[None]:
-        """Watch what is called inside, but for what happens while ``silent()``."""
+        """Record calls inside the context, except while ``silent()``."""
 
-        def look(frame: FrameType, event: str, result: Any) -> None:
+        def profile(frame: FrameType, event: str, result: Any) -> None:
             if self._passing is not None:
                 if event != "return" or frame is not self._passing:
                     return
@@ -77,7 +77,7 @@ class Witness:
                 self._busy = False
 
         before = sys.getprofile()
-        sys.setprofile(look)
+        sys.setprofile(profile)
         try:
             yield
         finally:
@@ -90,7 +90,7 @@ class Witness:
             return
         given = {id(value) for value in _arguments(frame).values()}
         if isinstance(result, tuple) and result and given.issuperset(map(id, result)):
-            return  # numpy asking whose function it is: it looks at nothing
+            return  # numpy's dispatch: reads no values
         owner = _owner(frame)
         state = summary(owner) if hasattr(owner, "get_params") else ""
         rows = row_hashes(np.asarray(result)) if self._is_rows(result) else None
@@ -98,12 +98,12 @@ class Witness:
         self._compare()
 
     def _compare(self) -> None:
-        """End the run if the last call made one record's change everybody's, or is not the other run's."""
+        """End the run if the last call spread one record's change to all rows, or differs from the other run's."""
         if self._other is None:
             return
         place, mine = len(self.calls) - 1, self.calls[-1]
         if place >= len(self._other.calls) or self._other.calls[place].who != mine.who:
-            raise Seen
+            raise StopRun
         other = self._other.calls[place]
         if other.args == mine.args or other.result == mine.result:
             return
@@ -112,22 +112,22 @@ class Witness:
         changed = sum(map(operator.ne, before, after)) if alike else _n_differ(before, after)
         if not before or not after or changed > self._changed:  # else rows pass through
             self.found = mine.who
-            raise Seen
+            raise StopRun
 
     def _called(self, frame: FrameType) -> None:
         module = frame.f_globals.get("__name__", "")
         code, caller = frame.f_code, frame.f_back
         if code.co_name == "_train_all" and module.startswith("pate.teachers") and self.before == "teachers":
-            raise Seen
-        if module.partition(".")[0] in _NOBODY or code.co_name.startswith("<") or caller is None:
+            raise StopRun
+        if module.partition(".")[0] in _IGNORED_MODULES or code.co_name.startswith("<") or caller is None:
             return
         if caller.f_globals.get("__name__", "").startswith(_AUDIT):
             return  # the pipeline itself
         in_library = _is_library(code)
-        if in_library:  # what it calls sees no more than it does
+        if in_library:  # calls inside a library are not followed
             self._passing = frame
             if caller.f_globals.get("__name__", "").partition(".")[0] == "pate":
-                return  # pate's own way with rows is nobody's idea
+                return  # calls by pate itself are not the cause
         given = [value for name, value in _arguments(frame).items() if name != "self"]
         given += [part for value in given if isinstance(value, tuple) for part in value]
         given += [part for value in given if isinstance(value, dict) for part in value.values()]
@@ -142,7 +142,7 @@ class Witness:
 
 
 def _n_differ(mine: Iterable[Any], other: Iterable[Any]) -> int:
-    """Return how many have no like on the other side, on the side that has more of them."""
+    """Return how many have no equal on the other side, on the side that has more of them."""
     ours, theirs = Counter(mine), Counter(other)
     return max((ours - theirs).total(), (theirs - ours).total())
 
@@ -157,12 +157,12 @@ def _arguments(frame: FrameType) -> dict[str, Any]:
 
 
 def _owner(frame: FrameType) -> Any:
-    """Return whose method a frame runs; sklearn's wrapper of ``fit`` calls it the estimator."""
+    """Return the object whose method a frame runs; sklearn's wrapper of ``fit`` calls it the estimator."""
     return frame.f_locals.get("self", frame.f_locals.get("estimator"))
 
 
 def _who(frame: FrameType) -> str:
-    """Return the estimator that this call is for, or the outermost function of the libraries that it stands in."""
+    """Return the name of the estimator that this call is for, or of the outermost library function around it."""
     wrapped = frame.f_locals.get("func")
     name, found, now = getattr(wrapped, "__name__", frame.f_code.co_name), "", frame
     while True:
@@ -172,14 +172,14 @@ def _who(frame: FrameType) -> str:
         called = _DISPATCHER.sub(r"\1", now.f_code.co_name)
         if not _AROUND.match(called):
             name = called if owner is None else f"{type(owner).__name__}.{called}"
-        # Beyond a library's outermost call stands whoever asked for it.
+        # The caller of a library's outermost call is user code.
         if now.f_back is None or not _is_library(now.f_code) or not _is_library(now.f_back.f_code):
             break
         now = now.f_back
     caller = now.f_back
     if found or not called.startswith("_") or caller is None or caller.f_back is None:
         return found or name
-    # A method of an array, say: told of by who called it, unless that is the pipeline itself.
+    # A method of an array, say: named by its caller, unless that is the pipeline itself.
     is_root = caller.f_back.f_globals.get("__name__", "").startswith(_AUDIT)
     return called.lstrip("_") if is_root else caller.f_code.co_name
 
@@ -192,20 +192,20 @@ _ROUNDING = 1e-5
 
 @dataclass(frozen=True)
 class Allowed:
-    """How far two data sets may move what is inside."""
+    """How far inner states may move between two data sets."""
 
     units: int  # neighbouring steps between them; 1 but for another order of the same records
     shards: int  # shards that may move where the cut is fixed, or ANY
     places: IntArray | None  # which records differ, where both have equally many
     adjacency: str
     sizes: tuple[int, int] = (0, 0)  # number of records of both
-    unit: str = "record"  # {"record", "group"}: What is to be protected whole
+    unit: str = "record"  # {"record", "group"}: the unit of protection
     order: bool = False  # the same records in another order
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that moved though it may not, or too far: **sensitive**."""
+    """A state that moved though it may not, or too far: **sensitive**."""
 
     stage: str
     what: str  # in words
@@ -213,18 +213,18 @@ class Difference:
 
 @dataclass
 class Moved:
-    """How much moved, whether it may or not: the most over all steps."""
+    """How much moved, allowed or not: the most over all steps."""
 
     teachers: int = 0  # of one ensemble
     votes: int = 0  # on one query
-    rows: int = 0  # rows that differ of what teachers were given
+    rows: int = 0  # rows given to teachers that differ
     n_rows: int = 0
-    most: float = 0.0  # of sums, how far over how far they may
+    most: float = 0.0  # of sums, the distance over the allowed one
     differences: list[Difference] = field(default_factory=list)
 
 
 def ranges(numbers: Iterable[int], most: int = 4) -> str:
-    """Return whole numbers as "0 to 4, 7"."""
+    """Return whole numbers as text such as "0 to 4, 7"."""
     # Along a run a number less its place stays the same.
     alike = groupby(enumerate(sorted(numbers)), key=lambda at: at[1] - at[0])
     runs = [[number for _, number in run] for _, run in alike]
@@ -235,35 +235,35 @@ def ranges(numbers: Iterable[int], most: int = 4) -> str:
 
 def compare(ours: Run, theirs: Run, allowed: Allowed) -> Moved:
     """Return what moved between two runs, in the order of the first one."""
-    moved, at_the_door = Moved(), list[Difference]()
+    moved, on_entry = Moved(), list[Difference]()
     if ours.error is not None and theirs.error is None:
         return Moved(differences=[_failed(ours.error)])
-    told: set[str] = set()
+    reported: set[str] = set()
     for place, (a, b) in enumerate(zip_longest(ours.events, theirs.events)):
         if a is None or b is None or (a.stage, a.who) != (b.stage, b.who):
             moved.differences.append(_another_course(place, a, b, theirs))
             break
         for name in dict.fromkeys([*a.public, *b.public]):
             mine, other = a.public.get(name), b.public.get(name)
-            # Smooth sensitivity scales its noise by a private number, which is what it is for.
+            # Smooth sensitivity scales its noise by a private number, as designed.
             is_scale = name == "noise scale" and place > 0 and ours.events[place - 1].stage == "smooth sensitivity"
             if not is_scale and not _equal(mine, other):
                 moved.differences.append(Difference(a.stage, _public(a, name, mine, other)))
                 break
-        if allowed.unit == "group" and a.public.get("unit") == "record" and "unit" not in told:
-            told.add("unit")
+        if allowed.unit == "group" and a.public.get("unit") == "record" and "unit" not in reported:
+            reported.add("unit")
             moved.differences.append(Difference("unit", _other_unit(a)))
         if a.stage == "rows":
-            # Teachers that moved are plainer: before them it is told of last.
-            later = at_the_door if any(event.stage == "teachers" for event in ours.events) else moved.differences
+            # Teachers that moved are clearer evidence: with teachers, rows are reported last.
+            later = on_entry if any(event.stage == "teachers" for event in ours.events) else moved.differences
             later += [Difference("rows", said) for said in _given(a, b, allowed)]
         check = _PRIVATE.get(a.stage)
-        # Who is in which shard, or sample, hangs on places: where any may move, sums of all alone are compared.
+        # Shards and samples depend on places: where any may move, sums of all alone are compared.
         if check is not None and (allowed.shards != ANY or check is _sums):
             moved.differences += [Difference(a.stage, said) for said in check(a, b, allowed, moved)]
     if theirs.error is not None and not any(d.stage == "course" for d in moved.differences):
         moved.differences.append(_failed(theirs.error))
-    moved.differences += at_the_door
+    moved.differences += on_entry
     return moved
 
 
@@ -278,7 +278,7 @@ def _given(a: Event, b: Event, allowed: Allowed) -> list[str]:
     if allowed.order:
         return []
     if a.who == "RecordVoters" and (len(mine), len(other)) != allowed.sizes:
-        return []  # a chunk: where one begins is nobody's secret, as sums of chunks are one sum
+        return []  # a chunk: its bounds are not private, as sums of chunks are one sum
     what = "records"
     if owners[0] is not None and owners[1] is not None:
         held = [Counter(zip(owner, found, strict=True)) for owner, found in zip(owners, (mine, other), strict=True)]
@@ -327,7 +327,7 @@ def _public(event: Event, name: str, mine: Any, other: Any) -> str:
 
 
 def _states(a: Event, b: Event, moved: Moved) -> list[int]:
-    """Return whose state moved; of other numbers of them, which is public, it is told already."""
+    """Return which states moved; another number of states is public and was reported already."""
     mine, other = a.private["states"], b.private["states"]
     if len(mine) != len(other):
         return []
@@ -345,12 +345,12 @@ def _teachers(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
         return [f"teachers {ranges(found)} moved"]
     cuts = a.private["shards"], b.private["shards"]
     if allowed.places is not None and len(cuts[0]) == len(cuts[1]) == len(rows):
-        # Where they stand here: a pipeline may have dropped records, or shuffled them.
+        # Places here: a pipeline may have dropped records, or shuffled them.
         places = np.flatnonzero(np.array(rows) | (a.private["labels"] != b.private["labels"]) | (cuts[0] != cuts[1]))
         own = {int(i) for cut in cuts for i in cut[places]}
-        strange = [i for i in found if i not in own]
-        if strange:
-            return [f"teacher {ranges(strange)} moved, which has none of the records that differ"]
+        unexpected = [i for i in found if i not in own]
+        if unexpected:
+            return [f"teacher {ranges(unexpected)} moved, which has none of the records that differ"]
     return []
 
 
@@ -362,9 +362,9 @@ def _functions(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
 def _votes(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     mine, other = a.private, b.private
     said = _counts(mine["counts"], other["counts"], allowed, moved)
-    kept, others = mine["labels"], other["labels"]
-    if kept is not None and others is not None and kept.shape == others.shape:
-        found = np.flatnonzero((kept != others).any(axis=1))
+    mine_labels, other_labels = mine["labels"], other["labels"]
+    if mine_labels is not None and other_labels is not None and mine_labels.shape == other_labels.shape:
+        found = np.flatnonzero((mine_labels != other_labels).any(axis=1))
         moved.teachers = max(moved.teachers, len(found))
         if len(found) > allowed.shards:
             said = [f"teachers {ranges(found.tolist())} vote otherwise"]
@@ -373,7 +373,7 @@ def _votes(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
 
 def _counts(mine: Any, other: Any, allowed: Allowed, moved: Moved) -> list[str]:
     if np.shape(mine) != np.shape(other) or np.ndim(mine) != 2:
-        return []  # public, and told of already
+        return []  # public, and reported already
     change = np.asarray(other, dtype=np.int64) - np.asarray(mine, dtype=np.int64)
     # One vote that moves takes one from a class and gives one to another; one that is dropped takes or gives alone.
     votes = np.maximum(np.maximum(change, 0).sum(axis=1), np.maximum(-change, 0).sum(axis=1))

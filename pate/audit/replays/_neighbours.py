@@ -1,4 +1,4 @@
-"""Pairs of neighbouring data sets, made from one: what an attacker, a mistake or a broken file would change."""
+"""Make pairs of neighbouring data sets from one, by changes such as an attacker, a mistake or a broken file makes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pate.data.partition import id_bytes
 from pate.exceptions import InvalidInputError
 from pate.votes import hash_queries
 
-#: The relations between data sets that guarantees are about.
+#: The adjacency relations of data sets.
 ADJACENCIES = ("replace-one", "add-or-remove")
 
 
@@ -30,7 +30,7 @@ class Records:
 
     @classmethod
     def of(cls, data: Any, name: str = "D") -> Records:
-        """Return records behind ``(X, y)``, ``(X, y, groups)`` or records."""
+        """Return Records from ``(X, y)``, ``(X, y, groups)`` or Records."""
         if not isinstance(data, Records):
             if not isinstance(data, tuple | list) or len(data) not in (2, 3):
                 raise InvalidInputError(
@@ -56,7 +56,7 @@ class Records:
 
     @property
     def unit(self) -> str:
-        """What is protected whole."""
+        """The unit of protection."""
         return "record" if self.groups is None else "group"
 
     def __iter__(self) -> Any:
@@ -69,7 +69,7 @@ class Records:
         return Records(X, self.y[at], None if self.groups is None else self.groups[at])
 
     def labelled(self, at: Any, label: Any) -> Records:
-        """Return the same records, one of them (or those of some places, with one label each) with another label."""
+        """Return the records with another label at one place (or with one label each at several)."""
         y = self.y.copy() if self.y.dtype.kind in "OUSbiuf" else self.y.astype(object)
         if y.dtype.kind in "US":
             y = y.astype(object)
@@ -105,7 +105,7 @@ class Distance:
     places: IntArray | None  # which records differ, where both have equally many
     order: bool  # the same records in another order
     sizes: tuple[int, int]  # number of units of both
-    records: int = 0  # records that differ: of equally many by place, else by what is there
+    records: int = 0  # records that differ: of equally many by place, else by content
 
     def are_neighbours(self, adjacency: str) -> bool:
         """Whether they are one step apart; under replace-one adjacency both have equally many units."""
@@ -174,7 +174,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which record is changed, and how: what chance, or a search, decides."""
+    """Which record is changed, and how: chosen at random or by a search."""
 
     at: int = 0  # taken modulo what there is
     other: int = 0
@@ -183,7 +183,7 @@ class Choice:
 
 
 class _No(Exception):
-    """Why this cannot be done to these records, in words."""
+    """Raised with the reason why a change is impossible for these records."""
 
 
 def _owner_of(records: Records, one: str, person: str) -> str:
@@ -244,7 +244,7 @@ def _new_owner(records: Records, choice: Choice) -> Any:
 
 
 def _newcomer(records: Records, made: Records, choice: Choice) -> Records:
-    """Return ``made``, whose last record is a new one, with a new person behind that, where persons are known."""
+    """Return ``made`` with a new person as the owner of its last record, where records have owners."""
     return made if records.groups is None else _regrouped(made, [records.n], _new_owner(records, choice))
 
 
@@ -310,7 +310,7 @@ def _remove(records: Records, c: Choice, classes: Any, adjacency: str) -> Pair:
     if adjacency == "add-or-remove":
         what = "one record is gone" if records.groups is None else "one person is gone"
         rest = np.setdiff1d(np.arange(records.n), own)
-        # Last in the file: what is drawn for places is then drawn alike for everybody else.
+        # Last in the file: random numbers drawn by place are then equal for all other records.
         return records.take(np.concatenate([rest, own])), records.take(rest), what
     if records.groups is None:
         raise _No("under replace-one adjacency the number of records is public, and neighbours have equally many")
@@ -369,14 +369,14 @@ _MAKERS: dict[str, Callable[[Records, Choice, Any, str], Pair]] = {
     "regroup": _regroup, "only of its class": _only, "front": _front, "missing": partial(_scale, factor=np.nan),
 }  # fmt: skip
 
-#: What can be done to one unit; "front" is the same data set in another order.
+#: The changes of one unit; "front" is the same data set in another order.
 KINDS = tuple(_MAKERS)
 
 _TWO_STEPS = ("replace", "flip", "scale", "missing")
 
 
 def make_neighbour(kind: str, records: Records, choice: Choice, *, adjacency: str, classes: Any = None) -> Neighbour:
-    """Return one pair."""
+    """Return one pair of neighbours."""
     try:
         if adjacency == "add-or-remove" and kind in _TWO_STEPS:
             raise _No("a record that changes is one gone and one new: two steps of add-or-remove")
@@ -406,7 +406,7 @@ def neighbours(
     X : array, DataFrame, sparse matrix or texts of n records
     y : array-like of shape (n,)
     groups : array-like of shape (n,) or None
-        Who each record belongs to; the unit is then the person.
+        The owner of each record; the unit is then the person.
     adjacency : {"replace-one", "add-or-remove"}
         Which data sets are neighbours; see Notes.
     kinds : iterable of str or None

@@ -1,4 +1,4 @@
-"""Replay: the same pipeline on two neighbouring data sets with the same randomness, compared inside."""
+"""Replay a pipeline on two neighbouring data sets with the same randomness, and compare its inner states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pate._core.curator import need
 from pate._core.recorder import Outcome, ReplayRecorder, run_played
 from pate._core.secret import global_generators, unreplayed_bytes
 from pate._core.types import IntArray
-from pate.audit.replays._compare import ANY, Allowed, Difference, Moved, Seen, Witness, compare
+from pate.audit.replays._compare import ANY, Allowed, CallWatcher, Difference, Moved, StopRun, compare
 from pate.audit.replays._neighbours import (
     ADJACENCIES,
     Choice,
@@ -45,7 +45,7 @@ from pate.report.audit_result import AuditResult, Figure
 
 # What can be replayed: a function of private records, or an object that is fitted on them.
 
-#: Buys whatever is asked: what is replayed is not private, and what it costs is compared, not limited.
+#: Large enough for any release: a replay is not private, and its cost is compared, not limited.
 _AMPLE = Budget(1e6, 0.1)
 
 
@@ -53,7 +53,7 @@ Pipeline = Callable[[Records], Any]
 
 
 def as_pipeline(target: Any, *, X_public: Any = None, mechanism: Any = None) -> tuple[Pipeline, str]:
-    """Return a function of records, and what it is called."""
+    """Return the target as a function of records, and its name."""
     name = type(target).__name__
     if not isinstance(target, type):
         if hasattr(target, "cast") and hasattr(target, "space"):
@@ -97,7 +97,7 @@ def _of_function(target: Callable[..., Any]) -> Pipeline:
 
 @contextmanager
 def _fresh(target: Any) -> Iterator[Any]:
-    """Yield an unfitted copy that writes nowhere, but to a ledger that is gone afterwards with its key."""
+    """Yield an unfitted copy without checkpoints, whose ledger is a temporary one."""
     try:
         made = clone(target)
     except TypeError:
@@ -139,12 +139,12 @@ def _of_record_voters(target: Any, mechanism: Any) -> Pipeline:
     return run
 
 
-# One run of a pipeline on a tape, and whether it is the same twice.
+# One recorded run of a pipeline, and the check that it repeats.
 
 
 @contextmanager
 def _seeded() -> Iterator[None]:
-    """Seed the global generators, torch's too where somebody uses it, and give them back as they were."""
+    """Seed the global generators, and torch's where it is imported, and restore them."""
     torch = sys.modules.get("torch")
     with global_generators(0), nullcontext() if torch is None else torch.random.fork_rng():
         if torch is not None:
@@ -158,43 +158,43 @@ def run_in_replay(
     key: bytes,
     follows: tuple[Outcome, ...] | None = None,
     places: IntArray | None = None,
-    witness: Witness | None = None,
+    watcher: CallWatcher | None = None,
 ) -> Run:
-    """Run a pipeline once; what it raises is part of the run.
+    """Run a pipeline once with recorded randomness; an error it raises is part of the run.
 
-    Its warnings are not shown: they may tell of private records, and would be of every run.
+    Its warnings are not shown: they may reveal private records, and would come with every run.
     """
     trace = Trace()
 
     def watch(stage: str, facts: dict[str, Any]) -> None:
         trace.watch(stage, facts)
-        if witness is not None and stage == "rows" == witness.before:
-            raise Seen
+        if watcher is not None and stage == "rows" == watcher.before:
+            raise StopRun
 
-    tape = ReplayRecorder(key, watch, follows, places)
+    recorder = ReplayRecorder(key, watch, follows, places)
     own = records.take(range(records.n))  # a pipeline may write into what it is given
 
     def run() -> tuple[Any, Exception | None]:
         with warnings.catch_warnings(), counted_elsewhere(), _seeded():
             warnings.simplefilter("ignore")
             try:
-                with nullcontext() if witness is None else witness.watching(lambda: trace.silent):
+                with nullcontext() if watcher is None else watcher.watching(lambda: trace.silent):
                     return pipeline(own), None
             except ReplayError:
                 raise
             except Exception as error:
                 return None, error
-            except Seen:
+            except StopRun:
                 return None, None
 
-    value, error = run_played(tape, run)
+    value, error = run_played(recorder, run)
     if error is None:
         trace.returned(value)
-    return Run(tuple(trace.events), tuple(tape.outcomes), error)
+    return Run(tuple(trace.events), tuple(recorder.outcomes), error)
 
 
 def check_repeats(pipeline: Pipeline, records: Records, key: bytes, first: Run) -> None:
-    """Refuse a pipeline that is not the same twice on the same data and the same tape."""
+    """Raise ReplayError unless the pipeline repeats exactly on the same data and randomness."""
     again = run_in_replay(pipeline, records, key)
     nothing = Allowed(units=0, shards=0, places=None, adjacency="replace-one")
     found = compare(first, again, nothing)
@@ -215,20 +215,20 @@ CLAIM = (
     "drawn, charged and learnt is the same, given what was released"
 )
 LIMITS = (
-    "It shows these pairs of data sets alone, and what hangs on random numbers only as they fell; what was fitted "
-    "before the pipeline, or is kept outside it between runs, is not seen; that noise has its law, and that a charge "
-    "is large enough, other layers look at."
+    "It shows these pairs of data sets alone, and what depends on random numbers only as they fell; what was fitted "
+    "before the pipeline, or is stored outside it between runs, is not seen; that noise has its law, and that a "
+    "charge is large enough, is tested by other layers."
 )
 
-#: Stages that somebody before them may have given everybody's rows.
+#: Stages whose rows an earlier call may have mixed.
 _BLAMED = ("teachers", "functions", "votes", "draw", "student", "returned", "rows")
 
 
 @dataclass(frozen=True, repr=False)
 class Found:
-    """What one pair showed; **sensitive**.
+    """The result of one pair; **sensitive**.
 
-    ``failed``: the pipeline fails on both alike, or refused one at its door. ``stages``: what was seen of the pipeline.
+    ``failed``: the pipeline fails on both alike, or validation refused one. ``stages``: stages of the pipeline.
     """
 
     what: str
@@ -239,29 +239,29 @@ class Found:
 
 
 class Replayer:
-    """A pipeline that is run on pairs; the first run of a data set serves all its neighbours."""
+    """Runs a pipeline on pairs; the run on a data set is reused for all its neighbours."""
 
     def __init__(
         self, target: Any, *, X_public: Any = None, mechanism: Any = None, random_state: int | None = None
     ) -> None:
         self.pipeline, self.name = as_pipeline(target, X_public=X_public, mechanism=mechanism)
-        # Unknown to others by default: then nothing that a pipeline carries off hangs on bits that anybody can draw.
+        # Random by default: then nothing that a pipeline stores depends on bits that others can reproduce.
         self._key = unreplayed_bytes(32)
         if random_state is not None:
             seed = check_int("random_state", random_state, low=0)
             self._key = hashlib.sha256(f"pate replay {seed}".encode()).digest()
-        self._led: tuple[Records, Run] | None = None
+        self._reference: tuple[Records, Run] | None = None
         self._checked = False
         self.n_runs = 0
 
-    def lead(self, D: Records) -> Run:
-        """Return the run on D that others follow; the first of all is made twice, and must be the same."""
-        if self._led is not None and self._led[0] is D:
-            return self._led[1]
+    def reference_run(self, D: Records) -> Run:
+        """Return the run on D that others follow; the very first is made twice, and must repeat exactly."""
+        if self._reference is not None and self._reference[0] is D:
+            return self._reference[1]
         run = run_in_replay(self.pipeline, D, self._key)
         self.n_runs += 1
-        if self._led is None:  # what most neighbours are neighbours of comes first
-            self._led = (D, run)
+        if self._reference is None:  # the first D is that of most pairs
+            self._reference = (D, run)
         if run.error is not None:
             return run
         if not run.events:
@@ -279,7 +279,7 @@ class Replayer:
         apart = distance(D, D_prime, adjacency)
         if not apart.are_neighbours(adjacency) and not apart.order:
             raise InvalidInputError(_not_neighbours(apart, adjacency, D))
-        ours = self.lead(D)
+        ours = self.reference_run(D)
         if adjacency == "add-or-remove" and any(event.stage == "teachers" for event in ours.events):
             raise InvalidInputError(
                 f"adjacency must be 'replace-one' for {self.name}: teachers on shards are private between data sets "
@@ -300,27 +300,27 @@ class Replayer:
         return Found(what, moved, finding, stages=frozenset(event.stage for event in ours.events))
 
     def neighbours(self, records: Records, pair: Neighbour) -> Found:
-        """Compare neighbours made of these records, whose first run serves all that leave them as they are."""
+        """Compare neighbours made of these records; pairs whose D is unchanged share its run."""
         same = pair.kind != "only of its class" and pair.adjacency == "replace-one"
         return self.pair(records if same else pair.D, pair.D_prime, pair.adjacency, pair.what)
 
     def _cause(self, D: Records, D_prime: Records, moved: Moved, apart: Distance) -> str:
-        """Run both once more, watched, and return who looked at everybody's rows."""
+        """Run both once more, watched, and return which call read all rows."""
         if apart.order or moved.differences[0].stage not in _BLAMED:
             return ""
-        stage, n_changed, witness = moved.differences[0].stage, apart.records, None
+        stage, n_changed, watcher = moved.differences[0].stage, apart.records, None
         for records in (D, D_prime):
-            witness = Witness(records.n, stage, witness, n_changed)
-            run_in_replay(self.pipeline, records, self._key, witness=witness)
+            watcher = CallWatcher(records.n, stage, watcher, n_changed)
+            run_in_replay(self.pipeline, records, self._key, watcher=watcher)
             self.n_runs += 1
-        if witness is not None and witness.found:
-            return f"{witness.found} saw all {'records' if stage == 'rows' else 'shards'}"
+        if watcher is not None and watcher.found:
+            return f"{watcher.found} saw all {'records' if stage == 'rows' else 'shards'}"
         if moved.rows > n_changed and D.n == D_prime.n:
             return (
                 f"the rows that teachers were given differ in {moved.rows:,} of {moved.n_rows:,} places, where the "
                 f"data sets differ in {n_changed}"
             )
-        return "who saw them is not known" if stage == "teachers" else ""
+        return "the call that saw them is not known" if stage == "teachers" else ""
 
 
 def _not_neighbours(apart: Distance, adjacency: str, D: Records) -> str:
@@ -338,7 +338,7 @@ def _not_neighbours(apart: Distance, adjacency: str, D: Records) -> str:
 
 
 def _places(D: Records, D_prime: Records) -> IntArray:
-    """Return where each record of the second data set stands in the first."""
+    """Return the place in the first data set of each record of the second."""
     first, second = (sorted(range(r.n), key=r.digests().__getitem__) for r in (D, D_prime))
     places = np.empty(D.n, dtype=np.int64)
     places[second] = first
@@ -347,13 +347,13 @@ def _places(D: Records, D_prime: Records) -> IntArray:
 
 def _allowed(apart: Distance, adjacency: str, ours: Run, D: Records, D_prime: Records) -> Allowed:
     if not apart.order:
-        # Who has one record each is protected by record as well as by person.
+        # Where each person has one record, both units are the same.
         unit = D.unit if max(D.n_units, apart.sizes[1]) < max(D.n, D_prime.n) else "record"
         return Allowed(apart.units, apart.touched, apart.places, adjacency, (D.n, D_prime.n), unit)
     made = [event for event in ours.events if event.stage == "teachers"]
     # The shard of a record that moved holds the same records in another order; others hold theirs as before.
-    kept = bool(made) and all(event.private["keeps order"] for event in made)
-    return Allowed(1, 1 if kept else ANY, None, adjacency, order=True)
+    keeps_order = bool(made) and all(event.private["keeps order"] for event in made)
+    return Allowed(1, 1 if keeps_order else ANY, None, adjacency, order=True)
 
 
 def replay(
@@ -367,18 +367,18 @@ def replay(
     published: bool = False,
     random_state: int | None = None,
 ) -> AuditResult:
-    """Run a pipeline on two neighbouring data sets with the same randomness, and compare what happened inside.
+    """Run a pipeline on two neighbouring data sets with the same randomness, and compare its inner states.
 
     Record-and-replay is due to Cebere et al. (2026). What is compared are states, not outputs: which teachers' weights
     moved, the votes, the sequence of draws with their scales, the charges and rows of the ledger, and what
-    representation, student and choice of queries received. One run shows what thousands of releases would not.
+    representation, student and choice of queries received. It finds leaks that thousands of releases would not show.
 
     Parameters
     ----------
     pipeline : callable or object
         A function of ``(X, y)`` or ``(X, y, groups)`` that calls pate; or what is fitted and votes (ensembles of
         teachers, any :class:`pate.Voter` with ``fit``); or an estimator such as :class:`pate.PATEClassifier`,
-        :class:`pate.DPSGDClassifier` and the rivals; or :class:`pate.RecordVoters`. Objects are cloned, and their
+        :class:`pate.DPSGDClassifier` and the baselines; or :class:`pate.RecordVoters`. Objects are cloned, and their
         ledger and checkpoints replaced.
     D : (X, y), (X, y, groups) or Neighbour
         **Sensitive.** A :class:`Neighbour` (of :func:`neighbours`) holds both.
@@ -387,12 +387,12 @@ def replay(
     X_public : rows or None
         For objects that vote on public rows.
     mechanism : Mechanism, GaussianSum or None
-        By what an object's votes, or ballots, are released; None looks at the votes alone.
+        Releases an object's votes or ballots; None compares the votes alone.
     adjacency : {"replace-one", "add-or-remove"}
     published : bool
         Whether the data are public or synthetic: else the result is sensitive.
     random_state : int or None
-        Which random numbers fall; None draws a key for these runs. A number makes the audit repeatable.
+        Seed of the random numbers; None draws a key for these runs. A number makes the audit repeatable.
 
     Returns
     -------
@@ -409,14 +409,14 @@ def replay(
 
     Notes
     -----
-    The second run lets out what the first one did, wherever noise decides: given that, everything public must be equal.
-    All bits of the operating system follow from the tape, the cut of shards with them, and both data sets are cut
+    Wherever noise decides, the second run releases what the first one did: given that, everything public must be equal.
+    All bits of the operating system follow from the recorder's key, the cut of shards too, and both data sets are cut
     alike, as the guarantee conditions on the cut; a person who goes by another id moves two shards then. So **nothing
     that a pipeline makes in a replay is private**: statements say so, as with ``noise_seed``, ledgers mark it, and no
-    ledger, secret or checkpoint that was there before is written to. Worker processes and other threads see no tape;
-    noise that is drawn there differs between two runs, and is refused.
+    ledger, secret or checkpoint that was there before is written to. Worker processes and other threads are not
+    recorded; noise that is drawn there differs between two runs, and is refused.
 
-    It reads the private data several times, and what it finds is private.
+    It reads the private data several times, and its result is private.
 
     Examples
     --------
@@ -463,7 +463,7 @@ def _unseen(stages: frozenset[str]) -> str:
 def result_of(
     replayer: Replayer, found: Iterable[Found], start: float, *, adjacency: str, published: bool
 ) -> AuditResult:
-    """Return what some pairs showed as one result; the first that leaks is told of."""
+    """Return what some pairs showed as one result; with the finding of the first that leaks."""
     every = list(found)
     pairs = [one for one in every if one.failed is None]
     if not pairs:
@@ -500,7 +500,7 @@ def result_of(
     )
 
 
-# Replay over many neighbours: one of each kind, many of each, or whatever hypothesis thinks of.
+# Replay over many neighbours: one of each kind, many of each, or found by hypothesis.
 
 
 def replay_search(
@@ -520,7 +520,7 @@ def replay_search(
     published: bool = False,
     random_state: int | None = None,
 ) -> AuditResult:
-    """Replay a pipeline on neighbours that are found for the user; see :func:`replay` and :func:`neighbours`.
+    """Replay a pipeline on automatically made neighbours; see :func:`replay` and :func:`neighbours`.
 
     Parameters
     ----------
@@ -534,12 +534,12 @@ def replay_search(
     n_pairs : int or None
         So many pairs, kinds in turn and other records each time; None takes one of each kind.
     n_examples : int
-        So many more that hypothesis searches (``pip install "pate[search]"``): records, labels and factors, made as
+        Further pairs that hypothesis searches (``pip install "pate[search]"``): records, labels and factors, made as
         small as still leaks where one leaks.
     stop : bool
         Whether to stop at the first pair that leaks.
     random_state : int or None
-        Which records are changed (None: as by 0), and which random numbers fall (None: of a key for these runs).
+        Which records are changed (None: as by 0), and seed of the random numbers (None: a key for these runs).
 
     Returns
     -------
@@ -550,7 +550,7 @@ def replay_search(
     InvalidInputError
         No kind gives neighbours here.
     MissingExtraError
-        hypothesis is asked for and not there.
+        hypothesis is needed and not installed.
 
     Examples
     --------
@@ -586,7 +586,7 @@ def replay_search(
             break
         try:
             pair = neighbours(records.X, records.y, groups=records.groups, kinds=[kind], random_state=at, **options)[0]
-        except InvalidInputError:  # it would change nothing in the records that fall to it
+        except InvalidInputError:  # it would change nothing in the chosen records
             continue
         found.append(replayer.neighbours(records, pair))
     if n_examples and not (stop and found[-1].finding):

@@ -1,4 +1,4 @@
-"""What a run did inside, step by step: what is public of it as it is, what is private as it is or as a digest."""
+"""The trace of a replayed run: its steps, with public facts and private states, long ones as digests."""
 
 from __future__ import annotations
 
@@ -25,30 +25,32 @@ from pate.votes import Votes
 
 @dataclass(frozen=True, repr=False)
 class Event:
+    """One step of a run."""
+
     stage: str
-    who: str  # of that stage: a class, a sampler
-    #: What must be equal for neighbours, given what was let out before.
+    who: str  # the class or sampler of that step
+    #: Must be equal for neighbours, given what was released before.
     public: dict[str, Any] = field(default_factory=dict)
     private: dict[str, Any] = field(default_factory=dict)  # what may differ as much as one unit moves it
 
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """One run on a tape; **sensitive**."""
+    """One recorded run; **sensitive**."""
 
     events: tuple[Event, ...]
-    outcomes: tuple[Outcome, ...]  # what was let out
+    outcomes: tuple[Outcome, ...]  # what was released
     error: Exception | None = None  # what the pipeline raised
 
     @property
     def refused(self) -> bool:
-        """Whether pate refused the data set at its door: nothing was drawn or charged, and the curator alone knows."""
+        """Whether pate's validation refused the data set: nothing was drawn or charged, and only the curator knows."""
         drawn = any(event.stage in ("noise", "charge", "ledger", "dpsgd") for event in self.events)
         return isinstance(self.error, InvalidInputError) and not drawn
 
 
 def digest(value: Any, depth: int = 0) -> str:
-    """Return a digest of anything that is made of arrays and plain values: equal states have equal ones."""
+    """Return a digest of anything that is made of arrays and plain values: equal states have equal digests."""
     value = _without_torch(value)
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufcUSmM":
         head = f"{value.dtype.str} {value.shape} ".encode()
@@ -65,14 +67,14 @@ def digest(value: Any, depth: int = 0) -> str:
 #: What pandas, sparse rows and tensors have; estimators have the others.
 _TABLES = ("to_numpy", "tocsr", "detach")
 _WHOLE = (*_TABLES, "predict", "get_params")
-#: A summary looks so deep into containers, and at so many parts of each.
+#: Depth of containers that a summary reads, and parts of each.
 _DEEP, _MANY = 6, 1000
 
 
 def summary(value: Any, depth: int = 0) -> str:
     """Return a digest of what may hold records: arrays, tables, plain containers of them, and estimators' state.
 
-    Anything else goes by its type's name alone: modules and losses hang on no record, and hold half a library.
+    Anything else is summarised by its type's name: modules and losses depend on no record.
     """
     if depth > _DEEP:
         return ""
@@ -118,10 +120,10 @@ def _without_torch(value: Any) -> Any:
 
 
 def _read(stage: str, facts: dict[str, Any]) -> Event:
-    """Return what a stage noted: what must be equal beside what may move, and what is long as a digest."""
+    """Return a stage as an event: public facts that must be equal, and private states that may move."""
     public: dict[str, Any]
     match stage:
-        case "rows":  # at a door of pate's, record by record: whatever was made of the rows before shows there
+        case "rows":  # rows as validated by pate, record by record: earlier changes of the rows show here
             owners = None if facts["groups"] is None else [repr(g) for g in np.asarray(facts["groups"]).tolist()]
             given = Records.of((facts["rows"], facts["labels"]))
             public = {"unit": "record" if owners is None else "group"}
@@ -141,7 +143,7 @@ def _read(stage: str, facts: dict[str, Any]) -> Event:
             return Event(stage, type(made).__name__, public, private)
         case "functions":
             held = [_estimators(function) for function in facts["functions"]]
-            # What several functions hold may be the store of all teachers: votes tell of those.
+            # An estimator shared by several functions may hold all teachers: votes are compared for those.
             shared = Counter(place for found in held for place in found)
             own = [[digest(e) for place, e in found.items() if shared[place] == 1] for found in held]
             return Event(stage, "CallableTeachers", {"number of functions": len(held)}, {"states": own})
@@ -226,9 +228,11 @@ _FUNCTIONS_IN_FUNCTIONS = 4
 
 
 class Trace:
+    """Collects the events of one run."""
+
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self.silent = False  # whether a state is being read just now
+        self.silent = False  # whether a state is being read
 
     def watch(self, stage: str, facts: dict[str, Any]) -> None:
         if self.silent:
@@ -238,20 +242,20 @@ class Trace:
 
     @contextmanager
     def _apart(self) -> Iterator[None]:
-        self.silent = True  # what is made to read a state is no step of the pipeline
+        self.silent = True  # what reading a state does is no step of the pipeline
         try:
             yield
         finally:
             self.silent = False
 
     def returned(self, value: Any) -> None:
-        """Take what the pipeline returned, as far as it is public."""
+        """Record the public parts of what the pipeline returned."""
         with self._apart():
             for name, found in _public_parts(value, "what it returned"):
                 self.events.append(Event("returned", name, {"value": found}))
 
 
-#: Of what a class holds, the public part: by the class's name, as rooms above are not imported here.
+#: Of what a class holds, the public part: by the class's name, as packages above are not imported here.
 _PUBLIC_PARTS = {
     "LabelRelease": ("labels", "status", "noisy_counts"),
     "BallotRelease": ("statistics",),
@@ -259,17 +263,17 @@ _PUBLIC_PARTS = {
     "ModelLabels": ("probability",),
     "ReleasedLabels": ("labels", "status"),
 }
-#: What pate's estimators let out.
+#: Released attributes of pate's estimators.
 _OF_ESTIMATORS = ("release_", "queries_", "labels_", "student_", "module_")
-#: What the curator alone holds.
+#: Classes that only the curator holds.
 _PRIVATE = ("Votes", "BallotSum", "Partition", "Sensitive", "ReplayRecorder", "NoiseSource", "PrivacyStatement")
 
 
 def _kind(value: Any) -> tuple[str, bool]:
-    """Return the class that says what is public of it, pate's own where it extends one, and whether that is pate's."""
+    """Return the name of the class that defines a value's public parts, and whether it is pate's own."""
     for kind in type(value).__mro__:
         known = kind.__name__ in (*_PUBLIC_PARTS, *_PRIVATE)
-        # What pate's protocols and bases without parameters say nothing of is somebody's own.
+        # Subclasses of pate's protocols and of bases without parameters are the user's own.
         if kind.__module__.startswith("pate.") and (known or hasattr(kind, "get_params") or kind is type(value)):
             return kind.__name__, True
     return type(value).__name__, False
@@ -293,19 +297,19 @@ def _public_parts(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, 
     elif isinstance(value, int | float | str | bool | np.generic | np.ndarray | list | tuple):
         yield name, digest(value)
     elif ours and hasattr(value, "get_params"):
-        for part in _OF_ESTIMATORS:  # beside them stand statements, with the hour in them
+        for part in _OF_ESTIMATORS:  # not statements, which hold the time
             yield from _public_parts(getattr(value, part, None), f"{name}: {kind}.{part}", depth + 1)
     elif isinstance(value, numbers.Number | bytes | bytearray | set | frozenset) or _has(value, *_WHOLE):
         yield f"{name}: {kind}", digest(value)
     elif not ours and not callable(value):
-        for key, part in getattr(value, "__dict__", {}).items():  # somebody's own result
+        for key, part in getattr(value, "__dict__", {}).items():  # a result of the user's own class
             yield from _public_parts(part, f"{name}.{key}", depth + 1)
 
 
-#: How far results are followed that hold results.
+#: Depth of nested results that is read.
 _DEEPEST = 8
 
 
 def _has(value: Any, *names: str) -> bool:
-    """Whether a value, and no class, has one of these."""
+    """Whether a value that is not a class has one of these attributes."""
     return not isinstance(value, type) and any(hasattr(value, name) for name in names)

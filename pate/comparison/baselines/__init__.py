@@ -1,4 +1,4 @@
-"""Private methods of other people's, at their best and under this package's promises, to compare with."""
+"""Baselines: published private methods by other authors, as classifiers with exact accounting and statements."""
 
 from pate.comparison.baselines._private_knn import PrivateKNN, SampledNeighbours
 from pate.comparison.baselines._sparse_vector import SparseVectorPATE, StabilityTest, distance_to_instability

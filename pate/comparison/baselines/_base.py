@@ -1,4 +1,4 @@
-"""What rivals share: rows at the door, a public map, a student of released labels, and who may be told what."""
+"""What all baselines share: validation of rows, a public map, a student of released labels, the statement."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from pate.teachers import ShardEnsemble
 from pate.teachers._usable import hash_rows, units_of
 
 _NOISE = "the operating system's cryptographic generator, for the noise and whatever else is drawn"
-#: Fewer public rows make no map.
+#: The least number of public rows that a map is fitted on.
 FEWEST_PUBLIC = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Task:
-    """What a rival's mechanism is given: public facts and rows, and private rows that were read at the door.
+    """The input of a baseline's mechanism: public facts and rows, and validated private rows.
 
     Attributes
     ----------
@@ -69,41 +69,41 @@ class Task:
 
 @dataclass(frozen=True)
 class Priced:
-    """What a rival will do: how many public rows it asks about, what that promises, and how it is done.
+    """The plan of a baseline: how many public rows it asks about, the guarantee, and how to draw the labels.
 
     Attributes
     ----------
     n_queries : int
     guarantee : Guarantee
-        A constant, known before any record is looked at.
+        Fixed before any record is read.
     draw : callable
-        Given the positions of the public rows to ask about, and a noise source, it looks at the records.
-    tell : callable
-        Given what is promised (or, with a seed, is not), it returns the statement.
+        Takes the positions of the public rows to ask about and a noise source; reads the records, returns the labels.
+    state : callable
+        Takes the guarantee, returns the statement.
     charge : Charge or None
-        Where there is one.
+        None where no charge describes it.
     """
 
     n_queries: int
     guarantee: Guarantee
     draw: Callable[[IntArray, NoiseSource], Draw]
-    tell: Callable[[Guarantee], PrivacyStatement]
+    state: Callable[[Guarantee], PrivacyStatement]
     charge: Charge | None = None
 
 
 class Baseline(ByRecords):
-    """A private method of other people's, as a classifier; abstract."""
+    """Abstract base of the baselines: label public rows privately, then train a student on the labels."""
 
-    #: None of them is charged to a ledger: see docs/rivals.md.
+    #: No baseline can be charged to a ledger: see docs/baselines.md.
     ledger: Any = None
     _map: Representation
 
     @abstractmethod
     def _price(self, task: Task) -> Priced:
-        """Return what will be done, by public facts alone."""
+        """Return the plan, which depends on public facts alone."""
 
     def who_votes(self) -> str:
-        """Return ``"records"``: rows of any kind come in, and a public map looks at each."""
+        """Return ``"records"``: rows of any kind are accepted, and a public map is applied to each."""
         return "records"
 
     def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Baseline:
@@ -138,7 +138,7 @@ class Baseline(ByRecords):
 
         source = NoiseSource(self.noise_seed)
         promised = replace(priced.guarantee, kind="seeded") if source.seeded else priced.guarantee
-        statement = priced.tell(promised)  # what somebody states in it is refused, if at all, before anything is drawn
+        statement = priced.state(promised)  # invalid ``stated`` is refused before anything is drawn
         self._spend(promised, unit, priced.charge)
         drawn = priced.draw(queries, source)
         statement = self._told(statement)
@@ -162,9 +162,9 @@ class Baseline(ByRecords):
         )
 
     def _statement_of(
-        self, task: Task, promised: Guarantee, *, kept_back: str, assumptions: Sequence[Assumption], **told: Any
+        self, task: Task, promised: Guarantee, *, kept_back: str, assumptions: Sequence[Assumption], **fields: Any
     ) -> PrivacyStatement:
-        """Return the statement, with what all rivals say alike."""
+        """Return the statement, with the parts that all baselines share."""
         seeded = promised.kind == "seeded"
         classes_read = ("the set of classes, which was read off the private labels",) if self.classes is None else ()
         return made_statement(
@@ -184,11 +184,11 @@ class Baseline(ByRecords):
             ),
             assumptions=tuple(assumptions),
             tuning=self.tuning,
-            **told,
+            **fields,
         )
 
     def _asked_about(self, task: Task, n_queries: int) -> int:
-        """Return how many rows to ask about: as was said, else by the rule, of those that there are."""
+        """Return how many rows to ask about: as given, else by the rule; at most all public rows."""
         if self.n_queries is None:
             return min(n_queries, task.n_public)
         return check_int(

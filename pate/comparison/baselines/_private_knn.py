@@ -29,7 +29,7 @@ from pate.representations._cells import n_rows
 from pate.teachers._usable import as_column, class_indices, owned, usable
 from pate.votes import ABSTAIN
 
-# How far private records are from public rows, exactly: in whole numbers of a grid that public rows define.
+# Exact distances of private records from public rows: whole numbers, on a grid that public rows define.
 
 #: Floats hold every whole number up to here.
 _WHOLE = 2**53
@@ -38,10 +38,9 @@ _SLAB = 8192
 
 
 class Grid:
-    """Vectors as whole numbers, so small that their squared distances are exact in floats, summed in any order.
+    """Round vectors to whole numbers, so small that their squared distances are exact in floats, in any order.
 
-    A record's distance is then the same wherever it stands and whoever stands beside it: no other record can move it,
-    not even in its last bit.
+    A record's distance then does not depend on its place or on other records, not even in its last bit.
 
     Parameters
     ----------
@@ -67,8 +66,8 @@ def neighbour_votes(
     """Return each unit's squared distance from each public row, and the class it would vote for: **sensitive**.
 
     A person's distance is that of the nearest of their records, whose class is the person's vote; of equally near ones
-    the first. What a record is, nobody else's records decide: one that cannot be read, mapped or owned, or whose class
-    is none, is infinitely far.
+    the first. No unit's distance depends on other units' records: a record that cannot be read, mapped or assigned to
+    an owner, or without a class, is infinitely far.
 
     Parameters
     ----------
@@ -115,7 +114,7 @@ def _of_persons(distances: FloatArray, labels: IntArray, codes: Any, n_persons: 
     return nearest, votes
 
 
-# Noisy votes of the nearest neighbours in a Poisson sample (Zhu, Yu, Chandraker, Wang 2020): law and price in one.
+# Noisy votes of the nearest neighbours in a Poisson sample (Zhu, Yu, Chandraker, Wang 2020): sampling and accounting.
 
 #: Coins are 32 random bits: a rate is a multiple of 2^-32.
 _COIN = 2**32
@@ -123,7 +122,7 @@ _COIN = 2**32
 
 @dataclass(frozen=True)
 class SampledNeighbours:
-    """For each query: a Poisson sample of the units, one vote of each of its k nearest, Gaussian noise, the largest.
+    """Label each query by the noisy vote of the k nearest units in a fresh Poisson sample.
 
     Attributes
     ----------
@@ -140,9 +139,9 @@ class SampledNeighbours:
 
     Notes
     -----
-    Guarantee: replace-one, fixed or adaptive queries; the price is that of all queries answered, whatever the samples.
+    Guarantee: replace-one, fixed or adaptive queries; the guarantee is that of all queries answered.
     With sampling, :mod:`pate.privacy.sampled_votes`; without (a rate of 1), a replaced unit replaces one vote, at the
-    certified price of :class:`pate.GNMax`.
+    certified cost of :class:`pate.GNMax`.
 
     Examples
     --------
@@ -169,7 +168,7 @@ class SampledNeighbours:
             check_real("screening_sigma", self.screening_sigma, low=LEAST_SIGMA)
 
     def guarantee(self, n_queries: int, delta: float) -> Guarantee:
-        """Return what so many queries promise: a constant, known before any record is looked at."""
+        """Return the guarantee of so many queries, fixed before any record is read."""
         charge = self.charge(n_queries)
         if charge is not None:
             return charge.guarantee(delta)
@@ -183,7 +182,7 @@ class SampledNeighbours:
         return Guarantee(epsilon=epsilon, delta=delta, kind="public", method="pld")
 
     def charge(self, n_queries: int) -> Charge | None:
-        """Return the price where nothing is sampled; None with sampling, whose pairs no charge holds."""
+        """Return the charge without sampling; None with sampling, which no charge can describe."""
         if self.sample_rate < 1:
             return None
         charge = Charge.gaussian_argmax(self.sigma) * n_queries
@@ -192,12 +191,12 @@ class SampledNeighbours:
         return charge
 
     def scaled(self, factor: float) -> SampledNeighbours:
-        """Return the same votes with all noise so many times as large."""
+        """Return the same mechanism with all noise multiplied by ``factor``."""
         screening = None if self.screening_sigma is None else self.screening_sigma * factor
         return replace(self, sigma=self.sigma * factor, screening_sigma=screening)
 
     def for_budget(self, budget: Budget, n_queries: int) -> SampledNeighbours:
-        """Return the same votes with the least noise, in these proportions, that the budget allows (within 0.1 %).
+        """Return the same mechanism with the least noise, in these proportions, that the budget allows (within 0.1 %).
 
         Raises
         ------
@@ -236,7 +235,7 @@ class SampledNeighbours:
             Class index of each unit's vote.
         n_classes : int
         noise : NoiseSource
-            Gives the samples too: who is in one is as secret as the noise.
+            Also draws the samples, which are as secret as the noise.
         """
         counts = np.array([
             np.bincount(labels[j][self._nearest(row, noise)], minlength=n_classes) for j, row in enumerate(distances)
@@ -260,7 +259,7 @@ class SampledNeighbours:
 
 
 def in_sample(n_units: int, sample_rate: float, noise: NoiseSource) -> Mask:
-    """Return who is in a Poisson sample: one coin of 32 random bits for each unit, exact for multiples of 2^-32."""
+    """Return which units are in a Poisson sample: one coin of 32 random bits each, exact for multiples of 2^-32."""
     heads = round(sample_rate * _COIN)
     if heads == _COIN:
         return np.ones(n_units, dtype=bool)
@@ -278,7 +277,7 @@ def neighbour_settings(budget: Budget, *, n_units: int, n_classes: int, n_public
     With k = f q n neighbours, votes over noise are f n mu / sqrt(2 queries) whatever the sampling rate q. With S = n mu
     / m the rule asks 0.6 S queries (one for each class at least, 1,000 at most) and takes f = min(1, 5.5/sqrt(S)) / m:
     five times the noise, and nearer neighbours where there are many. The numbers were chosen on splits of training
-    rows: docs/rivals.md.
+    rows: docs/baselines.md.
     """
     signal = n_units * math.sqrt(budget.mu_squared) / n_classes
     n_queries = min(max(round(min(_MOST_QUERIES, _QUERIES * signal)), n_classes), n_public)
@@ -300,15 +299,16 @@ class PrivateKNN(Baseline):
     classes : iterable or None
         Every class that could occur: public knowledge. None takes them from the private ``y`` and warns.
     sample_rate : float
-        q, in (0, 1]. 1 asks all records: at one price votes over noise are the same at every rate (docs/rivals.md), and
-        without sampling a certified price applies that is lower still. The paper samples: 0.15, say.
+        q, in (0, 1]. 1 asks all records: votes over noise at one epsilon are the same for every rate
+        (docs/baselines.md), and without sampling a certified cost applies that is lower still. The paper
+        samples: 0.15, say.
     n_neighbors : int or None
         k. None: by :func:`pate.comparison.baselines._private_knn.neighbour_settings`.
     n_queries : int or None
         How many public rows to ask about; None: by the same rule.
     screening : (threshold, ratio) or None
         Noisy screening: answer only where the largest count plus Gaussian noise, ``ratio`` times that of the votes, is
-        at least ``threshold`` votes. It is paid for by every query, answered or not.
+        at least ``threshold`` votes. Every query is charged for it, answered or not.
     representation : Representation or None
         As for :class:`pate.PATEClassifier`; None takes the default of this kind of data.
     image_shape : tuple or None
@@ -333,17 +333,17 @@ class PrivateKNN(Baseline):
         On the rows ``queries_`` of ``X_public``; public.
     queries_ : int64 array
     mechanism_ : SampledNeighbours
-        What was drawn from, and is priced: k, q and the noise.
+        The mechanism: k, q and the noise.
     student_ : fitted classifier
     statement_ : PrivacyStatement
 
     Notes
     -----
     **Guarantees.** What is released is (epsilon, delta)-differentially private for one replaced record (or person),
-    the price fixed before any record is looked at: :mod:`pate.privacy.sampled_votes` has the theorem and its proof. The
+    fixed before any record is read: :mod:`pate.privacy.sampled_votes` has the theorem and its proof. The
     sample is as secret as the noise and comes from the same source; samples of fewer than k records, ties and records
     that cannot be read are inside the mechanism. Distances are exact whole numbers. A person votes once, by the nearest
-    of their records. It takes no ledger: its dominating pair is in no currency of a ledger's.
+    of their records. It takes no ledger: no accounting unit of a ledger describes its dominating pair.
 
     Examples
     --------
@@ -365,7 +365,7 @@ class PrivateKNN(Baseline):
         )
         n_queries = self._asked_about(task, wanted)
         threshold, ratio = (None, None) if self.screening is None else _pair(self.screening)
-        whole = SampledNeighbours(1, self.sample_rate, 1.0)  # refuses a rate that is none
+        whole = SampledNeighbours(1, self.sample_rate, 1.0)  # validates the rate
         k = max(1, round(share * whole.sample_rate * task.n_units)) if self.n_neighbors is None else self.n_neighbors
         mechanism = SampledNeighbours(k, whole.sample_rate, 1.0, threshold, ratio).for_budget(task.budget, n_queries)
         self.mechanism_ = mechanism
@@ -394,7 +394,7 @@ class PrivateKNN(Baseline):
         if self.classes is None:
             assumptions = tuple(a for a in assumptions if a.name != "classes")
         sampled = (
-            f"each {task.unit} in with probability {mechanism.sample_rate!r}, drawn anew for each query; "
+            f"each {task.unit} in with probability {mechanism.sample_rate!r}, drawn afresh for each query; "
             if not charge
             else ""
         )

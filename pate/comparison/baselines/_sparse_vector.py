@@ -28,7 +28,7 @@ from pate.release.statement.model import PrivacyStatement
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble
 from pate.votes import ABSTAIN
 
-# Distance to instability by the sparse vector technique (Bassily, Thakkar, Thakurta 2018): law and price in one.
+# Distance to instability by the sparse vector technique (Bassily, Thakkar, Thakurta 2018): sampling and accounting.
 
 #: Scales that the sampler of integers takes.
 _LEAST_SCALE, _MOST_SCALE = 2.0**-6, 2.0**20
@@ -62,7 +62,7 @@ def distance_to_instability(counts: npt.ArrayLike) -> IntArray:
 
 @dataclass(frozen=True)
 class StabilityTest:
-    """Answer stable queries by the exact plurality, until so many unstable ones were met.
+    """Answer stable queries by the exact plurality, until ``max_unstable`` queries were unstable.
 
     A query is called stable where its distance to instability plus discrete Laplace noise reaches a threshold with
     discrete Laplace noise of its own, drawn once.
@@ -80,7 +80,7 @@ class StabilityTest:
     -----
     Guarantee: (epsilon, delta) under replace-one with epsilon = 1/threshold_scale + 2 max_unstable/query_scale and
     delta = the probability that noise alone calls one of ``n_queries`` queries of distance 0 stable; proof in
-    docs/rivals.md. Queries may hang on earlier answers, their number and this test may not.
+    docs/baselines.md. Queries may depend on earlier answers; their number and this test may not.
 
     Examples
     --------
@@ -107,13 +107,13 @@ class StabilityTest:
         return 1 / Fraction(self.threshold_scale) + 2 * self.max_unstable / Fraction(self.query_scale)
 
     def failure(self, n_queries: int) -> float:
-        """Return at most how probably a query of distance 0 is called stable, among so many."""
+        """Return an upper bound on the probability that a query of distance 0, among so many, is called stable."""
         return _failure(
             self.threshold, self.threshold_scale, self.query_scale, check_int("n_queries", n_queries, low=1)
         )
 
     def guarantee(self, n_queries: int, delta: float) -> Guarantee:
-        """Return what so many queries promise: a constant, known before any record is looked at.
+        """Return the guarantee of so many queries, fixed before any record is read.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class StabilityTest:
 
     @classmethod
     def for_budget(cls, budget: Budget, *, n_queries: int, max_unstable: int) -> StabilityTest:
-        """Return the test that spends the budget and asks the least distance of a stable query.
+        """Return the test that spends the budget and requires the least distance of a stable query.
 
         Least is threshold + 2 query_scale, over how epsilon is shared between the two noises: public numbers alone.
 
@@ -155,7 +155,7 @@ class StabilityTest:
 
     @property
     def least_distance(self) -> float:
-        """A distance that is called stable more often than not by far: threshold + 2 query_scale."""
+        """A distance that is called stable with high probability: threshold + 2 query_scale."""
         return self.threshold + 2 * self.query_scale
 
     def draw(self, counts: npt.NDArray[np.int64], noise: NoiseSource) -> Draw:
@@ -170,7 +170,7 @@ class StabilityTest:
         Returns
         -------
         Draw
-            ``"refused"`` where a query was unstable, ``"not asked"`` after the last one that is paid for.
+            ``"refused"`` where a query was unstable, ``"not asked"`` after the last one that the budget allows.
         """
         line = self.threshold + discrete_laplace(self.threshold_scale, 1, noise)
         stable = distance_to_instability(counts) + discrete_laplace(self.query_scale, len(counts), noise) >= line
@@ -231,8 +231,8 @@ def stability_settings(
 ) -> tuple[int, int]:
     """Return how many unstable queries to allow, and how many queries to ask: by public facts alone.
 
-    A law fitted on splits of training rows (docs/rivals.md) says at which distance to instability half of the queries
-    of teachers with r records each are: N (1 - exp(-r / 3m)) / 2; and that 2^-(x^1.2) of them are as far as x times
+    A law fitted on splits of training rows (docs/baselines.md) gives the distance to instability of half of the queries
+    of teachers with r records each: N (1 - exp(-r / 3m)) / 2; and that 2^-(x^1.2) of them are as far as x times
     that. So many unstable ones are allowed as let the most answers be expected; four times as many rows are asked
     about, and five for each class at least: that costs only a logarithm.
     """
@@ -253,7 +253,7 @@ class SparseVectorPATE(Baseline):
 
     Bassily, Thakkar and Thakurta, "Model-Agnostic Private Learning", NeurIPS 2018. Teachers are trained on disjoint
     shards. A public row on which the plurality would survive many changed teachers, by a noisy test, gets it without
-    noise and for nothing; each row that does not pass the test costs, and after so many of them nothing more is asked.
+    noise and at no cost; each row that does not pass the test costs, and after ``max_unstable`` of them none is asked.
 
     Parameters
     ----------
@@ -283,8 +283,8 @@ class SparseVectorPATE(Baseline):
     Notes
     -----
     **Guarantees.** (epsilon, delta) under replace-one, all of delta for the event that noise calls a query stable that
-    is not; the proof, after theirs and after Lyu, Su and Li 2017, is in docs/rivals.md. Noise is discrete Laplace,
-    sampled exactly, on whole numbers. Teachers, votes and shards are not kept. It takes no ledger: its delta is of a
+    is not; the proof, after theirs and after Lyu, Su and Li 2017, is in docs/baselines.md. Noise is discrete Laplace,
+    sampled exactly, on whole numbers. Teachers, votes and shards are not stored. It takes no ledger: its delta is of a
     kind that does not add up there (:class:`pate.Charge`, ``delta0``).
 
     Examples

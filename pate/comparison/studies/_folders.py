@@ -1,4 +1,4 @@
-"""The folder of a run: what may be shown to anybody, written at the end, and apart from it what must stay inside."""
+"""The folders of a run: public results, written at the end, and a separate folder of sensitive files."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Readable by its owner only. Never publish it; delete it when the run is done wit
 class RunFolder:
     """A folder for results and, beside it, ``NAME.private`` for what is sensitive.
 
-    Results are written at the end, all of them for publication (but for a sensitive report asked for by name). The
-    private folder (mode 0700) keeps checkpoints of teachers, so that a killed run goes on.
+    Results are written at the end, all of them for publication (except for a sensitive report that was asked for).
+    The private folder (mode 0700) has checkpoints of teachers, so that a killed run can be resumed.
     """
 
     public: Path
@@ -36,7 +36,7 @@ class RunFolder:
     def new(cls, out: str | os.PathLike[str], *, config: str = "") -> RunFolder:
         """Prepare a folder for a run; it must be absent or empty.
 
-        A killed run's private folder is only taken up again by the same one: ``config`` is what decides it, public.
+        A killed run's private folder is only resumed by a run with the same ``config``, which is public.
         """
         public = Path(out).absolute()
         if public.is_file() or (public.is_dir() and any(public.iterdir())):
@@ -45,13 +45,13 @@ class RunFolder:
             )
         private = public.with_name(public.name + ".private")
         if private.exists() and not private.is_dir():
-            raise RunFolderError(f"{str(private)!r} is needed for what must stay inside, but is a file. Move it away.")
+            raise RunFolderError(f"{str(private)!r} is needed for sensitive files, but is a file. Move it away.")
         known = private / "config.txt"
-        kept = private.is_dir() and any(p.is_dir() for p in private.iterdir())
-        if kept and known.exists() and known.read_text(encoding="utf-8") != config:
+        begun = private.is_dir() and any(p.is_dir() for p in private.iterdir())
+        if begun and known.exists() and known.read_text(encoding="utf-8") != config:
             raise RunFolderError(
                 f"{str(private)!r} holds teachers and labels of a run with other settings. Name another folder, or "
-                "remove it if that run is done with."
+                "remove it if that run is no longer needed."
             )
         with making("out", out):
             public.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ class RunFolder:
 
 
 def refuse_other_results(folder: Path, result: Mapping[str, Any]) -> None:
-    """Raise RunFolderError when the folder holds the results of something else."""
+    """Raise RunFolderError when the folder holds results of another comparison."""
     old = folder / "results.json"
     if folder.exists() and not folder.is_dir():
         raise RunFolderError(f"{folder} is a file. Choose a folder to save in.")
@@ -84,7 +84,7 @@ def refuse_other_results(folder: Path, result: Mapping[str, Any]) -> None:
         return
     before = read_json(old)
     if any(before.get(name) != result[name] for name in ("kind", "dataset", "protocol", "settings")):
-        raise RunFolderError(f"{folder} holds the results of something else. Choose another folder to save in.")
+        raise RunFolderError(f"{folder} holds the results of another comparison. Choose another folder to save in.")
 
 
 def plain_repr(estimator: Any) -> str:

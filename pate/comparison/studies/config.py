@@ -1,4 +1,4 @@
-"""What decides a run on a named data set, all of it public."""
+"""Settings of a run on a named data set, all of them public."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MODULES = ("auto", "linear", "tanh-mlp", "tanh-cnn", "none")
 _DPSGD: dict[str, dict[str, Any]] = {"tanh-cnn": {"epochs": 5, "expected_batch_size": 1024, "learning_rate": 0.5}}
 
 
-#: Of a small data set more than the usual share is public: scikit-learn's digits have so many public rows here.
+#: Public rows of data sets that are too small for the usual share.
 _PUBLIC_ROWS = {"digits": 400}
 
 
 def public_rows(dataset: str) -> int | None:
-    """Return how many public rows a data set is cut with where nobody says; None: :func:`pate.load_dataset`'s share."""
+    """Return the default number of public rows of a data set; None: :func:`pate.load_dataset`'s share."""
     return _PUBLIC_ROWS.get(dataset.replace("-", "_").lower())
 
 
@@ -61,20 +61,20 @@ def make_dpsgd(
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """Everything that decides a run; all of it public.
+    """All settings of a run on a named data set; public.
 
     Attributes
     ----------
     dataset, protocol : str
         See :func:`pate.load_dataset`.
     voters : {"records", "heads", "shards"} or None
-        Who votes. None lets records vote, unless something below speaks of teachers on shards; see
+        Who votes. None lets records vote, unless a setting below is for teachers on shards; see
         :class:`pate.PATEClassifier`.
     teacher, student : str, classifier or None
         Names of :func:`pate.teachers.make_teacher` and :func:`pate.models.students.make_student`, or any classifier;
         for the teacher also an ensemble such as :class:`pate.TorchTeacherEnsemble`.
     n_teachers : int or None
-        Wins over an ensemble's own.
+        Overrides an ensemble's own.
     budget : Budget
     mechanism, n_queries, select, gap, max_answers, on_exhausted
         See :class:`pate.PATEClassifier`.
@@ -129,8 +129,8 @@ class RunConfig:
         who = chosen_voters(self.voters, {**said, "estimator": self.teacher})
         if who == "dpsgd":
             raise InvalidInputError(
-                "voters must be 'records', 'heads' or 'shards' here, got 'dpsgd': a run shows DP-SGD beside whoever "
-                "votes. Leave voters out, and see dpsgd=."
+                "voters must be 'records', 'heads' or 'shards' here, got 'dpsgd': a run shows DP-SGD beside the "
+                "voters. Leave voters out, and see dpsgd=."
             )
         return "records" if who == "auto" else who  # named data sets have public rows enough
 
@@ -140,7 +140,7 @@ class RunConfig:
         return {**self.settings(), **own, "epsilon": self.budget.epsilon, "delta": self.budget.delta}
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings as plain values, for a report: those that were said, or have a default."""
+        """Return the settings as plain values, for a report: those that were given, or have a default."""
         hidden = ("budget", "dataset", "protocol", "mechanism", "voters")
         who = self.who_votes()
         said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
@@ -152,7 +152,7 @@ class RunConfig:
 
 
 def demo_config(budget: Budget, *, n_repeats: int = 5, n_jobs: int | None = None) -> RunConfig:
-    """Return the run that ``pate demo`` makes: scikit-learn's digits, and nothing said of PATE but the budget."""
+    """Return the run that ``pate demo`` makes: scikit-learn's digits, with PATE's defaults at a budget."""
     return RunConfig(
         dataset="digits", budget=budget, n_public=public_rows("digits"), n_repeats=n_repeats, n_jobs=n_jobs
     )

@@ -1,4 +1,4 @@
-"""A whole run on a named data set: votes, release, public model, DP-SGD beside it, and what a report needs."""
+"""Run PATE, and DP-SGD beside it, on a named data set, and collect the results for a report."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ from pate.report.result import (
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble, ensemble_curve, make_teacher
 from pate.votes import Votes
 
-# What a run looks like without privacy: numbers for the curator's report, and for nothing else.
+# Numbers without privacy, for the curator's report only.
 
-# A good ordinary model by kind of data: what is reached without any privacy.
+# A good ordinary model by kind of data, without any privacy.
 
 #: A kernel machine on more rows takes longer than everything else together.
 LARGE = 20_000
@@ -76,11 +76,11 @@ _REFERENCE_ROWS = 2000
 _NEXT_TO_NO_NOISE = 1e4
 
 
-def look_behind(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: Any) -> SensitiveResult:
+def references_of_records(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: Any) -> SensitiveResult:
     """Return the numbers without privacy of one repeat in which records voted; for the sensitive report only.
 
     There are no teachers, no margins, and no data-dependent cost: a Gaussian sum has none that is lower. ``data`` is as
-    the records' representation reads it, ``coded`` the same as numbers, ``plan`` what ``clf.fit_keeping`` gave.
+    the records' representation reads it, ``coded`` the same as numbers, ``plan`` from ``clf.fit_keeping``.
     """
     private = data.private
     # The same maps, rounds and head; at this epsilon the noise is far below one ballot.
@@ -95,11 +95,11 @@ def look_behind(data: Dataset, coded: Dataset, plan: RecordsPlan, clf: Any) -> S
     name, accuracy = _ordinary_model(coded, clf.random_state)
     quiet_right = (model.predict(test) == truth).mean()
     found = {f"non-private {name}, all private data": accuracy, "the same ballots without noise": quiet_right}
-    told = (
+    note = (
         "Records voted, so there are no teachers' margins, and no cost that depends on the data: a Gaussian sum has no "
         "lower one."
     )
-    return replace(_without_privacy(found, data, clf), notes=(told,))
+    return replace(_without_privacy(found, data, clf), notes=(note,))
 
 
 def _without_privacy(found: dict[str, Any], data: Dataset, clf: Any) -> SensitiveResult:
@@ -112,13 +112,13 @@ def _without_privacy(found: dict[str, Any], data: Dataset, clf: Any) -> Sensitiv
     )
 
 
-def look_inside(
+def references_of_shards(
     data: Dataset, coded: Dataset, teachers: ShardEnsemble, votes: Votes, clf: Any, *, first: bool
 ) -> SensitiveResult:
     """Return the numbers without privacy of one repeat; they go to the sensitive report only.
 
-    ``teachers`` and ``votes`` are what ``clf.fit_keeping`` gave, **sensitive**. The ``first`` repeat alone is shown in
-    detail.
+    ``teachers`` and ``votes`` are from ``clf.fit_keeping``, **sensitive**. Details are given for the ``first`` repeat
+    alone.
     """
     test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
     on_test = teachers.vote(test)
@@ -202,18 +202,18 @@ def _ordinary_model(coded: Dataset, seed: int) -> tuple[str, float]:
 
 
 def _scored(model: Any, data: Dataset) -> tuple[str, float]:
-    """Fit a model to all private rows, and return its name and accuracy; a fit that was stopped early says nothing."""
+    """Fit a model to all private rows, and return its name and accuracy; convergence warnings are not shown."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(data.private.X, data.private.y)
     return type(model).__name__, model.score(data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS])
 
 
-# A few public images of a run, with what was released of them: chosen by the release alone.
+# Some public images of a run with their released labels: chosen by the release alone.
 
-#: So many as they come, and then so many that the release is least sure of.
+#: The first images, and then those that the release is least sure of.
 FIRST, UNSURE = 8, 4
-_LARGEST = 64  # points a side
+_LARGEST = 64  # pixels a side
 
 
 def examples_of(release: ReleasedLabels, data: Dataset, queries: npt.NDArray[np.int64]) -> tuple[Example, ...]:
@@ -224,9 +224,9 @@ def examples_of(release: ReleasedLabels, data: Dataset, queries: npt.NDArray[np.
     if data.image_shape is None or max(data.image_shape[-2:]) > _LARGEST:
         return ()
     confidence = release.probability.max(axis=1) if isinstance(release, ModelLabels) else None
-    lead = margins(counts) if (counts := getattr(release, "noisy_counts", None)) is not None else None
+    margin = margins(counts) if (counts := getattr(release, "noisy_counts", None)) is not None else None
     order = list(range(min(FIRST, release.n_queries)))
-    sure = confidence if confidence is not None else lead
+    sure = confidence if confidence is not None else margin
     if sure is not None:
         left = [i for i in np.argsort(sure, kind="stable").tolist() if i not in order and np.isfinite(sure[i])]
         order += left[:UNSURE]
@@ -241,7 +241,7 @@ def examples_of(release: ReleasedLabels, data: Dataset, queries: npt.NDArray[np.
             image=tuple("".join(map(str, line)) for line in shade.tolist()),
             label=None if values[i] is None else data.classes[values[i]],
             confidence=None if confidence is None else float(confidence[i]),
-            lead=None if lead is None or not np.isfinite(lead[i]) else float(lead[i]),
+            lead=None if margin is None or not np.isfinite(margin[i]) else float(margin[i]),
         )
         for i, shade in zip(order, shades, strict=True)
     )
@@ -255,7 +255,7 @@ def margins(counts: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RunResult:
-    """What a run gave: ``result`` for everybody, ``sensitive`` for the curator alone (None unless asked for)."""
+    """The result of a run: ``result`` is public, ``sensitive`` for the curator alone (None unless asked for)."""
 
     result: Result
     sensitive: SensitiveResult | None
@@ -281,13 +281,13 @@ def run_experiment(
     config : RunConfig
     out : path or None
         Folder for ``report.html``, ``results.json``, ``statement.json``, ``statement.txt`` and ``labels.csv``; it must
-        be absent or empty. A killed run is continued by calling again: what was released, and teachers, are kept in
+        be absent or empty. A killed run is resumed by calling again: releases and teachers are stored in
         ``OUT.private``. None writes nothing.
     data_home : path or None
         See :func:`pate.load_dataset`.
     sensitive_report : bool
-        Also compute what must stay inside (references without privacy, how long training took; of teachers also vote
-        margins, what more of them gave and data-dependent costs) and write it to ``sensitive.html``.
+        Also compute what must not be published (references without privacy, training times; of teachers also vote
+        margins, accuracy by their number and data-dependent costs) and write it to ``sensitive.html``.
     command : str or None
         What the user typed, for the report.
     verbose : bool
@@ -345,9 +345,9 @@ def run_experiment(
             seconds.append(Seconds(name="DP-SGD", seconds=perf_counter() - started, seed=seed))
         if sensitive_report:
             if votes is None:
-                inside.append(look_behind(rows_of, coded, teachers, clf))
+                inside.append(references_of_records(rows_of, coded, teachers, clf))
             else:
-                inside.append(look_inside(rows_of, coded, teachers, votes, clf, first=first is None))
+                inside.append(references_of_shards(rows_of, coded, teachers, votes, clf, first=first is None))
         if first is None:
             first = _First(release, data, clf.queries_, teachers.recipe if votes is None else None)
     assert first is not None
@@ -360,7 +360,7 @@ def run_experiment(
 
 @dataclass(frozen=True)
 class _First:
-    """What the first repeat gave."""
+    """What the first repeat returned."""
 
     release: LabelRelease | ModelLabels
     data: Dataset
@@ -368,7 +368,7 @@ class _First:
     recipe: Recipe | None
 
 
-#: What a run and its classifier call alike.
+#: Parameters that a run and its classifier share.
 _ALIKE = ("n_teachers", "budget", "mechanism", "n_queries", "select", "gap", "max_answers", "on_exhausted", "n_jobs",
           "tuning")  # fmt: skip
 
@@ -376,14 +376,14 @@ _ALIKE = ("n_teachers", "budget", "mechanism", "n_queries", "select", "gap", "ma
 def _classifier(
     config: RunConfig, data: Dataset, seed: int, folder: RunFolder | None, repeat: int, verbose: bool
 ) -> PATEClassifier:
-    kept = None if folder is None else folder.private / f"repeat-{repeat}"
+    private = None if folder is None else folder.private / f"repeat-{repeat}"
     who = config.who_votes()
     by_teachers: dict[str, Any] = {}
     if who != "records":
         by_teachers = {
             "partition_seed": seed if config.partition_seed is None else config.partition_seed + repeat,
-            "checkpoint_dir": None if kept is None else kept / "teachers",
-            "measure": False,  # test rows tell, and what votes cost is worked out for labels alone
+            "checkpoint_dir": None if private is None else private / "teachers",
+            "measure": False,  # accuracy is measured on test rows, and votes cost is computed for labels alone
         }
     alike: dict[str, Any] = {name: getattr(config, name) for name in _ALIKE}
     return PATEClassifier(
@@ -393,8 +393,8 @@ def _classifier(
         student=None if config.student is None else make_student(config.student),
         random_state=seed,
         image_shape=data.image_shape,
-        ledger=None if kept is None else Ledger(kept / "ledger.sqlite"),
-        anyway=True,  # a study shows what comes of any setting
+        ledger=None if private is None else Ledger(private / "ledger.sqlite"),
+        anyway=True,  # a study shows the result of any setting
         verbose=verbose,
         **alike,
         **by_teachers,
@@ -404,7 +404,7 @@ def _classifier(
 def _gathered(repeats: list[SensitiveResult], seconds: list[Seconds]) -> SensitiveResult:
     """Return the first repeat's details with the references of all of them.
 
-    How long a fit took is the curator's: a teacher that stops early does so by its private rows.
+    Training times are private: a teacher that stops early does so by its private rows.
     """
     return replace(
         repeats[0],
@@ -435,7 +435,7 @@ def _dpsgd_row(config: RunConfig, data: Dataset, seed: int, verbose: bool) -> Ro
 def _result(config: RunConfig, first: _First, rows: list[Row], command: str | None) -> Result:
     release, data, recipe = first.release, first.data, first.recipe
     answered = release.labels[release.answered]
-    # The release's own time: two times would tell how long training took, which private rows decide.
+    # The release's own time: two times would reveal how long training took, which depends on private rows.
     stamp = {**provenance(), "created": release.statement.created}
     return Result(
         kind="run",
@@ -466,9 +466,9 @@ def _notes(release: ReleasedLabels) -> tuple[str, ...]:
     if isinstance(release, RecordLabels):
         n, unit = len(release.rounds), "record" if release.statement.unit == "record" else "person"
         return (
-            f"Every private {unit} was a voter, and cast one ballot in each of {n} round{'s' * (n > 1)}; nobody "
-            "else did. The noisy sums are what was paid for; labels of the public rows, and of any other row, follow "
-            "for nothing more. A Gaussian sum has no lower data-dependent cost.",
+            f"Every private {unit} was a voter, and cast one ballot in each of {n} round{'s' * (n > 1)}. The noisy "
+            "sums spend the budget; labels of the public rows, and of any other row, follow from them at no further "
+            "cost. A Gaussian sum has no lower data-dependent cost.",
             "Accuracy is the public model's, on test rows that no release touched. Accuracies measure an experiment; "
             "the guarantee covers the released statistics and everything computed from them.",
             labels,
@@ -483,7 +483,7 @@ def _notes(release: ReleasedLabels) -> tuple[str, ...]:
 def cost_curve(release: LabelRelease, delta: float) -> CostCurve:
     """Return the public epsilon against the number of queries, by each way of accounting."""
     price, mechanism = release.quote, release.mechanism
-    # Answers read back from a ledger were priced when they were given.
+    # Answers read back from a ledger were charged when they were first given.
     n_asked = price.n_queries or int((release.status != NOT_ASKED).sum())
     cap = price.max_answers or release.n_answered
     asked = tuple(np.unique(np.linspace(1, max(2.0, 1.5 * n_asked), 60).round().astype(int)).tolist())

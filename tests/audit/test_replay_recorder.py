@@ -1,4 +1,4 @@
-"""A tape makes a run repeatable, says so wherever something is said, and stays where it is played."""
+"""A replay recorder makes a run repeatable, marks what it makes, and stays in its thread and process."""
 
 import asyncio
 import contextvars
@@ -157,7 +157,7 @@ def test_an_estimator_and_ballots_say_so_too():
     assert not release_ballots(ballots, GaussianSum(3.0), budget=BUDGET).statement.seeded
 
 
-def test_known_shards_are_told_of():
+def test_known_shards_are_noted():
     X = np.random.default_rng(0).normal(size=(40, 2))
     teachers = TeacherEnsemble(GaussianNB(), 4, classes=(0, 1), random_state=0)
     votes = in_replay(lambda: teachers.fit(X, np.arange(40) % 2).vote(X[:3]))
@@ -290,12 +290,12 @@ def test_it_ends_with_its_block_also_by_an_error():
 
 
 def test_a_tape_is_played_once_and_not_inside_another():
-    tape = ReplayRecorder(KEY)
-    with play(tape):
+    recorder = ReplayRecorder(KEY)
+    with play(recorder):
         with pytest.raises(ReplayError, match="inside another"), play(ReplayRecorder(KEY)):
             pass
-        assert playing() is tape
-    with pytest.raises(ReplayError, match="played already"), play(tape):
+        assert playing() is recorder
+    with pytest.raises(ReplayError, match="played already"), play(recorder):
         pass
 
 

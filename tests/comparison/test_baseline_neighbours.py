@@ -126,7 +126,7 @@ def test_distances_are_the_same_bits_wherever_a_record_stands():
     assert distances[:, :3].tolist() == exact
 
 
-def test_an_odd_record_is_nobody_elses_matter():
+def test_an_unusable_record_affects_no_other_record():
     X = np.array([[0.0], [np.inf], [np.nan], [2.0], [1.0]])
     public = np.array([[0.0], [1.0], [2.0]])
     table = TableMap().fit(public)
