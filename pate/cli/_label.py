@@ -254,7 +254,7 @@ class LabelOptions:
         "For --votes it must be there, or --new-ledger be said.",
         o.PRIVACY,
     )
-    ledger_currency: str | None = o.setting(
+    accounting_unit: str | None = o.setting(
         "What a new ledger counts in, for good: gdp, renyi, renyi:ORDER or pure; left out, whichever buys most of "
         "the first release's kind.",
         o.PRIVACY,
@@ -337,7 +337,7 @@ class LabelOptions:
         argument=None,
         not_in_file="a file names no other file. Put all options into one",
     )
-    anyway: bool = o.setting("Go on with a setting from which nearly nothing is to be expected.", o.RUN, default=False)
+    force: bool = o.setting("Go on although the labels are expected to be useless.", o.RUN, default=False)
     yes: bool = o.setting(
         "Spend without asking; on a terminal you are asked otherwise.",
         o.RUN,
@@ -356,8 +356,19 @@ class LabelOptions:
         argument=None, not_in_file="it is for the command line alone",
     )  # fmt: skip
 
+    anyway: bool = o.former("force", default=False)
+    ledger_currency: str | None = o.former("accounting_unit")
+
     def __post_init__(self) -> None:
-        """Bring names to one form: what reads the command line gives lists."""
+        """Bring names to one form (what reads the command line gives lists), and read options by their former names."""
+        for name, use in o.uses_of(type(self)).items():
+            value = getattr(self, name)
+            if use.now and value:
+                old, new = (f"--{one.replace('_', '-')}" for one in (name, use.now))
+                if getattr(self, use.now) not in (None, False, value):
+                    raise InvalidInputError(f"{old} is the former name of {new}, and both are given. Keep {new}.")
+                complain(f"warning: {old} is deprecated: it is now called {new}.", "yellow")
+                object.__setattr__(self, use.now, value)
         for name in ("drop", "text"):
             object.__setattr__(self, name, o.Names(getattr(self, name)))
 

@@ -31,7 +31,7 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 #: Where :func:`takes_options` leaves what the options are called in Python.
 OPTIONS_OF = "__pate_options__"
 #: What Python calls it, where that is neither the option's name nor ``n_`` and the name.
-_CALLED = {"random_state": "seed", "currency": "ledger_currency", "y": "target", "max_releases": "releases"}
+_CALLED = {"random_state": "seed", "currency": "accounting_unit", "y": "target", "max_releases": "releases"}
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,16 @@ class Use:
     """What becomes of an option besides its place on the command line.
 
     Who is asked calls it ``argument`` (several options may make one): empty: as the option, None: it is not handed on.
-    ``way`` is the only way in that heeds it; empty: every one whose job has that argument. ``not_in_file``: why no job
-    file must hold it. ``kind`` is its type, without None, read off the declaration.
+    ``way`` is the only way in that uses it; empty: every one whose job has that argument. ``not_in_file``: why no job
+    file must hold it. ``now`` is the present name of an option whose name is a former one: it still works, and says
+    so. ``kind`` is its type, without None, read off the declaration.
     """
 
     argument: str | None = ""
     way: str = ""
     not_in_file: str = ""
     kind: Any = None
+    now: str = ""
 
 
 def annotated(declaration: type) -> dict[str, Any]:
@@ -263,6 +265,13 @@ def option(
     return info
 
 
+def former(now: str, *, default: Any = None) -> Any:
+    """Return a field that is the former name of the option ``now``: hidden, and still read."""
+    made = setting(f"Now --{now.replace('_', '-')}.", RUN, default=default, argument=None, hidden=True)
+    made.metadata["option"].use = Use(None, now=now)
+    return made
+
+
 def help_all(context: typer.Context, value: bool) -> bool:
     """Show the help with every option; what a command that has such an option calls ``help_all``."""
     if value:
@@ -435,7 +444,7 @@ def read_job_file(path: str | os.PathLike[str], uses: Mapping[str, Use]) -> dict
     for key, value in held.items():
         name = key.replace("-", "_")
         if name not in uses:
-            allowed = [option for option, known in uses.items() if not known.not_in_file]
+            allowed = [option for option, known in uses.items() if not (known.not_in_file or known.now)]
             near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
             hint = f" Did you mean {near[0].replace('_', '-')!r}?" if near else ""
             listed = ", ".join(option.replace("_", "-") for option in allowed)

@@ -1,8 +1,10 @@
-"""What a job is told, written once and handed on whole, and what of it does not go together."""
+"""The settings of a job, and the checks that they fit together; nothing is read or spent here."""
 
 from __future__ import annotations
 
+import functools
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,9 +40,32 @@ def _spelt(name: str) -> str:
     return f"{name} (--{name.removeprefix('n_').replace('_', '-')})"
 
 
+#: Former names of parameters, each with its name now.
+_FORMER = {"anyway": "force", "ledger_currency": "accounting_unit"}
+
+
+def takes_former_names(job: type) -> type:
+    """Let a job's class also take the former names of parameters, each with a ``DeprecationWarning``."""
+    init: Any = job.__init__  # type: ignore[misc]
+
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **given: Any) -> None:
+        for former, name in _FORMER.items():
+            if former not in given:
+                continue
+            if given.get(name, given[former]) != given[former]:
+                raise InvalidInputError(f"{former} is the former name of {name}, and both are given. Keep {name}.")
+            warnings.warn(f"{former} is now called {name}: use that.", DeprecationWarning, stacklevel=2)
+            given[name] = given.pop(former)
+        init(self, *args, **given)
+
+    job.__init__ = __init__  # type: ignore[misc]
+    return job
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class JobSettings:
-    """What every job is told, whoever votes."""
+    """The settings that every job has, whichever method labels."""
 
     budget: Budget
     classes: Any = None
@@ -53,7 +78,7 @@ class JobSettings:
     max_answers: int | None = None
     on_exhausted: str = "raise"
     ledger: str | os.PathLike[str] | None = None
-    ledger_currency: str | None = None
+    accounting_unit: str | None = None
     new_ledger: bool = False
     random_state: int | None = 0
     noise_seed: int | None = None
@@ -62,7 +87,7 @@ class JobSettings:
     commonest: float | None = None
     student: Any = None
     keep_model: bool = True
-    anyway: bool = False
+    force: bool = False
     voters: str | None = field(default="shards", init=False)
     max_categories: int = field(default=50, init=False)
 
@@ -88,13 +113,13 @@ class JobSettings:
             mechanism=self.mechanism,
             n_queries=self.n_queries,
             gap=self.gap,
-            anyway=self.anyway,
+            anyway=self.force,
             **more,
         )
 
     def check_enough(self, plan: Any, n_classes: int) -> None:
         """Refuse a plan that spends a budget on next to nothing."""
-        if not (self.anyway or plan.is_paid):
+        if not (self.force or plan.is_paid):
             check_enough(
                 plan.quote.max_answers + plan.n_free,
                 plan.mechanism,
@@ -106,9 +131,10 @@ class JobSettings:
             )
 
 
+@takes_former_names
 @dataclass(kw_only=True, eq=False, repr=False)
 class LabelSettings(JobSettings):
-    """What a job on private records is told; see :class:`pate.jobs.LabelJob`."""
+    """The settings of a job on private records; see :class:`pate.jobs.LabelJob`."""
 
     private: str | os.PathLike[str] = field(kw_only=False)
     public: str | os.PathLike[str] | None = field(default=None, kw_only=False)

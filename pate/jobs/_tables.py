@@ -101,8 +101,8 @@ class LabelJob(LabelSettings, LeavesModel):
         rows that are mostly private ones, are refused; see :func:`pate.data.check_public_rows`.
     ledger : path or None
         All releases from this private data; their total is the first one's budget.
-    ledger_currency : str or None
-        What a new ledger counts in; see :class:`pate.Ledger`.
+    accounting_unit : str or None
+        What a new ledger counts in (``"gdp"``, ``"renyi"``, ...); see :class:`pate.Ledger`.
     new_ledger : bool
         Start another ledger although one beside it (or beside the private file) knows these records.
     checkpoint_dir : path or None
@@ -116,7 +116,7 @@ class LabelJob(LabelSettings, LeavesModel):
         See :class:`pate.PATEClassifier`; not where teachers on shards vote.
     keep_model : bool
         Choose a student, and see that it learns, before anything is paid for; False: there will be labels alone.
-    n_jobs, random_state, partition_seed, noise_seed, tuning, stated, anyway, verbose
+    n_jobs, random_state, partition_seed, noise_seed, tuning, stated, force, verbose
         See :class:`pate.PATEClassifier`.
 
     Attributes
@@ -178,7 +178,7 @@ class LabelJob(LabelSettings, LeavesModel):
             check_other_file(self.private, self.public)
         self._source = source = read_sources(self, named)
         self._classes = named
-        self._ledger = book = None if self.ledger is None else Ledger(self.ledger, currency=self.ledger_currency)
+        self._ledger = book = None if self.ledger is None else Ledger(self.ledger, currency=self.accounting_unit)
         if self.new_ledger:
             check_absent(book)
         self._private, self._told = file_of(self.private), False

@@ -19,7 +19,7 @@ from pate.data.queries import select_queries
 from pate.exceptions import InvalidInputError
 from pate.jobs._plan import VotePlan
 from pate.jobs._reading import Sources
-from pate.jobs._request import UNITS, JobSettings, check_absent, check_id, check_ledger
+from pate.jobs._request import UNITS, JobSettings, check_absent, check_id, check_ledger, takes_former_names
 from pate.jobs._student import Learnt, LeavesModel, Pupil, Rehearsal
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import NoisyHistogram
@@ -223,6 +223,7 @@ class FileVotes:
         return self._votes.take(np.asarray(X)[:, 0])
 
 
+@takes_former_names
 @dataclass(kw_only=True, eq=False, repr=False)
 class VoteJob(JobSettings, LeavesModel):
     """Read votes that were cast elsewhere, plan, and release labels of the rows they are about.
@@ -256,8 +257,8 @@ class VoteJob(JobSettings, LeavesModel):
     ledger : path or None
         The ledger of all releases from the teachers' private data, whatever the file of votes is called. None: beside
         the votes, as ``NAME.ledger.sqlite``.
-    ledger_currency : str or None
-        What a new ledger counts in; see :class:`pate.Ledger`.
+    accounting_unit : str or None
+        What a new ledger counts in (``"gdp"``, ``"renyi"``, ...); see :class:`pate.Ledger`.
     new_ledger : bool
         Start that ledger, whose total is this budget: nothing was released from these private data before. Without it
         there must be one.
@@ -269,8 +270,8 @@ class VoteJob(JobSettings, LeavesModel):
         See :class:`pate.PATEClassifier`.
     commonest : float or None
         Share of the commonest class, where that is publicly known: labels that cannot do better are refused.
-    anyway : bool
-        Go on with a setting from which nearly nothing is to be expected.
+    force : bool
+        Go on with a setting whose labels are expected to be useless.
 
     Attributes
     ----------
@@ -348,7 +349,7 @@ class VoteJob(JobSettings, LeavesModel):
         records = cast.fingerprint or votes_fingerprint(cast.counts, cast.n_teachers)
         self._voter = FileVotes(replace(cast, unit=self.unit, n_units=n_units, fingerprint=records))
         place = file.with_name(file.name + ".ledger.sqlite") if self.ledger is None else self.ledger
-        self._ledger = book = Ledger(place, currency=self.ledger_currency)
+        self._ledger = book = Ledger(place, currency=self.accounting_unit)
         if self.new_ledger:
             check_absent(book)
         check_ledger(

@@ -172,7 +172,7 @@ def job(here):
     rows.iloc[:100].to_csv("private.csv", index=False)
     rows.iloc[100:, :2].to_csv("public.csv", index=False)
     lines = ["private = 'private.csv'", "public = 'public.csv'", "target = 'ill'", "classes = ['no', 'yes']",
-             "epsilon = 1.0", "delta = 1e-3", "anyway = true"]  # fmt: skip
+             "epsilon = 1.0", "delta = 1e-3", "force = true"]  # fmt: skip
 
     def write(*more):
         Path("job.toml").write_text("\n".join([*lines, *more]), encoding="utf-8")
@@ -322,7 +322,7 @@ def test_a_job_keeps_columns_that_bear_our_own_names(tmp_path, monkeypatch, feat
     monkeypatch.setattr(audited, "LabelJob", Watched)
     job = {"private": tmp_path / "private.csv", "public": tmp_path / "public.csv", "target": "ill", "group": "who",
            "classes": ["no", "yes"], "budget": Budget(1.0, 1e-4), "n_teachers": 10, "n_queries": 5,
-           "anyway": True}  # fmt: skip
+           "force": True}  # fmt: skip
     audited.audit_job(job, n_pairs=1, published=True)
     np.testing.assert_allclose(seen[0][feature], rows[feature])
 

@@ -423,8 +423,8 @@ def test_every_option_may_stand_in_a_file_but_these():
 @pytest.mark.long
 def test_what_a_new_ledger_counts_in_can_be_said_and_holds(tables):
     options = {"mechanism": "gnmax", "sigma": "9", "ledger": "book.sqlite"}
-    done = run(tables, ledger_currency="renyi:12.5", **options)
+    done = run(tables, accounting_unit="renyi:12.5", **options)
     assert done.returncode == 0, done.stderr
     assert Ledger(tables / "book.sqlite").currency == "renyi:12.5"
-    refused(run(tables, ledger_currency="gdp", **options | {"out": "more.csv"}), "counts in renyi:12.5, not in gdp")
-    refused(run(tables, ledger_currency="euro", **options | {"out": "more.csv"}), "--ledger-currency must be left out")
+    refused(run(tables, accounting_unit="gdp", **options | {"out": "more.csv"}), "counts in renyi:12.5, not in gdp")
+    refused(run(tables, accounting_unit="euro", **options | {"out": "more.csv"}), "--accounting-unit must be left out")

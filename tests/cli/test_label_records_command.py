@@ -163,7 +163,7 @@ def test_a_person_is_protected_where_a_group_is_named(tables):
         ({"voters": "records", "mechanism": "gnmax", "sigma": 9}, "--mechanism"),
         ({"voters": "heads", "teacher": "svm"}, "--teacher"),
         ({"classes": "yes"}, "classes must list at least two"),
-        ({"epsilon": "0.001"}, "--anyway"),
+        ({"epsilon": "0.001"}, "--force"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tables, options, text):

@@ -48,7 +48,7 @@ def job(folder, name, **options):
         "classes": ["no", "yes"],
         "budget": Budget(1.0, 1e-5),
         "keep_model": False,
-        "anyway": True,
+        "force": True,
     }
     given |= {"ledger": folder / f"{name}.ledger.sqlite"} | rule | options
     return LabelJob(folder / name, folder / "public.csv", **given)
@@ -179,7 +179,7 @@ def test_a_begun_ledger_is_new_until_something_is_charged(tables):
     assert (Ledger(ledger).total, Ledger(ledger).currency) == (Budget(3.0, 1e-5), "gdp")
     np.save(tables / "votes.npy", np.tile(np.arange(2).repeat(10), (60, 1)))
     common = ["label", "--votes", tables / "votes.npy", "--classes", "no,yes", "--delta", 1e-5, "--epsilon", 1, "-q"]
-    common += ["--mechanism", "gnmax", "--sigma", 20, "--queries", 3, "--anyway", "--ledger", tables / "votes.sqlite"]
+    common += ["--mechanism", "gnmax", "--sigma", 20, "--queries", 3, "--force", "--ledger", tables / "votes.sqlite"]
     pate("ledger", "begin", tables / "votes.sqlite", "--epsilon", 3, "--delta", 1e-5)
     for n, more in enumerate((("--new-ledger",), ())):
         done = pate(*common, "--out", tables / f"votes{n}.csv", *more)

@@ -100,7 +100,7 @@ def test_auto_says_why(files):
     assert made.voters == "dpsgd"
     assert "9 public rows make no map" in made.plan.text()
     assert "9 public rows make no map" in made.run().statement.mechanism
-    assert job(files, voters="auto", anyway=True).voters == "records"
+    assert job(files, voters="auto", force=True).voters == "records"
 
 
 def test_neighbouring_files_have_one_plan(files):
