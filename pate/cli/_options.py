@@ -1,4 +1,4 @@
-"""Options that several commands share, each declared once: type, help, group of ``--help``, allowed words.
+"""Options that several commands share, each declared once: type, help, group of ``--help``, allowed values.
 
 Defaults that mean the same everywhere stand here too.
 """
@@ -127,14 +127,14 @@ def _refused_in_one_line(where: str, args: list[str]) -> Iterator[None]:
 
 def _misuse(error: Any, args: list[str], where: str) -> str:
     # Some versions of typer put their own machinery's words before an error's.
-    told = str(error.format_message()).replace("Value error, ", "").strip()
+    text = str(error.format_message()).replace("Value error, ", "").strip()
     see = f"See {where} -h."
     if (possible := getattr(error, "possibilities", None)) is not None and getattr(error, "option_name", None):
         near = f" Did you mean {' or '.join(list(possible)[:2])}?" if possible else ""
         return f"there is no option {error.option_name}.{near} {see}"
-    if (missing := re.match(r"Missing (?:option|argument|parameter):? '?([^'.]+?)'?\.", told)) is not None:
+    if (missing := re.match(r"Missing (?:option|argument|parameter):? '?([^'.]+?)'?\.", text)) is not None:
         return f"{missing[1]} is missing. {see}"
-    if (invalid := re.match(r"Invalid value for '?([^':]+?)'?(?: / [^:]*)?: (.*)", told, re.DOTALL)) is not None:
+    if (invalid := re.match(r"Invalid value for '?([^':]+?)'?(?: / [^:]*)?: (.*)", text, re.DOTALL)) is not None:
         option, why = invalid[1].split(" ")[0], " ".join(invalid[2].split())
         if (kind := re.search(r"valid (number|float|integer)", why)) is not None:
             whole = "a whole number" if kind[1] == "integer" else "a number"
@@ -143,7 +143,7 @@ def _misuse(error: Any, args: list[str], where: str) -> str:
         if why.startswith(" must"):
             return f"{option}{why} {see}"
         return f"{why} {see}" if why.startswith(option) else f"{option}: {why.rstrip('.')}. {see}"
-    return f"{told[:1].lower()}{told[1:].rstrip('.?')}{'?' if told.endswith('?') else '.'} {see}"
+    return f"{text[:1].lower()}{text[1:].rstrip('.?')}{'?' if text.endswith('?') else '.'} {see}"
 
 
 def _value_of(option: str, args: list[str]) -> str:
@@ -174,7 +174,7 @@ class GroupedCommand(_InOneLine, TyperCommand):
                 formatter.write_dl(records)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the examples as they stand: a line that is broken anew cannot be copied."""
+        """Write the examples as they stand: a line that is wrapped again cannot be copied."""
         if self.epilog:
             with formatter.section("Examples"):
                 for line in self.epilog.splitlines():
@@ -299,7 +299,7 @@ def _names(context: typer.Context, parameter: typer.CallbackParam, value: Any) -
 def _size(value: Any) -> Size:
     try:
         return Size.parse(value)
-    except InvalidInputError as error:  # some versions of click tell of any ValueError in words of their own
+    except InvalidInputError as error:  # some versions of click reword any ValueError
         raise typer.BadParameter(str(error)) from None
 
 
@@ -307,9 +307,11 @@ def _size(value: Any) -> Size:
 AS_NAMES: Any = {"callback": _names, "metavar": "A,B,...", "show_default": False}
 AS_SIZE: Any = {"parser": _size, "metavar": "WxH"}
 
-EPSILON_TEXT = "The most that may be spent, above 0; at most 1 is strong."
+EPSILON_TEXT = "Privacy budget: the most that may be spent, above 0; 1 or less is strong."
 Epsilon = Annotated[float, option(EPSILON_TEXT, PRIVACY, argument="budget")]
-Delta = Annotated[float, option("Well below one over the number of people.", PRIVACY, argument="budget")]
+Delta = Annotated[
+    float, option("Probability of exceeding it; well below 1 / number of people.", PRIVACY, argument="budget")
+]
 Commonest = Annotated[
     float | None,
     option("Share of the commonest class, if publicly known: labels expected to be worse are refused.", PRIVATE),
@@ -320,9 +322,7 @@ Tuning = Annotated[
 
 PartitionSeed = Annotated[
     int | None,
-    option(
-        "Cut the shards by this seed, not by a secret: for data that are nobody's secret only.", TEACHERS, rare=True
-    ),
+    option("Cut the shards by this seed, not by a secret: for public data only.", TEACHERS, rare=True),
 ]
 
 #: A mechanism's name where one must be named (``pate account``), and where it may be left out.
@@ -342,13 +342,13 @@ SigmaThreshold = Annotated[
     float | None, option("Noise of that test, in votes (confident).", NOISE, argument="mechanism", rare=True)
 ]
 Queries = Annotated[int | None, option("How many public rows to ask about.", NOISE, argument="n_queries")]
-Gap = Annotated[float | None, option("Abstain below so many votes of noisy lead (histogram).", NOISE, rare=True)]
+Gap = Annotated[float | None, option("Abstain below a noisy margin of so many votes (histogram).", NOISE, rare=True)]
 MaxAnswers = Annotated[int | None, option("Cap on answers (confident); the whole cap is charged.", NOISE, rare=True)]
 OnExhausted = Annotated[
-    Literal["raise", "abstain"], option("When the budget does not buy all queries.", NOISE, rare=True)
+    Literal["raise", "abstain"], option("What to do when the budget does not buy all queries.", NOISE, rare=True)
 ]
 
-Jobs = Annotated[int, option("Teachers side by side; -1 takes every core.", RUN, argument="n_jobs")]
+Jobs = Annotated[int, option("Teachers trained in parallel; -1 takes every core.", RUN, argument="n_jobs")]
 Seed = Annotated[
     int, option("Seed of splits and training; never of the shards or the privacy noise.", RUN, argument="random_state")
 ]
@@ -356,7 +356,7 @@ Seed = Annotated[
 # Of files of votes.
 VoteKind = Annotated[
     Literal["counts", "labels"] | None,
-    option("What the file holds, where its shape does not tell: counts (rows x classes) or labels (teachers x rows).",
+    option("What the file holds, where its shape leaves it open: counts (rows x classes) or labels (teachers x rows).",
            VOTES, rare=True),
 ]  # fmt: skip
 VoteKey = Annotated[str | None, option("Which array of an .npz, where it has several.", VOTES, rare=True)]
@@ -388,10 +388,10 @@ def chosen_mechanism(
         try:
             return make_mechanism(name, **parameters)
         except InvalidInputError as error:
-            told = str(error)
+            text = str(error)
             for option_name in parameters:  # as a person types them: these are plain words too
-                told = re.sub(rf"(?<![\w-]){option_name}\b", "--" + option_name.replace("_", "-"), told)
-            raise InvalidInputError(told) from None
+                text = re.sub(rf"(?<![\w-]){option_name}\b", "--" + option_name.replace("_", "-"), text)
+            raise InvalidInputError(text) from None
     if any(value is not None for value in parameters.values()):
         raise InvalidInputError("noise is given without a mechanism. Say --mechanism gnmax, for example.")
     return None

@@ -284,7 +284,10 @@ class BallotPlan(ModelPlan):
             *self.files,
             ("rows", self.encoding),
             ("chosen", "\n".join(f"{what}: {why}" for what, why in self.recipe.reasons)),
-            ("rounds", f"{len(self.recipe.rounds)}, all paid for before the first; shares of the budget (mu^2): {shares}"),
+            (
+                "rounds",
+                f"{len(self.recipe.rounds)}, all paid for before the first; shares of the budget (mu^2): {shares}",
+            ),
             ("noise", f"Gaussian, in multiples of what one {self._one()} may change: {self._multipliers()}"),
             ("labels", f"all {self.n_public} public rows"),
             measures_line(self.mechanisms[len(self.recipe.rounds) :], self.n_units),

@@ -62,7 +62,7 @@ _FEWEST_SHARED = 50_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ModelRoad:
+class ModelMethod:
     """A way from private records to a model that answers for all public rows, planned by public facts."""
 
     job: LabelSettings
@@ -81,7 +81,7 @@ class ModelRoad:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BallotMethod(ModelRoad):
+class BallotMethod(ModelMethod):
     """From private records to labels of all public rows, by ballots."""
 
     ballots: RecordsPlan
@@ -175,7 +175,7 @@ def _before(source: Sources) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GradientMethod(ModelRoad):
+class GradientMethod(ModelMethod):
     """From private records to a model by DP-SGD, and to its labels of all public rows, if there are any."""
 
     training: TrainingPlan

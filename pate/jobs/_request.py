@@ -29,7 +29,7 @@ UNITS = ("record", "group")
 #: Parameters of a job that speak of teachers on shards.
 _OF_SHARDS = ("teacher", "n_teachers", "mechanism", "n_queries", "gap", "select", "rounds", "max_answers",
               "on_exhausted", "preprocess", "partition_seed")  # fmt: skip
-#: ... that DP-SGD does not heed.
+#: ... that DP-SGD does not use.
 _UNHEEDED = ("max_categories", "commonest")
 #: ... that speak of a public table.
 _OF_PUBLIC = ("text", "only_common", "overlap_is_public", "dates", "student")
@@ -92,7 +92,7 @@ class JobSettings:
     max_categories: int = field(default=50, init=False)
 
     def terms(self, ledger: Ledger | None, stated: Mapping[str, str]) -> ReleaseTerms:
-        """Return what a release is bound to."""
+        """Return the terms of a release: budget, ledger, caps and what is stated."""
         return ReleaseTerms(
             budget=self.budget,
             ledger=ledger,
@@ -104,7 +104,7 @@ class JobSettings:
         )
 
     def asking(self, n_public: int, *, n_teachers: int, n_classes: int, **more: Any) -> Asking:
-        """Return what teachers are asked; see :func:`pate.release.plan_release`."""
+        """Return how teachers are asked; see :func:`pate.release.plan_release`."""
         return plan_release(
             self.budget,
             n_public,
@@ -118,7 +118,7 @@ class JobSettings:
         )
 
     def check_enough(self, plan: Any, n_classes: int) -> None:
-        """Refuse a plan that spends a budget on next to nothing."""
+        """Refuse a plan that spends a budget on useless labels."""
         if not (self.force or plan.is_paid):
             check_enough(
                 plan.quote.max_answers + plan.n_free,
@@ -167,7 +167,7 @@ class LabelSettings(JobSettings):
     verbose: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what does not go together, before any file is read; who votes is then known, or ``"auto"``."""
+        """Refuse settings that do not fit together, before any file is read; ``voters`` is then set, or ``"auto"``."""
         check_budget(self.budget)
         check_choice("preprocess", self.preprocess, PREPROCESSING)
         check_int("max_categories", self.max_categories, low=2)
@@ -198,7 +198,7 @@ class LabelSettings(JobSettings):
         return [_spelt(name) for name in names if getattr(self, name) != getattr(LabelSettings, name)]
 
     def check_heeded(self) -> None:
-        """Refuse what would be passed over in silence where DP-SGD learns."""
+        """Refuse settings that DP-SGD would silently ignore."""
         of_public = self._said(*_OF_PUBLIC) if self.public is None else []
         for where, said in (
             ("with voters='dpsgd' (--voters dpsgd)", self._said(*_UNHEEDED)),
@@ -208,7 +208,7 @@ class LabelSettings(JobSettings):
                 raise InvalidInputError(f"{said[0]} must be left out {where}. It would change nothing.")
         if self.public is None and not self.keep_model:
             raise InvalidInputError(
-                "keep_model must be True (no --no-model) where there are no public rows: the model is all there is."
+                "keep_model must be True (no --no-model) where there are no public rows: the model is the only output."
             )
 
 
@@ -226,7 +226,7 @@ def proba_columns(classes: Sequence[Any]) -> list[str]:
     return [f"p_{value}" for value in classes]
 
 
-# One private data set, one ledger: a file of another name is not a fresh budget.
+# One private data set has one ledger: a copy under another name does not get a new budget.
 
 
 def find_ledger(records: str, *folders: Path) -> Path | None:
@@ -249,11 +249,11 @@ def find_ledger(records: str, *folders: Path) -> Path | None:
 
 
 def check_ledger(book: Ledger, data: Registration, private: Path, *, new_ledger: bool) -> None:
-    """Refuse a ledger of other records, or to begin one for records, or largely the same people's, that have one.
+    """Refuse a ledger of other records, or to begin one for records that have one, or are largely of the same people.
 
-    It is looked for beside them and beside the new one; so are releases whose ledger is gone. What is said depends on
-    the records: it is for the curator's eyes, like every message of a run that was refused, and comes before anything
-    is trained or released.
+    Other ledgers, and releases whose ledger is gone, are searched for beside the records and beside the new ledger. The
+    message depends on the records: it is for the curator alone, like every message of a refused run, and comes before
+    anything is trained or released.
     """
     if book.registration is None:
         said = book.check_beside(str(private), data, private.parent)

@@ -1,4 +1,4 @@
-"""Vote matrices that somebody else made, from files, and labels that are released of them: files in, files out."""
+"""Read vote matrices that were made elsewhere from files, and release labels of them."""
 
 from __future__ import annotations
 
@@ -127,11 +127,13 @@ def read_votes(
             )
         votes = Votes.from_labels(matrix, classes=classes)
         if n_teachers is not None and votes.n_teachers != n_teachers:
-            raise InvalidInputError(f"{file} has {votes.n_teachers} rows, but n_teachers={n_teachers}. Transpose it?")
+            raise InvalidInputError(
+                f"{file} has {votes.n_teachers} rows, but n_teachers={n_teachers}. Transpose the file?"
+            )
     return votes if rows is None else votes.take(np.arange(min(rows, votes.n_queries)))
 
 
-#: What a file of votes is, for whoever has another table.
+#: What a file of votes is: the end of errors about other tables.
 _WANTED = (
     "Votes are whole numbers alone, without a header line: counts (one line per public row, one column per class, "
     "which sum to the number of teachers) or labels (one line per teacher, one column per public row, class indices). "
@@ -226,7 +228,7 @@ class FileVotes:
 @takes_former_names
 @dataclass(kw_only=True, eq=False, repr=False)
 class VoteJob(JobSettings, LeavesModel):
-    """Read votes that were cast elsewhere, plan, and release labels of the rows they are about.
+    """A job that reads votes cast elsewhere, plans, and releases labels of the rows they are about.
 
     Parameters
     ----------
@@ -237,7 +239,7 @@ class VoteJob(JobSettings, LeavesModel):
     budget : Budget
     public : path or None
         The table of public rows, of which line i is query i. With it the ledger recognises rows: what was answered
-        before is free, and a run repeated after a crash spends nothing. Without it every run spends anew.
+        before is free, and a run repeated after a crash spends nothing. Without it every run spends again.
     id : str or None
         Column of ``public`` that is written beside the labels, and is no part of a row.
     unit : {"record", "group"}
@@ -265,7 +267,7 @@ class VoteJob(JobSettings, LeavesModel):
     student : str, classifier or None
         Who learns from the labels of ``public``, see :class:`pate.jobs.LabelJob`.
     keep_model : bool
-        With ``public``: choose a student, and see that it learns, before anything is paid for.
+        With ``public``: choose a student, and check that it learns, before anything is paid for.
     random_state, noise_seed, tuning, stated
         See :class:`pate.PATEClassifier`.
     commonest : float or None
@@ -358,7 +360,7 @@ class VoteJob(JobSettings, LeavesModel):
             file,
             new_ledger=self.new_ledger,
         )
-        if not self.new_ledger and book.total is None:  # how often they were asked before, nobody could know
+        if not self.new_ledger and book.total is None:  # how often they were asked before is unknown
             raise InvalidInputError(
                 f"there is no ledger {str(book.path)!r} for the votes {str(file)!r}. Name the one that all releases "
                 "from these teachers' private data are charged to: ledger= (--ledger). If this is the first release "
@@ -404,5 +406,5 @@ class VoteJob(JobSettings, LeavesModel):
             In the order of ``plan.queries``.
         """
         outcome = self._batch.run(self._voter, self._asked, Evidence(classes_inferred=False))
-        release: LabelRelease = self._let_out(Learnt(doubted(outcome.release), outcome.queries))
+        release: LabelRelease = self._released(Learnt(doubted(outcome.release), outcome.queries))
         return release

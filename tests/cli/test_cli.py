@@ -224,7 +224,7 @@ def test_account_sanitises_once_and_from_a_ledger(tmp_path):
     purse = ["--ledger", tmp_path / "ledger.sqlite"]
     refused = [
         (sanitise, "--sanitise needs --ledger"),
-        (purse, "serve --sanitise alone"),
+        (purse, "are for --sanitise only"),
         ([*sanitise, *purse], "there is no ledger"),
         (["--sanitise", "8,0.0125", *purse, "--new-ledger", 9], "must be 'usual', ORDER,BETA,NOISE"),
     ]

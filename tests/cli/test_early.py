@@ -180,7 +180,7 @@ def test_any_other_refusal_of_the_system_is_one_line(tables, monkeypatch):  # no
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "some file")
 
     monkeypatch.setattr(LabelJob, "run", full)
-    one_line(label(tables), "the system refused 'some file': No space left on device", "paid labels are kept")
+    one_line(label(tables), "the system refused 'some file': No space left on device", "paid labels are stored")
 
 
 @pytest.mark.skipif(not shutil.which("mount") or os.geteuid() != 0, reason="needs the right to mount")
@@ -254,5 +254,5 @@ def test_what_is_no_input_is_said_before_anything_else_is_asked(tables):  # noqa
     )
     one_line(pate("account", table), *wanted)
     alone = pate("label", "--private", table, "--target", "ill", "--epsilon", 1, "--out", tables / "new.csv")
-    one_line(alone, "--public is missing: a table with the same features", "nobody's secret", "--ranges FILE", "DP-SGD")
+    one_line(alone, "--public is missing: a table with the same features", "rows are public", "--ranges FILE", "DP-SGD")
     assert not (tables / "new.csv").exists()

@@ -365,7 +365,8 @@ def test_an_unknown_option_of_a_file_is_not_answered_by_a_former_name(tmp_path):
     (tmp_path / "job.toml").write_text("anyways = true")
     with pytest.raises(InvalidInputError) as caught:
         read_job_file(tmp_path / "job.toml", uses_of(LabelOptions))
-    assert "anyway," not in str(caught.value) and "'anyway'" not in str(caught.value)
+    assert "anyway," not in str(caught.value)
+    assert "'anyway'" not in str(caught.value)
 
 
 # The job file ---------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def test_nothing_is_told_of_honest_tables(tables, person):
     person("n\n")
     done = label(tables, only=("--group", "patient_id"))
     assert "warning" not in done.stderr
-    assert "for good. Go on?" in done.stderr
+    assert "it cannot be undone. Go on?" in done.stderr
 
 
 @pytest.mark.long
