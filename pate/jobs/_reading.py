@@ -88,7 +88,7 @@ class Sources:
     whose one feature is a column of texts), or one of numbers for images. ``public`` are public rows before any
     encoding, ``hashed`` the same as they stand in the files, by which a ledger recognises them; ``names`` the files of
     public images, ``ids`` and ``id_name`` the public rows' own. ``files`` says how all was read, from public rows and
-    names alone, ``odd`` which columns have a remark; ``told`` what the curator is warned of in private columns.
+    names alone, ``odd`` which columns have a remark; ``messages`` what the curator is warned of in private columns.
     ``image_shape`` is (height, width), or (3, height, width) of colours: rows hold pixel after pixel nevertheless.
     """
 
@@ -106,7 +106,7 @@ class Sources:
     odd: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
     decimal: str = ""
-    told: tuple[CuratorMessage, ...] = ()
+    messages: tuple[CuratorMessage, ...] = ()
 
     @property
     def unit(self) -> str:
@@ -258,7 +258,7 @@ def _tables(job: LabelSettings, public: str | os.PathLike[str], classes: tuple[A
         odd=tuple(str(use) for use in columns if use.remark)[:_MOST_REMARKS],
         kinds=shown.kinds,
         decimal=shown.format.decimal,
-        told=pair.told,
+        messages=pair.told,
     )
 
 

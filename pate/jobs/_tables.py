@@ -251,7 +251,7 @@ class LabelJob(LabelSettings, LeavesModel):
         y, values = self._checked()
         self._warned, source = True, self._source
         shift = [] if source.public is None else about_shift(source.X, source.public, image_shape=source.image_shape)
-        return tell([*about_labels(y, source.groups, values, counted=counted), *source.told, *shift], stacklevel=4)
+        return tell([*about_labels(y, source.groups, values, counted=counted), *source.messages, *shift], stacklevel=4)
 
     def _checked(self) -> tuple[npt.NDArray[Any], tuple[Any, ...]]:
         """Return labels and classes; check before training, not after, that the ledger is of these records."""

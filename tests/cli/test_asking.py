@@ -178,12 +178,12 @@ def test_two_commands_at_once_pay_once(tables):
         )
         for name in ("one", "two")
     ]
-    told = [process.communicate(timeout=120) for process in both]
+    reported = [process.communicate(timeout=120) for process in both]
     codes = [process.returncode for process in both]
-    assert sorted(codes) in ([0, 0], [0, 2]), told
+    assert sorted(codes) in ([0, 0], [0, 2]), reported
     if 2 in codes:  # the other one held the session
         late = codes.index(2)
-        (line,) = [line for line in told[late][1].splitlines() if line.startswith("error: ")]
+        (line,) = [line for line in reported[late][1].splitlines() if line.startswith("error: ")]
         assert "another process" in line
         assert "nothing was charged" in line
         assert label(tables, "--out", f"{('one', 'two')[late]}.csv").returncode == 0

@@ -34,7 +34,7 @@ def here(tmp_path, monkeypatch):
 
 
 def run(*words):
-    """The command in this process, which need not import numpy and matplotlib anew each time."""
+    """The command in this process, which need not import numpy and matplotlib each time."""
     done = CliRunner().invoke(app, ["audit", *map(str, words)])
     if isinstance(done.exception, InvalidInputError):
         return 2, str(done.exception)
@@ -133,7 +133,7 @@ def test_a_statement_a_run_and_a_model_are_audited_alike(here):
 
 
 def _claiming(made, epsilon):
-    """What a statement with another epsilon says: anybody can make its digest anew."""
+    """What a statement with another epsilon says: anybody can compute its digest again."""
     from dataclasses import replace
 
     return replace(made, guarantee=replace(made.guarantee, epsilon=epsilon)).to_dict()
@@ -217,7 +217,7 @@ def test_a_job_that_leaks_ends_with_one(job, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("none.npy", *GNMAX), "there is no file or folder 'none.npy'"),
         (("votes.npy",), "--mechanism is missing"),
@@ -234,14 +234,14 @@ def test_a_job_that_leaks_ends_with_one(job, monkeypatch):
         (("votes.npy", *GNMAX, "--delta", 2), "delta"),
     ],
 )
-def test_refusals_name_options_and_write_nothing(here, words, told):
+def test_refusals_name_options_and_write_nothing(here, words, reported):
     (here / "empty").mkdir()
     (here / "note.txt").write_text("x")
     (here / "job.toml").write_text("epsilon = 1.0")
     write_json("labels.statement.json", statement().to_dict())
     before = sorted(p.name for p in here.rglob("*"))
     code, said = run(*words)
-    assert (code, told in said) == (2, True), said
+    assert (code, reported in said) == (2, True), said
     assert sorted(p.name for p in here.rglob("*")) == before
 
 

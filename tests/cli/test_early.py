@@ -1,4 +1,4 @@
-"""What can be told beforehand is told before any teacher is trained: in one line, with the remedy."""
+"""Mistakes that can be found beforehand are refused before any teacher is trained: in one line, with the remedy."""
 
 import errno
 import os
@@ -166,8 +166,10 @@ def test_a_disk_that_fills_up_while_labels_are_written(tables, monkeypatch):  # 
     monkeypatch.setattr(os, "replace", full)
     done = label(tables)
     assert done.returncode == 2
-    (told,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert "--out labels.csv could not be written: No space left on device. No file was left. A ledger keeps" in told
+    (reported,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert (
+        "--out labels.csv could not be written: No space left on device. No file was left. The ledger holds" in reported
+    )
     assert not list(tables.glob("labels.*[!e]"))[1:]  # but labels.private
     monkeypatch.setattr(os, "replace", replace)
     spent = Ledger(tables / "private.csv.ledger.sqlite").used_fraction

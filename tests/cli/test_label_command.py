@@ -86,10 +86,10 @@ def test_codes_that_look_like_numbers(tables):
     """In the private file no V7 happens to stand: it is the same column of codes, as the public file says."""
     frame = pd.read_csv(tables / "private.csv", dtype={"code": str})
     frame[frame["code"] != "V7"].to_csv(tables / "private.csv", index=False)
-    for told, options in ((True, {}), (False, {"text": "code", "out": "again.csv"})):
+    for reported, options in ((True, {}), (False, {"text": "code", "out": "again.csv"})):
         done = run(tables, **options)
         assert done.returncode == 0, done.stderr
-        assert ("'code' holds numbers alone" in done.stderr) == told
+        assert ("'code' holds numbers alone" in done.stderr) == reported
 
 
 @pytest.mark.long

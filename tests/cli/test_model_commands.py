@@ -55,8 +55,8 @@ def test_label_predict_show(tables):
     assert shown.returncode == 0
     for words in ("'age' (number), 'town' (text)", "no, yes (texts)", "PRIVACY STATEMENT"):
         assert words in " ".join(shown.stdout.split())
-    told = json.loads(pate("show", "labels.pate", "--json", cwd=tables).stdout)
-    assert told["statement"]["guarantee"] == statement["guarantee"]
+    reported = json.loads(pate("show", "labels.pate", "--json", cwd=tables).stdout)
+    assert reported["statement"]["guarantee"] == statement["guarantee"]
     assert pate("show", "labels.pate", "--out", "page.html", cwd=tables).returncode == 0
     assert "<h1>Model</h1>" in (tables / "page.html").read_text()
     loaded = PATEClassifier.load(tables / "labels.pate")

@@ -389,7 +389,7 @@ def test_a_file_of_all_defaults_reads_back_equal(tmp_path, asked):
     assert all(getattr(from_line, n) == getattr(plain, n) for n in NAMES)
 
 
-#: A value of each kind that is nobody's default.
+#: A value of each kind that is no option's default.
 OF_KIND = {Path: Path("some/where"), str: "a text", float: 0.25, int: 7, bool: True, list[str]: ["a=b", "c=d"],
            shared.Size: "28x20"}  # fmt: skip
 

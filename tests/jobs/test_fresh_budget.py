@@ -118,15 +118,15 @@ def test_a_ledger_deleted_with_its_key_beside_what_was_released(tables):
 
 
 def test_statements_of_other_sizes_units_or_without_a_ledger_say_nothing(tables):
-    told, work = {"unit": "group", "n_units": N, "ledger_head": "ab" * 32}, job(tables, "private.csv")
+    reported, work = {"unit": "group", "n_units": N, "ledger_head": "ab" * 32}, job(tables, "private.csv")
     for change in ({"unit": "record"}, {"n_units": 3 * N}, {"n_units": N // 3}, {"ledger_head": ""}):
-        (tables / "old.statement.json").write_text(json.dumps(told | change))
+        (tables / "old.statement.json").write_text(json.dumps(reported | change))
         work.check_records()
     for content in ("{", "[1]", '{"ledger_head": 7}', ""):
         (tables / "old.statement.json").write_text(content)
         (tables / "old.pate").write_text(content)
         work.check_records()
-    (tables / "old.statement.json").write_text(json.dumps(told))
+    (tables / "old.statement.json").write_text(json.dumps(reported))
     refused(work, r"old\.statement\.json' tells of a release from about as many private people")
 
 

@@ -188,7 +188,7 @@ def test_the_plan_is_what_is_charged_and_looks_at_no_value(tmp_path, files):
 def test_a_person_is_a_unit(tmp_path, files):
     work = job(*files, group="who", ledger=tmp_path / "l.sqlite")
     assert "voters     300 groups, all ballots of one clipped together\n" in work.plan.text()
-    # One person's rows more or less: their number is nobody's to publish.
+    # One person's rows more or less: their number must not be published.
     assert not {str(N), f"{N:,}"} & set(re.findall(r"[\d,]+\d", work.plan.text()))
     statement = work.run().statement
     assert (statement.unit, statement.n_units) == ("group", 300)
