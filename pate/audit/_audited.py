@@ -466,7 +466,7 @@ def audit_job(
     >>> rows.to_csv(folder / "private.csv", index=False)
     >>> (rows[["age"]].iloc[::4] + 0.5).to_csv(folder / "public.csv", index=False)
     >>> job = {"private": folder / "private.csv", "public": folder / "public.csv", "target": "ill",
-    ...        "classes": ["no", "yes"], "budget": Budget(1.0, 1e-4), "n_teachers": 10, "n_queries": 5, "anyway": True}
+    ...        "classes": ["no", "yes"], "budget": Budget(1.0, 1e-4), "n_teachers": 10, "n_queries": 5, "force": True}
     >>> audit_job(job, n_pairs=2, published=True).refuted
     False
     """
@@ -484,7 +484,7 @@ def audit_job(
     names = list(public_rows.X.columns)
     # Columns of the table must not be overwritten.
     label, owner = (_free_name(word, names) for word in ("target", "group"))
-    held = {**given, **_OWN, "overlap_is_public": True, "anyway": True, "target": label, "classes": classes,
+    held = {**given, **_OWN, "overlap_is_public": True, "force": True, "target": label, "classes": classes,
             "text": [name for name, kind in public_rows.kinds.items() if kind == "text"]}  # fmt: skip
 
     with tempfile.TemporaryDirectory(prefix="pate-audit-") as name:

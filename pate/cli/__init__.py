@@ -1,4 +1,4 @@
-"""Commands over the public names; no logic of its own.
+"""The command line: ``pate`` and its commands, which call the public Python names and have no logic of their own.
 
 Heavy modules are imported inside the commands: ``pate --help`` answers at once.
 """

@@ -1,4 +1,4 @@
-"""``pate plan``: what a budget buys; ``pate account``: what a vote matrix that somebody else made costs."""
+"""``pate plan``: what a budget buys; ``pate account``: the privacy cost of a vote matrix made elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pate.exceptions import InvalidInputError
 
 
 def _votes(value: Path) -> Path:
-    """Say what votes are before asking how they are to be priced."""
+    """Refuse a file that holds no votes before other options are asked for."""
     from pate.jobs.vote_files import check_vote_file
 
     check_vote_file(value)
@@ -42,10 +42,12 @@ def account(
         o.PRIVACY,
     ),
     ledger: Path | None = o.setting(
-        "Ledger of the private data, which pays for the sanitised number and keeps it.", o.PRIVACY
+        "Ledger of the private data, which is charged for the sanitised number and stores it.", o.PRIVACY
     ),
     new_ledger: float | None = o.setting(
-        "Make that ledger, with this total epsilon (at --delta), in Renyi currency.", o.PRIVACY, "--new-ledger"
+        "Make that ledger, with this total epsilon (at --delta), counted in Renyi divergence.",
+        o.PRIVACY,
+        "--new-ledger",
     ),
     pld: bool | None = o.setting(
         "Compose privacy loss distributions too; default: where it takes seconds.", o.RUN, "--pld/--no-pld"
@@ -55,7 +57,7 @@ def account(
         "Draw epsilon against the number of queries into this .png or .svg; needs --reveal.", o.OUTPUT
     ),
 ) -> None:
-    """Say what a vote matrix that somebody else made costs under a mechanism."""
+    """Compute the privacy cost of a vote matrix under a mechanism."""
     from pate._core.checks import check_int
     from pate._core.curator import need
     from pate._core.files import atomic_path, check_can_write
@@ -65,11 +67,13 @@ def account(
     if plot is not None and not reveal:
         raise InvalidInputError("--plot draws numbers that are functions of the votes. Say --reveal if that is meant.")
     if sanitise is None and (ledger is not None or new_ledger is not None):
-        raise InvalidInputError("--ledger and --new-ledger serve --sanitise alone: nothing else is released here.")
+        raise InvalidInputError(
+            "--ledger and --new-ledger are for --sanitise only: nothing else is released here. Leave them out."
+        )
     if sanitise is not None and ledger is None:
         raise InvalidInputError(
-            "--sanitise needs --ledger FILE, the ledger of these private data: the number is drawn once, paid for and "
-            "kept there. Add --new-ledger EPSILON, its total, if there is none yet."
+            "--sanitise needs --ledger FILE, the ledger of these private data: the number is drawn once, charged and "
+            "stored there. Add --new-ledger EPSILON, its total, if there is none yet."
         )
     if plot is not None and plot.suffix not in (".png", ".svg"):
         raise InvalidInputError(f"--plot must end in .png or .svg, got {plot.name!r}.")
@@ -86,11 +90,11 @@ def account(
     chosen = o.chosen_mechanism(mechanism, sigma, scale, threshold, sigma_threshold)
     how: bool | str = "auto" if pld is None else pld
     smooth = None if sanitise is None else _smooth(sanitise, delta)
-    purse = None if ledger is None or sanitise is None else _purse(ledger, new_ledger, delta, votes, whole)
-    report = account_votes(matrix, chosen, delta=delta, max_answers=max_answers, pld=how, sanitise=smooth, ledger=purse)
+    book = None if ledger is None or sanitise is None else _budget_backend(ledger, new_ledger, delta, votes, whole)
+    report = account_votes(matrix, chosen, delta=delta, max_answers=max_answers, pld=how, sanitise=smooth, ledger=book)
     what = f"{matrix.n_queries} queries, {matrix.n_classes} classes, {matrix.n_teachers} teachers, {chosen}"
     if not say_json(_document(report, matrix, chosen, reveal=reveal)):
-        _tell(report, what, reveal=reveal)
+        _print_costs(report, what, reveal=reveal)
     if plot is not None:
         from pate.release.account import cost_by_queries
         from pate.report.plots import cost_curves, figure_to_png, figure_to_svg
@@ -128,7 +132,7 @@ def _document(report: Any, matrix: Any, mechanism: Any, *, reveal: bool) -> dict
     }
 
 
-def _tell(report: Any, what: str, *, reveal: bool) -> None:
+def _print_costs(report: Any, what: str, *, reveal: bool) -> None:
     from pate.privacy.convert import format_up
     from pate.release.account import USES
 
@@ -171,9 +175,9 @@ def _smooth(text: str, delta: float) -> Any:
     return SmoothSensitivity(order=order, beta=beta, noise_scale=noise_scale, delta0=delta0)
 
 
-def _purse(path: Path, new: float | None, delta: float, file: Path, votes: Any) -> Any:
+def _budget_backend(path: Path, new: float | None, delta: float, file: Path, votes: Any) -> Any:
     """Return the ledger that pays; a new one, for the whole file's votes, only where none beside it knows them."""
-    # The mean of a number that was drawn in many ledgers hides nothing.
+    # The mean of numbers drawn in many ledgers would reveal the exact one.
     from pate.data import votes_fingerprint
     from pate.jobs import find_ledger
     from pate.ledger import Ledger, Registration
@@ -205,8 +209,8 @@ def plan(
     classes: str = o.setting("How many classes there are, or their names by commas.", o.PRIVATE, default=o.MISSING),
     epsilon: float | None = o.setting(o.EPSILON_TEXT, o.PRIVACY),
     attacker: float | None = o.setting(
-        "In place of --epsilon: of 100 guesses of one who knows everything but whether a record is this or another "
-        "one, how many may be right; a coin is right 50 times.",
+        "Instead of --epsilon: of 100 guesses by an attacker who knows everything except which of two records was "
+        "used, how many may be right; pure guessing is right 50 times.",
         o.PRIVACY,
     ),
     delta: o.Delta = o.DELTA,
@@ -230,21 +234,23 @@ def plan(
     ),
     max_answers: int | None = o.setting("Cap on answers of confident; default: half.", o.NOISE),
     right: float = o.setting("Probability of a right answer behind the gap.", o.NOISE, default=0.99),
-    ledger: Path | None = o.setting("Also fit what is left in this ledger, in the currency it counts in.", o.PRIVACY),
+    ledger: Path | None = o.setting("Also respect what is left in this ledger, in its accounting unit.", o.PRIVACY),
 ) -> None:
-    """Recommend how to spend a budget, with what to expect, before private data is touched."""
+    """Recommend settings for a budget and say what to expect, without reading private data."""
     from pate.estimators.plan import plan as make_plan
     from pate.ledger import Ledger
     from pate.privacy.budget import Budget
 
     if attacker is None:
         if epsilon is None:
-            raise InvalidInputError("--epsilon is missing: say what may be spent, or --attacker N in its place.")
+            raise InvalidInputError("--epsilon is missing: give the budget, or --attacker N instead.")
         budget = Budget(epsilon, delta)
     elif epsilon is None:
         budget = Budget.for_attacker(attacker, delta)
     else:
-        raise InvalidInputError("--epsilon and --attacker must not both be given: the one follows from the other.")
+        raise InvalidInputError(
+            "--epsilon and --attacker must not both be given: each determines the other. Leave one out."
+        )
     try:
         numbers = None if teachers is None else [int(k) for k in teachers.split(",")]
     except ValueError:
@@ -291,7 +297,7 @@ def plan(
 
 
 def _public_rows(public: str | None, kind: str | None, drop: list[str] | None) -> dict[str, Any]:
-    """Return what the plan is told of public rows: their number, or themselves."""
+    """Return what the plan takes of public rows: their number, or the rows."""
     if public is None:
         return {}
     if public.strip().lstrip("-").isdecimal():

@@ -1,4 +1,4 @@
-"""What every command shares: the app, errors in one clear line, what a command says and where.
+"""The parts that all commands share: the app, errors in one line, output and where it goes.
 
 The result goes to standard output, everything else to standard error. Every command takes ``--quiet``, ``--verbose``
 and ``--json`` (:func:`as_command` adds them) and speaks by the functions here, so that all of them mean the same
@@ -96,16 +96,16 @@ _VERBS = "must|needs|is|are|has|have|holds|says|chose|cannot|and|or|asks"
 _NOTHING = {"must be None, ": "must be left out, or ", ", got None": ", and was left out"}
 #: A sentence that says what to write in Python instead.
 _PYTHON_CALL = r" [A-Z][^.:;?()]*\b[A-Za-z]+\([^()]*\)(?:[^.()]|\([^()]*\))*\.$"
-_VALUE = r"'[^']*'|\"[^\"]*\"|[^\s,;:()]*[^\s,;:().]"
+_VALUE = r"\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[^\s,;:()]*[^\s,;:().]"
 
 
 def in_own_words(text: str, options: Mapping[str, str]) -> str:
-    """Return an error or a warning as somebody at a command line would say it.
+    """Return an error or a warning with the names of options instead of Python arguments.
 
     ``options`` are those of the command by their arguments' names: of ``n_teachers must be at most 5``.
     """
-    for left_out, told in _NOTHING.items():
-        text = text.replace(left_out, told)
+    for left_out, instead in _NOTHING.items():
+        text = text.replace(left_out, instead)
     text = re.sub(_PYTHON_CALL, "", text)
     # A mechanism is written as Python writes it: GNMax(sigma=40.0).
     parts = re.split(r"([A-Z]\w*\([^()]*\))", text)
@@ -116,7 +116,7 @@ def _translated(text: str, options: Mapping[str, str]) -> str:
     for name in sorted(options, key=len, reverse=True):
         option = options[name]
         word, flag = re.escape(name), re.escape(option)
-        # What is said in both tongues is said once: anyway=True (--anyway), groups (--group).
+        # What is given both for Python and as an option is said once: force=True (--force), groups (--group).
         text = re.sub(rf"(?<![\w-]){word}(=({_VALUE})?)? \(({flag}( [^)]*)?)\)", r"\3", text)
         text = re.sub(rf"(?<![\w-]){word}=True\b", option, text)
         text = re.sub(rf"(?<![\w-]){word}=(?=[\s,;]|\.?$|\.\s)", option, text)
@@ -229,14 +229,14 @@ def show_table(
 
 
 def as_command(run: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that also takes ``--quiet``, ``--verbose`` and ``--json``, and tells how errors name options."""
+    """Return a command that also takes ``--quiet``, ``--verbose`` and ``--json``, and names options in errors."""
     hints = typing.get_type_hints(run, include_extras=True)
     parameters = []
     for parameter in inspect.signature(run).parameters.values():
         hint, default = hints[parameter.name], parameter.default
         if isinstance(default, dataclasses.Field):
             hint, default = Annotated[hint, default.metadata["option"]], default.default
-        if default is False and not typing.get_args(hint)[1].param_decls:  # nobody needs a --no-name then
+        if default is False and not typing.get_args(hint)[1].param_decls:  # a --no-name would do nothing then
             typing.get_args(hint)[1].param_decls = (f"--{parameter.name.replace('_', '-')}",)
         default = inspect.Parameter.empty if default is dataclasses.MISSING else default
         parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hint, default=default))
@@ -293,9 +293,9 @@ _INTERRUPTED = 130
 app = typer.Typer(
     name="pate",
     cls=CommandGroup,
-    help="Learn from private data by letting it vote, and know exactly what it cost.",
-    epilog="Exit codes: 0 done; 1 a check found something, or you said no; 2 refused, and why; 3 a file is unknown; "
-    "130 interrupted.",
+    help="Release labels and models learnt from private data with differential privacy (PATE and DP-SGD).",
+    epilog="Exit codes: 0 done; 1 a check failed, or you answered no; 2 refused (the error says why); 3 a file is "
+    "unknown to the ledger; 130 interrupted.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -317,7 +317,7 @@ def _root(
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Learn from private data by letting it vote, and know exactly what it cost."""
+    """Release labels and models learnt from private data with differential privacy (PATE and DP-SGD)."""
 
 
 def add_commands(group: typer.Typer, *commands: Callable[..., None], under: str = "") -> None:
@@ -333,12 +333,12 @@ def command_line() -> str:
 
 
 #: Warnings of this command: a job and the release that it makes may both have a word on the same thing.
-_told: set[str] = set()
+_shown: set[str] = set()
 
 
 def _show_warning(message: Any, category: type[Warning], *_: Any) -> None:
-    if issubclass(category, PateWarning) and str(message) not in _told:
-        _told.add(str(message))
+    if issubclass(category, PateWarning) and str(message) not in _shown:
+        _shown.add(str(message))
         complain(f"warning: {in_own_words(str(message), manner.options)}", "yellow")
 
 
@@ -350,7 +350,7 @@ def main() -> None:
     >>> main.__name__
     'main'
     """
-    _told.clear()
+    _shown.clear()
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     begin()
     try:
@@ -362,15 +362,16 @@ def main() -> None:
         sys.exit(2)
     except OSError as error:  # a disk that filled up, a folder that went away: no fault of the program
         where = "" if error.filename is None else f" {error.filename!r}"
-        told = (
-            f"error: the system refused{where}: {error.strerror or error}. Mend that and give the same command again:"
+        refusal = (
+            f"error: the system refused{where}: {error.strerror or error}. Fix that and run the same command again:"
         )
-        complain(f"{told} finished teachers and paid labels are kept.", "red")
+        complain(f"{refusal} finished teachers and paid labels are stored.", "red")
         sys.exit(2)
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:
             complain(
-                "interrupted: nothing was lost. Finished teachers and paid labels are kept; the same command goes on.",
+                "interrupted: nothing was lost. Finished teachers and paid labels are stored; run the same command "
+                "to continue.",
                 "yellow",
             )
         raise

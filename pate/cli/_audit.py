@@ -1,4 +1,4 @@
-"""``pate audit``: try to refute what is claimed of a release."""
+"""``pate audit``: test the privacy claim of a release by attacks on it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def audit(
     max_answers: o.MaxAnswers = None,
     delta: o.Delta = o.DELTA,
     epsilon: float | None = o.setting(
-        "What somebody claims of the release, at --delta; left out: the mechanism's own price.", o.PRIVACY
+        "The claimed epsilon of the release, at --delta; if left out, the mechanism's own cost.", o.PRIVACY
     ),
     kind: o.VoteKind = None,
     key: o.VoteKey = None,
@@ -41,13 +41,15 @@ def audit(
     classes: int | None = o.setting("Number of classes; needed for labels.", o.VOTES),
     rows: int | None = o.setting("Use the first queries only.", o.VOTES),
     canary: Path | None = o.setting(
-        "Votes on the same queries with one person's data changed: what that pair tells apart.", o.VOTES
+        "Votes on the same queries with one person's data changed: how well that pair can be distinguished.", o.VOTES
     ),
     published: bool = o.setting(
-        "The data are public or made up: what is found of them need not stay inside.", o.PRIVATE, default=False
+        "The data are public or made up: the results need not stay inside.", o.PRIVATE, default=False
     ),
-    releases: int | None = o.setting("Most releases drawn of each histogram of the law; 20,000 when left out.", o.RUN),
-    runs: int | None = o.setting("Most runs of the game in each world; 200 to 2,000 when left out.", o.RUN),
+    releases: int | None = o.setting("Most releases drawn per histogram of votes; 20,000 when left out.", o.RUN),
+    runs: int | None = o.setting(
+        "Most runs of the distinguishing game for each of the two data sets; 200 to 2,000 when left out.", o.RUN
+    ),
     pairs: int | None = o.setting(
         "Pairs of data sets that a job is replayed on; one of each kind when left out.", o.RUN
     ),
@@ -58,7 +60,7 @@ def audit(
         "Write the statement again to this .json file, with what was tried and whether the claim stood.", o.OUTPUT
     ),
 ) -> None:
-    """Try to refute what is claimed of a release; ends with 1 where that succeeds."""
+    """Test the privacy claim of a release by attacks; exit code 1 if it is refuted."""
     from dataclasses import replace
 
     from pate._core.curator import need
@@ -120,14 +122,14 @@ def audit(
     found.save(goal)
     if cite is not None:
         write_json(cite, citing)
-    _tell(found, goal, cite)
+    _print_audit(found, goal, cite)
     if found.refuted:
         raise typer.Exit(_REFUTED)
 
 
 _PRIVATE = (
     "An audit of private data is itself an access to private data: what it finds goes to audit.sensitive.html alone, "
-    "for its owner's eyes (--published: the data are nobody's secret)."
+    "for its owner's eyes (--published says that the data are public)."
 )
 #: Options that speak of one kind of target alone.
 _OF_VOTES = ("mechanism", "sigma", "scale", "threshold", "sigma_threshold", "max_answers", "delta", "epsilon", "kind",
@@ -157,10 +159,10 @@ def _what(target: Path) -> str:
 
 
 def _heeded(context: typer.Context, what: str) -> None:
-    """Refuse options that would be passed over in silence."""
+    """Refuse options that would be silently ignored."""
     for name in _NOT_HEEDED[what]:
         if was_given(context, name):
-            raise InvalidInputError(f"--{name.replace('_', '-')} says nothing about {_CALLED[what]}. Leave it out.")
+            raise InvalidInputError(f"--{name.replace('_', '-')} has no effect on {_CALLED[what]}. Leave it out.")
 
 
 def _statement(target: Path, what: str) -> Any:
@@ -199,7 +201,7 @@ def _replayed(target: Path, n_pairs: int | None, *, published: bool) -> Any:
     return audit_job(options.arguments(), n_pairs=n_pairs, published=published)
 
 
-def _tell(found: Any, goal: Path, cite: Path | None) -> None:
+def _print_audit(found: Any, goal: Path, cite: Path | None) -> None:
     document = found.to_dict()
     say_json({**document, "refuted": found.refuted, "folder": goal, "cited_in": cite})
     heading, *lines = found.table()

@@ -1,4 +1,4 @@
-"""``pate demo`` and ``pate run``: the main job on a named data set."""
+"""``pate demo``, ``pate run`` and ``pate compare``: experiments on named data sets."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 def compare(
     dataset: o.DatasetName,
     out: Path = o.setting(
-        "Folder for rows and report; the same call goes on after a kill.", o.OUTPUT, default=o.MISSING
+        "Folder for rows and report; the same command continues after a kill.", o.OUTPUT, default=o.MISSING
     ),
     contestants: list[str] = o.setting(
         "pate, dpsgd, confident-gnmax, ...; the quick ones when left out.", o.RUN, default=(), **o.AS_NAMES
     ),
     epsilons: str = o.setting("Budgets, separated by commas.", o.PRIVACY, default="0.5,1,3,8"),
     delta: o.Delta = o.DELTA,
-    repeats: int = o.setting("Splits drawn anew, on each of which all contestants meet.", o.RUN, default=5),
+    repeats: int = o.setting("Random splits; all contestants run on each.", o.RUN, default=5),
     protocol: o.Protocol = "standard",
     public: o.PublicRows = None,
     private: o.PrivateRows = None,
     by: str | None = o.setting("A column: accuracy and answers by its values, too.", o.RUN),
     sensitive_report: bool = o.setting("Also write sensitive.html, which must stay inside.", o.OUTPUT, default=False),
     seed: o.Seed = 0,
-    jobs: int = o.setting("Fits side by side; -1 takes every core.", o.RUN, default=o.JOBS),
+    jobs: int = o.setting("Fits in parallel; -1 takes every core.", o.RUN, default=o.JOBS),
 ) -> None:
     """Compare PATE with DP-SGD and others, over budgets and repeats."""
     from pate._core.curator import need
@@ -81,7 +81,7 @@ def demo(
     repeats: int = o.setting("Seeds to average over.", o.RUN, default=5),
     jobs: o.Jobs = o.JOBS,
 ) -> None:
-    """Run the main job on scikit-learn's digits and write a report to open."""
+    """Run PATE and DP-SGD on scikit-learn's digits and write a report."""
     from pate.comparison.studies.config import demo_config
     from pate.comparison.studies.run import run_experiment
     from pate.privacy.budget import Budget
@@ -90,13 +90,13 @@ def demo(
     folder = free_folder(out)
     config = demo_config(Budget(epsilon, o.DELTA), n_repeats=repeats, n_jobs=jobs)
     say(
-        f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = {o.DELTA:g}, with nothing else said: every "
+        f"PATE on scikit-learn's digits at epsilon = {epsilon:g}, delta = {o.DELTA:g}, with default settings: every "
         f"private record votes. {repeats} seeds, and DP-SGD beside it.\n"
-        "This demo also writes sensitive.html: digits are nobody's secret, and seeing what the noise costs is the best "
-        "way to understand it. With real private data that file must stay inside."
+        "This demo also writes sensitive.html: digits are public, and it shows what the noise costs. "
+        " With real private data that file must stay inside."
     )
     done = run_experiment(config, out=folder, sensitive_report=True, command=command_line(), verbose=show_progress())
-    _tell(done, folder)
+    _print_run(done, folder)
     say(f"Next, your own table: {NEXT}")
 
 
@@ -138,7 +138,7 @@ def run(
     tuning: o.Tuning = "",
     sensitive_report: bool = o.setting("Also write sensitive.html, which must stay inside.", o.OUTPUT, default=False),
 ) -> None:
-    """Run PATE, and DP-SGD beside it, on a named data set."""
+    """Run PATE and DP-SGD on a named data set and write a report."""
     from pate.comparison.studies.config import RunConfig
     from pate.comparison.studies.run import run_experiment
     from pate.privacy.budget import Budget
@@ -169,11 +169,11 @@ def run(
     done = run_experiment(
         config, out=out, sensitive_report=sensitive_report, command=command_line(), verbose=show_progress()
     )
-    _tell(done, out)
+    _print_run(done, out)
 
 
-def _tell(done: Any, folder: Path) -> None:
-    """Print what came of a run, and where to look at it."""
+def _print_run(done: Any, folder: Path) -> None:
+    """Print the results of a run, and the files to open."""
     pages = [folder / name for name in ("report.html", "sensitive.html") if (folder / name).exists()]
     say_json({**done.result.to_dict(), "files": pages})  # what is sensitive goes to its own page alone
     if not manner.json:
@@ -188,8 +188,8 @@ def _summary(result: Result, sensitive: SensitiveResult | None) -> None:
     rows = []
     for name, epsilon, of_it in _groups([row.to_dict() for row in result.rows], "epsilon"):
         answers = [r["answers"] for r in of_it if r["answers"] is not None]
-        told = f"{fmean(answers):.0f}" if answers else ""
-        rows.append((name, f"{epsilon:g}", *_spread([r["accuracy"] for r in of_it]), told))
+        n_answers = f"{fmean(answers):.0f}" if answers else ""
+        rows.append((name, f"{epsilon:g}", *_spread([r["accuracy"] for r in of_it]), n_answers))
     heading = ("contestant", "epsilon", "accuracy", "spread", "seeds", "answers")
     show_table(f"{result.title}: accuracy on test rows", heading, rows)
     if sensitive is None:

@@ -1,4 +1,4 @@
-"""``pate label``: files in, labels out; ``pate predict`` and ``pate show`` of the model that it leaves.
+"""``pate label`` labels public rows; ``pate predict`` and ``pate show`` use the model that it writes.
 
 A field of :class:`LabelOptions` is an option of the command, a key of the job file and what a job is given: its type,
 help, group, allowed words and default stand here and nowhere else.
@@ -37,7 +37,7 @@ def predict(
     model: Path = o.setting("Model file that pate label wrote, such as labels.pate.", o.MODEL, default=o.MISSING),
     out: Path = o.setting("CSV file to write; must not exist.", o.OUTPUT, default=o.MISSING),
     id: str | None = o.setting("Column of ids, which stand beside the predictions.", o.TABLES),
-    sep: str | None = o.setting("What parts the cells of a CSV file: one character, or tab; seen.", o.TABLES),
+    sep: str | None = o.setting("What separates the cells of a CSV file: one character, or tab; seen.", o.TABLES),
     encoding: str | None = o.setting("How its letters are written; UTF-8.", o.TABLES),
     decimal: Literal[".", ","] | None = o.setting(
         "What stands before its decimals; as in the model's own public table.", o.TABLES
@@ -49,7 +49,7 @@ def predict(
         "An apostrophe before cells that a spreadsheet would run as a formula.", o.OUTPUT, default=False
     ),
 ) -> None:
-    """Predict the classes of further rows by a model; this spends nothing."""
+    """Predict the classes of rows by a released model; this spends no budget."""
     from pate.jobs import predict_file
 
     done = predict_file(
@@ -57,7 +57,7 @@ def predict(
         safe_csv=safe_csv,
     )  # fmt: skip
     if done.left_out:
-        say(f"Left out, as the model does not ask for them: {', '.join(done.left_out)}")
+        say(f"Columns left out, as the model does not use them: {', '.join(done.left_out)}")
     say_json(
         {
             "rows": done.n_rows,
@@ -80,7 +80,7 @@ def show(
     model: Annotated[Path, typer.Argument(help="Model file, such as labels.pate.")],
     out: Path | None = o.setting("Write the page to this .html or .txt file; must not exist.", o.OUTPUT),
 ) -> None:
-    """Check a model file, and show what it is and what its release cost; nothing in it is run."""
+    """Check a model file and show what it is and what it cost; no code in it is run."""
     from pate.models.file import read_model, write_page
 
     file = read_model(model)
@@ -102,7 +102,7 @@ def _take_config(context: typer.Context, value: Path | None) -> Path | None:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelOptions:
-    """What a person asks of ``pate label``."""
+    """The options of ``pate label``."""
 
     private: Path | None = o.setting(
         "Private table: CSV, Parquet (or a folder of it), xlsx, npz, npy, duckdb:FILE?table=NAME, sqlite:...; or "
@@ -130,15 +130,15 @@ class LabelOptions:
     )
     commonest: o.Commonest = None
     group: str | None = o.setting(
-        "Column that says whose row it is: protects people, not rows. For images: prefix, the file name's part "
-        "before _.",
+        "Column with the id of the person each row belongs to: protects people, not rows. For images: prefix, the "
+        "part of a file's name before _.",
         o.PRIVATE,
     )
     public: Path | None = o.setting("Public table with the same features, or flat folder of images.", o.PUBLIC)
     range: list[str] | None = o.setting(
         "What a column may hold, where there is no public table: age=0:120, or sex=male,female; given again for "
-        "each column. As you know it without these records: DP-SGD then learns from them alone, and columns "
-        "without a range are left out.",
+        "each column. From public knowledge, never read off the private table. DP-SGD then learns from that alone; "
+        "columns without a range are left out.",
         o.PUBLIC,
         metavar="COLUMN=LOW:HIGH|A,B,...",
         argument="ranges",
@@ -151,7 +151,10 @@ class LabelOptions:
         rare=True,
     )
     overlap_is_public: bool = o.setting(
-        "You say that the public rows are public, wherever they also stand.", o.PUBLIC, default=False, rare=True
+        "You state that the public rows are public, even where they are also private rows.",
+        o.PUBLIC,
+        default=False,
+        rare=True,
     )
     preprocess: Literal["public", "shard", "none"] = o.setting(
         "Where scaling and encoding are learnt: from public rows, in each shard, or nowhere.",
@@ -167,7 +170,7 @@ class LabelOptions:
     )
 
     id: str | None = o.setting(
-        "Column of ids, in either file: no feature; the public file's stand beside the labels.", o.TABLES
+        "Column of ids, in either file: not a feature; the public ones are written beside the labels.", o.TABLES
     )
     drop: list[str] = o.setting(
         "Columns to leave out of either file; by commas, or given again.", o.TABLES, default=o.Names(), **o.AS_NAMES
@@ -175,9 +178,11 @@ class LabelOptions:
     text: list[str] = o.setting(
         "Columns of codes: text even where they look like numbers.", o.TABLES, default=o.Names(), **o.AS_NAMES
     )
-    only_common: bool = o.setting("Leave out columns that stand in one file only.", o.TABLES, default=False)
+    only_common: bool = o.setting("Leave out columns that are in one file only.", o.TABLES, default=False)
     sep: str | None = o.setting(
-        "What parts the cells of a CSV file: one character, or tab; recognised by the header line.", o.TABLES, rare=True
+        "What separates the cells of a CSV file: one character, or tab; recognised by the header line.",
+        o.TABLES,
+        rare=True,
     )
     encoding: str | None = o.setting(
         "How the letters of a CSV file are written, such as cp1252; the public one's is recognised, the private "
@@ -214,13 +219,13 @@ class LabelOptions:
 
     voters: Literal["auto", "records", "heads", "shards", "dpsgd"] | None = o.setting(
         "Who votes: every private record, on all public rows; small heads on shards; teachers on shards; or "
-        "nobody, and DP-SGD learns a model. Left out: auto, unless something is said of teachers, queries or "
-        "noise; that is records, or DP-SGD where public rows are none or too few.",
+        "dpsgd: no votes, a model learns by DP-SGD. If left out: auto, which is records, or DP-SGD with no or too "
+        "few public rows; shards if an option about teachers, queries or noise is given.",
         o.TEACHERS,
     )
     teachers: int | None = o.setting(
-        "Number of teachers: disjoint shards of the private data; 100; of heads one for every 15 records, 10 at "
-        "least and 1000 at most.",
+        "Number of teachers, each on a disjoint shard of the private data; default 100; for heads one per 15 "
+        "records, at least 10 and at most 1000.",
         o.TEACHERS,
         argument="n_teachers",
         way="private",
@@ -240,7 +245,7 @@ class LabelOptions:
     )
     partition_seed: o.PartitionSeed = None
     checkpoints: bool = o.setting(
-        "Keep what was trained in OUT.private, so that a killed run goes on.",
+        "Store what was trained in OUT.private, so that a killed run can continue.",
         o.TEACHERS,
         default=True,
         argument="checkpoint_dir",
@@ -250,13 +255,13 @@ class LabelOptions:
     epsilon: o.Epsilon
     delta: o.Delta = o.DELTA
     ledger: Path | None = o.setting(
-        "Ledger of the private data, under whatever names they come; default: PRIVATE.ledger.sqlite, beside it. "
-        "For --votes it must be there, or --new-ledger be said.",
+        "Ledger of all releases from this private data; default: PRIVATE.ledger.sqlite, beside it. With --votes it "
+        "must exist, or give --new-ledger.",
         o.PRIVACY,
     )
-    ledger_currency: str | None = o.setting(
-        "What a new ledger counts in, for good: gdp, renyi, renyi:ORDER or pure; left out, whichever buys most of "
-        "the first release's kind.",
+    accounting_unit: str | None = o.setting(
+        "What a new ledger counts in, which cannot be changed later: gdp, renyi, renyi:ORDER or pure; if left out, "
+        "the one that is cheapest for the first release.",
         o.PRIVACY,
         rare=True,
     )
@@ -290,27 +295,28 @@ class LabelOptions:
     organisation: str | None = o.setting("Who holds them.", o.STATEMENT, argument="stated")
     purpose: str | None = o.setting("What the labels are for.", o.STATEMENT, argument="stated")
     stated: list[str] | None = o.setting(
-        "How you ensured one of its assumptions, such as 'one person=patients are unique by their number'. What "
-        "nobody states and pate did not see to is open. May be given several times.",
+        "How you ensured one of its assumptions, such as 'one person=patients are unique by their number'. An "
+        "assumption that is neither stated nor checked by pate is listed as open. May be given several times.",
         o.STATEMENT,
         metavar="NAME=TEXT",
         argument="stated",
     )
 
     decide: Literal["likeliest", "balanced"] = o.setting(
-        "Which class a row gets: the likeliest, or the one whose probability is largest beside its mean over the "
-        "public rows (for balanced accuracy where classes are of unequal size).",
+        "Which class a row gets: the likeliest, or (balanced) the one whose probability is largest relative to its "
+        "mean over the public rows, for balanced accuracy where classes are of unequal size.",
         o.MODEL,
         default="likeliest",
     )
     measure: Literal["yes", "no", "by-class"] | None = o.setting(
-        "Whether records say in the end how often the model is right: a noisy count within the same budget, for 4% "
-        "of its mu^2; by-class also recall, for as much again. Left out: where noise leaves less than +-5 points.",
+        "Whether the model's accuracy on the private records is measured, by a noisy count for 4% of the budget; "
+        "by-class also recall, for 4% more. If left out: where the noise is below +-5 percentage points.",
         o.MODEL,
     )
     student: str | None = o.setting(
-        "Who learns from the labels, and is kept as the model: logistic-regression, random-forest, vote-spreading, "
-        "image, ...; the strongest for such data when left out. With --select uncertain its doubts choose, too.",
+        "The classifier that learns from the labels and is saved as the model: logistic-regression, random-forest, "
+        "vote-spreading, image, ...; the strongest for such data when left out. With --select uncertain it "
+        "also chooses the rows.",
         o.MODEL,
     )
     no_model: bool = o.setting(
@@ -337,9 +343,9 @@ class LabelOptions:
         argument=None,
         not_in_file="a file names no other file. Put all options into one",
     )
-    anyway: bool = o.setting("Go on with a setting from which nearly nothing is to be expected.", o.RUN, default=False)
+    force: bool = o.setting("Go on although the labels are expected to be useless.", o.RUN, default=False)
     yes: bool = o.setting(
-        "Spend without asking; on a terminal you are asked otherwise.",
+        "Spend without asking; otherwise you are asked on a terminal.",
         o.RUN,
         "--yes",
         "-y",
@@ -347,7 +353,7 @@ class LabelOptions:
         argument=None,
         not_in_file="it says that a person saw the price. Say --yes on the command line",
     )
-    plan: bool = o.setting("Only say what would be done and spent.", o.RUN, default=False, argument=None)
+    plan: bool = o.setting("Only show what would be done and spent.", o.RUN, default=False, argument=None)
     seed: o.Seed = 0
     jobs: o.Jobs = o.JOBS
 
@@ -356,8 +362,19 @@ class LabelOptions:
         argument=None, not_in_file="it is for the command line alone",
     )  # fmt: skip
 
+    anyway: bool = o.former("force", default=False)
+    ledger_currency: str | None = o.former("accounting_unit")
+
     def __post_init__(self) -> None:
-        """Bring names to one form: what reads the command line gives lists."""
+        """Bring names to one form (what reads the command line gives lists), and read options by their former names."""
+        for name, use in o.uses_of(type(self)).items():
+            value = getattr(self, name)
+            if use.now and value:
+                old, new = (f"--{one.replace('_', '-')}" for one in (name, use.now))
+                if getattr(self, use.now) not in (None, False, value):
+                    raise InvalidInputError(f"{old} is the former name of {new}, and both are given. Keep {new}.")
+                complain(f"warning: {old} is deprecated: it is now called {new}.", "yellow")
+                object.__setattr__(self, use.now, value)
         for name in ("drop", "text"):
             object.__setattr__(self, name, o.Names(getattr(self, name)))
 
@@ -435,20 +452,24 @@ def _ranges(pairs: list[str] | None, path: Path | None) -> Any:
             raise InvalidInputError(f"--range says more than the schema {path.name!r}. Declare all columns there.")
         return Schema.read(path)
     for pair in pairs or ():
-        name, sign, told = pair.partition("=")
+        name, sign, values = pair.partition("=")
         name = name.strip()
         if not sign or not name or name in found:
-            wrong = "is declared twice" if name in found else "is none"
+            wrong = "is declared twice" if name in found else "has no column" if sign else "has no = in it"
             raise InvalidInputError(
                 f"--range must be COLUMN=LOW:HIGH or COLUMN=A,B,..., each once; {pair[:60]!r} {wrong}."
             )
-        low, colon, high = told.partition(":")
+        low, colon, high = values.partition(":")
         try:
             found[name] = [float(low), float(high)] if colon else None
         except ValueError:
             found[name] = None
+        if colon and found[name] is not None and found[name][0] >= found[name][1]:
+            raise InvalidInputError(
+                f"--range must have the lower number first, got {pair[:60]!r}. Say --range {name}=LOW:HIGH."
+            )
         if found[name] is None:
-            found[name] = list(o.Names.of([told]))
+            found[name] = list(o.Names.of([values]))
     return found or None
 
 
@@ -493,19 +514,19 @@ _DECLINED = 1
 
 @o.takes_options(LabelOptions)
 def label(context: typer.Context, options: LabelOptions) -> None:
-    """Label public rows with what private records, or teachers of theirs, say, within a budget."""
+    """Label public rows by what private records show, within a privacy budget."""
     _check_way_in(context, options)
     from pate.jobs import LabelJob, VoteJob, check_new_files, check_proba
     from pate.privacy.convert import format_up
 
     check_new_files(options.out, model=not options.no_model)
     arguments = options.arguments()
-    kept = options.out.with_name(options.out.stem + ".private")
-    new = not kept.exists()
+    stored = options.out.with_name(options.out.stem + ".private")
+    new = not stored.exists()
     job: Any = LabelJob(**arguments, verbose=show_progress()) if options.way == "private" else VoteJob(**arguments)
     if options.proba:
         check_proba(job.plan)
-    told = job.check_records() if options.way == "private" else ()
+    messages = job.check_records() if options.way == "private" else ()
     planned = {"plan": dict(job.plan.lines()), "will_spend": job.plan.guarantee.to_dict(), "paid": job.plan.is_paid}
     plan = job.plan.text(brief=not manner.verbose)
     if plan != job.plan.text():
@@ -515,17 +536,17 @@ def label(context: typer.Context, options: LabelOptions) -> None:
         say_json(planned)
         return
     if not (options.yes or job.plan.is_paid) and is_interactive():
-        for one in told:
+        for one in messages:
             if one.quoting:  # private values: for a terminal alone
                 complain(one.quoting, "yellow")
-        above = " See the warnings above." if told else ""
-        spent = f"epsilon {format_up(job.plan.guarantee.epsilon)} of what these private data may ever give"
-        if not confirmed(f"This spends {spent}, for good.{above} Go on?"):
+        above = " See the warnings above." if messages else ""
+        spent = f"epsilon {format_up(job.plan.guarantee.epsilon)} of the total budget of these private data"
+        if not confirmed(f"This spends {spent}; it cannot be undone.{above} Go on?"):
             complain(
                 "Nothing was spent. --plan shows the plan alone; pate plan says what other settings give.", "yellow"
             )
-            if new:  # maps of public rows alone: nobody goes on with them
-                shutil.rmtree(kept, ignore_errors=True)
+            if new:  # maps of public rows alone: no later run uses them
+                shutil.rmtree(stored, ignore_errors=True)
             raise typer.Exit(_DECLINED)
     release = job.run()
     paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)
@@ -551,20 +572,23 @@ def label(context: typer.Context, options: LabelOptions) -> None:
 
 
 def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
-    """Refuse options that would be passed over in silence: a --group that is not heeded protects nobody."""
+    """Refuse options that would be silently ignored: an ignored --group would protect no one."""
     if options.private is not None and options.votes is not None:
-        raise InvalidInputError("--private and --votes are two ways in: teachers here, or votes cast elsewhere.")
+        raise InvalidInputError(
+            "--private and --votes must not both be given: teachers are trained here, or votes were cast elsewhere."
+            " Keep one."
+        )
     for name, use in o.uses_of(type(options)).items():
         if was_given(context, name) and not options.heeds(use):
             here = {"votes": "votes cast elsewhere (--votes)", "private": "teachers trained here (--private)"}
-            raise InvalidInputError(f"--{name.replace('_', '-')} says nothing about {here[options.way]}. Leave it out.")
+            raise InvalidInputError(f"--{name.replace('_', '-')} has no effect on {here[options.way]}. Leave it out.")
     ranged = options.ranges is not None or options.range is not None
     alone = options.public is None and not ranged and not options.is_folder
     if options.way == "private" and (options.private is None or alone):
         if options.private is None:
             raise InvalidInputError("--private is missing: name private and public data, or --votes cast elsewhere.")
         raise InvalidInputError(
-            "--public is missing: a table with the same features (no labels) whose rows are nobody's secret, such as "
+            "--public is missing: a table with the same features (no labels) whose rows are public, such as "
             "an open data set, records released by consent, or rows that a simulation makes; never rows of --private. "
             "Where there is none, declare what its columns hold, --range age=0:120 --range sex=male,female (or "
             "--ranges FILE): DP-SGD then learns from the private table alone. See docs/how-to.md, 'Find public rows, "

@@ -1,8 +1,10 @@
-"""``pate ledger``: what was released from a private data set, what it cost, and whether the record is whole."""
+"""``pate ledger``: show, check and export the record of all releases from a private data set."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,13 +15,13 @@ from pate.cli._options import CommandGroup
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="Look at the record of everything released from a private data set.",
+    help="Show, check and export the record of all releases from a private data set.",
     no_args_is_help=True,
 )
 
 File = Annotated[Path, typer.Argument(help="The ledger's file.", show_default=False)]
 Head = Annotated[str | None, typer.Option(help="A head noted earlier: it must be in the chain.")]
-#: What a check ends with that found something wrong, or nothing wrong but a file that the ledger does not know.
+#: Exit codes of a check: something was changed; nothing was, but the ledger does not know a file.
 _CHANGED, _UNKNOWN = 1, 3
 #: What is paid for where records vote.
 _BALLOTS = ("ballots", "ballot session")
@@ -46,7 +48,7 @@ def _plain(text: object) -> str:
 
 
 def show(file: File) -> None:
-    """Show every release, its cost, and the ledger's head, to be noted elsewhere."""
+    """Show every release, its cost, and the ledger's head (note it elsewhere)."""
     ledger = _open(file)
     rows, left, data, head = ledger.show(), ledger.remaining(), ledger.registration, ledger.head
     if say_json({"data_set": data, "releases": rows, "remaining": left.to_dict(), "head": head}):
@@ -56,9 +58,9 @@ def show(file: File) -> None:
         known = "recognised by its fingerprint" if data["fingerprinted"] else "not fingerprinted"
         answer(_plain(f"data set: unit {data['unit']}{units}, {data['adjacency']} adjacency, {known}"))
     if left.terms is not None:
-        currency = left.terms.currency
+        unit = left.terms.currency
         answer(
-            f"currency: {currency.name}, fixed before the first charge: the sum of {currency.unit} stays within a limit"
+            f"accounting unit: {unit.name}, fixed before the first charge: the sum of {unit.unit} stays within a limit"
         )
     heading = f"{'release':>7} {'created (UTC)':<20}{'paid for':<16}{'asked':>9}{'answers':>9}{'epsilon':>9}"
     answer(f"{heading}{'price':>11}{'share':>8}  mechanism")
@@ -67,7 +69,7 @@ def show(file: File) -> None:
         answer(
             f"{row['release']:>7} {_plain(row['created'])[:19]:<20}{_plain(row['kind'])[:15]:<16}"
             f"{_asked(row, 'round'):>9}{_asked(row, 'sum'):>9}{_up(row['epsilon']):>9}{_up(row['price']):>11}"
-            f"{row['share']:>8.1%}  {_plain(row['mechanism'])}{seeded}"
+            f"{row['share']:>8.1%}  {_counted(_plain(row['mechanism']))}{seeded}"
         )
     answer(_left(left))
     if any(row["kind"] in _BALLOTS for row in rows):
@@ -84,7 +86,7 @@ def begin(
         typer.Option(help="gdp, renyi, renyi:ORDER or pure; the first release decides when left out."),
     ] = None,
 ) -> None:
-    """Begin a ledger with the total of several releases; without it the first release takes the total for itself."""
+    """Begin a ledger with a total budget for several releases; otherwise the first release's budget is the total."""
     from pate.exceptions import LedgerError
     from pate.ledger import Ledger
     from pate.privacy.budget import Budget
@@ -108,7 +110,7 @@ def verify(
     files: Annotated[list[Path] | None, typer.Argument(help="Released files, to be compared with it.")] = None,
     head: Head = None,
 ) -> None:
-    """Check that no row was changed, taken away, put in or moved; ends with 1 if one was."""
+    """Check that no row of the ledger was changed, removed, added or moved; exit code 1 if one was."""
     say_verified(file, files or [], head)
 
 
@@ -128,7 +130,7 @@ def bind(
     file: File,
     files: Annotated[list[Path], typer.Argument(help="Files that were made of a release.", show_default=False)],
 ) -> None:
-    """Note digests of files that were made of a release later, so that verify knows them; you answer for them."""
+    """Record digests of files made from a release later, so that verify knows them; you vouch for them."""
     head = _open(file).bind(*files)
     say_json({"bound": files, "head": head})
     answer(f"Bound {', '.join(map(str, files))}; head: {head}")
@@ -139,7 +141,7 @@ def export(
     out: Annotated[Path, typer.Argument(help="A new .csv or .jsonl file.", show_default=False)],
     escape_formulas: Annotated[bool, typer.Option(help="Make texts harmless that a spreadsheet would run.")] = False,
 ) -> None:
-    """Write every label and noisy sum that was ever paid for."""
+    """Write every label and noisy sum that was paid for to a file."""
     ledger = _open(file)
     n_sums = sum(row["n_answers"] for row in ledger.show() if row["kind"] in _BALLOTS)
     n = ledger.export(out, escape_formulas=escape_formulas)
@@ -150,7 +152,7 @@ def export(
 
 
 def remaining(file: File) -> None:
-    """Say what the total budget still allows."""
+    """Show how much of the total budget is left."""
     left = _open(file).remaining()
     say_json(left.to_dict())
     answer(_left(left))
@@ -158,12 +160,12 @@ def remaining(file: File) -> None:
 
 def revise(
     file: File,
-    reason: Annotated[str, typer.Option(help="Public: why the private records changed. It is kept in the ledger.")],
+    reason: Annotated[str, typer.Option(help="Public: why the private records changed. It is stored in the ledger.")],
 ) -> None:
-    """Declare that the private records were corrected or added to; all stays charged to one total."""
+    """Declare that private records were corrected or added; all charges stay on one total."""
     _open(file).revise(reason)
     say_json({"revised": True, "reason": reason})
-    answer("Noted. The records of the next release are taken as this data set's.")
+    answer("Recorded. The next release may use the changed records with this ledger.")
 
 
 #: In the order of ``pate ledger --help``.
@@ -176,6 +178,12 @@ def _asked(row: dict[str, Any], what: str) -> str:
     return f"{n} {what}{'s' * (n != 1)}" if row["kind"] in _BALLOTS else str(n)
 
 
+def _counted(mechanisms: str) -> str:
+    """Return mechanisms with equal neighbours counted: ``40 x GaussianSum(...)``."""
+    parts = [(one, len(list(same))) for one, same in itertools.groupby(re.split(r"(?<=\)), ", mechanisms))]
+    return ", ".join(one if n == 1 else f"{n} x {one}" for one, n in parts)
+
+
 def _up(epsilon: float) -> str:
     from pate.privacy.convert import format_up
 
@@ -184,10 +192,10 @@ def _up(epsilon: float) -> str:
 
 def _left(left: Any) -> str:
     total = left.total
-    counted = f"counted in {left.currency}" if left.terms is not None else "currency open until the first charge"
+    counted = f"counted in {left.currency}" if left.terms is not None else "accounting unit open until the first charge"
     aside = f"; {left.failure_left:g} of delta left for costs that may fail" if left.failure_left else ""
     return (
         f"left: {left.fraction_left:.1%} of the total (epsilon {total.epsilon:g} at delta {total.delta:g}, {counted}) "
-        f"after {left.n_releases} releases; one release of epsilon {left.epsilon_left:.3f} by that count would still "
-        f"fit{aside}"
+        f"after {left.n_releases} release{'s' * (left.n_releases != 1)}; one more release of up to "
+        f"epsilon {left.epsilon_left:.3f} fits{aside}"
     )

@@ -1,4 +1,4 @@
-"""Options that several commands share, each declared once: type, help, group of ``--help``, allowed words.
+"""Options that several commands share, each declared once: type, help, group of ``--help``, allowed values.
 
 Defaults that mean the same everywhere stand here too.
 """
@@ -31,7 +31,7 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 #: Where :func:`takes_options` leaves what the options are called in Python.
 OPTIONS_OF = "__pate_options__"
 #: What Python calls it, where that is neither the option's name nor ``n_`` and the name.
-_CALLED = {"random_state": "seed", "currency": "ledger_currency", "y": "target", "max_releases": "releases"}
+_CALLED = {"random_state": "seed", "currency": "accounting_unit", "y": "target", "max_releases": "releases"}
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,16 @@ class Use:
     """What becomes of an option besides its place on the command line.
 
     Who is asked calls it ``argument`` (several options may make one): empty: as the option, None: it is not handed on.
-    ``way`` is the only way in that heeds it; empty: every one whose job has that argument. ``not_in_file``: why no job
-    file must hold it. ``kind`` is its type, without None, read off the declaration.
+    ``way`` is the only way in that uses it; empty: every one whose job has that argument. ``not_in_file``: why no job
+    file must hold it. ``now`` is the present name of an option whose name is a former one: it still works, and says
+    so. ``kind`` is its type, without None, read off the declaration.
     """
 
     argument: str | None = ""
     way: str = ""
     not_in_file: str = ""
     kind: Any = None
+    now: str = ""
 
 
 def annotated(declaration: type) -> dict[str, Any]:
@@ -125,14 +127,14 @@ def _refused_in_one_line(where: str, args: list[str]) -> Iterator[None]:
 
 def _misuse(error: Any, args: list[str], where: str) -> str:
     # Some versions of typer put their own machinery's words before an error's.
-    told = str(error.format_message()).replace("Value error, ", "").strip()
+    text = str(error.format_message()).replace("Value error, ", "").strip()
     see = f"See {where} -h."
     if (possible := getattr(error, "possibilities", None)) is not None and getattr(error, "option_name", None):
         near = f" Did you mean {' or '.join(list(possible)[:2])}?" if possible else ""
         return f"there is no option {error.option_name}.{near} {see}"
-    if (missing := re.match(r"Missing (?:option|argument|parameter):? '?([^'.]+?)'?\.", told)) is not None:
+    if (missing := re.match(r"Missing (?:option|argument|parameter):? '?([^'.]+?)'?\.", text)) is not None:
         return f"{missing[1]} is missing. {see}"
-    if (invalid := re.match(r"Invalid value for '?([^':]+?)'?(?: / [^:]*)?: (.*)", told, re.DOTALL)) is not None:
+    if (invalid := re.match(r"Invalid value for '?([^':]+?)'?(?: / [^:]*)?: (.*)", text, re.DOTALL)) is not None:
         option, why = invalid[1].split(" ")[0], " ".join(invalid[2].split())
         if (kind := re.search(r"valid (number|float|integer)", why)) is not None:
             whole = "a whole number" if kind[1] == "integer" else "a number"
@@ -141,7 +143,7 @@ def _misuse(error: Any, args: list[str], where: str) -> str:
         if why.startswith(" must"):
             return f"{option}{why} {see}"
         return f"{why} {see}" if why.startswith(option) else f"{option}: {why.rstrip('.')}. {see}"
-    return f"{told[:1].lower()}{told[1:].rstrip('.?')}{'?' if told.endswith('?') else '.'} {see}"
+    return f"{text[:1].lower()}{text[1:].rstrip('.?')}{'?' if text.endswith('?') else '.'} {see}"
 
 
 def _value_of(option: str, args: list[str]) -> str:
@@ -172,7 +174,7 @@ class GroupedCommand(_InOneLine, TyperCommand):
                 formatter.write_dl(records)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the examples as they stand: a line that is broken anew cannot be copied."""
+        """Write the examples as they stand: a line that is wrapped again cannot be copied."""
         if self.epilog:
             with formatter.section("Examples"):
                 for line in self.epilog.splitlines():
@@ -263,6 +265,13 @@ def option(
     return info
 
 
+def former(now: str, *, default: Any = None) -> Any:
+    """Return a field that is the former name of the option ``now``: hidden, and still read."""
+    made = setting(f"Now --{now.replace('_', '-')}.", RUN, default=default, argument=None, hidden=True)
+    made.metadata["option"].use = Use(None, now=now)
+    return made
+
+
 def help_all(context: typer.Context, value: bool) -> bool:
     """Show the help with every option; what a command that has such an option calls ``help_all``."""
     if value:
@@ -290,7 +299,7 @@ def _names(context: typer.Context, parameter: typer.CallbackParam, value: Any) -
 def _size(value: Any) -> Size:
     try:
         return Size.parse(value)
-    except InvalidInputError as error:  # some versions of click tell of any ValueError in words of their own
+    except InvalidInputError as error:  # some versions of click reword any ValueError
         raise typer.BadParameter(str(error)) from None
 
 
@@ -298,9 +307,11 @@ def _size(value: Any) -> Size:
 AS_NAMES: Any = {"callback": _names, "metavar": "A,B,...", "show_default": False}
 AS_SIZE: Any = {"parser": _size, "metavar": "WxH"}
 
-EPSILON_TEXT = "The most that may be spent, above 0; at most 1 is strong."
+EPSILON_TEXT = "Privacy budget: the most that may be spent, above 0; 1 or less is strong."
 Epsilon = Annotated[float, option(EPSILON_TEXT, PRIVACY, argument="budget")]
-Delta = Annotated[float, option("Well below one over the number of people.", PRIVACY, argument="budget")]
+Delta = Annotated[
+    float, option("Probability of exceeding it; well below 1 / number of people.", PRIVACY, argument="budget")
+]
 Commonest = Annotated[
     float | None,
     option("Share of the commonest class, if publicly known: labels expected to be worse are refused.", PRIVATE),
@@ -311,9 +322,7 @@ Tuning = Annotated[
 
 PartitionSeed = Annotated[
     int | None,
-    option(
-        "Cut the shards by this seed, not by a secret: for data that are nobody's secret only.", TEACHERS, rare=True
-    ),
+    option("Cut the shards by this seed, not by a secret: for public data only.", TEACHERS, rare=True),
 ]
 
 #: A mechanism's name where one must be named (``pate account``), and where it may be left out.
@@ -333,13 +342,13 @@ SigmaThreshold = Annotated[
     float | None, option("Noise of that test, in votes (confident).", NOISE, argument="mechanism", rare=True)
 ]
 Queries = Annotated[int | None, option("How many public rows to ask about.", NOISE, argument="n_queries")]
-Gap = Annotated[float | None, option("Abstain below so many votes of noisy lead (histogram).", NOISE, rare=True)]
+Gap = Annotated[float | None, option("Abstain below a noisy margin of so many votes (histogram).", NOISE, rare=True)]
 MaxAnswers = Annotated[int | None, option("Cap on answers (confident); the whole cap is charged.", NOISE, rare=True)]
 OnExhausted = Annotated[
-    Literal["raise", "abstain"], option("When the budget does not buy all queries.", NOISE, rare=True)
+    Literal["raise", "abstain"], option("What to do when the budget does not buy all queries.", NOISE, rare=True)
 ]
 
-Jobs = Annotated[int, option("Teachers side by side; -1 takes every core.", RUN, argument="n_jobs")]
+Jobs = Annotated[int, option("Teachers trained in parallel; -1 takes every core.", RUN, argument="n_jobs")]
 Seed = Annotated[
     int, option("Seed of splits and training; never of the shards or the privacy noise.", RUN, argument="random_state")
 ]
@@ -347,7 +356,7 @@ Seed = Annotated[
 # Of files of votes.
 VoteKind = Annotated[
     Literal["counts", "labels"] | None,
-    option("What the file holds, where its shape does not tell: counts (rows x classes) or labels (teachers x rows).",
+    option("What the file holds, where its shape leaves it open: counts (rows x classes) or labels (teachers x rows).",
            VOTES, rare=True),
 ]  # fmt: skip
 VoteKey = Annotated[str | None, option("Which array of an .npz, where it has several.", VOTES, rare=True)]
@@ -379,10 +388,10 @@ def chosen_mechanism(
         try:
             return make_mechanism(name, **parameters)
         except InvalidInputError as error:
-            told = str(error)
+            text = str(error)
             for option_name in parameters:  # as a person types them: these are plain words too
-                told = re.sub(rf"(?<![\w-]){option_name}\b", "--" + option_name.replace("_", "-"), told)
-            raise InvalidInputError(told) from None
+                text = re.sub(rf"(?<![\w-]){option_name}\b", "--" + option_name.replace("_", "-"), text)
+            raise InvalidInputError(text) from None
     if any(value is not None for value in parameters.values()):
         raise InvalidInputError("noise is given without a mechanism. Say --mechanism gnmax, for example.")
     return None
@@ -435,7 +444,7 @@ def read_job_file(path: str | os.PathLike[str], uses: Mapping[str, Use]) -> dict
     for key, value in held.items():
         name = key.replace("-", "_")
         if name not in uses:
-            allowed = [option for option, known in uses.items() if not known.not_in_file]
+            allowed = [option for option, known in uses.items() if not (known.not_in_file or known.now)]
             near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
             hint = f" Did you mean {near[0].replace('_', '-')!r}?" if near else ""
             listed = ", ".join(option.replace("_", "-") for option in allowed)

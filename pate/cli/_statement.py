@@ -1,4 +1,4 @@
-"""``pate statement``: a release's privacy statement, read again from its JSON."""
+"""``pate statement``: check and print a release's privacy statement; ``pate verify``: compare files with a ledger."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def verify(
     ),
     head: Head = None,
 ) -> None:
-    """Say of each file whether it is as released, changed or unknown; ends with 0 if all are as released.
+    """Check whether files are as released, changed or unknown; exit code 0 if all are as released.
 
     1: a file was changed, or the ledger. 3: nothing was changed, but the ledger does not know a file. Without the key
     file only what a head noted earlier (--head) covers is proved.
@@ -35,13 +35,15 @@ def verify(
 def statement(
     file: Annotated[Path | None, typer.Argument(help="The statement's JSON, such as labels.statement.json.")] = None,
     out: Path | None = o.setting("Write the page to this .html or .txt file; must not exist.", o.OUTPUT),
-    ledger: Path | None = o.setting("Also see that it is, word for word, as this ledger's release has it.", o.PRIVACY),
+    ledger: Path | None = o.setting(
+        "Also check that it is, word for word, the one of this ledger's release.", o.PRIVACY
+    ),
     head: Head = None,
-    language: str = o.setting("Of the plain words of the .html page; en ships.", o.OUTPUT, default="en"),
+    language: str = o.setting("Language of the plain-language .html page; en is included.", o.OUTPUT, default="en"),
     catalogue: Path | None = o.setting("Your own translation of those words; comes before --language.", o.OUTPUT),
     new_catalogue: Path | None = o.setting("Write the English words to this .toml file, to be translated.", o.OUTPUT),
 ) -> None:
-    """Check a privacy statement's JSON and show it as one page for people."""
+    """Check a privacy statement's JSON and print it as a readable page."""
     from pate.exceptions import InvalidInputError
     from pate.release.statement.catalogue import new_catalogue as write_catalogue
     from pate.release.statement.files import check_against_ledger, read_statement, render_statement

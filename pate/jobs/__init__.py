@@ -1,4 +1,4 @@
-"""Label public rows with what private records, or teachers of theirs, say: files in, files out."""
+"""Jobs from files to files: read private and public rows, release private labels, write labels and a model."""
 
 from pate.jobs._choice import CHOICES, OneRound, QueryChoice, Uncertain, make_choice
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan, VotePlan

@@ -1,4 +1,4 @@
-"""Which public rows a job asks about, round by round: from public information alone, so the choice costs nothing."""
+"""Choose the public rows that a job asks about, round by round, from public information alone: this costs nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from pate.votes import ABSTAIN, Voter, Votes, hash_queries
 
 #: Strategies by name.
 CHOICES = (*STRATEGIES, "uncertain")
-#: A round looks at so many unsure rows per question, and spreads its questions over them.
+#: Unsure rows that a round considers per question; its questions are spread over them.
 _POOL = 5
 _CHUNK = 50_000
 
@@ -49,9 +49,9 @@ def take(rows: Any, positions: npt.NDArray[np.int64]) -> Any:
 
 @runtime_checkable
 class QueryChoice(Protocol):
-    """Whoever chooses public rows to ask about; a plug-in of :class:`pate.jobs.LabelJob`.
+    """An object that chooses public rows to ask about; a plug-in of :class:`pate.jobs.LabelJob`.
 
-    It is shown public rows and released labels, and nothing else: a choice made from them is post-processing.
+    It is given public rows and released labels, and nothing else: a choice made from them is post-processing.
 
     Examples
     --------
@@ -118,7 +118,7 @@ class OneRound:
         open_rows: npt.NDArray[np.int64],
         random_state: int | None,
     ) -> npt.NDArray[np.int64]:
-        """Return the strategy's rows; labels are not looked at."""
+        """Return the strategy's rows; labels are not used."""
         some = rows if len(open_rows) == np.shape(rows)[0] else take(rows, open_rows)
         return open_rows[select_queries(some, n_queries, strategy=self.strategy, random_state=random_state)]
 
@@ -247,7 +247,7 @@ def make_choice(select: Any, *, rounds: int | None = None, student: Any = None) 
 
 @dataclass(frozen=True, eq=False)
 class Chooser:
-    """Whoever chooses rows, by public rows and released labels alone, and a look at what comes of it."""
+    """Chooses rows by public rows and released labels alone, and checks what a plug-in returns."""
 
     choice: QueryChoice
     rows: Any
@@ -263,7 +263,7 @@ class Chooser:
     def choose(
         self, n: int, labels: npt.NDArray[np.int64], open_rows: npt.NDArray[np.int64], number: int
     ) -> npt.NDArray[np.int64]:
-        """Return a round's rows, ascending, and see that a plug-in gave what it may."""
+        """Return a round's rows, ascending, and check what a plug-in returned."""
         seed = self.random_state
         if seed is not None and number:
             seed = training_seed(seed, 0xADA, number)
@@ -278,7 +278,7 @@ class Chooser:
 
 @dataclass(frozen=True, eq=False)
 class RoundsPlan:
-    """What :class:`pate.release.BatchPlan` is, for a session: ``run`` takes all public rows, and chooses among them.
+    """A priced plan of questions in rounds; ``run`` takes all public rows, and chooses among them.
 
     ``n_fresh`` queries will be paid for now: none, where an earlier session is taken up again.
     """
@@ -342,7 +342,7 @@ class RoundsPlan:
                         planned=(self.n_fresh, self.quote),
                     )
                     opens.callback(session.close)
-                    # Otherwise some labels are of teachers that an earlier process trained: nobody here saw those.
+                    # Otherwise some labels are of teachers that an earlier process trained: they were not checked here.
                     whole = session.n_left == session.quote.n_queries
                     evidence = replace(evidence, trained=evidence.trained and whole)
                 labels[now] = self.asking.decided(session.ask(votes, on_exhausted="abstain")).labels

@@ -1,4 +1,4 @@
-"""What a job will do and cost, before anything is trained."""
+"""Plans: what a job will do and what it will cost, known before anything is trained."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def measures_line(counts: Sequence[GaussianSum], n_units: int) -> tuple[str, str
         return "measures", ""
     points = 196 * counts[0].noise_multiplier / n_units
     cells = " and recall by class" if len(counts) > 1 else ""
-    cost = f"{SHARE * len(counts):.3g} of mu^2"
-    return "measures", f"how often the model is right{cells}, by {cost}: +-{points:.2g} points of noise"
+    cost = f"{SHARE * len(counts):.3g} of the budget (mu^2)"
+    return "measures", f"how often the model is right{cells}, to +-{points:.2g} percentage points, for {cost}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JobPlan:
-    """What every plan has; ``odd`` are columns with a remark on what becomes of them."""
+    """The base of all plans; ``odd`` are columns with a remark on how they are used."""
 
     n_public: int
     unit: str
@@ -40,8 +40,8 @@ class JobPlan:
         """Return the plan line by line; ``brief``: of columns only the odd ones, and no reasons."""
         found = self.lines()
         if brief:
-            told = {"columns": "\n".join(self.odd), "chosen": ""}
-            found = [(name, told.get(name, value)) for name, value in found]
+            shortened = {"columns": "\n".join(self.odd), "chosen": ""}
+            found = [(name, shortened.get(name, value)) for name, value in found]
         return "\n".join(f"{name:<11}" + value.replace("\n", "\n" + " " * 11) for name, value in found if value)
 
     def lines(self) -> list[tuple[str, str]]:
@@ -51,7 +51,7 @@ class JobPlan:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VotePlan(JobPlan):
-    """What releasing labels will do and cost: from public shapes alone.
+    """The plan of a release of teachers' votes: what it does and costs, from public shapes alone.
 
     Attributes
     ----------
@@ -63,13 +63,13 @@ class VotePlan(JobPlan):
     queries : int64 array or None
         Rows that will be asked about; None when they are chosen in rounds.
     gap : float
-        Abstain below so many votes of lead (:class:`NoisyHistogram` only).
+        Abstain below a noisy margin of so many votes (:class:`NoisyHistogram` only).
     n_free : int
         How many of those rows are repeats, or were answered before, or are paid for already.
     quote : Quote
         The most that will be spent.
     expectation : str
-        What the labels are expected to be worth.
+        How useful the labels are expected to be.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class VotePlan(JobPlan):
 
     def _noise(self) -> str:
         return f"{self.mechanism}, in votes" + (
-            f"; abstains below a noisy lead of {self.gap:g} votes" if self.gap else ""
+            f"; abstains below a noisy margin of {self.gap:g} votes" if self.gap else ""
         )
 
     def _questions(self) -> str:
@@ -135,9 +135,9 @@ class VotePlan(JobPlan):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelPlan(VotePlan):
-    """What labelling will do and cost: made from the private file's shape alone, before any training.
+    """The plan of a labelling job: what it does and costs, from the private file's shape alone, before any training.
 
-    All of :class:`VotePlan` besides.
+    It also has all attributes of :class:`VotePlan`.
 
     Attributes
     ----------
@@ -210,7 +210,7 @@ class LabelPlan(VotePlan):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ModelPlan(JobPlan):
-    """What a plan has where no teachers vote: a model answers for all public rows."""
+    """The plan of a job without teachers: a model labels all public rows."""
 
     n_units: int
     encoding: str
@@ -225,7 +225,7 @@ class ModelPlan(JobPlan):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BallotPlan(ModelPlan):
-    """What letting every record vote will do and cost: from public shapes and rows alone.
+    """The plan of a job where every record votes: what it does and costs, from public shapes and rows alone.
 
     Attributes
     ----------
@@ -242,7 +242,7 @@ class BallotPlan(ModelPlan):
     is_paid : bool
         An earlier run paid for them: this one spends nothing.
     expectation : str
-        What the labels are expected to be worth.
+        How useful the labels are expected to be.
     instead : str
         What would cost no privacy, and how often that is right.
     files : tuple of (str, str)
@@ -284,8 +284,11 @@ class BallotPlan(ModelPlan):
             *self.files,
             ("rows", self.encoding),
             ("chosen", "\n".join(f"{what}: {why}" for what, why in self.recipe.reasons)),
-            ("rounds", f"{len(self.recipe.rounds)}, of {shares} of mu^2, all paid for before the first"),
-            ("noise", f"Gaussian, {self._multipliers()} times what one {self._one()} may change"),
+            (
+                "rounds",
+                f"{len(self.recipe.rounds)}, all paid for before the first; shares of the budget (mu^2): {shares}",
+            ),
+            ("noise", f"Gaussian, in multiples of what one {self._one()} may change: {self._multipliers()}"),
             ("labels", f"all {self.n_public} public rows"),
             measures_line(self.mechanisms[len(self.recipe.rounds) :], self.n_units),
             ("expects", self.expectation),
@@ -302,7 +305,7 @@ class BallotPlan(ModelPlan):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GradientPlan(ModelPlan):
-    """What learning a model by DP-SGD will do and cost: from public shapes and rows alone.
+    """The plan of a DP-SGD job: what it does and costs, from public shapes and rows alone.
 
     Attributes
     ----------
@@ -372,7 +375,7 @@ class GradientPlan(ModelPlan):
                 else "none, as there are no public rows: the model and its statement are what is written",
             ),
             measures_line(self.counts, self.n_units),
-            ("ledger", f"has paid for {again}; what they gave is not given again, and this one is charged anew")
+            ("ledger", f"has paid for {again}; their results are not given again, and this run is charged in full")
             if again
             else ("ledger", ""),
             ("will spend", self._spends()),

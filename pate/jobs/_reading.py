@@ -1,4 +1,4 @@
-"""What a job reads: a private and a public table, or a private and a public folder of images."""
+"""Read a job's data: a private and a public table, or a private and a public folder of images."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def _distinct(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def as_classes(y: npt.NDArray[Any], classes: tuple[Any, ...]) -> npt.NDArray[Any]:
     """Read a column as the classes' own type: a command line gives ``0,1`` as text, a file holds numbers.
 
-    Value by value: a record with an odd or missing one changes nobody else's class. A value is the class that it
+    Value by value: a record with an odd or missing one changes no other record's class. A value is the class that it
     equals, else the one that is written alike (``0`` is ``"0"``), else the one that is the same number (``"0.0"``).
-    What is none of them stays as it is, and its record is set aside by whoever trains.
+    What is none of them stays as it is, and its record is not used for training.
     """
     known = frozenset(classes)
     by_text: dict[str, Any] = {}
@@ -88,7 +88,7 @@ class Sources:
     whose one feature is a column of texts), or one of numbers for images. ``public`` are public rows before any
     encoding, ``hashed`` the same as they stand in the files, by which a ledger recognises them; ``names`` the files of
     public images, ``ids`` and ``id_name`` the public rows' own. ``files`` says how all was read, from public rows and
-    names alone, ``odd`` which columns have a remark; ``told`` what the curator should know of private columns.
+    names alone, ``odd`` which columns have a remark; ``messages`` what the curator is warned of in private columns.
     ``image_shape`` is (height, width), or (3, height, width) of colours: rows hold pixel after pixel nevertheless.
     """
 
@@ -106,7 +106,7 @@ class Sources:
     odd: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
     decimal: str = ""
-    told: tuple[CuratorMessage, ...] = ()
+    messages: tuple[CuratorMessage, ...] = ()
 
     @property
     def unit(self) -> str:
@@ -236,8 +236,8 @@ def _declared(column: Column) -> str:
 def _tables(job: LabelSettings, public: str | os.PathLike[str], classes: tuple[Any, ...] | None) -> Sources:
     _check_target(job.target, job.private, file_of(job.private))
     check_id(job.id, classes)
-    told: dict[str, Any] = {name: getattr(job, name) for name in (*_OF_TABLES, "group", "verbose")}
-    pair = read_both(job.private, public, **told)
+    options: dict[str, Any] = {name: getattr(job, name) for name in (*_OF_TABLES, "group", "verbose")}
+    pair = read_both(job.private, public, **options)
     if pair.private.y is None:
         place = file_of(job.private)
         raise InvalidInputError(f"target must name the column of classes in {place}, got {job.target!r}.")
@@ -258,7 +258,7 @@ def _tables(job: LabelSettings, public: str | os.PathLike[str], classes: tuple[A
         odd=tuple(str(use) for use in columns if use.remark)[:_MOST_REMARKS],
         kinds=shown.kinds,
         decimal=shown.format.decimal,
-        told=pair.told,
+        messages=pair.told,
     )
 
 

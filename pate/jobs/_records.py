@@ -1,4 +1,4 @@
-"""The roads of a job: private records vote, DP-SGD learns from them, or teachers on disjoint shards vote."""
+"""The methods of a job: private records vote, DP-SGD learns from them, or teachers on disjoint shards vote."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _FEWEST_SHARED = 50_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ModelRoad:
+class ModelMethod:
     """A way from private records to a model that answers for all public rows, planned by public facts."""
 
     job: LabelSettings
@@ -71,7 +71,7 @@ class ModelRoad:
     representation: Representation | None
 
     def pupil(self, n_classes: int) -> Pupil:
-        """Return who learns from the labels: nobody, as a model is there already, unless one is named."""
+        """Return the student of the labels: none unless one is named, as there is a model already."""
         job, source = self.job, self.source
         if job.student is None:
             return Pupil(None, None, None, input_spec_of(source), str(job.voters), job.random_state)
@@ -81,7 +81,7 @@ class ModelRoad:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BallotMethod(ModelRoad):
+class BallotMethod(ModelMethod):
     """From private records to labels of all public rows, by ballots."""
 
     ballots: RecordsPlan
@@ -103,11 +103,11 @@ class BallotMethod(ModelRoad):
         ask = replace(ask, representation=public_representation(job, source))
         ballots = plan_records(in_planes(source.public, source.image_shape), terms, ask)
         facts, recipe = replace(ballots.facts, mu=ballots.mu), ballots.recipe
-        if job.anyway or ballots.stored:
-            hope = expected(facts, recipe)
+        if job.force or ballots.stored:
+            expectation = expected(facts, recipe)
         else:
             about: dict[str, Any] = {"unit": ballots.unit, "delta": job.budget.delta, "commonest": job.commonest}
-            hope = check_expected(facts, recipe, **about)
+            expectation = check_expected(facts, recipe, **about)
         plan = BallotPlan(
             n_units=ballots.n_units,
             n_public=n_public,
@@ -118,7 +118,7 @@ class BallotMethod(ModelRoad):
             measured_shares=ballots.measured_shares,
             guarantee=ballots.guarantee,
             is_paid=ballots.stored,
-            expectation=str(hope),
+            expectation=str(expectation),
             instead=without_privacy(ballots.facts, job.commonest),
             files=source.files,
             odd=source.odd,
@@ -163,7 +163,7 @@ def _ask(job: LabelSettings, source: Sources, classes: tuple[Any, ...]) -> Ask:
         n_jobs=job.n_jobs if len(source.y) > _FEWEST_SHARED else None,
         checkpoint_dir=job.checkpoint_dir,
         verbose=job.verbose,
-        anyway=job.anyway,
+        anyway=job.force,
         measure=measured_with(job.measure, job.student),
         decide=job.decide,
     )
@@ -175,7 +175,7 @@ def _before(source: Sources) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GradientMethod(ModelRoad):
+class GradientMethod(ModelMethod):
     """From private records to a model by DP-SGD, and to its labels of all public rows, if there are any."""
 
     training: TrainingPlan
@@ -196,17 +196,17 @@ class GradientMethod(ModelRoad):
             like=stand_ins(source.X, ranges) if rows is None else rows,
             ranges=ranges,
         )
-        road, planned = training.road, training.plan
-        said = "what the public rows teach" if road.facts.n_public else "public constants"
+        method, planned = training.road, training.plan
+        said = "what the public rows teach" if method.facts.n_public else "public constants"
         said = said if ranges is None else "declared ranges"
-        after = road.maps[-1].n_features_out_ if road.maps else int(np.prod(shape))
+        after = method.maps[-1].n_features_out_ if method.maps else int(np.prod(shape))
         plan = GradientPlan(
             n_units=training.ask.n_units,
             n_public=0 if rows is None else len(source.public),
             unit=training.ask.unit,
             encoding=f"{_before(source)} become {after} numbers, by {said}",
             chosen=why,
-            reasons=road.recipe.reasons,
+            reasons=method.recipe.reasons,
             n_steps=planned.shape.n_steps,
             sampling=planned.mechanism.words(planned.shape),
             noise_multiplier=planned.noise_multiplier,
@@ -221,11 +221,11 @@ class GradientMethod(ModelRoad):
         return cls(job, source, evidence, None, training, plan)
 
     def run(self, y: npt.NDArray[Any], pupil: Pupil | None) -> Learnt:
-        """Charge, train, and return all labels, the model and what was kept to go on with."""
+        """Charge, train, and return all labels, the model and the checkpoint to resume from."""
         source = self.source
         X = in_planes(source.X, source.image_shape)
-        release, model, kept = self.training.run(X, y, groups=source.groups, evidence=self.evidence)
-        return Learnt(release, np.arange(self.plan.n_public), model, kept=kept)
+        release, model, checkpoint = self.training.run(X, y, groups=source.groups, evidence=self.evidence)
+        return Learnt(release, np.arange(self.plan.n_public), model, checkpoint=checkpoint)
 
 
 # A job whose teachers vote: planned by public shapes, trained on disjoint shards, asked about some public rows.
@@ -241,7 +241,7 @@ class ShardMethod:
     """From private records to labels of some public rows, by teachers on disjoint shards.
 
     ``teachers`` are untrained, as ``estimator`` is, one of them; ``encoder`` was fitted on public rows, and is None
-    where a representation, the shards or nobody encodes; ``rows`` are public ones as the teachers take them.
+    where a representation, the shards encode, or nothing does; ``rows`` are public ones as the teachers take them.
     """
 
     job: LabelSettings
@@ -270,7 +270,7 @@ class ShardMethod:
         if measure and not job.keep_model:
             raise InvalidInputError(
                 f"measure must be None or False with keep_model=False (--no-model), got {measure!r}: where teachers on "
-                "shards vote, what is measured is the student that is kept as the model. Leave either out."
+                "shards vote, what is measured is the student that is saved as the model. Leave either out."
             )
         said = check_release_stated(job.stated, unit=source.unit, classes_inferred=classes is None)
         terms = job.terms(ledger, said)

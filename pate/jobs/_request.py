@@ -1,8 +1,10 @@
-"""What a job is told, written once and handed on whole, and what of it does not go together."""
+"""The settings of a job, and the checks that they fit together; nothing is read or spent here."""
 
 from __future__ import annotations
 
+import functools
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +29,7 @@ UNITS = ("record", "group")
 #: Parameters of a job that speak of teachers on shards.
 _OF_SHARDS = ("teacher", "n_teachers", "mechanism", "n_queries", "gap", "select", "rounds", "max_answers",
               "on_exhausted", "preprocess", "partition_seed")  # fmt: skip
-#: ... that DP-SGD does not heed.
+#: ... that DP-SGD does not use.
 _UNHEEDED = ("max_categories", "commonest")
 #: ... that speak of a public table.
 _OF_PUBLIC = ("text", "only_common", "overlap_is_public", "dates", "student")
@@ -38,9 +40,32 @@ def _spelt(name: str) -> str:
     return f"{name} (--{name.removeprefix('n_').replace('_', '-')})"
 
 
+#: Former names of parameters, each with its name now.
+_FORMER = {"anyway": "force", "ledger_currency": "accounting_unit"}
+
+
+def takes_former_names(job: type) -> type:
+    """Let a job's class also take the former names of parameters, each with a ``DeprecationWarning``."""
+    init: Any = job.__init__  # type: ignore[misc]
+
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **given: Any) -> None:
+        for former, name in _FORMER.items():
+            if former not in given:
+                continue
+            if given.get(name, given[former]) != given[former]:
+                raise InvalidInputError(f"{former} is the former name of {name}, and both are given. Keep {name}.")
+            warnings.warn(f"{former} is now called {name}: use that.", DeprecationWarning, stacklevel=2)
+            given[name] = given.pop(former)
+        init(self, *args, **given)
+
+    job.__init__ = __init__  # type: ignore[misc]
+    return job
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class JobSettings:
-    """What every job is told, whoever votes."""
+    """The settings that every job has, whichever method labels."""
 
     budget: Budget
     classes: Any = None
@@ -53,7 +78,7 @@ class JobSettings:
     max_answers: int | None = None
     on_exhausted: str = "raise"
     ledger: str | os.PathLike[str] | None = None
-    ledger_currency: str | None = None
+    accounting_unit: str | None = None
     new_ledger: bool = False
     random_state: int | None = 0
     noise_seed: int | None = None
@@ -62,12 +87,12 @@ class JobSettings:
     commonest: float | None = None
     student: Any = None
     keep_model: bool = True
-    anyway: bool = False
+    force: bool = False
     voters: str | None = field(default="shards", init=False)
     max_categories: int = field(default=50, init=False)
 
     def terms(self, ledger: Ledger | None, stated: Mapping[str, str]) -> ReleaseTerms:
-        """Return what a release is bound to."""
+        """Return the terms of a release: budget, ledger, caps and what is stated."""
         return ReleaseTerms(
             budget=self.budget,
             ledger=ledger,
@@ -79,7 +104,7 @@ class JobSettings:
         )
 
     def asking(self, n_public: int, *, n_teachers: int, n_classes: int, **more: Any) -> Asking:
-        """Return what teachers are asked; see :func:`pate.release.plan_release`."""
+        """Return how teachers are asked; see :func:`pate.release.plan_release`."""
         return plan_release(
             self.budget,
             n_public,
@@ -88,13 +113,13 @@ class JobSettings:
             mechanism=self.mechanism,
             n_queries=self.n_queries,
             gap=self.gap,
-            anyway=self.anyway,
+            anyway=self.force,
             **more,
         )
 
     def check_enough(self, plan: Any, n_classes: int) -> None:
-        """Refuse a plan that spends a budget on next to nothing."""
-        if not (self.anyway or plan.is_paid):
+        """Refuse a plan that spends a budget on useless labels."""
+        if not (self.force or plan.is_paid):
             check_enough(
                 plan.quote.max_answers + plan.n_free,
                 plan.mechanism,
@@ -106,9 +131,10 @@ class JobSettings:
             )
 
 
+@takes_former_names
 @dataclass(kw_only=True, eq=False, repr=False)
 class LabelSettings(JobSettings):
-    """What a job on private records is told; see :class:`pate.jobs.LabelJob`."""
+    """The settings of a job on private records; see :class:`pate.jobs.LabelJob`."""
 
     private: str | os.PathLike[str] = field(kw_only=False)
     public: str | os.PathLike[str] | None = field(default=None, kw_only=False)
@@ -141,7 +167,7 @@ class LabelSettings(JobSettings):
     verbose: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what does not go together, before any file is read; who votes is then known, or ``"auto"``."""
+        """Refuse settings that do not fit together, before any file is read; ``voters`` is then set, or ``"auto"``."""
         check_budget(self.budget)
         check_choice("preprocess", self.preprocess, PREPROCESSING)
         check_int("max_categories", self.max_categories, low=2)
@@ -172,7 +198,7 @@ class LabelSettings(JobSettings):
         return [_spelt(name) for name in names if getattr(self, name) != getattr(LabelSettings, name)]
 
     def check_heeded(self) -> None:
-        """Refuse what would be passed over in silence where DP-SGD learns."""
+        """Refuse settings that DP-SGD would silently ignore."""
         of_public = self._said(*_OF_PUBLIC) if self.public is None else []
         for where, said in (
             ("with voters='dpsgd' (--voters dpsgd)", self._said(*_UNHEEDED)),
@@ -182,7 +208,7 @@ class LabelSettings(JobSettings):
                 raise InvalidInputError(f"{said[0]} must be left out {where}. It would change nothing.")
         if self.public is None and not self.keep_model:
             raise InvalidInputError(
-                "keep_model must be True (no --no-model) where there are no public rows: the model is all there is."
+                "keep_model must be True (no --no-model) where there are no public rows: the model is the only output."
             )
 
 
@@ -200,7 +226,7 @@ def proba_columns(classes: Sequence[Any]) -> list[str]:
     return [f"p_{value}" for value in classes]
 
 
-# One private data set, one ledger: a file of another name is not a fresh budget.
+# One private data set has one ledger: a copy under another name does not get a new budget.
 
 
 def find_ledger(records: str, *folders: Path) -> Path | None:
@@ -223,11 +249,11 @@ def find_ledger(records: str, *folders: Path) -> Path | None:
 
 
 def check_ledger(book: Ledger, data: Registration, private: Path, *, new_ledger: bool) -> None:
-    """Refuse a ledger of other records, or to begin one for records, or largely the same people's, that have one.
+    """Refuse a ledger of other records, or to begin one for records that have one, or are largely of the same people.
 
-    It is looked for beside them and beside the new one; so are releases whose ledger is gone. What is said depends on
-    the records: it is for the curator's eyes, like every message of a run that was refused, and comes before anything
-    is trained or released.
+    Other ledgers, and releases whose ledger is gone, are searched for beside the records and beside the new ledger. The
+    message depends on the records: it is for the curator alone, like every message of a refused run, and comes before
+    anything is trained or released.
     """
     if book.registration is None:
         said = book.check_beside(str(private), data, private.parent)

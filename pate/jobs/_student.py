@@ -1,4 +1,4 @@
-"""The model that a job leaves: who learns from the labels is chosen and tried before anything is paid for."""
+"""The model of a job: its student is chosen and tried before anything is paid for, and fitted to the labels."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ from pate.votes import ABSTAIN
 if TYPE_CHECKING:
     from pate.dpsgd._checkpoint import Checkpoint
 
-#: Public rows on which it is seen that a student can be kept.
+#: Public rows on which it is checked that a student can be saved.
 _TRIED = 100
 _SEED_PATH = (0x57D, 1)
 _GOES_ON = (
-    "The labels are written, and the ledger keeps what was paid for: the same command with another --student and "
-    "another --out makes a model of them for nothing."
+    "The labels are written, and the ledger holds what was paid for: the same command with another --student and "
+    "another --out makes a model of them at no further cost."
 )
 
 
@@ -66,7 +66,7 @@ class Rehearsal:
     noisy_counts: bool
 
     def hold(self, student: Any, seen: Any) -> None:
-        """See that a student learns from such labels, and that a file can hold it; nothing is spent."""
+        """Check that a student learns from such labels, and that a file can hold it; nothing is spent."""
         try_on_rows(student, seen, **vars(self))
         if isinstance(student, ImageStudent):
             if not isinstance(student.network, str) or student.init is not None:
@@ -83,9 +83,9 @@ class Rehearsal:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pupil:
-    """Who learns from a job's labels, and through which public map.
+    """The student of a job's labels, and the public map through which it sees rows.
 
-    ``student`` is None where the model of records' ballots, or of DP-SGD, is kept; ``lens`` is what public rows taught
+    ``student`` is None where the model of records' ballots, or of DP-SGD, is used; ``lens`` is what public rows taught
     of how rows become numbers, ``seen`` are public rows through it, ``door`` is what a row is that the model takes.
     """
 
@@ -133,7 +133,7 @@ class Pupil:
         except InvalidInputError:
             if named:
                 raise
-            made = LogisticRegression(max_iter=500)  # nobody asked for that one
+            made = LogisticRegression(max_iter=500)  # this student was not named by the user
         return cls(made, lens, seen, input_spec_of(source), str(job.voters), job.random_state)
 
     def learn(
@@ -182,21 +182,21 @@ class Pupil:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Learnt:
-    """What came of a job: labels of these public rows, and who learnt.
+    """The result of a job: labels of these public rows, and the model that learnt.
 
-    ``model`` is that of ballots or of DP-SGD, ``taught`` the student of these very labels that was measured, ``kept``
-    what DP-SGD needs to go on with.
+    ``model`` is that of ballots or of DP-SGD, ``taught`` the student of these very labels that was measured,
+    ``checkpoint`` what DP-SGD needs to resume.
     """
 
     release: Any
     queries: npt.NDArray[np.int64]
     model: RecordModel | MappedLinear | None = None
     taught: Any = None
-    kept: Checkpoint | None = None
+    checkpoint: Checkpoint | None = None
 
 
 class LeavesModel:
-    """What a job does with released labels; a mixin of :class:`pate.jobs.LabelJob` and ``VoteJob``."""
+    """Writes released labels and makes a model of them: a mixin of :class:`pate.jobs.LabelJob` and ``VoteJob``."""
 
     plan: JobPlan
     queries_: npt.NDArray[np.int64]
@@ -213,7 +213,7 @@ class LeavesModel:
         return self._pupil is not None
 
     def model(self, release: ReleasedLabels) -> PATEClassifier:
-        """Return the model of what ``run`` released, for any further rows; it costs nothing.
+        """Return the model of what ``run`` released, for any further rows; this costs no privacy.
 
         Returns
         -------
@@ -223,9 +223,9 @@ class LeavesModel:
         Raises
         ------
         StudentError
-            The student cannot learn from these labels; they are paid for, and another may.
+            The student cannot learn from these labels; they are paid for; another student may.
         InvalidInputError
-            There is to be none: ``keep_model`` was False, or votes came without public rows.
+            No model was asked for: ``keep_model`` was False, or votes came without public rows.
         """
         if self._pupil is None:
             raise InvalidInputError("public and keep_model=True must be given for a model to be made of the labels.")
@@ -284,8 +284,8 @@ class LeavesModel:
         self._written = release, replace(release, statement=statement)
         return paths
 
-    def _let_out(self, done: Learnt) -> Any:
-        """Return the release, whose statement the ledger then knows, and tell what speaks against it."""
+    def _released(self, done: Learnt) -> Any:
+        """Return the release, bind its statement to the ledger, and warn of doubts about the labels."""
         self._learnt, self.queries_ = done, done.queries
         bind_statement(done.release.statement, self._ledger)
         tell_doubts(done.release.statement, stacklevel=3)
@@ -293,7 +293,7 @@ class LeavesModel:
 
 
 def input_spec_of(source: Sources) -> InputSpec:
-    """Return what a row is, by the public ones.
+    """Return what rows the model takes, by the public ones.
 
     Of a private table without a public one the declared kinds are asked alone, not its cells.
     """
@@ -318,7 +318,7 @@ def input_spec_of(source: Sources) -> InputSpec:
 
 def _of_its_kind(teacher: Any) -> Any:
     """Return a student of the teachers' kind, where that is one classifier."""
-    with suppress(Exception):  # an estimator of somebody's own, whatever it says of itself
+    with suppress(Exception):  # a user's own estimator may raise anything here
         if is_classifier(teacher) and not hasattr(teacher, "n_teachers"):
             check_is_student(teacher)
             return teacher

@@ -1,4 +1,4 @@
-"""The job itself: read, plan, train, ask, release."""
+"""The job on private records: read, plan, train, ask, release."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LabelJob(LabelSettings, LeavesModel):
     private, public : path
         Two tables (see :func:`pate.read_table`), or two folders of images (see :func:`pate.data.read_images`): private
         ones in one sub-folder per class, public ones flat. Of tables the public one says which columns are numbers; a
-        private cell that is none there, a missing label or a missing owner is its own record's matter. No public one:
+        private cell that is none there, a missing label or a missing owner affects its own record only. No public one:
         DP-SGD learns from the private one alone, of a table within ``ranges``; there is a model then, and no labels.
     target : str or None
         Column of the private table with the classes; None for folders, and for an npz with ``y``.
@@ -45,8 +45,8 @@ class LabelJob(LabelSettings, LeavesModel):
         Every class that could occur: public knowledge. None reads them off the private target and warns.
     budget : Budget
     group : str or None
-        Column that says whose row it is; then a person is protected, not a row. For images ``"prefix"``: whoever a
-        file's name begins with, up to ``_``.
+        Column that says whose row it is; then a person is protected, not a row. For images ``"prefix"``: the part of
+        a file's name before ``_``.
     drop : iterable of str
         Columns of either table to leave out.
     text : iterable of str
@@ -58,7 +58,7 @@ class LabelJob(LabelSettings, LeavesModel):
         Who votes, see :class:`pate.PATEClassifier`: None is ``"auto"`` (every private record, on all public rows, or
         DP-SGD, by a public rule), unless something is said of teachers on shards (``teacher`` to ``preprocess`` below,
         or ``partition_seed``). Records need 20 public rows at least. ``"heads"`` trains small heads on the shards.
-        ``"dpsgd"``: nobody votes; a model learns from the records, and labels all public rows.
+        ``"dpsgd"``: there are no votes; a model learns from the records, and labels all public rows.
     ranges : mapping, Schema or None
         Of DP-SGD, by column of a table: (low, high), or all categories as texts; see :class:`pate.DPSGDClassifier`. A
         :class:`pate.data.Schema` says the same, and which columns are dates.
@@ -83,7 +83,7 @@ class LabelJob(LabelSettings, LeavesModel):
         Who learns from the released labels, and is the model that :meth:`model` returns: a name of
         :func:`pate.models.students.make_student`, or any scikit-learn classifier. None takes the strongest for such
         data: the model of the ballots, where records vote, else the rule of :class:`pate.PATEClassifier`. With
-        ``"uncertain"`` its doubts also choose the rows of the next round (``"logistic-regression"``'s, where nobody is
+        ``"uncertain"`` its doubts also choose the rows of the next round (``"logistic-regression"``'s, where none is
         named).
     gap, max_answers, on_exhausted
         See :class:`pate.PATEClassifier`.
@@ -101,12 +101,12 @@ class LabelJob(LabelSettings, LeavesModel):
         rows that are mostly private ones, are refused; see :func:`pate.data.check_public_rows`.
     ledger : path or None
         All releases from this private data; their total is the first one's budget.
-    ledger_currency : str or None
-        What a new ledger counts in; see :class:`pate.Ledger`.
+    accounting_unit : str or None
+        What a new ledger counts in (``"gdp"``, ``"renyi"``, ...); see :class:`pate.Ledger`.
     new_ledger : bool
         Start another ledger although one beside it (or beside the private file) knows these records.
     checkpoint_dir : path or None
-        Where finished teachers are kept (or what was fitted on public rows, where records vote; of DP-SGD its run): a
+        Where finished teachers are stored (or what was fitted on public rows, where records vote; of DP-SGD its run): a
         killed run goes on.
     commonest : float or None
         Share of the commonest class, where that is publicly known: labels expected to be worse are refused.
@@ -116,7 +116,7 @@ class LabelJob(LabelSettings, LeavesModel):
         See :class:`pate.PATEClassifier`; not where teachers on shards vote.
     keep_model : bool
         Choose a student, and see that it learns, before anything is paid for; False: there will be labels alone.
-    n_jobs, random_state, partition_seed, noise_seed, tuning, stated, anyway, verbose
+    n_jobs, random_state, partition_seed, noise_seed, tuning, stated, force, verbose
         See :class:`pate.PATEClassifier`.
 
     Attributes
@@ -158,7 +158,7 @@ class LabelJob(LabelSettings, LeavesModel):
     >>> print(by_teachers.plan)
     600 records over 60 teachers; NoisyHistogram(sigma=...); ... public rows asked; will spend (...)-DP, public, ...
 
-    No public rows, and a range that somebody knows:
+    No public rows, but a publicly known range:
 
     >>> alone = LabelJob(folder / "private.csv", ranges={"age": (0, 1000)}, **given)
     >>> print(alone.plan)
@@ -178,10 +178,10 @@ class LabelJob(LabelSettings, LeavesModel):
             check_other_file(self.private, self.public)
         self._source = source = read_sources(self, named)
         self._classes = named
-        self._ledger = book = None if self.ledger is None else Ledger(self.ledger, currency=self.ledger_currency)
+        self._ledger = book = None if self.ledger is None else Ledger(self.ledger, currency=self.accounting_unit)
         if self.new_ledger:
             check_absent(book)
-        self._private, self._told = file_of(self.private), False
+        self._private, self._warned = file_of(self.private), False
         why = ""
         if self.voters == "auto":
             self.voters, why = method_of(
@@ -220,41 +220,41 @@ class LabelJob(LabelSettings, LeavesModel):
             In the order of ``queries_``. The second of DP-SGD, without public rows of none; the last where teachers
             vote.
         """
-        if not self._told:
-            self._tell(counted=False)  # voters and teachers tell of records that they cannot use
+        if not self._warned:
+            self._warn_curator(counted=False)  # voters and teachers warn of records that they cannot use
         y, _ = self._checked()
         done = self._method.run(y, self._pupil)
         if self._ledger is not None:
             self._ledger.warn_of_other_features(done.release.statement.ledger_releases)
-        release: LabelRelease | ModelLabels = self._let_out(done)
+        release: LabelRelease | ModelLabels = self._released(done)
         return release
 
     def check_records(self) -> tuple[CuratorMessage, ...]:
-        """Tell the curator before :meth:`run` what it would tell or refuse, of labels, owners, columns and the ledger.
+        """Warn the curator before :meth:`run` of what it would warn of, or refuse: labels, owners, columns, the ledger.
 
         Returns
         -------
-        tuple of Told
-            What was warned of, and what of it is for a terminal alone. **Private:** nothing that is released hangs on
-            it, and whether anybody went on after reading it is not for publication.
+        tuple of CuratorMessage
+            The warnings, and what of them is for a terminal alone. **Private:** nothing that is released depends on
+            them; do not publish whether the run went on after they were read.
 
         Warns
         -----
         CuratorWarning
             Records do not vote; a class was named that none has; a column may be ids of people.
         CovariateShiftWarning
-            Private columns stand elsewhere than public ones, as in other units.
+            Private columns have other values than public ones, as in other units.
         """
-        return self._tell()
+        return self._warn_curator()
 
-    def _tell(self, *, counted: bool = True) -> tuple[CuratorMessage, ...]:
+    def _warn_curator(self, *, counted: bool = True) -> tuple[CuratorMessage, ...]:
         y, values = self._checked()
-        self._told, source = True, self._source
+        self._warned, source = True, self._source
         shift = [] if source.public is None else about_shift(source.X, source.public, image_shape=source.image_shape)
-        return tell([*about_labels(y, source.groups, values, counted=counted), *source.told, *shift], stacklevel=4)
+        return tell([*about_labels(y, source.groups, values, counted=counted), *source.messages, *shift], stacklevel=4)
 
     def _checked(self) -> tuple[npt.NDArray[Any], tuple[Any, ...]]:
-        """Return labels and classes; see before days of training, not after, that the ledger is of these records."""
+        """Return labels and classes; check before training, not after, that the ledger is of these records."""
         values = self._classes
         if values is None:
             assert isinstance(self._method, ShardMethod)
@@ -270,9 +270,9 @@ class LabelJob(LabelSettings, LeavesModel):
         return y, values
 
     def finish(self) -> None:
-        """Take away what DP-SGD kept to go on with, key and all, once all files are written; nothing else has any.
+        """Delete the checkpoint of a DP-SGD run, with its key, once all files are written; other methods have none.
 
-        Until then the same job, after a kill, gives the very model that was paid for.
+        Until then the same job, after a kill, returns the model that was paid for.
         """
-        if self._learnt is not None and self._learnt.kept is not None:
-            self._learnt.kept.remove()
+        if self._learnt is not None and self._learnt.checkpoint is not None:
+            self._learnt.checkpoint.remove()

@@ -38,7 +38,7 @@ _STATEMENT = (".statement.json", ".statement.txt", ".statement.html")
 MODEL = ".pate"
 #: Digits of a label's probability.
 _DIGITS = 4
-#: A spreadsheet takes a cell that starts with one of these for a formula, or drops it and looks at the next character.
+#: A spreadsheet reads a cell that starts with one of these as a formula, or drops it and reads the next character.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
@@ -102,9 +102,9 @@ def write_labels(
     paths, statement, content = _new_paths(out), release.statement, b""
     if n_public:
         frame = release.to_frame(rows=rows).set_index("row")
-        found, lead = sureness(release, proba=proba)
-        if lead is not None:
-            frame["lead"] = lead.round(_DIGITS)
+        found, margin = sureness(release, proba=proba)
+        if margin is not None:
+            frame["lead"] = margin.round(_DIGITS)
         if found is not None:
             # Of the label that is there; where the gap let none pass, of none.
             chosen = np.where(release.answered, release.labels, 0)
@@ -129,8 +129,8 @@ def write_labels(
         for path in files:
             path.unlink(missing_ok=True)  # none was there before
         raise InvalidInputError(
-            f"out={str(paths[0])!r} could not be written: {error.strerror or error}. No file was left. A ledger keeps "
-            "what was paid for: make room or name another file, and the same command gives it for free."
+            f"out={str(paths[0])!r} could not be written: {error.strerror or error}. No file was left. The ledger "
+            "holds what was paid for: make room or name another file, and the same command writes it, free."
         ) from error
     return (paths if n_public else paths[1:]), statement
 
@@ -157,7 +157,7 @@ def check_proba(plan: Any) -> None:
 def sureness(
     release: ReleasedLabels, *, proba: bool
 ) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
-    """Return how sure the labels are, by public numbers alone, and the noisy lead; None where nothing says it.
+    """Return how sure the labels are, by public numbers alone, and their noisy margin; None where none is public.
 
     The first is of shape (n_queries, n_classes): where records vote, what the released model says; where noisy counts
     were released, how probable it is that a class leads the counts without their noise. Without ``proba`` it may be of
@@ -434,7 +434,7 @@ def _table(door: InputSpec, rows: Any, id: str | None, written: Mapping[str, Any
     if door.kind == "array":
         return read_table(rows, text=[] if id is None else [id], **written).X
     # Columns without a kind, and so ids and what is left out, are texts.
-    # Numbers are written as the public ones were, unless somebody says otherwise.
+    # Numbers are read as the public ones were, unless the caller says otherwise.
     known = TableFormat("CSV", decimal=door.decimal or "")
     taught = Table(X=pd.DataFrame(), y=None, groups=None, path=Path(rows), kinds=dict(door.columns or ()), format=known)
     return read_table(rows, like=taught, **written).X

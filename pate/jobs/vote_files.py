@@ -1,4 +1,4 @@
-"""Vote matrices that somebody else made, from files, and labels that are released of them: files in, files out."""
+"""Read vote matrices that were made elsewhere from files, and release labels of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pate.data.queries import select_queries
 from pate.exceptions import InvalidInputError
 from pate.jobs._plan import VotePlan
 from pate.jobs._reading import Sources
-from pate.jobs._request import UNITS, JobSettings, check_absent, check_id, check_ledger
+from pate.jobs._request import UNITS, JobSettings, check_absent, check_id, check_ledger, takes_former_names
 from pate.jobs._student import Learnt, LeavesModel, Pupil, Rehearsal
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import NoisyHistogram
@@ -127,11 +127,13 @@ def read_votes(
             )
         votes = Votes.from_labels(matrix, classes=classes)
         if n_teachers is not None and votes.n_teachers != n_teachers:
-            raise InvalidInputError(f"{file} has {votes.n_teachers} rows, but n_teachers={n_teachers}. Transpose it?")
+            raise InvalidInputError(
+                f"{file} has {votes.n_teachers} rows, but n_teachers={n_teachers}. Transpose the file?"
+            )
     return votes if rows is None else votes.take(np.arange(min(rows, votes.n_queries)))
 
 
-#: What a file of votes is, for whoever has another table.
+#: What a file of votes is: the end of errors about other tables.
 _WANTED = (
     "Votes are whole numbers alone, without a header line: counts (one line per public row, one column per class, "
     "which sum to the number of teachers) or labels (one line per teacher, one column per public row, class indices). "
@@ -223,9 +225,10 @@ class FileVotes:
         return self._votes.take(np.asarray(X)[:, 0])
 
 
+@takes_former_names
 @dataclass(kw_only=True, eq=False, repr=False)
 class VoteJob(JobSettings, LeavesModel):
-    """Read votes that were cast elsewhere, plan, and release labels of the rows they are about.
+    """A job that reads votes cast elsewhere, plans, and releases labels of the rows they are about.
 
     Parameters
     ----------
@@ -236,7 +239,7 @@ class VoteJob(JobSettings, LeavesModel):
     budget : Budget
     public : path or None
         The table of public rows, of which line i is query i. With it the ledger recognises rows: what was answered
-        before is free, and a run repeated after a crash spends nothing. Without it every run spends anew.
+        before is free, and a run repeated after a crash spends nothing. Without it every run spends again.
     id : str or None
         Column of ``public`` that is written beside the labels, and is no part of a row.
     unit : {"record", "group"}
@@ -256,21 +259,21 @@ class VoteJob(JobSettings, LeavesModel):
     ledger : path or None
         The ledger of all releases from the teachers' private data, whatever the file of votes is called. None: beside
         the votes, as ``NAME.ledger.sqlite``.
-    ledger_currency : str or None
-        What a new ledger counts in; see :class:`pate.Ledger`.
+    accounting_unit : str or None
+        What a new ledger counts in (``"gdp"``, ``"renyi"``, ...); see :class:`pate.Ledger`.
     new_ledger : bool
         Start that ledger, whose total is this budget: nothing was released from these private data before. Without it
         there must be one.
     student : str, classifier or None
         Who learns from the labels of ``public``, see :class:`pate.jobs.LabelJob`.
     keep_model : bool
-        With ``public``: choose a student, and see that it learns, before anything is paid for.
+        With ``public``: choose a student, and check that it learns, before anything is paid for.
     random_state, noise_seed, tuning, stated
         See :class:`pate.PATEClassifier`.
     commonest : float or None
         Share of the commonest class, where that is publicly known: labels that cannot do better are refused.
-    anyway : bool
-        Go on with a setting from which nearly nothing is to be expected.
+    force : bool
+        Go on with a setting whose labels are expected to be useless.
 
     Attributes
     ----------
@@ -348,7 +351,7 @@ class VoteJob(JobSettings, LeavesModel):
         records = cast.fingerprint or votes_fingerprint(cast.counts, cast.n_teachers)
         self._voter = FileVotes(replace(cast, unit=self.unit, n_units=n_units, fingerprint=records))
         place = file.with_name(file.name + ".ledger.sqlite") if self.ledger is None else self.ledger
-        self._ledger = book = Ledger(place, currency=self.ledger_currency)
+        self._ledger = book = Ledger(place, currency=self.accounting_unit)
         if self.new_ledger:
             check_absent(book)
         check_ledger(
@@ -357,7 +360,7 @@ class VoteJob(JobSettings, LeavesModel):
             file,
             new_ledger=self.new_ledger,
         )
-        if not self.new_ledger and book.total is None:  # how often they were asked before, nobody could know
+        if not self.new_ledger and book.total is None:  # how often they were asked before is unknown
             raise InvalidInputError(
                 f"there is no ledger {str(book.path)!r} for the votes {str(file)!r}. Name the one that all releases "
                 "from these teachers' private data are charged to: ledger= (--ledger). If this is the first release "
@@ -403,5 +406,5 @@ class VoteJob(JobSettings, LeavesModel):
             In the order of ``plan.queries``.
         """
         outcome = self._batch.run(self._voter, self._asked, Evidence(classes_inferred=False))
-        release: LabelRelease = self._let_out(Learnt(doubted(outcome.release), outcome.queries))
+        release: LabelRelease = self._released(Learnt(doubted(outcome.release), outcome.queries))
         return release

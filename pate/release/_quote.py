@@ -438,7 +438,7 @@ def buy_rounds(
         raise NotWorthwhileError(
             f"nearly nothing is to be expected of {len(rounds) - n_measured} rounds of ballots by {n_units} units: in "
             f"the least of them noise is {worst:.4g} times what one unit may change, more than all can outvote. "
-            "Take fewer rounds, more even shares or a larger epsilon; or say anyway=True (--anyway). Nothing was spent."
+            "Take fewer rounds, more even shares or a larger epsilon; or say force=True (--force). Nothing was spent."
         )
     return rounds
 
@@ -547,13 +547,13 @@ def check_useful(
         raise NotWorthwhileError(
             f"n_queries must be at least the number of classes ({n_classes}), got {n_queries}: a student never says a "
             f"class of which it saw no label. Ask about {min(n_public, max(2 * n_classes, 25))} rows, or say "
-            "anyway=True (--anyway)."
+            "force=True (--force)."
         )
     if n_records is not None and n_teachers <= n_records < 2 * n_teachers:
         raise NotWorthwhileError(
             f"n_teachers must be at most half the number of records ({n_records}), got {n_teachers}: a teacher of one "
             f"record says its class whatever it is asked, so that nearly nothing is to be expected. Take "
-            f"{max(1, n_records // RECORDS_PER_TEACHER)} teachers, or say anyway=True (--anyway)."
+            f"{max(1, n_records // RECORDS_PER_TEACHER)} teachers, or say force=True (--force)."
         )
     if sigma is None or sigma <= _MOST_NOISE_PER_TEACHER * n_teachers:
         return
@@ -574,7 +574,7 @@ def check_useful(
         f"nearly nothing is to be expected of {n_queries} queries with noise of {sigma:.4g} votes on every count: the "
         f"{n_teachers} teachers have no more votes than that together, and where three in four of them agree a label "
         f"is right with probability {share_right(sigma, n_teachers, n_classes):.2f} (a guess among {n_classes}: "
-        f"{1 / n_classes:.2f}). Take {', or '.join(better)}; or say anyway=True (--anyway). Nothing was spent."
+        f"{1 / n_classes:.2f}). Take {', or '.join(better)}; or say force=True (--force). Nothing was spent."
     )
 
 
@@ -624,7 +624,7 @@ def check_enough(
         raise NotWorthwhileError(
             f"{n_answers} of {n_public} public rows would get a label, which teaches hardly anything. Leave queries, "
             f"noise and caps out: then this budget is spent on {more} labels of {n_teachers} teachers; or say "
-            "anyway=True (--anyway). Nothing was spent."
+            "force=True (--force). Nothing was spent."
         )
     sigma = _noise(mechanism)
     if commonest is None or sigma is None:
@@ -635,7 +635,7 @@ def check_enough(
             f"labels with noise of {sigma:.4g} votes are right with probability {most:.2f} at most, even where all "
             f"{n_teachers} teachers agree: always naming the commonest class is right more often ({commonest:g}). Take "
             f"at least {math.ceil(sigma / NOISE_PER_TEACHER)} teachers, fewer queries or a larger epsilon; or say "
-            "anyway=True (--anyway). Nothing was spent."
+            "force=True (--force). Nothing was spent."
         )
 
 

@@ -141,7 +141,7 @@ def test_quiet_and_json(tables):
         (["--teachers", 300], "--teachers must be at most half the number of records"),
         (["--teachers", 40, "--queries", 3], "3 of 100 public rows would get a label"),
         (["--teachers", 40, "--queries", 100, "--epsilon", 0.2], "Take at least "),
-        (["--teachers", 100, "--queries", 90, "--epsilon", 0.5, "--commonest", 0.97], "--anyway"),
+        (["--teachers", 100, "--queries", 90, "--epsilon", 0.5, "--commonest", 0.97], "--force"),
         (["--epsilon", 0.001], "a larger epsilon"),
         (["--epsilon", 0.1, "--commonest", 0.99], "always naming the commonest class"),
         (["--commonest", 0.3], "--commonest must be"),
@@ -151,7 +151,7 @@ def test_quiet_and_json(tables):
         (["--teachers", 20, "--teacher", "randm-forest"], "Did you mean 'random-forest'?"),
         (["--teacher", "os:system"], "say so: --allow-import."),
         (["--mechanism", "gnmax"], "needs --sigma; missing: --sigma."),
-        (["--ledger-currency", "euro"], "--ledger-currency must be left out, or 'gdp'"),
+        (["--accounting-unit", "euro"], "--accounting-unit must be left out, or 'gdp'"),
         (["--size", "3"], "--size must be WIDTHxHEIGHT"),
         (["--out", "private.csv"], "never overwritten"),
         (["--public", "private.csv"], "--private and --public are one file"),
@@ -164,7 +164,7 @@ def test_bad_input_is_refused_in_one_line_and_nothing_is_spent(tables, options, 
     assert text in done.stderr
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
-    for python in ("n_teachers", "n_queries", "anyway=", "=True", "None", "Ensemble("):
+    for python in ("n_teachers", "n_queries", "force=", "=True", "None", "Ensemble("):
         assert python not in done.stderr
     assert untouched(tables)
 
@@ -178,12 +178,12 @@ def test_two_commands_at_once_pay_once(tables):
         )
         for name in ("one", "two")
     ]
-    told = [process.communicate(timeout=120) for process in both]
+    reported = [process.communicate(timeout=120) for process in both]
     codes = [process.returncode for process in both]
-    assert sorted(codes) in ([0, 0], [0, 2]), told
+    assert sorted(codes) in ([0, 0], [0, 2]), reported
     if 2 in codes:  # the other one held the session
         late = codes.index(2)
-        (line,) = [line for line in told[late][1].splitlines() if line.startswith("error: ")]
+        (line,) = [line for line in reported[late][1].splitlines() if line.startswith("error: ")]
         assert "another process" in line
         assert "nothing was charged" in line
         assert label(tables, "--out", f"{('one', 'two')[late]}.csv").returncode == 0

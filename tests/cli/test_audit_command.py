@@ -34,7 +34,7 @@ def here(tmp_path, monkeypatch):
 
 
 def run(*words):
-    """The command in this process, which need not import numpy and matplotlib anew each time."""
+    """The command in this process, which need not import numpy and matplotlib each time."""
     done = CliRunner().invoke(app, ["audit", *map(str, words)])
     if isinstance(done.exception, InvalidInputError):
         return 2, str(done.exception)
@@ -133,7 +133,7 @@ def test_a_statement_a_run_and_a_model_are_audited_alike(here):
 
 
 def _claiming(made, epsilon):
-    """What a statement with another epsilon says: anybody can make its digest anew."""
+    """What a statement with another epsilon says: anybody can compute its digest again."""
     from dataclasses import replace
 
     return replace(made, guarantee=replace(made.guarantee, epsilon=epsilon)).to_dict()
@@ -172,7 +172,7 @@ def job(here):
     rows.iloc[:100].to_csv("private.csv", index=False)
     rows.iloc[100:, :2].to_csv("public.csv", index=False)
     lines = ["private = 'private.csv'", "public = 'public.csv'", "target = 'ill'", "classes = ['no', 'yes']",
-             "epsilon = 1.0", "delta = 1e-3", "anyway = true"]  # fmt: skip
+             "epsilon = 1.0", "delta = 1e-3", "force = true"]  # fmt: skip
 
     def write(*more):
         Path("job.toml").write_text("\n".join([*lines, *more]), encoding="utf-8")
@@ -217,16 +217,16 @@ def test_a_job_that_leaks_ends_with_one(job, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("none.npy", *GNMAX), "there is no file or folder 'none.npy'"),
         (("votes.npy",), "--mechanism is missing"),
         (("votes.npy", "--mechanism", "gnmax"), "needs --sigma"),
-        (("votes.npy", *GNMAX, "--cite", "a.json"), "--cite says nothing about votes"),
-        (("votes.npy", *GNMAX, "--pairs", 3), "--pairs says nothing about votes"),
-        (("labels.statement.json", "--sigma", 3), "--sigma says nothing about what has a statement"),
+        (("votes.npy", *GNMAX, "--cite", "a.json"), "--cite has no effect on votes"),
+        (("votes.npy", *GNMAX, "--pairs", 3), "--pairs has no effect on votes"),
+        (("labels.statement.json", "--sigma", 3), "--sigma has no effect on what has a statement"),
         (("labels.statement.json", "--cite", "labels.statement.json"), "--cite must be a new .json file"),
-        (("job.toml", "--epsilon", 3), "--epsilon says nothing about a job file"),
+        (("job.toml", "--epsilon", 3), "--epsilon has no effect on a job file"),
         (("job.toml",), "must name private and public"),
         (("empty",), "holds no statement.json"),
         (("note.txt",), "TARGET must be a run's folder"),
@@ -234,14 +234,14 @@ def test_a_job_that_leaks_ends_with_one(job, monkeypatch):
         (("votes.npy", *GNMAX, "--delta", 2), "delta"),
     ],
 )
-def test_refusals_name_options_and_write_nothing(here, words, told):
+def test_refusals_name_options_and_write_nothing(here, words, reported):
     (here / "empty").mkdir()
     (here / "note.txt").write_text("x")
     (here / "job.toml").write_text("epsilon = 1.0")
     write_json("labels.statement.json", statement().to_dict())
     before = sorted(p.name for p in here.rglob("*"))
     code, said = run(*words)
-    assert (code, told in said) == (2, True), said
+    assert (code, reported in said) == (2, True), said
     assert sorted(p.name for p in here.rglob("*")) == before
 
 
@@ -322,7 +322,7 @@ def test_a_job_keeps_columns_that_bear_our_own_names(tmp_path, monkeypatch, feat
     monkeypatch.setattr(audited, "LabelJob", Watched)
     job = {"private": tmp_path / "private.csv", "public": tmp_path / "public.csv", "target": "ill", "group": "who",
            "classes": ["no", "yes"], "budget": Budget(1.0, 1e-4), "n_teachers": 10, "n_queries": 5,
-           "anyway": True}  # fmt: skip
+           "force": True}  # fmt: skip
     audited.audit_job(job, n_pairs=1, published=True)
     np.testing.assert_allclose(seen[0][feature], rows[feature])
 

@@ -224,7 +224,7 @@ def test_account_sanitises_once_and_from_a_ledger(tmp_path):
     purse = ["--ledger", tmp_path / "ledger.sqlite"]
     refused = [
         (sanitise, "--sanitise needs --ledger"),
-        (purse, "serve --sanitise alone"),
+        (purse, "are for --sanitise only"),
         ([*sanitise, *purse], "there is no ledger"),
         (["--sanitise", "8,0.0125", *purse, "--new-ledger", 9], "must be 'usual', ORDER,BETA,NOISE"),
     ]
@@ -335,7 +335,7 @@ def test_compare_resumes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         (["--epsilons", "one"], "--epsilons must be numbers"),
         (["--contestants", "pate,dpsdg"], "Did you mean 'dpsgd'"),
@@ -345,11 +345,11 @@ def test_compare_resumes(tmp_path):
         (["--repeats", 0], "--repeats must be a whole number >= 1"),
     ],
 )
-def test_compare_refuses_what_it_does_not_know(tmp_path, options, told):
+def test_compare_refuses_what_it_does_not_know(tmp_path, options, reported):
     done = pate("compare", "--dataset", "digits", "--private", 400, "--public", 100, "--epsilons", 3, *options,
                 "--jobs", 1, "--out", tmp_path / "d")  # fmt: skip
     assert done.returncode == 2, done.stdout
-    assert told in done.stderr
+    assert reported in done.stderr
     assert not (tmp_path / "d" / "cells.jsonl").exists()
 
 

@@ -102,7 +102,7 @@ def test_show_says_what_each_release_paid_for_and_in_what(tmp_path):
     for kind in KINDS:
         made.record(cost if kind == "gate" else ONE, mechanism=f"a {kind}", n_queries=3, kind=kind)
     said = pate("show", made.path).output
-    assert "currency: renyi:8, fixed before the first charge: the sum of Renyi divergence at order 8" in said
+    assert "accounting unit: renyi:8, fixed before the first charge: the sum of Renyi divergence at order 8" in said
     lines = said.splitlines()
     rows = lines[2 : next(i for i, line in enumerate(lines) if line.startswith("left:"))]
     assert [row[28:44].strip() for row in rows] == list(KINDS)
@@ -118,7 +118,7 @@ def test_show_says_what_each_release_paid_for_and_in_what(tmp_path):
 
 def test_a_ledger_that_nobody_charged_says_that_its_currency_is_open(tmp_path):
     Ledger(tmp_path / "l.sqlite", total=Budget(6.0, 1e-5))
-    assert "currency open until the first charge" in pate("show", tmp_path / "l.sqlite").output
+    assert "accounting unit open until the first charge" in pate("show", tmp_path / "l.sqlite").output
 
 
 def test_a_plan_for_a_ledger_fits_what_is_left_there(tmp_path):

@@ -88,7 +88,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path):
     [
         ("lable", "no such command 'lable'. Did you mean 'label'? See pate -h."),
         ("label --epsilom 1", "there is no option --epsilom. Did you mean --epsilon"),
-        ("plan --classes 3", "--epsilon is missing: say what may be spent, or --attacker N in its place."),
+        ("plan --classes 3", "--epsilon is missing: give the budget, or --attacker N instead."),
         ("predict", "rows is missing. See pate predict -h."),
         ("plan --classes 3 --epsilon x", "--epsilon must be a number, got 'x'. See pate plan -h."),
         (

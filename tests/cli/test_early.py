@@ -1,4 +1,4 @@
-"""What can be told beforehand is told before any teacher is trained: in one line, with the remedy."""
+"""Mistakes that can be found beforehand are refused before any teacher is trained: in one line, with the remedy."""
 
 import errno
 import os
@@ -166,8 +166,10 @@ def test_a_disk_that_fills_up_while_labels_are_written(tables, monkeypatch):  # 
     monkeypatch.setattr(os, "replace", full)
     done = label(tables)
     assert done.returncode == 2
-    (told,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert "--out labels.csv could not be written: No space left on device. No file was left. A ledger keeps" in told
+    (reported,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert (
+        "--out labels.csv could not be written: No space left on device. No file was left. The ledger holds" in reported
+    )
     assert not list(tables.glob("labels.*[!e]"))[1:]  # but labels.private
     monkeypatch.setattr(os, "replace", replace)
     spent = Ledger(tables / "private.csv.ledger.sqlite").used_fraction
@@ -180,7 +182,7 @@ def test_any_other_refusal_of_the_system_is_one_line(tables, monkeypatch):  # no
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "some file")
 
     monkeypatch.setattr(LabelJob, "run", full)
-    one_line(label(tables), "the system refused 'some file': No space left on device", "paid labels are kept")
+    one_line(label(tables), "the system refused 'some file': No space left on device", "paid labels are stored")
 
 
 @pytest.mark.skipif(not shutil.which("mount") or os.geteuid() != 0, reason="needs the right to mount")
@@ -254,5 +256,5 @@ def test_what_is_no_input_is_said_before_anything_else_is_asked(tables):  # noqa
     )
     one_line(pate("account", table), *wanted)
     alone = pate("label", "--private", table, "--target", "ill", "--epsilon", 1, "--out", tables / "new.csv")
-    one_line(alone, "--public is missing: a table with the same features", "nobody's secret", "--ranges FILE", "DP-SGD")
+    one_line(alone, "--public is missing: a table with the same features", "rows are public", "--ranges FILE", "DP-SGD")
     assert not (tables / "new.csv").exists()

@@ -86,10 +86,10 @@ def test_codes_that_look_like_numbers(tables):
     """In the private file no V7 happens to stand: it is the same column of codes, as the public file says."""
     frame = pd.read_csv(tables / "private.csv", dtype={"code": str})
     frame[frame["code"] != "V7"].to_csv(tables / "private.csv", index=False)
-    for told, options in ((True, {}), (False, {"text": "code", "out": "again.csv"})):
+    for reported, options in ((True, {}), (False, {"text": "code", "out": "again.csv"})):
         done = run(tables, **options)
         assert done.returncode == 0, done.stderr
-        assert ("'code' holds numbers alone" in done.stderr) == told
+        assert ("'code' holds numbers alone" in done.stderr) == reported
 
 
 @pytest.mark.long
@@ -423,8 +423,8 @@ def test_every_option_may_stand_in_a_file_but_these():
 @pytest.mark.long
 def test_what_a_new_ledger_counts_in_can_be_said_and_holds(tables):
     options = {"mechanism": "gnmax", "sigma": "9", "ledger": "book.sqlite"}
-    done = run(tables, ledger_currency="renyi:12.5", **options)
+    done = run(tables, accounting_unit="renyi:12.5", **options)
     assert done.returncode == 0, done.stderr
     assert Ledger(tables / "book.sqlite").currency == "renyi:12.5"
-    refused(run(tables, ledger_currency="gdp", **options | {"out": "more.csv"}), "counts in renyi:12.5, not in gdp")
-    refused(run(tables, ledger_currency="euro", **options | {"out": "more.csv"}), "--ledger-currency must be left out")
+    refused(run(tables, accounting_unit="gdp", **options | {"out": "more.csv"}), "counts in renyi:12.5, not in gdp")
+    refused(run(tables, accounting_unit="euro", **options | {"out": "more.csv"}), "--accounting-unit must be left out")

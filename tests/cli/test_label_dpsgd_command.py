@@ -70,7 +70,13 @@ def test_ranges_are_read_as_they_are_written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("pairs", "text"), [(["age"], "is none"), (["=1:2"], "is none"), (["a=1:2", "a=3:4"], "is declared twice")]
+    ("pairs", "text"),
+    [
+        (["age"], "has no = in it"),
+        (["=1:2"], "has no column"),
+        (["a=1:2", "a=3:4"], "is declared twice"),
+        (["age=120:0"], "lower number first, got 'age=120:0'"),
+    ],
 )
 def test_what_is_no_range_is_refused_in_words(pairs, text):
     with pytest.raises(InvalidInputError, match=text):

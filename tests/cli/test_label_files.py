@@ -309,8 +309,10 @@ def test_the_plan_tells_the_curator_of_records_that_do_not_vote(tables, way):
     done = run(tables, "--plan", classes="no,maybe", **way)
     assert done.returncode == 0, done.stderr
     n_yes = int((pd.read_csv(tables / "p.csv")["ill"] == "yes").sum())
-    told = f"{N - n_yes} of {N} records ({1 - n_yes / N:.1%}) vote: {n_yes} of a class outside classes. No record is of"
-    assert told in " ".join(done.stderr.split())
+    reported = (
+        f"{N - n_yes} of {N} records ({1 - n_yes / N:.1%}) vote: {n_yes} of a class outside classes. No record is of"
+    )
+    assert reported in " ".join(done.stderr.split())
     assert sorted(p.name for p in tables.iterdir()) == ["p.csv", "u.csv"]
 
 

@@ -36,9 +36,9 @@ def test_it_is_said_on_the_last_screen_in_the_json_and_by_the_model(label, tmp_p
     assert "measures" in done.stderr + done.stdout
     assert "The model is right on 9" in done.stdout
     assert "Of class no" in done.stdout
-    told = json.loads((tmp_path / "labels.statement.json").read_text())["measured"]
-    assert 0.85 < told["low"] < told["estimate"] <= told["high"] <= 1
-    assert [one["name"] for one in told["by_class"]] == ["no", "yes"]
+    reported = json.loads((tmp_path / "labels.statement.json").read_text())["measured"]
+    assert 0.85 < reported["low"] < reported["estimate"] <= reported["high"] <= 1
+    assert [one["name"] for one in reported["by_class"]] == ["no", "yes"]
     assert "Measured accuracy" in (tmp_path / "labels.statement.txt").read_text()
     shown = pate("show", str(tmp_path / "labels.pate"))
     assert "Measured accuracy" in shown.stdout
@@ -74,15 +74,15 @@ def test_the_student_of_teachers_labels_is_measured_too(label, tmp_path, who):
     assert "The model is right on" in done.stdout
     assert "Of class yes" in done.stdout
     statement = json.loads((tmp_path / "labels.statement.json").read_text())
-    told = statement["measured"]
-    assert 0.6 < told["low"] < told["estimate"] <= told["high"] <= 1
-    assert told["share"] == pytest.approx(0.08, rel=1e-4)
+    reported = statement["measured"]
+    assert 0.6 < reported["low"] < reported["estimate"] <= reported["high"] <= 1
+    assert reported["share"] == pytest.approx(0.08, rel=1e-4)
     assert statement["guarantee"]["epsilon"] <= 1
     assert "Measured accuracy" in pate("show", str(tmp_path / "labels.pate")).stdout
     ledger = tmp_path / "private.csv.ledger.sqlite"
     again = label(*who, "--measure", "by-class", "--out", tmp_path / "again.csv")
     assert again.returncode == 0, again.stderr
-    assert json.loads((tmp_path / "again.statement.json").read_text())["measured"] == told
+    assert json.loads((tmp_path / "again.statement.json").read_text())["measured"] == reported
     assert len(Ledger(ledger).releases()) == 1
     for name in ("labels.statement.json", "again.statement.json", "labels.pate", "again.pate"):
         found = pate("verify", str(tmp_path / name), "--ledger", str(ledger))

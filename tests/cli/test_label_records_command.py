@@ -118,7 +118,7 @@ def test_a_budget_planned_by_an_attacker_is_what_the_page_then_says(tables):
 def test_who_plans_by_epsilon_or_by_an_attacker_says_one_of_them(tables):
     rest = ("--classes", "2", "--queries", 10)
     for given, said in (
-        ((), "--epsilon is missing: say what may be spent, or --attacker N"),
+        ((), "--epsilon is missing: give the budget, or --attacker N"),
         (("--epsilon", 1, "--attacker", 60), "--epsilon and --attacker must not both be given"),
         (("--attacker", 50), "--attacker must be a finite number > 50 and < 100, got 50"),
         (("--attacker", 100), "--attacker must be a finite number > 50 and < 100, got 100"),
@@ -163,7 +163,7 @@ def test_a_person_is_protected_where_a_group_is_named(tables):
         ({"voters": "records", "mechanism": "gnmax", "sigma": 9}, "--mechanism"),
         ({"voters": "heads", "teacher": "svm"}, "--teacher"),
         ({"classes": "yes"}, "classes must list at least two"),
-        ({"epsilon": "0.001"}, "--anyway"),
+        ({"epsilon": "0.001"}, "--force"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tables, options, text):
@@ -184,7 +184,7 @@ def test_voters_are_of_private_data_alone(tables):
     np.save(tables / "votes.npy", [[98, 2]] * 5)
     done = pate("label", "--votes", "votes.npy", "--classes", "no,yes", "--epsilon", 2, "--voters", "records", "--out",
                 "labels.csv", cwd=tables)  # fmt: skip
-    refused(done, "--voters says nothing about votes cast elsewhere")
+    refused(done, "--voters has no effect on votes cast elsewhere")
 
 
 @pytest.mark.long

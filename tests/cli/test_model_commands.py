@@ -43,7 +43,7 @@ def test_label_predict_show(tables):
         "predict", "new.csv", "--model", "labels.pate", "--id", "who", "--out", "said.csv", "--proba", cwd=tables
     )
     assert done.returncode == 0, done.stderr
-    assert "Left out, as the model does not ask for them: ill" in done.stdout
+    assert "Columns left out, as the model does not use them: ill" in done.stdout
     assert "60 rows predicted; nothing was spent" in done.stdout
     said, truth = pd.read_csv(tables / "said.csv", dtype={"who": str}), pd.read_csv(tables / "new.csv")
     assert said.columns.tolist() == ["who", "row", "label", "confidence", "p_no", "p_yes"]
@@ -55,8 +55,8 @@ def test_label_predict_show(tables):
     assert shown.returncode == 0
     for words in ("'age' (number), 'town' (text)", "no, yes (texts)", "PRIVACY STATEMENT"):
         assert words in " ".join(shown.stdout.split())
-    told = json.loads(pate("show", "labels.pate", "--json", cwd=tables).stdout)
-    assert told["statement"]["guarantee"] == statement["guarantee"]
+    reported = json.loads(pate("show", "labels.pate", "--json", cwd=tables).stdout)
+    assert reported["statement"]["guarantee"] == statement["guarantee"]
     assert pate("show", "labels.pate", "--out", "page.html", cwd=tables).returncode == 0
     assert "<h1>Model</h1>" in (tables / "page.html").read_text()
     loaded = PATEClassifier.load(tables / "labels.pate")

@@ -121,7 +121,8 @@ def test_every_field_is_a_key_of_the_job_file_or_says_why_not(tmp_path):
 def test_every_field_is_an_argument_of_the_job_and_every_argument_a_field(way):
     taken = set(inspect.signature(JOBS[way]).parameters)
     assert set(minimal(way).arguments()) == taken - NOT_OPTIONS[way]
-    none_of_the_jobs = {name for name, use in uses_of(LabelOptions).items() if use.argument is None}
+    uses = uses_of(LabelOptions).items()
+    none_of_the_jobs = {name for name, use in uses if use.argument is None and not use.now}
     assert none_of_the_jobs == {"out", "proba", "safe_csv", "config", "plan", "yes", "classes_from_private", "help_all"}
 
 
@@ -290,7 +291,7 @@ def test_help_has_the_common_options_and_says_where_the_others_are():
     for group, names in common.items():  # in the same order
         assert names == [name for name in every[group] if name in names]
     rare = {name for names in every.values() for name in names} - set(shown)
-    assert {"--partition-seed", "--ledger-currency", "--max-categories"} <= rare
+    assert {"--partition-seed", "--accounting-unit", "--max-categories"} <= rare
     assert "--sigma-threshold" in pate("run", "--help").stdout  # a command with fewer options hides none
 
 
@@ -299,8 +300,9 @@ def test_help_has_every_option_once_and_every_group():
     order = [PRIVATE, PUBLIC, TABLES, IMAGES, VOTES, TEACHERS, PRIVACY, NOISE, STATEMENT, MODEL, OUTPUT, RUN, SCREEN]
     assert list(groups) == order
     options = [name for names in groups.values() for name in names]
-    assert sorted(options) == sorted({flag(name) for name in NAMES} | set(SPOKEN))
-    assert groups[PRIVACY] == ["--epsilon", "--delta", "--ledger", "--ledger-currency", "--new-ledger"]
+    shown = {flag(name) for name, use in uses_of(LabelOptions).items() if not use.now}
+    assert sorted(options) == sorted(shown | set(SPOKEN))
+    assert groups[PRIVACY] == ["--epsilon", "--delta", "--ledger", "--accounting-unit", "--new-ledger"]
     assert max(len(names) for names in groups.values()) <= 12
 
 
@@ -340,6 +342,33 @@ def test_help_loads_nothing_heavy():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+# Former names --------------------------------------------------------------------------------------------------
+
+
+def test_former_names_of_options_are_read_with_a_remark(tmp_path, asked):
+    (tmp_path / "job.toml").write_text(toml({"epsilon": 1.0, "out": "l.csv", "anyway": True, "ledger_currency": "gdp"}))
+    line = ["--epsilon", 1, "--out", "l.csv", "--anyway", "--ledger-currency", "gdp"]
+    for options in (["--config", "job.toml"], line):
+        done = pate("label", *options, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "--anyway is deprecated: it is now called --force" in done.stderr
+        assert "--ledger-currency is deprecated: it is now called --accounting-unit" in done.stderr
+    assert [(one.force, one.accounting_unit) for one in asked] == [(True, "gdp")] * 2
+
+
+def test_a_former_name_beside_another_value_of_the_present_one_is_refused():
+    with pytest.raises(InvalidInputError, match="--ledger-currency is the former name of --accounting-unit"):
+        minimal("private", ledger_currency="gdp", accounting_unit="renyi")
+
+
+def test_an_unknown_option_of_a_file_is_not_answered_by_a_former_name(tmp_path):
+    (tmp_path / "job.toml").write_text("anyways = true")
+    with pytest.raises(InvalidInputError) as caught:
+        read_job_file(tmp_path / "job.toml", uses_of(LabelOptions))
+    assert "anyway," not in str(caught.value)
+    assert "'anyway'" not in str(caught.value)
+
+
 # The job file ---------------------------------------------------------------------------------------------------
 
 
@@ -360,7 +389,7 @@ def test_a_file_of_all_defaults_reads_back_equal(tmp_path, asked):
     assert all(getattr(from_line, n) == getattr(plain, n) for n in NAMES)
 
 
-#: A value of each kind that is nobody's default.
+#: A value of each kind that is no option's default.
 OF_KIND = {Path: Path("some/where"), str: "a text", float: 0.25, int: 7, bool: True, list[str]: ["a=b", "c=d"],
            shared.Size: "28x20"}  # fmt: skip
 

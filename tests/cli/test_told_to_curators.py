@@ -1,4 +1,4 @@
-"""What the curator alone is told before anything is spent, and asked about; what is released never hangs on it."""
+"""The curator is warned, and asked, before anything is spent; what is released never depends on it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_nothing_is_told_of_honest_tables(tables, person):
     person("n\n")
     done = label(tables, only=("--group", "patient_id"))
     assert "warning" not in done.stderr
-    assert "for good. Go on?" in done.stderr
+    assert "it cannot be undone. Go on?" in done.stderr
 
 
 @pytest.mark.long
@@ -120,7 +120,7 @@ def test_ids_of_people_without_a_group(tables):
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pate.exceptions.PateWarning")
 def test_what_is_told_changes_nothing_that_is_released(tables, monkeypatch):
-    """The same bits whether the curator was told much or nothing at all."""
+    """The same bits whether the curator was warned often or never."""
     public = pd.read_csv(tables / "public.csv")
     public.assign(dose=public["dose"] * 1000).to_csv(tables / "public.csv", index=False)
 
@@ -136,14 +136,14 @@ def test_what_is_told_changes_nothing_that_is_released(tables, monkeypatch):
     heard = []
     for options in ({}, {"n_teachers": 20, "partition_seed": 0}):
         with monkeypatch.context() as patch:
-            patch.setattr(_tables, "tell", lambda found, **_: heard.extend(told.text for told in found))
-            told = released(**options)
+            patch.setattr(_tables, "tell", lambda found, **_: heard.extend(one.text for one in found))
+            reported = released(**options)
         for words in ("stands elsewhere", "No record is of", "ids of people"):
             assert any(words in text for text in heard), words
         with monkeypatch.context() as patch:
             patch.setattr(_tables, "about_labels", lambda *_, **__: [])
             patch.setattr(_tables, "about_shift", lambda *_, **__: [])
-            assert released(**options) == told
+            assert released(**options) == reported
 
 
 def test_an_amount_is_no_class(tables):

@@ -101,7 +101,7 @@ def test_a_release_made_twice_is_known_twice_and_under_any_name(release, tmp_pat
     files = [path for path in tmp_path.iterdir() if path.is_file()]
     assert len(files) == 10
     assert verify_ledger(release / LEDGER, files=files).as_released
-    # Written anew, with other spaces: a statement is what it says.
+    # Written again, with other spaces: a statement is what it says.
     (tmp_path / "lean.json").write_text(json.dumps(json.loads((release / RELEASED[2]).read_text())))
     assert verify_ledger(release / LEDGER, files=[tmp_path / "lean.json"]).as_released
     # The page again, from the statement, is the page that was released; a translation's is not.
@@ -167,7 +167,7 @@ def rows(change):
 
 
 def model(change_statement=lambda s: s, change_parts=lambda parts: parts):
-    """Write a whole model anew, with digests of its own."""
+    """Write a whole model again, with digests of its own."""
 
     def edit(folder: Path) -> None:
         path = folder / "labels.pate"
@@ -294,7 +294,7 @@ def test_the_statement_command_refuses_what_verify_calls_changed(release, tmp_pa
 
 
 def rewritten(path: Path, change) -> None:
-    """Make a whole new chain, as whoever reads the code can: ``change`` maps an entry's fields to others."""
+    """Make a whole new chain, as anybody who reads the code can: ``change`` maps an entry's fields to others."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         triggers = [sql for sql in SCHEMA.values() if " TRIGGER " in sql]
         for sql in triggers:

@@ -300,7 +300,7 @@ def test_a_job_on_files_cuts_by_the_secret_beside_its_ledger(tmp_path):
         job = LabelJob(
             tmp_path / "private.csv", tmp_path / "public.csv", target="ill", classes=["no", "yes"],
             budget=Budget(50.0, 1e-5), mechanism=GNMax(9.0), n_queries=5, teacher="naive-bayes", n_teachers=8,
-            ledger=ledger, anyway=True, **options,
+            ledger=ledger, force=True, **options,
         )  # fmt: skip
         return job.run().statement, job._method.teachers.partition_.fingerprint()
 

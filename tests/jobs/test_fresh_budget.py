@@ -48,7 +48,7 @@ def job(folder, name, **options):
         "classes": ["no", "yes"],
         "budget": Budget(1.0, 1e-5),
         "keep_model": False,
-        "anyway": True,
+        "force": True,
     }
     given |= {"ledger": folder / f"{name}.ledger.sqlite"} | rule | options
     return LabelJob(folder / name, folder / "public.csv", **given)
@@ -118,15 +118,15 @@ def test_a_ledger_deleted_with_its_key_beside_what_was_released(tables):
 
 
 def test_statements_of_other_sizes_units_or_without_a_ledger_say_nothing(tables):
-    told, work = {"unit": "group", "n_units": N, "ledger_head": "ab" * 32}, job(tables, "private.csv")
+    reported, work = {"unit": "group", "n_units": N, "ledger_head": "ab" * 32}, job(tables, "private.csv")
     for change in ({"unit": "record"}, {"n_units": 3 * N}, {"n_units": N // 3}, {"ledger_head": ""}):
-        (tables / "old.statement.json").write_text(json.dumps(told | change))
+        (tables / "old.statement.json").write_text(json.dumps(reported | change))
         work.check_records()
     for content in ("{", "[1]", '{"ledger_head": 7}', ""):
         (tables / "old.statement.json").write_text(content)
         (tables / "old.pate").write_text(content)
         work.check_records()
-    (tables / "old.statement.json").write_text(json.dumps(told))
+    (tables / "old.statement.json").write_text(json.dumps(reported))
     refused(work, r"old\.statement\.json' tells of a release from about as many private people")
 
 
@@ -179,7 +179,7 @@ def test_a_begun_ledger_is_new_until_something_is_charged(tables):
     assert (Ledger(ledger).total, Ledger(ledger).currency) == (Budget(3.0, 1e-5), "gdp")
     np.save(tables / "votes.npy", np.tile(np.arange(2).repeat(10), (60, 1)))
     common = ["label", "--votes", tables / "votes.npy", "--classes", "no,yes", "--delta", 1e-5, "--epsilon", 1, "-q"]
-    common += ["--mechanism", "gnmax", "--sigma", 20, "--queries", 3, "--anyway", "--ledger", tables / "votes.sqlite"]
+    common += ["--mechanism", "gnmax", "--sigma", 20, "--queries", 3, "--force", "--ledger", tables / "votes.sqlite"]
     pate("ledger", "begin", tables / "votes.sqlite", "--epsilon", 3, "--delta", 1e-5)
     for n, more in enumerate((("--new-ledger",), ())):
         done = pate(*common, "--out", tables / f"votes{n}.csv", *more)

@@ -113,7 +113,7 @@ def test_a_named_student_that_cannot_learn_is_refused_before_anything_is_spent(f
             n_teachers=100,
             n_queries=3,
             student=KNeighborsClassifier(5),
-            anyway=True,
+            force=True,
             ledger=tmp_path / "a.sqlite",
         )
     with pytest.raises(InvalidInputError, match="student must be one of"):

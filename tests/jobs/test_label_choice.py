@@ -31,7 +31,7 @@ def job(private, public, **options):
     defaults = {
         "target": "ill", "classes": ["no", "yes"], "budget": Budget(6.0, 1e-4), "teacher": "decision-tree",
         "n_teachers": 12, "n_queries": 20, "select": "uncertain", "rounds": 4,
-        "partition_seed": 0, "anyway": True,  # a dozen teachers are quick
+        "partition_seed": 0, "force": True,  # a dozen teachers are quick
     }  # fmt: skip
     return LabelJob(private, public, **(defaults | options))
 

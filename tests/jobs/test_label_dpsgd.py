@@ -63,9 +63,9 @@ def test_labels_model_and_statement_are_of_one_run(files):
 @pytest.mark.long
 def test_without_public_rows_there_is_a_model_within_declared_ranges(files):
     made = job(files, None, ranges=RANGES, group="who")
-    told = dict(made.plan.lines())
-    assert told["columns"].splitlines() == ["age: number from 0 to 100", "town: 2 categories"]
-    assert told["labels"].startswith("none, as there are no public rows")
+    reported = dict(made.plan.lines())
+    assert reported["columns"].splitlines() == ["age: number from 0 to 100", "town: 2 categories"]
+    assert reported["labels"].startswith("none, as there are no public rows")
     release = made.run()
     assert (release.n_queries, release.statement.unit, release.statement.n_units) == (0, "group", N // 2)
     assert [path.name for path in made.write(release, files / "out.csv")] == [
@@ -100,7 +100,7 @@ def test_auto_says_why(files):
     assert made.voters == "dpsgd"
     assert "9 public rows make no map" in made.plan.text()
     assert "9 public rows make no map" in made.run().statement.mechanism
-    assert job(files, voters="auto", anyway=True).voters == "records"
+    assert job(files, voters="auto", force=True).voters == "records"
 
 
 def test_neighbouring_files_have_one_plan(files):

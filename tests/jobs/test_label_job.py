@@ -84,7 +84,7 @@ def job(private, public, **options):
         "n_queries": 15,
         "random_state": 0,
         "partition_seed": 3,
-        "anyway": True,  # a dozen teachers are quick
+        "force": True,  # a dozen teachers are quick
     }
     return LabelJob(private, public, **(defaults | options))
 

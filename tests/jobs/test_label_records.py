@@ -67,7 +67,7 @@ def truth(**options):
     ("options", "who"),
     [
         ({}, "records"),
-        ({"voters": "records", "anyway": True, "random_state": 4, "max_categories": 9, "n_jobs": 1}, "records"),
+        ({"voters": "records", "force": True, "random_state": 4, "max_categories": 9, "n_jobs": 1}, "records"),
         ({"n_teachers": 100}, "shards"),
         ({"teacher": "logistic-regression"}, "shards"),
         ({"mechanism": NoisyHistogram(40.0)}, "shards"),
@@ -188,7 +188,7 @@ def test_the_plan_is_what_is_charged_and_looks_at_no_value(tmp_path, files):
 def test_a_person_is_a_unit(tmp_path, files):
     work = job(*files, group="who", ledger=tmp_path / "l.sqlite")
     assert "voters     300 groups, all ballots of one clipped together\n" in work.plan.text()
-    # One person's rows more or less: their number is nobody's to publish.
+    # One person's rows more or less: their number must not be published.
     assert not {str(N), f"{N:,}"} & set(re.findall(r"[\d,]+\d", work.plan.text()))
     statement = work.run().statement
     assert (statement.unit, statement.n_units) == ("group", 300)
@@ -247,10 +247,10 @@ def test_a_weak_delta_warns_in_the_plan(files):
 @pytest.mark.long
 def test_next_to_nothing_is_not_paid_for(tmp_path, files):
     options = {"budget": Budget(0.001, 1e-5), "ledger": tmp_path / "l.sqlite"}
-    with pytest.raises(InvalidInputError, match=r"nearly nothing is to be expected of .*--anyway"):
+    with pytest.raises(InvalidInputError, match=r"nearly nothing is to be expected of .*--force"):
         job(*files, **options)
     assert not (tmp_path / "l.sqlite").exists()
-    first = job(*files, anyway=True, **options).run()
+    first = job(*files, force=True, **options).run()
     assert np.array_equal(job(*files, **options).run().probability, first.probability)  # it is paid for
 
 

@@ -14,8 +14,8 @@ def test_how_many_records_persons_have_together_is_not_told(tmp_path, group):
     (tmp_path / "p.csv").write_text("who,age,ill\nann,1,no\nann,2,yes\nbob,3,no\n")
     (tmp_path / "u.csv").write_text("age\n1.5\n2.5\n")
     drop = [] if group else ["who"]
-    told = {"target": "ill", "group": group, "drop": drop, "budget": Budget(1.0, 1e-5)}
-    source = read_sources(LabelSettings(tmp_path / "p.csv", tmp_path / "u.csv", **told))
-    told = dict(source.files)
-    assert ("rows" in told["private"]) == (group is None)
-    assert told["public"].endswith("2 rows")
+    reported = {"target": "ill", "group": group, "drop": drop, "budget": Budget(1.0, 1e-5)}
+    source = read_sources(LabelSettings(tmp_path / "p.csv", tmp_path / "u.csv", **reported))
+    reported = dict(source.files)
+    assert ("rows" in reported["private"]) == (group is None)
+    assert reported["public"].endswith("2 rows")

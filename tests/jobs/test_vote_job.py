@@ -205,7 +205,7 @@ def test_the_command_needs_one_way_in(tmp_path, votes):
     both = CliRunner().invoke(app, [*base, "--votes", str(votes), "--private", "private.csv"])
     none = CliRunner().invoke(app, [*base, "--private", "private.csv"])
     assert isinstance(both.exception, InvalidInputError)
-    assert "two ways in" in str(both.exception)
+    assert "--private and --votes must not both be given" in str(both.exception)
     assert isinstance(none.exception, InvalidInputError)
     assert "--public is missing" in str(none.exception)
 
@@ -219,7 +219,7 @@ def test_an_option_that_would_be_passed_over_is_refused(tmp_path, options):
     base = ["label", "--classes", "no,yes", "--epsilon", "5", "--out", str(tmp_path / "labels.csv")]
     done = CliRunner().invoke(app, [*base, *options])
     assert isinstance(done.exception, InvalidInputError)
-    assert "says nothing about" in str(done.exception)
+    assert "has no effect on" in str(done.exception)
 
 
 def test_nobody_vouches_for_teachers_of_an_earlier_release(tmp_path):
@@ -238,7 +238,7 @@ def test_nobody_vouches_for_teachers_of_an_earlier_release(tmp_path):
     VoteJob(tmp_path / "votes.npy", public=tmp_path / "public.csv", kind="counts", new_ledger=True, **common).run()
     Ledger(tmp_path / "ledger.sqlite").revise("the records themselves instead of votes made elsewhere")
     files = (tmp_path / "private.csv", tmp_path / "public.csv")
-    common["anyway"] = True  # six teachers are quick
+    common["force"] = True  # six teachers are quick
     work = LabelJob(*files, target="ill", teacher="naive-bayes", n_teachers=6, **common)
     statement = work.run().statement
     vouched = {a.name for a in statement.assumptions if a.by == "pate"}
@@ -327,7 +327,7 @@ def test_a_renamed_private_file_is_known(tmp_path):
     def make(name, **options):
         return LabelJob(
             tmp_path / name, tmp_path / "public.csv", target="ill", classes=CLASSES, budget=Budget(1.0, 1e-3),
-            teacher="naive-bayes", n_teachers=6, anyway=True,
+            teacher="naive-bayes", n_teachers=6, force=True,
             **({"ledger": tmp_path / f"{name}.ledger.sqlite"} | options),
         )  # fmt: skip
 
@@ -361,3 +361,17 @@ def test_the_command_takes_an_array_by_its_key(tmp_path, votes):
     done = CliRunner().invoke(app, [*base, "--key", "votes"])
     assert done.exit_code == 0, done.output
     assert len(pd.read_csv(tmp_path / "labels.csv")) == 40
+
+
+def test_former_names_of_parameters_are_read_with_a_warning(tmp_path):
+    np.save(tmp_path / "votes.npy", np.array([[98, 2], [5, 95], [60, 40]]))
+    given = {"classes": CLASSES, "budget": Budget(5.0, 1e-5), "n_teachers": 100, "new_ledger": True}
+    with (
+        pytest.warns(DeprecationWarning, match="anyway is now called force") as caught,
+        pytest.warns(DeprecationWarning, match="ledger_currency is now called accounting_unit"),
+    ):
+        job = VoteJob(tmp_path / "votes.npy", **given, anyway=True, ledger_currency="gdp")
+    assert (job.force, job.accounting_unit) == (True, "gdp")
+    assert {one.filename for one in caught} == {__file__}
+    with pytest.raises(InvalidInputError, match="ledger_currency is the former name of accounting_unit"):
+        VoteJob(tmp_path / "votes.npy", **given, ledger_currency="gdp", accounting_unit="renyi")

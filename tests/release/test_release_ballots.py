@@ -327,7 +327,7 @@ def test_crumbs_are_not_bought(tmp_path):
         {"budget": BUDGET, **few, "shares": [1e-4, 1.0]},
         {"budget": Budget(0.02, 1e-5), "shares": [1.0] * 100, "classes": 3, "nominal_n": 30},
     ):
-        with pytest.raises(InvalidInputError, match=r"nearly nothing is to be expected .* anyway=True"):
+        with pytest.raises(InvalidInputError, match=r"nearly nothing is to be expected .* force=True"):
             open_ballot_session(**given)
         assert open_ballot_session(**given, anyway=True).n_left == len(given["shares"])
     # A hundred rounds alike say together what one says, and that is enough here.

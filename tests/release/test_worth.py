@@ -53,7 +53,7 @@ def test_noise_above_the_votes_is_refused_and_the_better_setting_is_better():
     with pytest.raises(InvalidInputError, match="nearly nothing is to be expected of 400 queries") as caught:
         plan_release(ONE, 1000, n_teachers=100, n_classes=10, n_queries=400)
     text = str(caught.value)
-    assert "anyway=True" in text
+    assert "force=True" in text
     teachers = int(re.search(r"at least (\d+) teachers", text)[1])
     fewer = int(re.search(r"n_queries=(\d+)", text)[1])
     epsilon = float(re.search(r"epsilon ([\d.]+)", text)[1])

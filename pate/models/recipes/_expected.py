@@ -243,8 +243,8 @@ def check_expected(
         )
     raise InvalidInputError(
         f"nearly nothing is to be expected of {facts.n_units} {unit}s with noise of {1 / facts.mu:.4g} times what one "
-        f"may change, in {facts.n_classes} classes: {reason}. {better_budget(facts, delta, least)}, or say anyway=True "
-        "(--anyway). Nothing was spent."
+        f"may change, in {facts.n_classes} classes: {reason}. {better_budget(facts, delta, least)}, or say force=True "
+        "(--force). Nothing was spent."
     )
 
 
