@@ -1,4 +1,4 @@
-"""What an audit gave, in types: one shape for every layer, so that one table, one picture and one file serve all."""
+"""The result of an audit, in one shape for all audits, so that one table, picture and file serve all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines of DP-SGD: whatever computes the sum of clipped gradients of single records, behind one small contract."""
+"""Engines of DP-SGD: they compute the sum of clipped per-record gradients, behind one small interface."""
 
 from __future__ import annotations
 

@@ -320,7 +320,7 @@ class Step:
     function: Callable[..., Tensor] | None = None
 
     def __call__(self, *given: Tensor) -> Tensor:
-        """Return what the step makes of its inputs; a layer's is its type's, without hooks and whatever hangs on it."""
+        """Return what the step makes of its inputs; a layer's is its type's, without hooks or attachments."""
         if self.layer is None:
             assert self.function is not None
             return self.function(*given)
@@ -500,7 +500,7 @@ class BookKeepingEngine:
     several rows there is one product in these sums: what its rows give is added up, and rounded, before its norm is
     taken.
 
-    What is inside one record's gradient is float32, and its last bits may hang on the record's place in the batch, as
+    What is inside one record's gradient is float32, and its last bits may depend on the record's place in the batch, as
     they do in :class:`PerRecordEngine`'s: matrix products round by place. Where all places are the same for neighbours
     nothing comes of it. With ``shared`` they are not, and a record exactly at a kink (relu) may fall on its other side:
     that no such thing is exploited is part of the statement's real arithmetic.
