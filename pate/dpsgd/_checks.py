@@ -188,7 +188,7 @@ def _check_shape(module: nn.Module, rows: torch.Tensor, n_classes: int) -> None:
             logits = _run(module, rows[:size])
         except InvalidInputError:  # what it returned
             raise
-        except Exception as error:  # the module's own code; nothing private has been near it
+        except Exception as error:  # the module's own code; it has seen nothing private
             raise InvalidInputError(
                 f"module must map {words} to logits of shape (batch, {n_classes}); on a batch of {size} it raised "
                 f"{type(error).__name__}: {error}."

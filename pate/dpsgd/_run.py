@@ -57,7 +57,7 @@ def build_engine(
         made, other = make(factory, arguments), make(factory, arguments)
     except InvalidInputError:
         raise
-    except Exception as error:  # the module's own code; nothing private has been near it
+    except Exception as error:  # the module's own code; it has seen nothing private
         raise InvalidInputError(
             f"module could not be made with {arguments!r}: {type(error).__name__}: {error}. It gets n_features, "
             "n_classes where it takes them, and module_kwargs: pass what it needs there."
@@ -333,7 +333,7 @@ def run_training(run: Training, clf: Any, kept: Checkpoint | None = None, likene
         if average is not None:
             average.update(done - 1)
         schedule.apply(optimizer, clf.learning_rate, done, n_steps)  # of the next step
-        # Nobody sees a step whose state is not on disk, but for the bar's constants.
+        # A step is shown only once its state is on disk, but for the bar's constants.
         if kept is not None and (callbacks or done == n_steps or kept.is_due):
             kept.write(held, done)
         seen = TrainingStep(done, n_steps, lru_cache(lambda: copy.deepcopy(module).cpu().eval()), partial(spent, done))

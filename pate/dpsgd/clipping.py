@@ -57,8 +57,6 @@ __all__ = [
     "FlatClipping",
     "PerLayerClipping",
     "QuantileClipping",
-    "QuantileRun",
-    "as_clip",
 ]
 
 #: The least clipping norm: a smaller one, over a row's, would be no number of float32.

@@ -188,7 +188,8 @@ def _picture(result: ComparisonResult) -> Markup | None:
         "Accuracy on the test rows of one repeat: a second one may turn every difference round.": floor is not None,
         "Bands are paired: where two of them are apart at one ε, so are the contestants.": paired,
         "Who is far below the best has none.": paired,
-        "No bands: there are too few repeats, or nobody to be paired with.": not paired and result.rule is not None,
+        "No bands: there are too few repeats, or no other contestant to pair with.": not paired
+        and result.rule is not None,
         "Dashed lines: what can be had without private rows, or without privacy.": len(curves) < len(found),
         "Hollow marks: means of some repeats alone, as others were refused.": partly,
         "Diamonds: published figures, named below.": bool(_marked(result)),

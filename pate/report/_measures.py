@@ -210,11 +210,11 @@ def starved(result: Result) -> list[str]:
     texts = []
     for (name, part), found in _starved(result).items():
         epsilon, n, rate, overall = min(found, key=lambda entry: entry[2] / entry[3])
-        everybody = f"all {'classes' if part.startswith('class') else 'groups'} together {percent(overall)}"
+        overall_text = f"all {'classes' if part.startswith('class') else 'groups'} together {percent(overall)}"
         others = ", ".join(promised(entry[0]) for entry in found if entry[0] != epsilon)
         texts.append(
             f"{name} at ε = {promised(epsilon)}: {part} gets answers to {percent(rate)} of its {n:,} queries, "
-            + everybody
+            + overall_text
             + (f" (less than half as often, too, at ε = {others})." if others else ".")
         )
     return texts

@@ -112,7 +112,7 @@ class AuditResult(PrivateRecord):
     picture : Picture or None
     settings : dict of str to scalar, or to a few
     sensitive : bool
-        Whether it was made from private data: then it shows itself to nobody who does not ask by name.
+        Whether it was made from private data: then it is shown only if asked for by name.
 
     Examples
     --------

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pate.report.audit_result import Picture
 
 __all__ = [
-    "COLOURS",
     "Display",
     "accuracy_against_epsilon",
     "accuracy_bars",
@@ -44,11 +43,7 @@ __all__ = [
     "ensemble_curve",
     "figure_to_png",
     "figure_to_svg",
-    "group_rows",
     "margin_histogram",
-    "narrow_axes",
-    "stretched",
-    "styles",
     "teacher_accuracies",
 ]
 

@@ -145,7 +145,7 @@ class Entrant(Record):
     side: str = one_of(SIDES, default="other")
     sees: str = ""
     rule: str = ""  # by what its settings are set, and the data that they were tried on
-    n_tried: int | None = None  # how many settings were tried; None: nobody says
+    n_tried: int | None = None  # how many settings were tried; None: not stated
     tried_on: str = ""
     made_of: str | None = None  # the classifier with its parameters, where it was given
 
@@ -192,7 +192,7 @@ class FitCost(PrivateRecord):
         return self.contestant, self.epsilon, self.repeat
 
 
-# What a run or a comparison gave, in types: ``Result`` for everybody, ``SensitiveResult`` for the curator alone.
+# What a run or a comparison gave, in types: ``Result`` for the public, ``SensitiveResult`` for the curator alone.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -447,7 +447,7 @@ class SensitiveResult(PrivateRecord):
             )
 
 
-#: The number of teachers is a setting, and anybody may take notes.
+#: The number of teachers is a setting, and anyone may take notes.
 _PRIVATE_NAMES = frozenset(f.name for f in fields(SensitiveResult)) - {"n_teachers", "notes"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pate.dpsgd.engines._book_keeping import BookKeepingEngine
-from pate.dpsgd.engines._engine import Engine, PerRecordEngine, check_promise, record_loss
+from pate.dpsgd.engines._engine import Engine, PerRecordEngine, check_promise
+from pate.dpsgd.engines._engine import record_loss as record_loss
 
-__all__ = ["BookKeepingEngine", "Engine", "PerRecordEngine", "check_promise", "record_loss"]
+__all__ = ["BookKeepingEngine", "Engine", "PerRecordEngine", "check_promise"]

@@ -494,7 +494,7 @@ class BookKeepingEngine:
     time: m products' sum errs by at most gamma_m times the sum of their sizes, number by number and in any order of
     adding, hence by m gamma_m C for m vectors that are within C over all groups of parameters. A replaced unit changes
     one block, by 2 C and 2 m gamma_m C: :attr:`excess` is m gamma_m, and the noise is larger by as much. A unit that is
-    there or not changes it by C and 2 m gamma_m C: with ``blocks``, by units' numbers so that nobody moves into another
+    there or not changes it by C and 2 m gamma_m C: with ``blocks``, by units' numbers so that none moves into another
     one, m is at most :data:`FEW`. Larger blocks, matrix products that are allowed less than float32 (TF32), and
     ``shared`` without blocks, where a unit more moves all of them, are in float64. Of a unit of
     several rows there is one product in these sums: what its rows give is added up, and rounded, before its norm is

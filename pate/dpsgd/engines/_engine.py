@@ -56,7 +56,7 @@ class Engine(Protocol):
         By how many clipping norms at most rounding in a sum differs between neighbours, beside their units' own
         vectors; the noise is larger by as much.
     at_once : int
-        How many rows are handed over at a time, where nobody says how many (but one unit at least): memory grows with
+        How many rows are handed over at a time, if not given (but one unit at least): memory grows with
         it.
     apart : str
         How it is seen to that no record moves another one's gradient, for the statement.

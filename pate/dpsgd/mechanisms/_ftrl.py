@@ -444,7 +444,7 @@ class _CyclicFTRL:
         return "each {unit} drew its group by itself, and groups took turns, as the accounting says"
 
     def verify(self, noise_multiplier: float, shape: Shape, guarantee: Guarantee, interval: float) -> str:
-        """Return how anybody can compute the epsilon again."""
+        """Return how to compute the epsilon again."""
         cost, adjacency, delta = self.cost(shape), guarantee.adjacency, guarantee.delta
         away, cycle = "2" if adjacency == "replace-one" else "1", cost.cycle
         gauss = (

@@ -151,7 +151,7 @@ class TrainingMechanism(Hashable, Protocol):
         """Return the statement's assumption about how the units of a step are drawn."""
 
     def verify(self, noise_multiplier: float, shape: Shape, guarantee: Guarantee, interval: float) -> str:
-        """Return how anybody can compute the epsilon again."""
+        """Return how to compute the epsilon again."""
 
     def mu(self, noise_multiplier: float, shape: Shape, adjacency: str) -> float | None:
         """Return the mu for which the run is exactly mu-Gaussian differentially private, None where it is not."""
@@ -256,7 +256,7 @@ class PoissonSGD(_Independent):
         return "every step drew its {unit}s by Poisson sampling, as the accounting says"
 
     def verify(self, noise_multiplier: float, shape: Shape, guarantee: Guarantee, interval: float) -> str:
-        """Return how anybody can compute the epsilon again."""
+        """Return how to compute the epsilon again."""
         if shape.sample_rate == 1:
             return recomputed_mu(noise_multiplier, shape.n_steps, guarantee.adjacency, guarantee.delta)
         return recomputed_poisson(
@@ -397,7 +397,7 @@ class TruncatedPoissonSGD(_Independent):
         return None
 
     def verify(self, noise_multiplier: float, shape: Shape, guarantee: Guarantee, interval: float) -> str:
-        """Return how anybody can compute the guarantee again."""
+        """Return how to compute the guarantee again."""
         read = recomputed(shape.n_steps, guarantee.delta, interval)
         if not needs_tilt(shape.n_steps, guarantee.delta):  # of the coin's own numbers too
             slack = self._losses(noise_multiplier, shape).slack
@@ -562,7 +562,7 @@ class ShuffledSGD(_Independent):
         return unsampled_mu(noise_multiplier, _epochs(shape), adjacency)
 
     def verify(self, noise_multiplier: float, shape: Shape, guarantee: Guarantee, interval: float) -> str:
-        """Return how anybody can compute the guarantee again."""
+        """Return how to compute the guarantee again."""
         return recomputed_mu(noise_multiplier, _epochs(shape), guarantee.adjacency, guarantee.delta)
 
 
