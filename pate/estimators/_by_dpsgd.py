@@ -359,7 +359,12 @@ def _may_be_stated(plan: TrainingPlan) -> list[str]:
 
     clipping = read_clipping("flat", plan.road.recipe.max_grad_norm)
     said = dpsgd_statement(
-        plan.plan, clipping=clipping, classes_given=True, noise="seeded", apart="", unit=plan.ask.unit,
+        plan.plan,
+        clipping=clipping,
+        classes_given=True,
+        noise="seeded",
+        apart="",
+        unit=plan.ask.unit,
         recipe_plan=plan.road,
     )
     return [a.name for a in said.assumptions if a.name != "noise"]
