@@ -460,7 +460,7 @@ class PlannedDPSGD(DPSGDClassifier):
     def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> DPSGDClassifier:
         """Fit as :class:`pate.DPSGDClassifier` does, along the plan."""
         return self._take(
-            fit_privately(self, X, y, X_public=X_public, groups=groups, road=self._plan_ahead, measuring=True)
+            fit_privately(self, X, y, X_public=X_public, groups=groups, recipe_plan=self._plan_ahead, measuring=True)
         )
 
 

@@ -1,4 +1,4 @@
-"""What PATE is measured against: DP-SGD and its kin (needs torch)."""
+"""DP-SGD: train one torch model with noised, clipped gradients; the baseline for PATE (needs torch)."""
 
 from pate.dpsgd._canaries import Canaries, CanaryScores
 from pate.dpsgd._classifier import DPSGDClassifier

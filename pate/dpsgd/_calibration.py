@@ -72,7 +72,7 @@ ADJACENCIES = {
 #: Below this noise multiplier nothing is calibrated: the answer stays here, on the safe side.
 SMALLEST_NOISE_MULTIPLIER = 0.1
 
-#: Nobody needs less, and nothing below is tested.
+#: The least noise multiplier in use; nothing below is tested.
 SMALLEST_DELTA = 1e-12
 
 

@@ -1,10 +1,10 @@
-"""Canaries for an audit of one run: each goes in by the toss of a coin, and leaves a score to guess the coin by.
+"""Canaries for auditing one run: each is included by a coin toss and gets a score from which to guess the toss.
 
 Steinke, Nasr and Jagielski, *Privacy auditing with one (1) training run*, 2023: with many canaries one run is many
 games, and how many coins can be guessed bounds epsilon from below. Here are the hooks, canaries in and scores out; the
 bound is the auditor's.
 
-A canary is a unit beside the private ones: sampled like them and clipped like them, so it takes nothing from anybody's
+A canary is a unit beside the private ones: sampled like them and clipped like them, so it weakens no one's
 guarantee. One whose coin fell on the other side is never in a step, however it is sampled: the neighbours are those of
 zero-out.
 """
@@ -31,7 +31,7 @@ Marked = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Canaries:
-    """What goes in: records of the auditor's, or gradients.
+    """The canaries to include: records or gradients chosen by the auditor.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Canaries:
 
 @dataclass(frozen=True)
 class CanaryScores:
-    """What an auditor gets.
+    """The scores of the canaries of one run, for an auditor.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class CanaryRun:
                 whole += part.view_as(whole).to(whole.device)
 
     def observe(self, noisy: Sequence[torch.Tensor], max_norm: float) -> None:
-        """Look at a step's released sum."""
+        """Update the scores by a step's released sum."""
         if self.canaries.gradients:
             flat = torch.cat([part.detach().cpu().flatten() for part in noisy])
             self._sums += flat[self._which] * self._signs / max_norm

@@ -1,4 +1,4 @@
-"""A run of DP-SGD on disk, so that a killed one goes on exactly where it was, and costs what it cost.
+"""Checkpoints of a DP-SGD run: a killed run resumes exactly where it stopped, at no further privacy cost.
 
 Samples and noise of a run that keeps checkpoints come from a key (:class:`pate.privacy.noise.source.NoiseSource`), and
 the file holds it. Steps that had been done after the last file was written are done again with the very samples and
@@ -46,9 +46,9 @@ _SHARE = 0.05
 
 
 def fingerprint_of(facts: Mapping[str, Any], *arrays: npt.NDArray[Any] | None) -> str:
-    """Return a hash of everything that the steps of a run follow from."""
-    told = {**facts, "versions": package_versions()}
-    found = hashlib.sha256(json.dumps(told, sort_keys=True, default=repr).encode())
+    """Return a hash of everything that determines the steps of a run."""
+    stored = {**facts, "versions": package_versions()}
+    found = hashlib.sha256(json.dumps(stored, sort_keys=True, default=repr).encode())
     for array in arrays:
         found.update(b"-" if array is None else f"{array.dtype}{array.shape}".encode())
         if array is not None:
@@ -57,10 +57,10 @@ def fingerprint_of(facts: Mapping[str, Any], *arrays: npt.NDArray[Any] | None) -
 
 
 class Likeness:
-    """What a module makes of made-up rows under made-up weights: logits, and gradients by two numbers a parameter.
+    """The outputs of a module on made-up rows under made-up weights: logits, and gradients by two numbers a parameter.
 
     It has a ``state_dict``, and takes back that of no other module: whatever its code, its arguments or its frozen
-    weights say. Rounding, which hangs on processors and threads, does not count.
+    weights say. Rounding, which depends on processors and threads, does not count.
     """
 
     def __init__(self, module: nn.Module, row_shape: tuple[int, ...], n_classes: int) -> None:
@@ -73,7 +73,7 @@ class Likeness:
             rows = made_up_rows(module, row_shape)[:_LIKE]
             if rows.is_floating_point():  # some beyond thresholds
                 rows = rows * (2.0 ** torch.arange(_LIKE)).view(-1, *[1] * len(row_shape))
-            told = [copy.deepcopy(module).eval()(rows).double().flatten()]
+            stored = [copy.deepcopy(module).eval()(rows).double().flatten()]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             labels = torch.arange(len(rows)) % n_classes
@@ -82,8 +82,8 @@ class Likeness:
         for g in found:
             flat = g.double().flatten(1)
             way = torch.randn(flat.shape[1], dtype=torch.float64, generator=draws)
-            told += [flat.norm(dim=1), flat @ way / way.norm()]
-        self.found = torch.cat(told)
+            stored += [flat.norm(dim=1), flat @ way / way.norm()]
+        self.found = torch.cat(stored)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return it."""
@@ -138,14 +138,14 @@ class Held:
                 "with what it was begun with, or name another file; what it cost stays spent."
             )
 
-    def _get(self, told: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
-        if "tensor" in told:
-            return torch.from_numpy(np.array(arrays[told["tensor"]]))
-        if "items" in told:
-            return {key: self._get(part, arrays) for key, part in told["items"]}
-        if "list" in told:
-            return [self._get(part, arrays) for part in told["list"]]
-        return told["value"]
+    def _get(self, stored: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
+        if "tensor" in stored:
+            return torch.from_numpy(np.array(arrays[stored["tensor"]]))
+        if "items" in stored:
+            return {key: self._get(part, arrays) for key, part in stored["items"]}
+        if "list" in stored:
+            return [self._get(part, arrays) for part in stored["list"]]
+        return stored["value"]
 
 
 class Checkpoint:
@@ -158,7 +158,7 @@ class Checkpoint:
     """
 
     def __init__(self, folder: str | os.PathLike[str], fingerprint: str) -> None:
-        # Where it is now: whoever changes the folder, or the link, on the way does not leave a key behind.
+        # Where it is now: changing the folder, or the link, during the run leaves no key behind.
         self.path = Path(folder).resolve() / FILE
         self.fingerprint = fingerprint
         self.arrays: dict[str, npt.NDArray[Any]] = {}
@@ -199,9 +199,9 @@ class Checkpoint:
         self._next = end + (end - begin) / _SHARE
 
     def counts(self, of: str, draw: Callable[[], list[float]]) -> list[float]:
-        """Return the noisy counts of this run: drawn once, and kept before anybody sees them.
+        """Return the noisy counts of this run: drawn once, and saved before they are returned.
 
-        Drawn anew they would be other noise on the same counts, which nobody paid for.
+        Drawn again they would be other noise on the same counts, which is not charged.
 
         ``of`` is what the model decides by, beside its weights: counts of another one would be a second release.
         """

@@ -1,4 +1,4 @@
-"""Whether a module may be trained by DP-SGD at all: found out on made-up rows, before any private one is near it.
+"""Whether a module may be trained by DP-SGD at all: checked on made-up rows, before any private row is used.
 
 That no record moves another one's gradient is not what these checks stand for: that is what an engine promises
 (:mod:`pate.dpsgd.engines`). They refuse what would then not do what its author meant, and say why.
@@ -34,7 +34,7 @@ _MIXES = (
 
 @dataclass(frozen=True)
 class Trial:
-    """What a module is tried on before any private row is near it.
+    """The made-up data that a module is checked on before any private row is used.
 
     ``rows`` are tensors (8, ...) of several kinds, int64 where they are ids (below ``n_ids``, of :func:`ids_of`).
     ``module`` is a copy with weights moved off where they start, where zeros would hide what becomes of rows; never
@@ -116,7 +116,7 @@ def ids_of(module: nn.Module, row_shape: tuple[int, ...]) -> int | None:
     ]
     if sizes and min(sizes) > _MOST_IDS:
         raise InvalidInputError(
-            f"module has a table of {min(sizes)} rows; at most {_MOST_IDS} ids can be told apart. Hash them."
+            f"module has a table of {min(sizes)} rows; at most {_MOST_IDS} ids can be distinguished. Hash them."
         )
     return min(sizes) if sizes else None
 
@@ -188,7 +188,7 @@ def _check_shape(module: nn.Module, rows: torch.Tensor, n_classes: int) -> None:
             logits = _run(module, rows[:size])
         except InvalidInputError:  # what it returned
             raise
-        except Exception as error:  # the module's own code; nothing private has been near it
+        except Exception as error:  # the module's own code; it has seen nothing private
             raise InvalidInputError(
                 f"module must map {words} to logits of shape (batch, {n_classes}); on a batch of {size} it raised "
                 f"{type(error).__name__}: {error}."
@@ -236,7 +236,7 @@ def _check_apart(module: nn.Module, trial: Trial) -> None:
 
 
 def tensors_of(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
-    return [*module.named_parameters(), *module.named_buffers()]  # asked anew each time: they may be replaced
+    return [*module.named_parameters(), *module.named_buffers()]  # asked again each time: they may be replaced
 
 
 def _draws(module: nn.Module, rows: torch.Tensor) -> bool:

@@ -40,8 +40,8 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     module : {"linear", "tanh-mlp", "tanh-cnn", ...}, a torch.nn.Module class, a function that makes one, or None
         None leaves it to the recipe. A module is what :class:`pate.teachers.torch.TorchTeacherEnsemble` takes, or a
         name in :func:`pate.networks.named_modules`:
-        made anew by every fit as ``module(**module_kwargs)``, with ``n_features`` and ``n_classes`` added where it
-        takes them; maps rows as they are given to ``fit``, float32 of shape (batch, ...), to logits (batch, n_classes),
+        made again by every fit as ``module(**module_kwargs)``, with ``n_features`` and ``n_classes`` added if it takes
+        them; maps rows as they are given to ``fit``, float32 of shape (batch, ...), to logits (batch, n_classes),
         or to a mapping or object that has them under ``logits``. A module that already exists is refused: it would
         carry what it learnt before. One that mixes the records of a batch is refused (use group norm instead
         of batch norm).
@@ -108,12 +108,13 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     sample_rate : float or None
         For add-or-remove, instead of ``nominal_n``.
     records_per_group : int
-        With ``groups``: a person who is in a step casts the mean loss of at most so many of their records, drawn anew.
+        With ``groups``: a person who is in a step casts the mean loss of at most so many of their records, drawn again
+        in every step.
     ledger : Ledger or None
         Charge the fit there before it begins, and stay within its total; replace-one only. The noise is then the least
         that the budget and the ledger both allow (the ledger's currency prices a run somewhat higher: up to twice the
         noise). A fit that dies after the charge stays charged, and every further fit draws new noise and is charged
-        anew.
+        again.
     device : str
         ``"auto"`` takes a CUDA device where there is one.
     n_threads : int or None
@@ -164,7 +165,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     -----
     **Guarantees.** The trained parameters, those of every intermediate step included, are (epsilon,
     delta)-differentially private for one record under ``adjacency``; the module ``pate.dpsgd._calibration`` has
-    the theorem. That clipping bounds one record does not hang on the module keeping records apart: a module of torch's
+    the theorem. Clipping bounds one record without relying on the module keeping records apart: a module of torch's
     own layers is run by an engine that knows them (book-keeping: one pass for many records), any other one record at a
     time, on a copy that is thrown away. (Code that keeps rows outside of the module, in a global say, is not seen.)
     All parameters above are taken as public, and under replace-one the number of records. Each fit is a fresh spend:
@@ -277,8 +278,8 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         keep_columns(self, done.reader)
         self.classes_, self.module_ = np.asarray(done.classes), done.module
         self.noise_multiplier_, self.n_steps_ = done.plan.noise_multiplier, done.n_steps
-        self.sample_rate_, self._method = done.plan.shape.sample_rate, done.road
-        self.recipe_ = None if done.road is None else done.road.recipe
+        self.sample_rate_, self._method = done.plan.shape.sample_rate, done.recipe_plan
+        self.recipe_ = None if done.recipe_plan is None else done.recipe_plan.recipe
         self.guarantee_, self.statement_, self.measured_ = done.guarantee, done.statement, done.statement.measured
         if done.canaries is not None:
             self.canaries_ = done.canaries.scores(self, done.canary_labels)
@@ -304,7 +305,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         bare = copy.copy(self)
-        bare.random_state = bare.noise_seed = None  # whoever knows the noise can subtract it
+        bare.random_state = bare.noise_seed = None  # who knows the noise can subtract it
         return BaseEstimator.__repr__(bare, N_CHAR_MAX)
 
     def __sklearn_tags__(self) -> Any:

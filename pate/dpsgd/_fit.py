@@ -1,4 +1,4 @@
-"""From private rows to a trained module: read, planned, charged, trained, stated, in this order."""
+"""Fit a module on private rows: read, plan, charge the budget, train and state the guarantee, in this order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from pate.dpsgd._settings import (
     is_planned,
     read_clipping,
     read_mechanism,
-    settle,
+    resolve,
     shape_of,
 )
 from pate.dpsgd._statement import Plan, dpsgd_statement, make_plan, priced
@@ -59,7 +59,7 @@ from pate.teachers._usable import usable
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit gives: ``module`` on the CPU in evaluation mode, ``kept`` to be removed once all is well."""
+    """The result of a fit: ``module`` on the CPU in evaluation mode, ``kept`` to be removed once all is well."""
 
     reader: Any
     classes: tuple[Any, ...]
@@ -67,7 +67,7 @@ class Fitted:
     plan: Plan
     guarantee: Guarantee
     n_steps: int
-    road: RecipePlan | None
+    recipe_plan: RecipePlan | None
     statement: PrivacyStatement
     canaries: CanaryRun | None
     canary_labels: npt.NDArray[np.int64]
@@ -89,53 +89,53 @@ def fit_privately(
     *,
     X_public: Any = None,
     groups: Any = None,
-    road: RecipePlan | None = None,
+    recipe_plan: RecipePlan | None = None,
     measuring: bool = False,
     classes_inferred: bool = False,
     offsets: Callable[[nn.Module], Any] | None = None,
 ) -> Fitted:
     """Train what a classifier is set to, as :meth:`pate.DPSGDClassifier.fit` says; the classifier stays as it is.
 
-    ``road`` was planned beforehand, of public facts; ``measuring`` says whether ``clf.measure`` counts, and
+    ``recipe_plan`` was planned beforehand, of public facts; ``measuring`` says whether ``clf.measure`` counts, and
     ``classes_inferred`` that the classes were read off the private labels. ``offsets`` are taken off the trained
     module's logits before a class is taken, by the module and public facts alone: what is measured is that.
     """
     same, X = X_public is X, plain_rows(X)
     X_public = X if same else plain_rows(X_public, name="X_public")  # the same object is refused below
     check_recipe(clf)
-    if clf.ranges is not None and road is None:
+    if clf.ranges is not None and recipe_plan is None:
         X, X_public = within_ranges(clf, X, X_public)
     if is_frame(X) and X_public is not None:
         X_public = by_name(X_public, X.columns, name="X_public", other="X")
     check_settings(filled(clf))
     reader = copy.copy(clf)  # what it learns of the columns is ours once all has gone well
-    tell_n = clf.adjacency != "add-or-remove"  # there their number is no public fact
+    n_is_public = clf.adjacency != "add-or-remove"  # there their number is no public fact
     features, labels, classes, readable = read_records(
-        reader, X, y, clf.classes, tell_n=tell_n, planned=is_planned(clf), like=X_public
+        reader, X, y, clf.classes, n_is_public=n_is_public, planned=is_planned(clf), like=X_public
     )
-    owners, groups, has_owner = read_groups(groups, len(labels), tell_n=tell_n)
+    owners, groups, has_owner = read_groups(groups, len(labels), n_is_public=n_is_public)
     note("rows", who="DPSGDClassifier", rows=features, labels=labels, groups=owners)
     unit = "record" if owners is None else "group"
     device = one_device(clf.device)
     known = {} if clf.ledger is None else recognised_by(features, labels, groups)
     n_units = len(labels) if owners is None else int(owners.max()) + 1
     numbered = owners is None and clf.adjacency != "add-or-remove"  # neighbours' records stand in the same places
-    if road is not None:
-        run = along(clf, road)
+    if recipe_plan is not None:
+        run = along(clf, recipe_plan)
     else:
         if is_planned(clf):
             check_apart(X, X_public)
             check_map(clf, features, X_public)
         row_shape = tuple(np.shape(features)[1:])
         with timed("startup"):
-            run, road = settle(clf, row_shape, X_public, n_units=n_units, n_classes=len(classes))
-    if road is not None:
-        features, whole = map_private(features, road)
+            run, recipe_plan = resolve(clf, row_shape, X_public, n_units=n_units, n_classes=len(classes))
+    if recipe_plan is not None:
+        features, whole = map_private(features, recipe_plan)
         readable &= whole
     if run.augmentation is not None:
         run.augmentation.check_rows(features.shape[1:])
     records = clf.canaries is not None and not clf.canaries.gradients
-    marked = read_more(reader, clf.canaries.X, clf.canaries.y, classes, road) if records else ()
+    marked = read_more(reader, clf.canaries.X, clf.canaries.y, classes, recipe_plan) if records else ()
     clipping = read_clipping(run.clipping, run.max_grad_norm)
     data = Registration(unit, classes, n_units=n_units, **known)
     if clf.ledger is not None:
@@ -174,7 +174,7 @@ def fit_privately(
         likeness = None if kept is None else Likeness(engine.module, tuple(features.shape[1:]), len(classes))
         # Charged once nothing public can fail any more, and before the first noise.
         releases = charge_run(run, plan, data, kept, clipping, seeded=source.seeded)
-        # Whoever knows the seed can subtract the noise.
+        # Anyone who knows the seed can subtract the noise.
         promised = replace(plan.guarantee, kind="seeded") if source.seeded else plan.guarantee
         clf._spend(promised, unit, priced(plan), run=None if kept is None else kept.run)
         training = Training(
@@ -187,7 +187,7 @@ def fit_privately(
             max_physical_batch_size=clf.max_physical_batch_size,
             random_state=random_state,
             # A row's place follows from the rows before it. Where sampling counts for privacy it is secret which of
-            # them are there, and one more must move nobody else's gradient (:mod:`pate.dpsgd._calibration`).
+            # them are there, and one more must not change another's gradient (:mod:`pate.dpsgd._calibration`).
             shared_draws=not numbered or plan.mechanism.mu(plan.noise_multiplier, plan.shape, clf.adjacency) is None,
             numbered=numbered,
             canaries=marks,
@@ -211,7 +211,7 @@ def fit_privately(
         unit=unit,
         rows_per_unit=clf.records_per_group,
         n_canaries=n_marks,
-        road=road,
+        recipe_plan=recipe_plan,
         ledger=clf.ledger,
         releases=releases,
     )
@@ -219,4 +219,4 @@ def fit_privately(
     if offsets is None:  # else more is said of it, and the last statement alone is released
         bind_statement(statement, clf.ledger)
     canary_labels = labels[len(labels) - n_marks :]
-    return Fitted(reader, classes, module, plan, promised, done, road, statement, marks, canary_labels, kept)
+    return Fitted(reader, classes, module, plan, promised, done, recipe_plan, statement, marks, canary_labels, kept)

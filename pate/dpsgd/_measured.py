@@ -1,4 +1,4 @@
-"""One more Gaussian beside training: counts of the records that the trained module is right about.
+"""Release, with Gaussian noise, how many private records the trained module classifies rightly.
 
 The module is trained with differential privacy; the counts of :mod:`pate.records._right` are asked of it afterwards,
 and released with Gaussian noise of their own. Training first and counts of what it gave are adaptive composition:
@@ -129,7 +129,7 @@ class Measured:
         return self.training.sampling()
 
     def verify(self, noise_multiplier: float, shape: Shape, guarantee: Guarantee, interval: float) -> str:
-        """Return how anybody can compute the epsilon again."""
+        """Return how to compute the epsilon again."""
         extra = " + ".join(f"1/{m.noise_multiplier!r}^2" for m in self.counts)
         return (
             f"{self.training.verify(noise_multiplier, shape, guarantee, interval)}; with a Gaussian of mu^2 = {extra}"
@@ -157,7 +157,7 @@ def _tight(training: TrainingMechanism, shape: Shape, adjacency: str) -> bool:
 def with_counts(clf: Any, training: TrainingMechanism, shape: Shape) -> TrainingMechanism:
     """Return the training mechanism with the counts that a classifier is to measure by, or as it is.
 
-    Where nobody says: with counts where noise alone leaves less than five points to either side, the composition is
+    By default: with counts where noise alone leaves less than five points to either side, the composition is
     exact or by privacy loss distributions, and noise was not given, nor canaries.
     """
     measure = check_measure(clf.measure)
@@ -205,7 +205,7 @@ def measure_module(
         return np.asarray(logits.argmax(axis=1), dtype=np.int64), np.isfinite(logits).all(axis=1)
 
     answers = np.where(usable, in_blocks(ask, np.arange(len(rows)), len(rows), size=block), -1)
-    # Nobody's records are -1 here, and None there.
+    # Records without an owner are -1 here, and None there.
     groups = None if owners is None else np.array([None if one < 0 else one for one in owners.tolist()], dtype=object)
     paid = PaidBallots(mechanism.counts, source, None, None)
     sums = [

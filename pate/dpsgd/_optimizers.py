@@ -1,4 +1,4 @@
-"""Optimisers of DP-SGD and their learning rates: all they see is noised gradients, so none of it costs privacy."""
+"""Optimisers of DP-SGD and their learning rates: they see noised gradients alone, so they cost no privacy."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class DPAdamBC(torch.optim.Optimizer):
         Beside the gradient, as AdamW's.
     noise_std : float or None
         Standard deviation of the noise in each number of a gradient as it comes here (noise multiplier times clipping
-        norm, over the expected batch size): :func:`tell_noise`. It may change from step to step.
+        norm, over the expected batch size): :func:`set_noise_std`. It may change from step to step.
 
     Notes
     -----
@@ -189,7 +189,9 @@ class DPAdamBC(torch.optim.Optimizer):
         """Move the parameters by their noised gradients."""
         for group in self.param_groups:
             if group["noise_std"] is None:
-                raise InvalidInputError("noise_std must be given before the first step, got None. Call tell_noise().")
+                raise InvalidInputError(
+                    "noise_std must be given before the first step, got None. Call set_noise_std()."
+                )
             (b1, b2), rate = group["betas"], group["lr"]
             for p in group["params"]:
                 if p.grad is None:
@@ -207,8 +209,8 @@ class DPAdamBC(torch.optim.Optimizer):
                 p.addcdiv_(state["mean"], second.sqrt_(), value=-rate / (1 - b1 ** state["step"]))
 
 
-def tell_noise(optimizer: torch.optim.Optimizer, noise_std: float) -> None:
-    """Tell an optimiser that asks for it how much noise is in each number of the gradients that it gets."""
+def set_noise_std(optimizer: torch.optim.Optimizer, noise_std: float) -> None:
+    """Set the standard deviation of the noise in each gradient entry, if the optimiser uses it."""
     for group in optimizer.param_groups:
         if "noise_std" in group:
             group["noise_std"] = check_real("noise_std", noise_std, low=0)

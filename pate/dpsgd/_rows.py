@@ -1,4 +1,4 @@
-"""Records as DP-SGD takes them: rows of float32 or of ids, and class indices; refused in words that quote no cell."""
+"""Read records for DP-SGD as rows of float32 or of ids, and class indices; error texts quote no cell."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _MOST_COLUMNS, _BLOCK_ROWS = 50_000, 4096
 
 
 def read_records(
-    estimator: Any, X: Any, y: Any, classes: Any, *, tell_n: bool = True, planned: bool = False, like: Any = None
+    estimator: Any, X: Any, y: Any, classes: Any, *, n_is_public: bool = True, planned: bool = False, like: Any = None
 ) -> tuple[Any, npt.NDArray[np.int64], tuple[Any, ...], Mask]:
     """Return private rows of shape (n, ...), class indices and the classes; sets ``n_features_in_``.
 
-    ``tell_n``: whether an error may say how many records there are. ``planned``: a recipe's maps are to read the rows,
+    ``n_is_public``: whether an error may say how many records there are. ``planned``: a recipe's maps read the rows,
     which are returned as given; else zeros stand in place of a record that is not finite. Labels are -1 for what is no
     class; the last of four says which rows could be read. What they are as a whole is refused, and without ``classes``,
     which all records decide then, any of them.
@@ -52,11 +52,11 @@ def read_records(
     strict, readable = classes is None, None
     if not strict:
         X, readable = quietly("X", private_cells, X, texts=planned, like=like, finite=not planned)
-    if not tell_n:
+    if not n_is_public:
         shape = quietly("X", lambda: X.shape if hasattr(X, "shape") else np.shape(X))
         texts = planned and quietly("X", as_texts, X) is not None
         if 0 in shape[1:] or (len(shape) < 2 and not texts):
-            raise InvalidInputError(f"X must have one row of features for each record. {_UNTOLD}")
+            raise InvalidInputError(f"X must have one row of features for each record. {_N_HIDDEN}")
     if planned:
         features = _read_columns(estimator, X, reset=True)
     else:
@@ -64,8 +64,8 @@ def read_records(
         readable = whole if readable is None else readable & whole
     n_records = int(np.shape(features)[0])
     y, shape = flat_labels(y, strict=strict)
-    if not tell_n and shape != (n_records,):
-        raise InvalidInputError(f"y must hold one class for each row of X. {_UNTOLD}")
+    if not n_is_public and shape != (n_records,):
+        raise InvalidInputError(f"y must hold one class for each row of X. {_N_HIDDEN}")
     if readable is None:
         readable = np.ones(n_records, dtype=bool)
     if not strict:
@@ -92,28 +92,30 @@ def within_ranges(clf: Any, X: Any, X_public: Any) -> tuple[Any, Any]:
 
 
 def read_more(
-    estimator: Any, X: Any, y: Any, classes: tuple[Any, ...], road: Any = None
+    estimator: Any, X: Any, y: Any, classes: tuple[Any, ...], recipe_plan: Any = None
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     """Return further rows and class indices, of the columns and classes of those that were read."""
-    features = read_asked(estimator, X, road)
+    features = read_asked(estimator, X, recipe_plan)
     return features, encode_labels("y", check_labels("y", plain_column(y), len(features)), classes)
 
 
-_UNTOLD = "How many there are is not said: under add-or-remove adjacency that is private."
+_N_HIDDEN = "Their number is not shown: under add-or-remove adjacency it is private."
 
 
-def read_groups(groups: Any, n_records: int, *, tell_n: bool = True) -> tuple[npt.NDArray[np.int64] | None, Any, Mask]:
+def read_groups(
+    groups: Any, n_records: int, *, n_is_public: bool = True
+) -> tuple[npt.NDArray[np.int64] | None, Any, Mask]:
     """Return the index of each record's person, the owners as other readers see them, and which records have one.
 
-    A record of nobody's has person -1, and is in no unit; all are None where nobody said whose they are.
+    A record without an owner has person -1, and is in no unit; all are None without ``groups``.
     """
     if groups is None:
         return None, None, np.ones(n_records, dtype=bool)
     groups = plain_column(groups, name="groups")
     if not hasattr(groups, "dtype"):
         groups = quietly("groups", list, groups)
-    if not tell_n and (getattr(groups, "ndim", 1) != 1 or len(groups) != n_records):
-        raise InvalidInputError(f"groups must hold one id for each row of X. {_UNTOLD}")
+    if not n_is_public and (getattr(groups, "ndim", 1) != 1 or len(groups) != n_records):
+        raise InvalidInputError(f"groups must hold one id for each row of X. {_N_HIDDEN}")
     owners = Owners.of(groups, n_records)
     assert owners.codes is not None
     return np.where(owners.known, owners.codes, -1).astype(np.int64), owners.groups, owners.known
@@ -133,7 +135,7 @@ def _read_columns(estimator: Any, X: Any, *, reset: bool) -> Any:
 
 
 def check_apart(X: Any, X_public: Any) -> None:
-    """Refuse private rows in place of public ones, told by where they are in memory: no cell is compared.
+    """Refuse private rows in place of public ones, recognised by their place in memory: no cell is compared.
 
     Equal rows elsewhere are not looked for: whether one is found would say something of a record.
     """
@@ -158,23 +160,23 @@ def check_map(clf: Any, rows: Any, X_public: Any) -> None:
     check_same_shape(image_shape(X_public, name="X_public"), image_shape(rows), name="X_public")
 
 
-def read_asked(estimator: Any, X: Any, road: Any) -> npt.NDArray[np.float32]:
-    """Return further rows of the columns of fit, shape (n, ...), as its public maps make them where it has a ``road``.
+def read_asked(estimator: Any, X: Any, recipe_plan: Any) -> npt.NDArray[np.float32]:
+    """Return further rows of the columns of fit, shape (n, ...), through its public maps if it has a ``recipe_plan``.
 
     See :class:`pate.dpsgd.recipes.RecipePlan`. Refuses what is no finite number, and other rows than those of fit.
     """
-    if road is None:
+    if recipe_plan is None:
         return _read_features(estimator, plain_rows(X), reset=False, whole=True)[0]
-    features, whole = map_private(_read_columns(estimator, X, reset=False), road)
+    features, whole = map_private(_read_columns(estimator, X, reset=False), recipe_plan)
     if not whole.all():
         raise InvalidInputError("X holds what a public map makes no finite number of. Fill in or drop such rows.")
     return features
 
 
-def map_private(rows: Any, road: Any) -> tuple[npt.NDArray[np.float32], Mask]:
+def map_private(rows: Any, recipe_plan: Any) -> tuple[npt.NDArray[np.float32], Mask]:
     """Return checked rows as a recipe's public maps make them, zeros where that is not finite, and where it is."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return _whole(np.asarray(quietly("X", road.transform, rows), dtype=np.float32))
+        return _whole(np.asarray(quietly("X", recipe_plan.transform, rows), dtype=np.float32))
 
 
 def _whole(features: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], Mask]:

@@ -1,4 +1,4 @@
-"""One fit: charged first, then trained step by step, watched and kept on disk by what has been released so far."""
+"""Run one fit: charge the ledger first, then train step by step, with callbacks and checkpoints of what is released."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pate._core.secret import fresh_secret, training_seed
 from pate.dpsgd._canaries import CanaryRun
 from pate.dpsgd._checkpoint import Checkpoint, Held, Likeness
 from pate.dpsgd._checks import Trial, check_trainable, try_module
-from pate.dpsgd._optimizers import RunningAverage, tell_noise
+from pate.dpsgd._optimizers import RunningAverage, set_noise_std
 from pate.dpsgd._settings import read_averaging, read_schedule
 from pate.dpsgd._statement import Plan, mechanism_of
 from pate.dpsgd._units import Units
@@ -57,7 +57,7 @@ def build_engine(
         made, other = make(factory, arguments), make(factory, arguments)
     except InvalidInputError:
         raise
-    except Exception as error:  # the module's own code; nothing private has been near it
+    except Exception as error:  # the module's own code; it has seen nothing private
         raise InvalidInputError(
             f"module could not be made with {arguments!r}: {type(error).__name__}: {error}. It gets n_features, "
             "n_classes where it takes them, and module_kwargs: pass what it needs there."
@@ -101,8 +101,8 @@ class Training:
     random_state : int or None
         Of the module's own random numbers (dropout).
     shared_draws : bool
-        Whether all records of a step draw the same ones. Otherwise a record's hang on how many stand before it:
-        harmless where a sample told to the attacker would cost no more, as without amplification. Else not, for
+        Whether all records of a step draw the same ones. Otherwise a record's depend on how many stand before it:
+        harmless where a sample known to the attacker would cost no more, as without amplification. Else not, for
         neighbours of equal size neither: a record in the sample would give those behind it other draws than one that is
         out, and move the sum by far more than its own gradient.
     numbered : bool
@@ -168,7 +168,7 @@ def training_steps(run: Training, clip: ClippingRun, start: int = 0) -> Generato
                 p.grad = (whole / shape.expected_batch_size).to(p.dtype)
             if canaries is not None:
                 canaries.observe(total, clip.max_norm)
-            tell_noise(optimizer, scale / shape.expected_batch_size)
+            set_noise_std(optimizer, scale / shape.expected_batch_size)
             clip.step(noise[sum(sizes) :])
             optimizer.step()
             yield step + 1
@@ -183,7 +183,7 @@ def _parts(
     """Yield where a part of a step's units begins, the part, and how many stand in each of its blocks.
 
     With a rate blocks are of so many numbers that some :data:`_IN_BLOCK` of their units are in a step, and parts are
-    whole blocks: no unit's block hangs on who else is there.
+    whole blocks: no unit's block depends on other units.
     """
     sizes = None
     if rate is not None and at_once >= BLOCK:
@@ -215,7 +215,7 @@ _LOOKS = 20
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """What a callback sees after a step: what has been released so far, nothing else.
+    """The state that a callback gets after a step: only what has been released so far.
 
     Attributes
     ----------
@@ -277,7 +277,7 @@ def charge_run(
         if clf.ledger.head_of(charged) != facts["ledger_head"]:
             raise InvalidInputError(
                 "ledger must be the one that was charged for the run that checkpoint_dir= keeps, got another one. Pass "
-                "that one, or begin anew without it."
+                "that one, or start again without it."
             )
         return charged
     assert plan.cost is not None
@@ -291,7 +291,7 @@ def charge_run(
             "sample_rate": plan.shape.sample_rate,
             "noise_multiplier": plan.noise_multiplier,
             "max_grad_norm": float(clipping.max_norm),
-            # Counted more tightly than the charge: what its statement says, for whoever compares the two.
+            # Counted more tightly than the charge: what its statement says, to compare the two.
             "epsilon": plan.guarantee.epsilon,
             "delta": plan.guarantee.delta,
         },
@@ -318,22 +318,22 @@ def run_training(run: Training, clf: Any, kept: Checkpoint | None = None, likene
     if kept is not None and not kept.arrays:
         kept.write(held, 0)  # the charge and the key are on disk before the first step
     elif kept is not None:
-        for part in held:  # before its first step too: where a module starts may hang on more than the seed
+        for part in held:  # before its first step too: where a module starts may depend on more than the seed
             part.load(kept.arrays, facts)
     spent = lru_cache(maxsize=None)(lambda step: plan.epsilon_at(plan.guarantee.delta, step))
     done = start
     steps = training_steps(run, clip, start)
     every = max(1, -(-n_steps // _LOOKS))
 
-    def told(step: int) -> str:
+    def progress(step: int) -> str:
         return f"epsilon {spent(min(n_steps, -(-step // every) * every)):.3g}" if step else ""
 
     schedule.apply(optimizer, clf.learning_rate, start, n_steps)
-    for done in track(steps, total=n_steps, begun=start, label="DP-SGD steps", show=clf.verbose, note=told):
+    for done in track(steps, total=n_steps, begun=start, label="DP-SGD steps", show=clf.verbose, note=progress):
         if average is not None:
             average.update(done - 1)
         schedule.apply(optimizer, clf.learning_rate, done, n_steps)  # of the next step
-        # Nobody sees a step whose state is not on disk, but for the bar's constants.
+        # A step is shown only once its state is on disk, but for the bar's constants.
         if kept is not None and (callbacks or done == n_steps or kept.is_due):
             kept.write(held, done)
         seen = TrainingStep(done, n_steps, lru_cache(lambda: copy.deepcopy(module).cpu().eval()), partial(spent, done))

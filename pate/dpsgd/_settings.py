@@ -29,7 +29,7 @@ from pate.release import warn_if_weak
 
 # What a run is set to: what its user said, then what the recipe says, then plain defaults.
 
-#: Of a module that somebody names, with nothing else said.
+#: Defaults for a module that the user names, with nothing else set.
 PLAIN: dict[str, Any] = {
     "module_kwargs": None,
     "max_grad_norm": 1.0,
@@ -89,7 +89,7 @@ def check_recipe(clf: Any) -> None:
         )
 
 
-def settle(
+def resolve(
     clf: Any, row_shape: tuple[int, ...], X_public: Any, *, n_units: int, n_classes: int
 ) -> tuple[Any, RecipePlan | None]:
     """Return a copy of a classifier in which nothing is open, and the plan of its recipe if it has one."""
@@ -117,9 +117,9 @@ def along(clf: Any, plan: RecipePlan) -> Any:
     copies = settings.pop("augmentation", 1)
     if copies > 1:
         settings["augmentation"] = ImageAugmentation(plan.facts.row_shape, multiplicity=copies)
-    settled = filled(clf, settings)
-    settled.module = plan.recipe.module
-    return settled
+    resolved = filled(clf, settings)
+    resolved.module = plan.recipe.module
+    return resolved
 
 
 def determining(run: Any, classes: tuple[Any, ...]) -> dict[str, Any]:

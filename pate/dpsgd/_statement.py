@@ -27,7 +27,7 @@ from pate.release.statement.plain import CURVE_DELTAS, at_epsilon_0
 
 # What one DP-SGD run will do and cost: decided by public numbers alone, before a record is touched.
 
-#: By how much noise may grow beyond what the budget needs, to fit into a ledger's currency.
+#: By how much noise may grow beyond what the budget needs, to fit into a ledger's accounting unit.
 _MOST_GROWTH = 2.0
 
 
@@ -146,8 +146,8 @@ def _calibrated(mechanism: TrainingMechanism, shape: Shape, budget: Budget, adja
 def _grown(sigma: float, mechanism: TrainingMechanism, shape: Shape, budget: Budget, ledger: Ledger) -> float:
     """Return the least noise, from ``sigma`` on, that the ledger pays for.
 
-    Its currency adds up over releases of any kind, which a privacy loss distribution does not: it prices a run a little
-    higher, and noise makes up for that.
+    Its accounting unit adds up over releases of any kind, which a privacy loss distribution does not: it prices a run a
+    little higher, and noise makes up for that.
     """
     left = ledger.remaining(default_total=budget)
 
@@ -185,7 +185,7 @@ def dpsgd_statement(
     unit: str = "record",
     rows_per_unit: int = 1,
     n_canaries: int = 0,
-    road: RecipePlan | None = None,
+    recipe_plan: RecipePlan | None = None,
     ledger: Ledger | None = None,
     releases: Iterable[int] = (),
 ) -> PrivacyStatement:
@@ -222,7 +222,7 @@ def dpsgd_statement(
             "scaling of the features",
             "whether training failed, and how long it took",
         ),
-        assumptions=_prepared(road, moving=nominal or unit == "group")
+        assumptions=_prepared(recipe_plan, moving=nominal or unit == "group")
         + _assumptions(plan, unit=unit, nominal=nominal, classes_given=classes_given, noise=noise, apart=apart),
         verify=plan.mechanism.verify(plan.noise_multiplier, shape, guarantee, plan.interval),
         ledger=ledger,
@@ -251,7 +251,7 @@ _KEYED = "a key of the operating system's generator, in a file that is gone now"
 
 
 def _beside_replace_one(plan: Plan) -> str:
-    """Return what the same run would say under this package's adjacency: no rule of thumb leads there."""
+    """Return what the same run guarantees under this package's adjacency, computed again, not converted."""
     delta = plan.guarantee.delta
     mechanism = plan.mechanism
     if isinstance(mechanism, Measured) and plan.guarantee.adjacency == "add-or-remove":
@@ -265,34 +265,36 @@ def _beside_replace_one(plan: Plan) -> str:
     )
 
 
-def _prepared(road: RecipePlan | None, *, moving: bool) -> tuple[Assumption, ...]:
+def _prepared(recipe_plan: RecipePlan | None, *, moving: bool) -> tuple[Assumption, ...]:
     """Return what is assumed of how rows became features.
 
     ``moving``: whether neighbouring tables have other records' rows in other places, in which the last bits of a map
     that is not exact may differ. No engine's ``excess`` is for that: it is part of no bound, and so is said.
     """
     claim = "the features were scaled without statistics of the private records"
-    if road is None or not road.maps:
+    if recipe_plan is None or not recipe_plan.maps:
         return (Assumption("preprocessing", claim),)
-    if road.given:  # what the caller fitted, nobody here saw being fitted
-        how = f"a representation of the caller's, which says of itself: {road.maps[0].provenance_}"
+    if recipe_plan.given:  # what the caller fitted, was not fitted here
+        how = f"a representation of the caller's, which says of itself: {recipe_plan.maps[0].provenance_}"
     else:
-        how = f"recipe {road.recipe.name!r}: maps that public rows or constants fixed, each private row by itself"
-    found = [Assumption("preprocessing", claim, how, "nobody" if road.given else "pate")]
-    if road.facts.declared:
+        how = (
+            f"recipe {recipe_plan.recipe.name!r}: maps that public rows or constants fixed, each private row by itself"
+        )
+    found = [Assumption("preprocessing", claim, how, "nobody" if recipe_plan.given else "pate")]
+    if recipe_plan.facts.declared:
         known = "the ranges of the columns are public: they were known without these records"
         found.append(Assumption("ranges", known, "they were declared beforehand", "curator"))
-    if road.facts.n_public or road.given:
+    if recipe_plan.facts.n_public or recipe_plan.given:
         found.append(Assumption("public rows", "the rows that the features were fitted on are public"))
-    own, exact = all(map(own_throughout, road.maps)), all(each.exact_ for each in road.maps)
+    own, exact = all(map(own_throughout, recipe_plan.maps)), all(each.exact_ for each in recipe_plan.maps)
     how = "maps of pate's own, in blocks of one fixed shape"
     if not own:
-        whose = "the caller's" if road.given else "scikit-learn's"
-        how = f"a map of {whose}, which was only tried on made-up rows"
+        owner = "the caller's" if recipe_plan.given else "scikit-learn's"
+        how = f"a map of {owner}, which was only tried on made-up rows"
     elif exact:
         how = "maps of pate's own, whose every sum is exact"
     elif moving:
-        how += "; last bits may hang on a row's place in its block, which another unit's presence or size moves"
+        how += "; last bits may depend on a row's place in its block, which another unit's presence or size moves"
     claim = "each record's features are computed from that record and from public things alone"
     by = "pate" if own and (exact or not moving) else "nobody"
     return (*found, Assumption("own row only", claim, how, by))
@@ -321,7 +323,7 @@ def _assumptions(
         Assumption("clipping", f"no {unit} moves another one's gradient", apart, "pate"),
         drawn_noise(
             noise == "seeded",
-            "nobody can predict or repeat the noise and the samples",
+            "no one can predict or repeat the noise and the samples",
             "drawn from the operating system's generator" if noise == "system" else _KEYED,
             "a fixed seed: the assumption does NOT hold",
         ),

@@ -108,7 +108,7 @@ class ImageAugmentation:
 class Units:
     """Private rows on a device, by the unit that is sampled.
 
-    A person's gradient is that of the mean loss over at most ``rows_per_unit`` of their records, drawn anew in every
+    A person's gradient is that of the mean loss over at most ``rows_per_unit`` of their records, drawn again in every
     step, so a person with a thousand records weighs as much as one with one.
 
     Parameters
@@ -116,7 +116,7 @@ class Units:
     X : array of shape (n, ...)
     y : int64 array of shape (n,)
     owners : int64 array of shape (n,) or None
-        The index of each row's unit, 0 to n_units - 1, and -1 for a row of nobody's. None makes every row one.
+        The index of each row's unit, 0 to n_units - 1, and -1 for a row without an owner. None makes every row one.
     rows_per_unit : int
         Of a unit's rows, at most so many in a step; without ``owners`` there is one.
     augmentation : ImageAugmentation or None

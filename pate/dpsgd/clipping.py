@@ -2,7 +2,7 @@
 
 An engine (:mod:`pate.dpsgd.engines`) finds the norm of every unit's gradient, in each group of parameters, and asks the
 clipping for factors. Whatever the norms are, the vector that is left of a unit is at most ``max_norm`` long, over all
-parameters: that is C, the unit of the noise multiplier, and all that accounting hangs on. So every clipping here serves
+parameters: that is C, the unit of the noise multiplier, and all that accounting uses. So every clipping here serves
 every sampling, either adjacency and correlated noise alike.
 
 **A norm that follows a quantile of the norms** (:class:`QuantileClipping`), by a count that is noised and charged:
@@ -26,7 +26,7 @@ N(w') for |w|, |w'| <= 1 / sigma, for which :mod:`pate.dpsgd._calibration` prove
     sigma = (1 / sigma_g^2 + 1 / (4 sigma_b^2))^(-1/2)
 
 costs, whatever the sampling, as long as its theorem is about sums of vectors of bounded norm; correlated noise must be
-drawn for the whole vector. C hangs on what earlier steps released, and steps compose adaptively: the vector of step t,
+drawn for the whole vector. C depends on earlier releases, and steps compose adaptively: the vector of step t,
 in units of C_t, is within 1 / sigma whatever C_t is.
 
 **What it is divided by** is the expected batch, a constant: the sample's size is private under add-or-remove, and
@@ -57,8 +57,6 @@ __all__ = [
     "FlatClipping",
     "PerLayerClipping",
     "QuantileClipping",
-    "QuantileRun",
-    "as_clip",
 ]
 
 #: The least clipping norm: a smaller one, over a row's, would be no number of float32.
@@ -127,7 +125,7 @@ class ClippingRun(Clip, Protocol):
     extra_draws: int
 
     def step(self, draws: Tensor) -> None:
-        """End a step: release what hangs on it with this noise, ``extra_draws`` numbers of standard deviation 1."""
+        """End a step: release what depends on it with this noise, ``extra_draws`` numbers of standard deviation 1."""
 
     def state_dict(self) -> dict[str, float]:
         """Return what was learnt so far from what was released; between steps alone."""
@@ -237,7 +235,7 @@ class PerLayerClipping(_Fixed):
     """Every layer's gradient is scaled down to its own norm: McMahan, Ramage, Talwar and Zhang, ICLR 2018.
 
     Layer l is clipped to ``max_norm`` s_l / sqrt(sum of s^2), so that all layers together are within ``max_norm``,
-    which is what accounting hangs on.
+    which is what accounting depends on.
 
     Parameters
     ----------

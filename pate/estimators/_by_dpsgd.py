@@ -248,7 +248,7 @@ class TrainingPlan:
                 y,
                 X_public=self.like,
                 groups=groups,
-                road=self.road,
+                recipe_plan=self.road,
                 measuring=True,
                 classes_inferred=self.ask.classes_inferred,
                 offsets=lambda module: np.log(self._model(module)[0].weights or (1.0,)),
@@ -359,7 +359,13 @@ def _may_be_stated(plan: TrainingPlan) -> list[str]:
 
     clipping = read_clipping("flat", plan.road.recipe.max_grad_norm)
     said = dpsgd_statement(
-        plan.plan, clipping=clipping, classes_given=True, noise="seeded", apart="", unit=plan.ask.unit, road=plan.road
+        plan.plan,
+        clipping=clipping,
+        classes_given=True,
+        noise="seeded",
+        apart="",
+        unit=plan.ask.unit,
+        recipe_plan=plan.road,
     )
     return [a.name for a in said.assumptions if a.name != "noise"]
 

@@ -1,4 +1,4 @@
-"""The reports: ``report.html``, which may be published, and ``sensitive.html``, which may not.
+"""Write the reports: ``report.html``, which may be published, and ``sensitive.html``, which may not.
 
 Each is one HTML file that asks nothing of the network and runs no script: styles and pictures are inline, and a
 content policy in its head forbids the rest. The public one is made from a :class:`pate.report.result.Result` alone.
@@ -6,4 +6,13 @@ content policy in its head forbids the rest. The public one is made from a :clas
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
+
+__all__ = [
+    "comparison_picture",
+    "render_markdown",
+    "render_report",
+    "render_sensitive_report",
+    "write_report",
+    "write_sensitive_report",
+]

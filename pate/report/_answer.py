@@ -1,4 +1,4 @@
-"""The straight answer of a comparison: who is ahead at which epsilon, how sure that is, where the curves cross."""
+"""The answer of a comparison: who is ahead at which epsilon, how sure that is, where the curves cross."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ def interval(found: Verdict | SideVerdict, *, turned: bool = False) -> str:
 
 
 def answer(result: ComparisonResult) -> list[str]:
-    """Return who is ahead, in sentences, the straight one first."""
+    """Return who is ahead, in sentences, the main one first."""
     if result.side_verdicts:
-        told = _of_sides(result.side_verdicts)
+        texts = _of_sides(result.side_verdicts)
     elif result.verdicts:
-        told = _of_leaders(result.verdicts)
+        texts = _of_leaders(result.verdicts)
     else:
-        told = ["No verdict: there are no two contestants whose answers on the same test rows can be paired."]
+        texts = ["No verdict: there are no two contestants whose answers on the same test rows can be paired."]
     rule = result.rule
     if rule is not None and rule.n_repeats < rule.least_repeats:
         few = "One repeat was" if rule.n_repeats == 1 else f"{rule.n_repeats} repeats were"
-        told = [f"Undecided. {few} made, and a verdict needs at least {rule.least_repeats}."]
+        texts = [f"Undecided. {few} made, and a verdict needs at least {rule.least_repeats}."]
     crossed = [
         f"The curves of {found.first} and {found.second}, the best of either side over all ε: "
         f"{_lowered(found.told)}".replace("epsilon", "ε")
         for found in result.crossings
     ]
-    return [*told, *_left_out(result), *crossed, *_below_floors(result)]
+    return [*texts, *_left_out(result), *crossed, *_below_floors(result)]
 
 
-def _lowered(told: str) -> str:
-    return told[:1].lower() + told[1:] if told.startswith("Undecided") else told
+def _lowered(texts: str) -> str:
+    return texts[:1].lower() + texts[1:] if texts.startswith("Undecided") else texts
 
 
 def _left_out(result: ComparisonResult) -> list[str]:
@@ -56,13 +56,13 @@ def _left_out(result: ComparisonResult) -> list[str]:
         return []
     refused = Counter((row.contestant, row.epsilon) for row in result.rows if row.refused is not None)
     n = result.rule.n_repeats
-    told = [f"{name} at ε = {promised(epsilon)} (refused in {times} of {n} repeats)"
+    texts = [f"{name} at ε = {promised(epsilon)} (refused in {times} of {n} repeats)"
             for (name, epsilon), times in refused.items() if epsilon is not None]  # fmt: skip
-    return [f"Left out of the verdicts: {listed(told)}."] if told else []
+    return [f"Left out of the verdicts: {listed(texts)}."] if texts else []
 
 
 def _below_floors(result: ComparisonResult) -> list[str]:
-    """Return where nobody of either side (of all, where there are no sides) has a mean as high as a floor."""
+    """Return where no contestant of either side (of all, where there are no sides) has a mean as high as a floor."""
     sides = {entrant.name: entrant.side for entrant in result.entrants}
     known = [band for band in result.bands if band.epsilon is not None]
     best: dict[float, float] = {}
@@ -70,16 +70,16 @@ def _below_floors(result: ComparisonResult) -> list[str]:
         if band.epsilon is not None:
             best[band.epsilon] = max(band.mean, best.get(band.epsilon, 0.0))
     floors = {row.contestant for row in result.rows if row.role == "floor"}
-    told = []
+    texts = []
     for band in result.bands:
         below = [promised(e) for e, mean in sorted(best.items()) if mean < band.mean]
         if band.epsilon is None and band.contestant in floors and below:
             whom = "both sides" if result.side_verdicts else "all"
-            told.append(
+            texts.append(
                 f"At ε = {listed(below)} the means of {whom} lie below {band.contestant} ({percent(band.mean)}), "
                 "which sees no private row."
             )
-    return told
+    return texts
 
 
 def _of_sides(verdicts: Sequence[SideVerdict]) -> list[str]:
@@ -93,7 +93,7 @@ def _of_sides(verdicts: Sequence[SideVerdict]) -> list[str]:
 
 
 def _of_leaders(verdicts: Sequence[Verdict]) -> list[str]:
-    told = []
+    texts = []
     for epsilon, here in sorted(gathered(verdicts, lambda v: v.epsilon).items()):
         behind = [v.second for v in here if v.verdict == "ahead"]
         open_ = [v.second for v in here if v.verdict == "undecided"]
@@ -101,11 +101,11 @@ def _of_leaders(verdicts: Sequence[Verdict]) -> list[str]:
         if not open_:
             text = f"{leader} is ahead of {'all others' if len(behind) > 1 else behind[0]}"
         elif behind:
-            text = f"{leader} is ahead of {listed(behind)}, and not told apart from {listed(open_)}"
+            text = f"{leader} is ahead of {listed(behind)}, and not distinguished from {listed(open_)}"
         else:
-            text = f"undecided: {leader} has the best mean, and is not told apart from {listed(open_)}"
-        told.append(f"At ε = {promised(epsilon)}: {text}.")
-    return told
+            text = f"undecided: {leader} has the best mean, and is not distinguished from {listed(open_)}"
+        texts.append(f"At ε = {promised(epsilon)}: {text}.")
+    return texts
 
 
 def looks(result: ComparisonResult) -> list[dict[str, Any]]:
@@ -131,8 +131,8 @@ def looks(result: ComparisonResult) -> list[dict[str, Any]]:
 
 
 def verdict_sheet(verdicts: Sequence[Verdict], side_pairs: Sequence[Verdict] = ()) -> Sheet:
-    """Return every verdict with its interval: the best mean against each rival, and all pairs between the sides."""
-    words = {"ahead": "ahead of", "behind": "behind", "undecided": "not told apart from"}
+    """Return every verdict with its interval: the best mean against each other one, and all pairs between sides."""
+    words = {"ahead": "ahead of", "behind": "behind", "undecided": "not distinguished from"}
     seen = {(v.epsilon, frozenset((v.first, v.second))) for v in verdicts}
     more = [v for v in side_pairs if (v.epsilon, frozenset((v.first, v.second))) not in seen]
     rows = [

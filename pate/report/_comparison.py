@@ -41,23 +41,23 @@ class Anchor:
 
     def differs(self, delta: float, adjacency: str | None) -> str:
         """Return in what its promise is another one than that of a comparison; empty where it is the same."""
-        told = [] if delta == self.delta else [f"δ = {self.delta:g}"]
+        texts = [] if delta == self.delta else [f"δ = {self.delta:g}"]
         if not self.adjacency:
-            told.append("adjacency not checked here")
+            texts.append("adjacency not checked here")
         elif adjacency != self.adjacency:
-            told.append(f"{self.adjacency} adjacency")
+            texts.append(f"{self.adjacency} adjacency")
         if self.accounting != "worst case":
             claimed = {"data-dependent": "its ε depends on the votes", "as claimed": "accounting not checked here"}
-            told.append(claimed[self.accounting])
-        return "; ".join(told)
+            texts.append(claimed[self.accounting])
+        return "; ".join(texts)
 
 
 @lru_cache(maxsize=8)
 def anchors(dataset: str | None) -> tuple[Anchor, ...]:
     """Return the published figures of one data set, by epsilon."""
     file = resources.files("pate") / "_templates" / "anchors.toml"
-    told = tomllib.loads(file.read_text(encoding="utf-8"))
-    found = (Anchor(**{**entry, "source": told["source"][entry["source"]]}) for entry in told["anchor"])
+    texts = tomllib.loads(file.read_text(encoding="utf-8"))
+    found = (Anchor(**{**entry, "source": texts["source"][entry["source"]]}) for entry in texts["anchor"])
     return tuple(sorted((a for a in found if a.dataset == dataset), key=lambda a: a.epsilon))
 
 
@@ -65,11 +65,11 @@ def anchors(dataset: str | None) -> tuple[Anchor, ...]:
 _SEED = re.compile(r", random_state=\d+|(?<=\()random_state=\d+(?:, )?")
 _SHORT = {"worst_class_accuracy": "Accuracy in the worst class", "calibration_error": "Calibration error"}
 _REDRAWN = {
-    "all rows": "Every repeat draws anew: private, public and test rows, the partition, the noise and all training. "
+    "all rows": "Every repeat draws again: private, public and test rows, the partition, the noise and all training. "
     "Test rows of two repeats overlap, which the intervals allow for.",
-    "training rows": "Every repeat draws anew: private and public rows, the partition, the noise and all training. The "
-    "test rows are the published ones in every repeat.",
-    "nothing": "The split stays the same in every repeat; partition, noise and training are drawn anew. What another "
+    "training rows": "Every repeat draws again: private and public rows, the partition, the noise and all training. "
+    "The test rows are the published ones in every repeat.",
+    "nothing": "The split stays the same in every repeat; partition, noise and training are drawn again. What another "
     "split would give is not in the intervals.",
 }
 _MEASURED = (
@@ -122,7 +122,7 @@ def view(result: ComparisonResult) -> dict[str, Any]:
         "by": str(result.settings.get("by") or "group"),
         "cost": costs(result.fit_costs, by_epsilon=False),
         "costs": costs(result.fit_costs),
-        "cost_told": _COST,
+        "cost_text": _COST,
         "refused": _refused(result),
         "protocol": _protocol(result),
     }
@@ -183,19 +183,20 @@ def _picture(result: ComparisonResult) -> Markup | None:
     means = [band.mean for band in curves] + [a.accuracy for _, a in _marked(result)]
     paired, partly = any(b.paired_low is not None for b in found), any(band.n_repeats < n for band in curves)
     shaded = [c for c in result.crossings[:1] if any(s.low is not None or s.high is not None for s in c.stretches)]
-    told = {
+    texts = {
         "Accuracy on the test rows, mean over the repeats.": floor is None,
         "Accuracy on the test rows of one repeat: a second one may turn every difference round.": floor is not None,
         "Bands are paired: where two of them are apart at one ε, so are the contestants.": paired,
         "Who is far below the best has none.": paired,
-        "No bands: there are too few repeats, or nobody to be paired with.": not paired and result.rule is not None,
+        "No bands: there are too few repeats, or no other contestant to pair with.": not paired
+        and result.rule is not None,
         "Dashed lines: what can be had without private rows, or without privacy.": len(curves) < len(found),
         "Hollow marks: means of some repeats alone, as others were refused.": partly,
         "Diamonds: published figures, named below.": bool(_marked(result)),
         "The upright axis is stretched towards 100%.": floor is None and plots.stretched(min(means), max(means)),
         **{f"Shaded: where {c.first} and {c.second} may be equal.": True for c in shaded},
     }
-    caption = " ".join(text for text, holds in told.items() if holds)
+    caption = " ".join(text for text, holds in texts.items() if holds)
     return picture(caption, "Accuracy against epsilon", comparison_picture, result)
 
 
@@ -214,7 +215,7 @@ def _accuracy(result: ComparisonResult) -> Sheet:
         line = [name]
         for c, epsilon in enumerate(epsilons, start=1):
             band = cells.get((name, epsilon))
-            line.append(("refused" if (name, epsilon) in asked else "–") if band is None else _told(band, "\n"))
+            line.append(("refused" if (name, epsilon) in asked else "–") if band is None else _band_text(band, "\n"))
             if band is not None and band.n_repeats < n:
                 line[-1] += f"\n{band.n_repeats} of {n} repeats"
             elif band is not None and band.mean == best[epsilon] and len(names) > 1:
@@ -228,31 +229,33 @@ def _n_repeats(result: ComparisonResult) -> int:
     return len({row.repeat for row in result.rows})
 
 
-def _told(band: Band, between: str = " ") -> str:
+def _band_text(band: Band, between: str = " ") -> str:
     if band.low is None or band.high is None:
         return percent(band.mean)
     return f"{percent(band.mean)}{between}({100 * band.low:.1f}–{100 * band.high:.1f})"
 
 
 def _references(result: ComparisonResult) -> str:
-    levels = {band.contestant: _told(band) for band in bands(result) if band.epsilon is None}
+    levels = {band.contestant: _band_text(band) for band in bands(result) if band.epsilon is None}
     of = {role: [f"{e.name}: {levels[e.name]}" for e in result.entrants if e.role == role and e.name in levels]
           for role in ("floor", "ceiling")}  # fmt: skip
-    told = []
+    texts = []
     if any(band.low is not None for band in result.bands):
-        told.append(
+        texts.append(
             "In brackets: the interval of each accuracy by itself, at "
             f"{result.rule.level if result.rule else 0.95:.0%}. Contestants of a repeat have much of it in common; "
             "verdicts rest on the differences. Bold: the best mean of those who were measured in every repeat."
         )
     if of["floor"]:
-        told.append(f"Floors, which see no private row: {'; '.join(of['floor'])}.")
+        texts.append(f"Floors, which see no private row: {'; '.join(of['floor'])}.")
     if of["ceiling"]:
-        told.append(f"Ceilings, without any privacy, shown because the data are published: {'; '.join(of['ceiling'])}.")
+        texts.append(
+            f"Ceilings, without any privacy, shown because the data are published: {'; '.join(of['ceiling'])}."
+        )
     hidden = [entrant.name for entrant in result.entrants if entrant.role == "ceiling" and entrant.name not in levels]
     if hidden:
-        told.append(f"Ceilings are private, and stand on the sensitive page alone: {listed(hidden)}.")
-    return " ".join(told)
+        texts.append(f"Ceilings are private, and stand on the sensitive page alone: {listed(hidden)}.")
+    return " ".join(texts)
 
 
 def _marked(result: ComparisonResult) -> list[tuple[str, Anchor]]:
@@ -273,10 +276,10 @@ def _published(result: ComparisonResult) -> Sheet:
 def _sizes(result: ComparisonResult) -> str:
     names = {"n_private": "private records", "n_units": "people with private records"}
     names |= {"n_public": "public rows without labels", "n_test": "test rows"}
-    told = [
+    texts = [
         f"{result.settings[key]:,} {name}" for key, name in names.items() if isinstance(result.settings.get(key), int)
     ]
-    return f"Everybody is offered the same rows: {listed(told)}." if told else ""
+    return f"All contestants get the same rows: {listed(texts)}." if texts else ""
 
 
 def _contestants(result: ComparisonResult) -> Sheet:
@@ -298,8 +301,8 @@ def _settings(result: ComparisonResult) -> list[tuple[str, Sheet]]:
         statement = statements.get((name, epsilon))
         mechanism = "no statement" if statement is None else _SEED.sub("", statement.mechanism)
         said = [_SEED.sub("", row.settings).removeprefix(mechanism).removeprefix("; ") for row in rows if row.settings]
-        told = list(dict.fromkeys(text for text in said if text))
-        text = " / ".join(told[:3]) + (f" / {len(told) - 3} more" if len(told) > 3 else "")
+        texts = list(dict.fromkeys(text for text in said if text))
+        text = " / ".join(texts[:3]) + (f" / {len(texts) - 3} more" if len(texts) > 3 else "")
         g = None if statement is None else statement.guarantee
         promise = "–" if g is None else f"ε = {promised(g.epsilon)}, δ = {promised(g.delta)}"
         asked, answered = (span(getattr(row, key) for row in rows) for key in ("queries", "answers"))
@@ -316,15 +319,15 @@ def _refused(result: ComparisonResult) -> Sheet:
 
 
 def _protocol(result: ComparisonResult) -> list[str]:
-    told = [
+    texts = [
         _REDRAWN[result.redraws],
         "All contestants of a repeat meet on the same rows: differences are paired by repeat and by test row.",
     ]
     promises = {(s.statement.unit, s.statement.guarantee.adjacency) for s in result.statements}
     if len(promises) == 1:
         ((unit, adjacency),) = promises
-        told.append(f"Everybody who states a guarantee protects one {unit}, {adjacency} adjacency.")
-    return told
+        texts.append(f"Every stated guarantee protects one {unit}, {adjacency} adjacency.")
+    return texts
 
 
 def _facts(result: ComparisonResult) -> list[tuple[str, str]]:
@@ -344,7 +347,7 @@ def render_markdown(result: ComparisonResult) -> str:
     # PATE on digits
     <BLANKLINE>
     """
-    told = view(result)
+    texts = view(result)
     lines = [f"# {plain(result.title)}", ""]
 
     def section(title: str, *parts: Any) -> None:
@@ -354,18 +357,18 @@ def render_markdown(result: ComparisonResult) -> str:
             lines.extend(line for text in said for line in (text, ""))
 
     seeded = "Not private: seeded noise." if result.settings.get("noise_seed") is not None else ""
-    section("Who is ahead", seeded, *told["answer"], told["rule"], *told["warnings"], told["verdicts"])
-    section("Accuracy against epsilon", told["accuracy"], told["references"], told["anchors"])
-    if told["accuracy"]:
+    section("Who is ahead", seeded, *texts["answer"], texts["rule"], *texts["warnings"], texts["verdicts"])
+    section("Accuracy against epsilon", texts["accuracy"], texts["references"], texts["anchors"])
+    if texts["accuracy"]:
         lines.extend(["![Accuracy against epsilon](accuracy.png)", ""])
-    section("The contestants", told["sizes"], told["entrants"])
-    for name, table in told["settings"]:
+    section("The contestants", texts["sizes"], texts["entrants"])
+    for name, table in texts["settings"]:
         section(f"{plain(name)}: mechanism and settings", table)
-    section("Beyond accuracy", told["measured"], told["measures"])
-    for name, tables in [*told["classes"], *told["groups"]]:
+    section("Beyond accuracy", texts["measured"], texts["measures"])
+    for name, tables in [*texts["classes"], *texts["groups"]]:
         section(f"{plain(name)}: classes and groups", *tables)
-    section("Time and memory", *([told["cost_told"], told["costs"]] if told["cost"] else []))
-    section("Fits that were refused", told["refused"])
-    section("The protocol, and what it costs", *told["protocol"], *result.notes)
+    section("Time and memory", *([texts["cost_text"], texts["costs"]] if texts["cost"] else []))
+    section("Fits that were refused", texts["refused"])
+    section("The protocol, and what it costs", *texts["protocol"], *result.notes)
     section("How it was made", Sheet(heads=["", ""], rows=[("command", result.command or "not said"), *_facts(result)]))
     return "\n".join(lines).rstrip() + "\n"

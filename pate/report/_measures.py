@@ -34,20 +34,20 @@ def measurements() -> dict[str, Any]:
 
 def who_wins() -> dict[str, Any]:
     """Return a sentence, a table by epsilon, and where the figures are."""
-    told = measurements()
-    rows = told["rows"]
+    measured = measurements()
+    rows = measured["rows"]
     counts = {name: sum(row["verdict"] == name for row in rows) for name in VERDICTS}
     lines = []
     for epsilon in sorted({row["epsilon"] for row in rows}):
         here = [row for row in rows if row["epsilon"] == epsilon]
         cells = ("; ".join(row["data"] for row in here if row["verdict"] == name) or "–" for name in VERDICTS)
         lines.append((f"ε = {epsilon:g}", *cells))
-    n_data, delta = len({row["data"] for row in rows}), promised(told["delta"])
+    n_data, delta = len({row["data"] for row in rows}), promised(measured["delta"])
     sentence = (
         f"In {len(rows)} comparisons on {n_data} tasks at δ = {delta}, our defaults on both sides, by paired "
         f"intervals: PATE ahead in {counts['ahead']}, DP-SGD in {counts['behind']}, undecided in {counts['undecided']}."
     )
-    return {"sentence": sentence, "heads": ["", *VERDICTS.values()], "lines": lines, "sources": told["sources"]}
+    return {"sentence": sentence, "heads": ["", *VERDICTS.values()], "lines": lines, "sources": measured["sources"]}
 
 
 # Public images and what was released of them, drawn small.
@@ -81,8 +81,8 @@ def _drawn(example: Example) -> Markup:
         for shade, places in sorted(runs.items())
     )
     box = f"0 0 {len(example.image[0])} {len(example.image)}"
-    told = "no label" if example.label is None else f"an image labelled {example.label}"
-    return Markup("<svg class='thumb' viewBox='{}' role='img' aria-label='{}'>{}</svg>").format(box, told, paths)
+    text = "no label" if example.label is None else f"an image labelled {example.label}"
+    return Markup("<svg class='thumb' viewBox='{}' role='img' aria-label='{}'>{}</svg>").format(box, text, paths)
 
 
 #: A class or group is starved where its answer rate is below this share of the overall one ...
@@ -145,10 +145,10 @@ def _mean(rows: Sequence[Row], key: str) -> str:
     return percent(statistics.fmean(values)) if values else "–"
 
 
-def span(values: Iterable[float | None], told: Callable[[Any], str] = "{:,}".format) -> str:
+def span(values: Iterable[float | None], shown: Callable[[Any], str] = "{:,}".format) -> str:
     """Return numbers from the least to the largest."""
     known = sorted(value for value in values if value is not None)
-    ends = dict.fromkeys(told(value) for value in (*known[:1], *known[-1:]))
+    ends = dict.fromkeys(shown(value) for value in (*known[:1], *known[-1:]))
     return " to ".join(ends) or "–"
 
 
@@ -179,8 +179,8 @@ def _tables(
     measured = fits(result.rows)
     for contestant in dict.fromkeys(name for name, _ in measured):
         epsilons = [epsilon for name, epsilon in measured if name == contestant]
-        told = [promised(epsilon) if epsilon is not None else "no ε" for epsilon in epsilons]
-        heads = [f"{what.title()}, at ε =", *told] if told != ["no ε"] else [what.title(), ""]
+        texts = [promised(epsilon) if epsilon is not None else "no ε" for epsilon in epsilons]
+        heads = [f"{what.title()}, at ε =", *texts] if texts != ["no ε"] else [what.title(), ""]
         tables = []
         for place, caption in enumerate((f"Accuracy by {what}", f"Share of the queries answered, by {what}")):
             # A mean over the repeats that know the value, or None: of each name (a row), at each epsilon.
@@ -202,27 +202,27 @@ def _tables(
 
 
 def starved(result: Result) -> list[str]:
-    """Return which classes and groups get far fewer answers than the others, and are worth a warning.
+    """Return which classes and groups get far fewer answers than the others, and deserve a warning.
 
     Over all repeats of a contestant and epsilon: an answer rate below half the overall one, where at least ten answers
-    were to be expected. That of a class is told from the labels of public rows, which are kept for evaluation alone.
+    were to be expected. That of a class is counted by the labels of public rows, which are used for evaluation alone.
     """
-    told = []
+    texts = []
     for (name, part), found in _starved(result).items():
         epsilon, n, rate, overall = min(found, key=lambda entry: entry[2] / entry[3])
-        everybody = f"all {'classes' if part.startswith('class') else 'groups'} together {percent(overall)}"
+        overall_text = f"all {'classes' if part.startswith('class') else 'groups'} together {percent(overall)}"
         others = ", ".join(promised(entry[0]) for entry in found if entry[0] != epsilon)
-        told.append(
+        texts.append(
             f"{name} at ε = {promised(epsilon)}: {part} gets answers to {percent(rate)} of its {n:,} queries, "
-            + everybody
+            + overall_text
             + (f" (less than half as often, too, at ε = {others})." if others else ".")
         )
-    return told
+    return texts
 
 
 def _starved(result: Result) -> dict[tuple[str, str], list[tuple[float, int, float, float]]]:
     """Return contestant and class or group, and where: epsilon, queries, answer rate, overall rate."""
-    told: dict[tuple[str, str], list[tuple[float, int, float, float]]] = {}
+    texts: dict[tuple[str, str], list[tuple[float, int, float, float]]] = {}
     for (name, epsilon), rows in fits(result.rows).items():
         asked, answered = sum(r.queries or 0 for r in rows), sum(r.answers or 0 for r in rows)
         if not asked or epsilon is None:
@@ -239,8 +239,8 @@ def _starved(result: Result) -> dict[tuple[str, str], list[tuple[float, int, flo
             n = sum(n for n, _ in counts)
             rate = sum(n * rate for n, rate in counts) / n
             if n * overall >= EXPECTED and rate < STARVED * overall:
-                told.setdefault((name, part), []).append((epsilon, n, rate, overall))
-    return told
+                texts.setdefault((name, part), []).append((epsilon, n, rate, overall))
+    return texts
 
 
 def costs(fits_cost: Sequence[FitCost], *, by_epsilon: bool = True, private: bool = False) -> Sheet:

@@ -1,4 +1,4 @@
-"""What both reports are made of: pictures as markup, accuracies, where a result comes from."""
+"""Parts that both reports share: pictures as markup, accuracies, where a result comes from."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class Sheet:
 
 
 def _cell(text: str, strong: bool = False) -> str:
-    told = plain(text).replace("|", "\\|")
-    return f"**{told}**" if strong and told else told
+    shown = plain(text).replace("|", "\\|")
+    return f"**{shown}**" if strong and shown else shown
 
 
 def plain(text: str) -> str:

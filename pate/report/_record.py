@@ -146,7 +146,7 @@ def _statement(where: str, value: Any) -> PrivacyStatement:
     promise = _mapping(where, value).get("guarantee")
     if isinstance(promise, Mapping) and promise.get("kind") not in ("public", "sanitised", "seeded"):
         raise InvalidInputError(
-            f"{where}['guarantee']['kind'] must be 'public' or 'sanitised' ('seeded' for noise that protects nobody): "
+            f"{where}['guarantee']['kind'] must be 'public' or 'sanitised' ('seeded' for noise that protects no one): "
             "another epsilon is private. Pass the public guarantee."
         )
     return PrivacyStatement.from_dict(value)

@@ -1,4 +1,4 @@
-"""What an audit gave, in types: one shape for every layer, so that one table, one picture and one file serve all."""
+"""The result of an audit, in one shape for all audits, so that one table, picture and file serve all."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class AuditResult(PrivateRecord):
     picture : Picture or None
     settings : dict of str to scalar, or to a few
     sensitive : bool
-        Whether it was made from private data: then it shows itself to nobody who does not ask by name.
+        Whether it was made from private data: then it is shown only if asked for by name.
 
     Examples
     --------

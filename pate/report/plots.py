@@ -1,7 +1,7 @@
 """The pictures: a function takes plain numbers, draws on the axes given (or on a new figure) and returns them.
 
-The only module that imports matplotlib, and never pyplot: a figure belongs to whoever asked for it, and nothing
-global is changed. Colours are those of Okabe and Ito, told apart by colour-blind readers; series differ in marker too.
+The only module that imports matplotlib, and never pyplot: a figure belongs to the caller, and nothing
+global is changed. Colours are those of Okabe and Ito, distinct to colour-blind readers; series differ in marker too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pate.report.audit_result import Picture
 
 __all__ = [
-    "COLOURS",
     "Display",
     "accuracy_against_epsilon",
     "accuracy_bars",
@@ -44,11 +43,7 @@ __all__ = [
     "ensemble_curve",
     "figure_to_png",
     "figure_to_svg",
-    "group_rows",
     "margin_histogram",
-    "narrow_axes",
-    "stretched",
-    "styles",
     "teacher_accuracies",
 ]
 
@@ -275,8 +270,8 @@ def cost_curves(
         # Below and to the right of a rising curve there is nothing else; only near the edge the text has to turn.
         left = point[0] > 0.75 * ax.get_xlim()[1]
         place: dict[str, Any] = {"xytext": (-10 if left else 6, -16), "textcoords": "offset points", "va": "top"}
-        told = f"this run: {spent['queries']:g} queries, ε = {spent['epsilon']:.4g}"
-        ax.annotate(told, point, ha="right" if left else "left", fontsize=SIZE, color=COLOURS["ink"], **place)
+        label = f"this run: {spent['queries']:g} queries, ε = {spent['epsilon']:.4g}"
+        ax.annotate(label, point, ha="right" if left else "left", fontsize=SIZE, color=COLOURS["ink"], **place)
     ax.set_xlim(left=0)
     ax.set_ylim(bottom=0)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -549,7 +544,7 @@ def _by_contestant(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, st
 _LINES = {"claim": (COLOURS["ink"], "--"), "reference": (COLOURS["soft"], ":")}
 #: Letters of a name in a picture, a line.
 _LONG = 72
-#: Larger by so much, the largest epsilon leaves no room for the least on a plain axis.
+#: Larger by so much, the largest epsilon leaves no space for the least on a plain axis.
 _WIDE = 30.0
 #: Of the layers of an audit, and of what is no layer's own: what the price says.
 _COLOURS = {"price": "ink", "replay": "series-3", "law": "series-2", "pair": "series-0", "game": "series-1",
@@ -642,7 +637,7 @@ def _short(text: object, width: int) -> str:
     return textwrap.fill(textwrap.shorten(str(text), 2 * width - 4, placeholder=" ..."), width)
 
 
-#: By side: cool for PATE, warm for DP-SGD, so that the sides are told apart before the contestants.
+#: By side: cool for PATE, warm for DP-SGD, so that the sides are distinguished before the contestants.
 _HUES = {
     "PATE": ("series-0", "series-2", "series-5"),
     "DP-SGD": ("series-1", "series-4", "series-3"),
@@ -803,7 +798,7 @@ def _name_lines(
             for end, pick in (("left", min), ("right", max))}  # fmt: skip
     below, above = 0, 0
     for name, level in lines.items():
-        told = f"{name} {100 * level:.1f}%"
+        label = f"{name} {100 * level:.1f}%"
         if name in near:
             shown = min(max(level, ax.get_ylim()[0]), ax.get_ylim()[1])  # 1 is infinitely far on a stretched axis
             ax.axhline(shown, color=COLOURS["reference"], linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
@@ -811,12 +806,12 @@ def _name_lines(
             side = max(ends, key=lambda end: min(abs(_up(ax, value) - _up(ax, level)) for value in ends[end]))
             y, base, transform = shown, "bottom", ax.get_yaxis_transform()
         elif level < min(ends["left"] + ends["right"]):
-            side, y, base, transform, told = "right", 0.015 + 0.065 * below, "bottom", ax.transAxes, f"{told} ↓"
+            side, y, base, transform, label = "right", 0.015 + 0.065 * below, "bottom", ax.transAxes, f"{label} ↓"
             below += 1
         else:
-            side, y, base, transform, told = "left", 0.985 - 0.065 * above, "top", ax.transAxes, f"{told} ↑"
+            side, y, base, transform, label = "left", 0.985 - 0.065 * above, "top", ax.transAxes, f"{label} ↑"
             above += 1
-        text = ax.text(0.008 if side == "left" else 0.992, y, textwrap.shorten(told, 40), transform=transform, ha=side,
+        text = ax.text(0.008 if side == "left" else 0.992, y, textwrap.shorten(label, 40), transform=transform, ha=side,
                        va=base, fontsize=SIZE - 1.5, color=COLOURS["soft"], zorder=6)  # fmt: skip
         text.set_parse_math(False)
 

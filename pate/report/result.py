@@ -1,4 +1,4 @@
-"""Tidy rows: one fit of one contestant, measured; who takes part; and what a fit cost, which is the curator's."""
+"""Result records: one row for each measured fit, the contestants, and what fits cost (for the curator alone)."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Entrant(Record):
     side: str = one_of(SIDES, default="other")
     sees: str = ""
     rule: str = ""  # by what its settings are set, and the data that they were tried on
-    n_tried: int | None = None  # how many settings were tried; None: nobody says
+    n_tried: int | None = None  # how many settings were tried; None: not stated
     tried_on: str = ""
     made_of: str | None = None  # the classifier with its parameters, where it was given
 
@@ -192,7 +192,7 @@ class FitCost(PrivateRecord):
         return self.contestant, self.epsilon, self.repeat
 
 
-# What a run or a comparison gave, in types: ``Result`` for everybody, ``SensitiveResult`` for the curator alone.
+# What a run or a comparison gave, in types: ``Result`` for the public, ``SensitiveResult`` for the curator alone.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -447,7 +447,7 @@ class SensitiveResult(PrivateRecord):
             )
 
 
-#: The number of teachers is a setting, and anybody may take notes.
+#: The number of teachers is a setting, and anyone may take notes.
 _PRIVATE_NAMES = frozenset(f.name for f in fields(SensitiveResult)) - {"n_teachers", "notes"}
 
 
@@ -502,8 +502,8 @@ class SideVerdict(Record):
     best: str  # the contestants with the greatest mean of either side
     best_other: str
     #: The pair on which the verdict stands, one of each side. Ahead or behind: who is ahead of the whole other
-    #: side, and the rival who comes nearest. Undecided: the greatest mean of all, and a rival it is not told
-    #: apart from.
+    #: side, and the nearest alternative. Undecided: the greatest mean of all, and an alternative
+    #: from which it is not distinguished.
     by: str
     against: str
     difference: float  # of ``by`` minus ``against``
@@ -564,7 +564,7 @@ class ComparisonResult(Result):
         ``"pate-comparison-1"``.
     bands : tuple of Band
     verdicts : tuple of Verdict
-        At every epsilon, the leader by mean against each rival.
+        At every epsilon, the leader by mean against each alternative.
     side_verdicts : tuple of SideVerdict
     side_pairs : tuple of Verdict
         At every epsilon, everyone of the side against everyone of the other.
@@ -572,7 +572,7 @@ class ComparisonResult(Result):
     rule : Rule or None
         None where nothing was decided.
     redraws : {"all rows", "training rows", "nothing"}
-        What every repeat draws anew of the data.
+        What every repeat draws again of the data.
     n_pool : int or None
         Rows that a repeat's parts are cut from; None where that is the curator's.
     """
@@ -599,7 +599,7 @@ class ComparisonResult(Result):
                 f"result['schema'] must be {SCHEMA!r}. Another version of pate wrote this; read it with that one."
             )
         check_choice("result['kind']", self.kind, ("comparison",))
-        # A ceiling of private data is not among the rows; nor may its name come in by another door.
+        # A ceiling of private data is not among the rows; nor may its name come in by another field.
         named = {band.contestant for band in self.bands}
         pairs: tuple[Any, ...] = (*self.verdicts, *self.side_pairs, *self.crossings)
         named |= {n for v in pairs for n in (v.first, v.second)}

@@ -287,7 +287,7 @@ def test_gradients_side_by_side_are_those_of_records_alone(name):
     assert [g.shape for g in both[0]] == [(9, *p.shape) for p in found.module.parameters() if p.requires_grad]
     for a, b in zip(*both, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
-    # Not a bit of a record's gradient hangs on the others' values, however wild.
+    # Not a bit of a record's gradient depends on the others' values, however wild.
     wild = X.clone()
     wild[1:] = torch.tensor([np.inf, np.nan, 3e38, -3e38, 1e-40, 0.0, 7.0, -1.0])[:, None]
     first, again = found.gradients(X, y, seed=3), found.gradients(wild, (y + 1) % K, seed=3)
@@ -303,7 +303,7 @@ def test_dropout_is_each_records_own_unless_one_may_be_missing():
     own, shared = found.gradients(X, y, seed=0), found.gradients(X, y, seed=0, shared=True)
     assert not torch.equal(own[0][0], own[0][1])
     assert all(torch.equal(g[0], row) for g in shared for row in g)
-    # With shared numbers a record's gradient does not hang on how many stand before it, nor on the cut into parts.
+    # With shared numbers a record's gradient does not depend on how many stand before it, nor on the cut into parts.
     X, y = torch.randn(7, F), torch.arange(7) % K
     whole = step_with(found.module, X, y, shared=True, physical=64)
     parts = step_with(found.module, X, y, shared=True, physical=3)
@@ -536,7 +536,7 @@ def test_a_sum_of_bfloat16_moves_by_two_at_most():
 
 
 def test_recurrent_layers_keep_off_kernels_that_draw_by_themselves():
-    """cuDNN's dropout follows no seed of ours: on a GPU a record's mask could hang on its place in the batch."""
+    """cuDNN's dropout follows no seed of ours: on a GPU a record's mask could depend on its place in the batch."""
     for module, kept_off in ((nn.LSTM(3, 4, num_layers=2, dropout=0.5), True), (nn.Linear(3, 4), False)):
         before = torch.backends.cudnn.enabled
         with PerRecordEngine(module)._own_kernels(torch.device("cuda")):

@@ -20,7 +20,7 @@ from pate.dpsgd._optimizers import (
     RunningAverage,
     TailAveraging,
     make_optimizer,
-    tell_noise,
+    set_noise_std,
 )
 from pate.dpsgd.engines import PerRecordEngine
 from pate.exceptions import InvalidInputError
@@ -65,7 +65,7 @@ def test_the_bias_is_gone():
     optimizer = DPAdamBC([p], 1e-3, betas=(0.9, 0.99))
     for t in range(200):
         std = 0.5 if t < 120 else 2.0  # a clipping norm that moved
-        tell_noise(optimizer, std)
+        set_noise_std(optimizer, std)
         p.grad = torch.from_numpy(true + std * rng.normal(size=size))
         optimizer.step()
     state = optimizer.state[p]
@@ -114,7 +114,7 @@ def test_settings_that_cannot_be_are_refused():
         (lambda: make_optimizer("rmsprop", net, learning_rate=0.1), "optimizer must be"),
         (lambda: DPAdamBC(net.parameters(), 0.1, floor=0.0), "floor"),
         (lambda: DPAdamBC(net.parameters(), 0.1, betas=(0.9, 1.0)), "betas"),
-        (lambda: tell_noise(optimizer, math.nan), "noise_std"),
+        (lambda: set_noise_std(optimizer, math.nan), "noise_std"),
         (lambda: LearningRateSchedule("step"), "kind must be"),
         (lambda: LearningRateSchedule(warmup=1.0), "warmup"),
         (lambda: LearningRateSchedule(final=2.0), "final"),
@@ -130,7 +130,7 @@ def test_frozen_parameters_and_others_noise_are_left_alone():
     net[0].requires_grad_(False)
     for name in ("sgd", "adam", "adam-bc"):
         optimizer = make_optimizer(name, net, learning_rate=0.1, momentum=0.9)
-        tell_noise(optimizer, 0.5)
+        set_noise_std(optimizer, 0.5)
         assert [id(p) for p in optimizer.param_groups[0]["params"]] == [id(p) for p in net[1].parameters()]
         assert optimizer.param_groups[0].get("noise_std") == (0.5 if name == "adam-bc" else None)
         assert optimizer.param_groups[0]["weight_decay"] == 0.0
@@ -138,8 +138,8 @@ def test_frozen_parameters_and_others_noise_are_left_alone():
 
 def test_training_tells_the_noise_that_it_adds(monkeypatch):
     told = []
-    real = _run.tell_noise
-    monkeypatch.setattr(_run, "tell_noise", lambda o, std: (told.append(std), real(o, std)))
+    real = _run.set_noise_std
+    monkeypatch.setattr(_run, "set_noise_std", lambda o, std: (told.append(std), real(o, std)))
     torch.manual_seed(0)
     net = nn.Linear(300, 40)
     before = torch.cat([p.detach().flatten().clone() for p in net.parameters()])

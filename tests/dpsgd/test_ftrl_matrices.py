@@ -209,7 +209,7 @@ def cyclic_sensitivity_of(H, separation):
 
 @pytest.mark.parametrize(("n_steps", "restart"), [(1, 1), (8, 8), (13, 13), (20, 6), (64, 64)])
 def test_steps_of_a_tree_are_the_lower_triangular_root_of_its_precision(n_steps, restart):
-    """L^T L = H^T H, which is all that the law of the noise hangs on."""
+    """L^T L = H^T H, which is all that the law of the noise depends on."""
     forest = Forest(n_steps, restart)
     L = np.zeros((n_steps, n_steps))
     for start, height in forest.trees:

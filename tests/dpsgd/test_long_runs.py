@@ -157,7 +157,7 @@ def test_another_run_is_not_taken_up(tmp_path, change):
 
 
 class Scaled(torch.nn.Module):
-    """Whose gradients hang on a number that stands in no weight."""
+    """Whose gradients depend on a number that stands in no weight."""
 
     def __init__(self, n_features, n_classes, by=1.0):
         super().__init__()
@@ -421,7 +421,7 @@ def test_a_person_with_many_records_moves_the_model_no_more_than_one_with_one(ma
     loud, others = rows.copy(), labels.copy()
     loud[owners == 8], others[owners == 8] = 1e3, 1
     rows[owners == 8], labels[owners == 8] = 1e3, 0
-    # Persons with more than three records draw anew which: here nobody but the last one has.
+    # Persons with more than three records draw again which: here no one but the last one has.
     keep = np.concatenate([np.flatnonzero(owners == i)[:3] for i in range(8)] + [np.flatnonzero(owners == 8)])
     a = one_step(rows[keep], labels[keep], owners[keep])
     b = one_step(loud[keep], others[keep], owners[keep])

@@ -170,7 +170,7 @@ def test_a_largest_batch_out_of_reach_costs_nothing_and_one_within_it_does():
 
 
 def test_room_of_six_deviations_costs_no_noise():
-    """Many steps, where the batches told to the attacker would say nothing: hundreds of nats."""
+    """Many steps, where the batches known to the attacker would say nothing: hundreds of nats."""
     shape = Shape(51_000, 1024 / 51_000, 1000, 1024)
     settings_ = {"delta": 1e-5, "adjacency": "replace-one", "interval": 1e-3}
     plain = PoissonSGD().epsilon(1.8, shape, **settings_)

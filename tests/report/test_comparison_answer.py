@@ -48,7 +48,7 @@ THREE = {"p1": [330] * 5, "p2": WOBBLING, "p3": [200] * 5, "d1": [250] * 5, "d2"
 
 
 def test_the_card_shows_the_pair_on_which_the_verdict_stands():
-    """The best of PATE wobbles, and is told apart from nobody; a steady one decides."""
+    """The best of PATE wobbles, and is distinguished from no one; a steady one decides."""
     result = world(THREE).result()
     (found,) = result.side_verdicts
     assert (found.verdict, found.best, found.by, found.against) == ("ahead", "p2", "p1", "d1")

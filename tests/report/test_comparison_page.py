@@ -63,7 +63,7 @@ def test_every_part_that_is_asked_of_a_page_is_there(page):
         "Every verdict, with its interval", "what each saw, and how it was tuned", "340, on splits of training parts",
         "GaussianSum(sigma=100)", "recipe 0, 3 rounds", "Accuracy in the worst class", "Calibration error",
         "Accuracy by class", "Share of the queries answered, by class", "Accuracy by group", "Time and memory",
-        "Training, s", "Fits that were refused", "at least 40 answers, got 3", "Every repeat draws anew",
+        "Training, s", "Fits that were refused", "at least 40 answers, got 3", "Every repeat draws again",
         "fits on the private data were made", "pate compare --dataset mnist", "pate 0.1", "Papernot et al.",
         "its ε depends on the votes", "majority: 2",
     ):  # fmt: skip

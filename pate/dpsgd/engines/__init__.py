@@ -1,8 +1,9 @@
-"""Engines of DP-SGD: whatever computes the sum of clipped gradients of single records, behind one small contract."""
+"""Engines of DP-SGD: they compute the sum of clipped per-record gradients, behind one small interface."""
 
 from __future__ import annotations
 
 from pate.dpsgd.engines._book_keeping import BookKeepingEngine
-from pate.dpsgd.engines._engine import Engine, PerRecordEngine, check_promise, record_loss
+from pate.dpsgd.engines._engine import Engine, PerRecordEngine, check_promise
+from pate.dpsgd.engines._engine import record_loss as record_loss
 
-__all__ = ["BookKeepingEngine", "Engine", "PerRecordEngine", "check_promise", "record_loss"]
+__all__ = ["BookKeepingEngine", "Engine", "PerRecordEngine", "check_promise"]

@@ -320,7 +320,7 @@ class Step:
     function: Callable[..., Tensor] | None = None
 
     def __call__(self, *given: Tensor) -> Tensor:
-        """Return what the step makes of its inputs; a layer's is its type's, without hooks and whatever hangs on it."""
+        """Return what the step makes of its inputs; a layer's is its type's, without hooks or attachments."""
         if self.layer is None:
             assert self.function is not None
             return self.function(*given)
@@ -494,13 +494,13 @@ class BookKeepingEngine:
     time: m products' sum errs by at most gamma_m times the sum of their sizes, number by number and in any order of
     adding, hence by m gamma_m C for m vectors that are within C over all groups of parameters. A replaced unit changes
     one block, by 2 C and 2 m gamma_m C: :attr:`excess` is m gamma_m, and the noise is larger by as much. A unit that is
-    there or not changes it by C and 2 m gamma_m C: with ``blocks``, by units' numbers so that nobody moves into another
+    there or not changes it by C and 2 m gamma_m C: with ``blocks``, by units' numbers so that none moves into another
     one, m is at most :data:`FEW`. Larger blocks, matrix products that are allowed less than float32 (TF32), and
     ``shared`` without blocks, where a unit more moves all of them, are in float64. Of a unit of
     several rows there is one product in these sums: what its rows give is added up, and rounded, before its norm is
     taken.
 
-    What is inside one record's gradient is float32, and its last bits may hang on the record's place in the batch, as
+    What is inside one record's gradient is float32, and its last bits may depend on the record's place in the batch, as
     they do in :class:`PerRecordEngine`'s: matrix products round by place. Where all places are the same for neighbours
     nothing comes of it. With ``shared`` they are not, and a record exactly at a kink (relu) may fall on its other side:
     that no such thing is exploited is part of the statement's real arithmetic.

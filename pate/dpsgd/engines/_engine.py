@@ -56,7 +56,7 @@ class Engine(Protocol):
         By how many clipping norms at most rounding in a sum differs between neighbours, beside their units' own
         vectors; the noise is larger by as much.
     at_once : int
-        How many rows are handed over at a time, where nobody says how many (but one unit at least): memory grows with
+        How many rows are handed over at a time, if not given (but one unit at least): memory grows with
         it.
     apart : str
         How it is seen to that no record moves another one's gradient, for the statement.
@@ -117,9 +117,9 @@ class Engine(Protocol):
         seed : int
             What the module's random numbers (dropout) start from.
         shared : bool
-            Whether all units draw the same numbers. Otherwise each has its own, which hang on its place among the n.
+            Whether all units draw the same numbers. Otherwise each has its own, which depend on its place among the n.
         blocks : sequence of int or None
-            With ``shared``: how many units stand in each block. Which block a unit is in must hang on that unit alone,
+            With ``shared``: how many units stand in each block. A unit's block must depend on that unit alone,
             and on constants: then rounding in a block is moved by none but its own units.
         """
 
@@ -262,7 +262,7 @@ class PerRecordEngine:
     vectorised : bool
         Whether to run records side by side (``vmap``), or one after the other: for modules whose code looks at values.
     each_its_own : bool
-        Whether ``vmap`` is told of weights that they are one set for each record. It costs more, and lets torch's
+        Whether ``vmap`` is given the weights as one set for each record. It costs more, and lets torch's
         kernels run that write into a product of weights alone (``nn.GRU``, ``nn.RNN``).
 
     Examples

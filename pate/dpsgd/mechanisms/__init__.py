@@ -1,4 +1,4 @@
-"""Who takes part in a step of private training, which noise goes in, and what both cost."""
+"""Training mechanisms of DP-SGD: how records are sampled, which noise is added, and what both cost."""
 
 from pate.dpsgd.mechanisms._ftrl import BandedFTRL, TreeFTRL, banded_error, choose_bands
 from pate.dpsgd.mechanisms._mechanism import (

@@ -128,7 +128,7 @@ class Forest:
 
 
 def tree_step(step: int, height: int) -> tuple[tuple[tuple[int, float], ...], float]:
-    """Return how the noise of one step of a tree hangs on the noise before it, for nodes with unit noise.
+    """Return how the noise of one step of a tree depends on the noise before it, for nodes with unit noise.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def tree_step(step: int, height: int) -> tuple[tuple[tuple[int, float], ...], fl
     weights : tuple of (int, float)
         Of the summed noise of the finished block of height h left of the path to the step, one pair for each.
     std : float
-        Of what is drawn anew.
+        Of what is newly drawn.
     """
     p = 0.0
     inner: dict[int, float] = {}
@@ -185,7 +185,7 @@ def optimised_coefficients(n_bands: int, n_steps: int, *, momentum: float = 0.0)
     The error of the iterates is sum over j of (n - j) b_j^2 with the series b of 1/((1 - x)(1 - momentum x) c(x)), the
     sensitivity that of the turns, |c| each: their product is minimised over c >= 0, from the square root on, by L-BFGS
     with the gradient written out (McKenna 2025, "Scaling up the banded matrix factorization mechanism"). Takes
-    milliseconds. Privacy hangs on the columns' norms alone, which are computed of what is returned: multiples of
+    milliseconds. Privacy depends on the columns' norms alone, which are computed of what is returned: multiples of
     2^-20, the same on any machine but for chance.
     """
     n_bands = min(n_bands, n_steps)
@@ -435,7 +435,7 @@ class _CyclicFTRL:
                 "towards a larger epsilon"
             )
         return (
-            f"{adjacency}: one Gaussian of the sensitivity of all turns of a {{unit}}, however gradients hang on "
+            f"{adjacency}: one Gaussian of the sensitivity of all turns of a {{unit}}, however gradients depend on "
             "earlier steps (Denisov et al. 2022, Theorem 2.1), converted exactly (Balle, Wang 2018); no amplification"
         )
 
@@ -444,7 +444,7 @@ class _CyclicFTRL:
         return "each {unit} drew its group by itself, and groups took turns, as the accounting says"
 
     def verify(self, noise_multiplier: float, shape: Shape, guarantee: Guarantee, interval: float) -> str:
-        """Return how anybody can compute the epsilon again."""
+        """Return how to compute the epsilon again."""
         cost, adjacency, delta = self.cost(shape), guarantee.adjacency, guarantee.delta
         away, cycle = "2" if adjacency == "replace-one" else "1", cost.cycle
         gauss = (
@@ -472,7 +472,7 @@ class BandedFTRL(_CyclicFTRL):
     Parameters
     ----------
     n_bands : int
-        Steps that a step's noise hangs on, itself included; 1 is independent noise. Memory: ``n_bands - 1`` float64
+        Steps that a step's noise depends on, itself included; 1 is independent noise. Memory: ``n_bands - 1`` float64
         for each parameter.
     separation : int or None
         Steps from one turn of a unit to its next; None for one turn an epoch. With fewer, units toss coins at their
@@ -484,7 +484,7 @@ class BandedFTRL(_CyclicFTRL):
         than half the separation, and never amplified. At 512 steps and 8 turns, 64, 32 and 8 bands leave errors of
         9.30, 10.86, 17.39; 9.62, 11.64, 19.26; 10.33, 9.98, 13.77; independent noise 45.3.
     momentum : float
-        The optimiser's, which the bands then suit; privacy does not hang on it.
+        The optimiser's, which the bands then suit; privacy does not depend on it.
 
     Examples
     --------

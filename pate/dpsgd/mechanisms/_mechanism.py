@@ -1,6 +1,6 @@
 """What a training mechanism is: which units a step takes, which noise goes in, and what that costs, in one object.
 
-Sampling, noise and account stand together so that they cannot part: whoever changes what is drawn changes, in the same
+Sampling, noise and account stand together so that they cannot part: a change of what is drawn changes, in the same
 class, what is paid for it. The loop (:mod:`pate.dpsgd._run`) knows neither; it takes a batch, asks an engine for
 the sum of the clipped gradients, adds ``noise_multiplier * C`` times a draw, and divides by the expected batch size.
 """
@@ -151,7 +151,7 @@ class TrainingMechanism(Hashable, Protocol):
         """Return the statement's assumption about how the units of a step are drawn."""
 
     def verify(self, noise_multiplier: float, shape: Shape, guarantee: Guarantee, interval: float) -> str:
-        """Return how anybody can compute the epsilon again."""
+        """Return how to compute the epsilon again."""
 
     def mu(self, noise_multiplier: float, shape: Shape, adjacency: str) -> float | None:
         """Return the mu for which the run is exactly mu-Gaussian differentially private, None where it is not."""
@@ -219,7 +219,7 @@ class PoissonSGD(_Independent):
         """Return the cost under replace-one.
 
         The Renyi curve is that of the dominating pair (:func:`pate.privacy.from_dp_event`). In Gaussian differential
-        privacy sampling buys nothing: whether a unit is in a step is independent of the unit, so it may be told to the
+        privacy sampling buys nothing: whether a unit is in a step is independent of the unit, so it may be known to the
         attacker; a step is then a mixture of nothing and of a (2/sigma)-GDP release, whose trade-off function is at
         least that of (2/sigma)-GDP by convexity, and mu^2 = n_steps 4/sigma^2 adds up (Dong, Roth, Su 2022).
 
@@ -256,7 +256,7 @@ class PoissonSGD(_Independent):
         return "every step drew its {unit}s by Poisson sampling, as the accounting says"
 
     def verify(self, noise_multiplier: float, shape: Shape, guarantee: Guarantee, interval: float) -> str:
-        """Return how anybody can compute the epsilon again."""
+        """Return how to compute the epsilon again."""
         if shape.sample_rate == 1:
             return recomputed_mu(noise_multiplier, shape.n_steps, guarantee.adjacency, guarantee.delta)
         return recomputed_poisson(
@@ -279,13 +279,13 @@ class TruncatedPoissonSGD(_Independent):
     ----------
     max_batch_size : int
         The most units in a step. Some deviations above the expected number (a deviation is about its square root) it
-        costs nothing worth mentioning; below it most steps are cut, and a cut costs up to twice the sensitivity.
+        costs next to nothing; below it most steps are cut, and a cut costs up to twice the sensitivity.
 
     Notes
     -----
     **Guarantees.** The dominating pair is proved in :mod:`pate.privacy.losses` (Chua et al. 2024; Ganesh et al. 2025):
     a public coin says whether as many as ``max_batch_size`` others are in; if not, the step is one of Poisson
-    sampling; if so, whoever is in has taken somebody's place. Under add-or-remove the size of the rest of the sample
+    sampling; if so, a unit that is in has taken another's place. Under add-or-remove the size of the rest of the sample
     is no longer alike for neighbours, and the number of units, which the pair takes, is not public: refused. The rate
     is accounted as it is sampled, rounded down to a multiple of 2^-64.
 
@@ -324,7 +324,7 @@ class TruncatedPoissonSGD(_Independent):
         """Return an upper bound on epsilon: the least of three counts, each of them sound.
 
         Dominating pairs composed by privacy loss distributions; the same pairs by Renyi divergence, where delta is
-        tiny or no grid fits; and Gaussian differential privacy with all batches told to the attacker.
+        tiny or no grid fits; and Gaussian differential privacy with all batches known to the attacker.
 
         Examples
         --------
@@ -397,7 +397,7 @@ class TruncatedPoissonSGD(_Independent):
         return None
 
     def verify(self, noise_multiplier: float, shape: Shape, guarantee: Guarantee, interval: float) -> str:
-        """Return how anybody can compute the guarantee again."""
+        """Return how to compute the guarantee again."""
         read = recomputed(shape.n_steps, guarantee.delta, interval)
         if not needs_tilt(shape.n_steps, guarantee.delta):  # of the coin's own numbers too
             slack = self._losses(noise_multiplier, shape).slack
@@ -421,7 +421,7 @@ def sampled_rate(sample_rate: float) -> float:
 def uniform_subset(members: IntArray, size: int, source: NoiseSource) -> IntArray:
     """Return ``size`` of the members, in their order, every subset equally likely: those of the smallest words.
 
-    Where two words at the border are equal all are drawn anew, which is as likely for every subset.
+    Where two words at the border are equal all are drawn again, which is as likely for every subset.
 
     Shapes: ``members`` (n,).
     """
@@ -461,7 +461,7 @@ class ShuffledSGD(_Independent):
 
     Notes
     -----
-    **Guarantees.** Permutations do not depend on the records, so the attacker may be told all of them. A record is then
+    **Guarantees.** Permutations do not depend on the records, so the attacker may know all of them. A record is then
     in exactly one step of every whole epoch, and in at most one of the last epoch if that is cut short: releases of
     Gaussian sums that one replaced record moves by at most 2 clipping norms, ceil(n_steps / steps an epoch) of them:
     mu = 2 sqrt(epochs) / noise multiplier (Dong, Roth, Su 2022, Corollary 3.3), and half of that where a record counts
@@ -558,11 +558,11 @@ class ShuffledSGD(_Independent):
         return "every step took the next {unit}s of a permutation drawn for the epoch, each {unit} once an epoch"
 
     def mu(self, noise_multiplier: float, shape: Shape, adjacency: str) -> float:
-        """Return the mu of the run, its permutations told to the attacker."""
+        """Return the mu of the run, its permutations known to the attacker."""
         return unsampled_mu(noise_multiplier, _epochs(shape), adjacency)
 
     def verify(self, noise_multiplier: float, shape: Shape, guarantee: Guarantee, interval: float) -> str:
-        """Return how anybody can compute the guarantee again."""
+        """Return how to compute the guarantee again."""
         return recomputed_mu(noise_multiplier, _epochs(shape), guarantee.adjacency, guarantee.delta)
 
 

@@ -1,4 +1,4 @@
-"""From public rows to what :class:`pate.DPSGDClassifier` trains on: a recipe, its representation, its settings."""
+"""Plan, from public rows, what :class:`pate.DPSGDClassifier` trains on: recipe, representation and settings."""
 
 from __future__ import annotations
 
@@ -170,12 +170,12 @@ class RecipePlan:
             "schedule": (r.schedule, "constant"),
             "augmentation": (r.augmentation, 1),
         }
-        told = ("expected_batch_size", "epochs", "learning_rate", "optimizer", "momentum", "max_grad_norm")
+        names = ("expected_batch_size", "epochs", "learning_rate", "optimizer", "momentum", "max_grad_norm")
         return {
             **{name: value for name, (value, plain) in more.items() if value != plain},
             "module": r.module,
             "module_kwargs": dict(r.module_kwargs) or None,
-            **{name: getattr(r, name) for name in told},
+            **{name: getattr(r, name) for name in names},
         }
 
 
@@ -215,7 +215,7 @@ def _fitted(
 
 
 def _of_texts(X_public: Any, random_state: int) -> Representation | None:
-    """Return the map of texts or sparse rows where nobody names one, None for all other rows."""
+    """Return the map of texts or sparse rows where none is named, None for all other rows."""
     if X_public is None:
         return None
     rows = read_rows(X_public, name="X_public")
@@ -238,7 +238,7 @@ def _after(given: Any, X_public: Any, last: UnitRows) -> tuple[Representation, .
             raise InvalidInputError("representation is not fitted, and there are no public rows. Pass X_public=.")
         given = clone(given).fit(X_public)
     else:
-        given = copy.copy(given)  # whoever fits theirs anew changes nothing here
+        given = copy.copy(given)  # the caller may fit theirs again without effect here
     if X_public is None:
         return given, _wide(given.n_features_out_, last)
     return given, last.fit(given.vectors(X_public))
@@ -254,7 +254,7 @@ def _within_ranges(rows: Any, last: UnitRows, random_state: int) -> Representati
 
     ``rows`` are made up: evenly spread over each range, so that the share of those below a number is its place there.
     Numbers are looked at from the middle of their range; where most are amounts, from its beginning too, as of long
-    tails next to all stand there. A kernel is for numbers: categories are told apart without one.
+    tails next to all stand there. A kernel is for numbers: categories are distinguished without one.
 
     Rows may stand much closer together than made-up ones. Of columns of one range, most of the map is therefore of rows
     of norm 1: it is the same however wide a range from 0 is, or one around 0.

@@ -26,7 +26,7 @@ AVERAGING = ("tail", "ema")
 
 @dataclass(frozen=True)
 class DPSGDRecipe:
-    """What is trained on what, and how; frozen. A number that is None is the planner's to choose.
+    """A frozen recipe: model, representation and settings. The planner chooses each number that is None.
 
     Parameters
     ----------
@@ -132,8 +132,7 @@ _FEATURES = "Rahimi and Recht, NIPS 2007, for the features"
 _SOURCES = {
     "linear": "Tramer and Boneh, ICLR 2021: linear on wavelet scattering; its components by public rows: ours",
     "linear-group-norm": "Tramer and Boneh, ICLR 2021: linear on wavelet scattering in normed groups, no public rows",
-    "tempered-cnn": "Papernot et al., AAAI 2021: tempered sigmoids; clipping and length of the road of Tramer and "
-    "Boneh",
+    "tempered-cnn": "Papernot et al., AAAI 2021: tempered sigmoids; clipping and training length of Tramer and Boneh",
     "resnet": "De et al. 2022: group norm, large batches, moving average of the weights; one copy of each record",
     "tabular-mlp": "Papernot et al., AAAI 2021, for the bounded activation",
     "tabular-kernel": f"{_FEATURES}; few components and few, full steps by our own splits",
@@ -279,7 +278,7 @@ class TrainingFacts:
         """What may be spent in Gaussian differential privacy, for one record that is replaced by another.
 
         Where neighbours differ in one record's presence a gradient moves the sum by C, not by 2 C: the same budget
-        is worth twice the mu.
+        is as useful as twice the mu.
         """
         twice = 1.0 if self.adjacency == "replace-one" else 2.0
         return twice * gdp_from_budget(self.budget.epsilon, self.budget.delta)
@@ -361,7 +360,7 @@ def _numbers(rows: Any) -> Any:
         return None
     flat = np.asarray(rows, dtype=np.float64).reshape(len(rows), -1)
     few = [len(np.unique(column[~np.isnan(column)])) <= 2 for column in flat.T]
-    # Columns of two values are categories that somebody encoded, or pixels of a border.
+    # Columns of two values are categories that were encoded, or pixels of a border.
     return None if np.ndim(rows) == 2 and np.mean(few) > 0.5 else flat
 
 

@@ -27,7 +27,7 @@ from pate.dpsgd._settings import (
     is_planned,
     read_clipping,
     read_mechanism,
-    settle,
+    resolve,
     shape_of,
 )
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TrainingMechanism
@@ -69,7 +69,7 @@ class DPSGDContestant(Contestant):
             return filled(self.estimator), None
         own = copy.copy(self.estimator)
         own.budget = share_of(self.facts.law, self.facts.budget)
-        return settle(
+        return resolve(
             own,
             self.facts.row_shape,
             self.facts.X_public,
@@ -179,7 +179,7 @@ class DPSGDContestant(Contestant):
             return
         # By the plan that was priced, whatever budget the run itself is told.
         owners = groups if self.facts.grouped else None
-        model._take(fit_privately(model, X, y, groups=owners, road=self._mapping_once))
+        model._take(fit_privately(model, X, y, groups=owners, recipe_plan=self._mapping_once))
         model._method = self.planned[1]  # the other keeps private rows
 
     def predicted(self, model: Any, X: Any) -> Any:
