@@ -139,7 +139,7 @@ def _pate(problem: Problem, budget: Budget, code: str | None, **options: Any) ->
     data = problem.encoded if options.pop("encoded", False) else problem.data
     if code is not None:
         options |= {"representation": problem.representation(code), "image_shape": problem.image_shape}
-    clf = PATEClassifier(budget=budget, classes=problem.classes, random_state=problem.seed, anyway=True, **options)
+    clf = PATEClassifier(budget=budget, classes=problem.classes, random_state=problem.seed, force=True, **options)
     private = data.private
     with warnings.catch_warnings():
         # Benchmarks hold the same row twice; what the check says is for curators of private tables.
@@ -183,7 +183,7 @@ def records_alone(problem: Problem, budget: Budget, code: str) -> Fit:
         kind=problem.kind,
         image_shape=problem.image_shape,
         random_state=problem.seed,
-        anyway=True,
+        force=True,
     )
     own = [r for r in plan.recipe.rounds if not r.of_student]
     whole = sum(r.share for r in own)

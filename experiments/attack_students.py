@@ -132,7 +132,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
 
 def model_of(kind: str) -> Any:
     """Return the unfitted model of a kind."""
-    shards = {"classes": range(10), "anyway": True}
+    shards = {"classes": range(10), "force": True}
     return {
         "kernel": KernelClassifier(),
         "linear": LogisticRegression(max_iter=100),

@@ -97,7 +97,7 @@ def measured(table: tuple[str, str], how: str, n_public: int, epsilon: float, se
     private = private[: config.most_private]
     clf = PATEClassifier(
         budget=Budget(epsilon, config.delta), classes=range(len(values)), voters=who, noise_seed=seed,
-        random_state=seed, overlap_is_public=True, anyway=True,
+        random_state=seed, overlap_is_public=True, force=True,
     )  # fmt: skip
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

@@ -204,7 +204,7 @@ def _pate(plan: RecipePlan, prepared: Prepared, rows: dict[str, Any], **who: Any
     """Fit PATE on these rows; all settings are its own rules'."""
     data = prepared.data
     clf = PATEClassifier(
-        budget=plan.facts.budget, classes=range(len(data.classes)), random_state=prepared.seed, anyway=True, **who
+        budget=plan.facts.budget, classes=range(len(data.classes)), random_state=prepared.seed, force=True, **who
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # benchmarks hold the same row twice

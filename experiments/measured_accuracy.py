@@ -62,7 +62,7 @@ def measured(
     if hasattr(X, "iloc"):
         X = TableEncoder().fit(taken(X, public)).transform(X).astype(float)
     clf = PATEClassifier(
-        budget=Budget(epsilon, c.delta), classes=range(len(classes)), random_state=seed, measure=True, anyway=True,
+        budget=Budget(epsilon, c.delta), classes=range(len(classes)), random_state=seed, measure=True, force=True,
         overlap_is_public=True, voters=voters,
     )  # fmt: skip
     with warnings.catch_warnings():

@@ -242,7 +242,7 @@ def released(c: Config, folder: Path | None, name: str, against: str, seed: int)
     public, private, test = _parts(c, name, len(y), max(c.n_public), seed)
     private = private[: c.n_released]
     clf = PATEClassifier(
-        budget=Budget(c.epsilon_released, c.delta), classes=range(int(y.max()) + 1), random_state=seed, anyway=True,
+        budget=Budget(c.epsilon_released, c.delta), classes=range(int(y.max()) + 1), random_state=seed, force=True,
         overlap_is_public=True,
     )  # fmt: skip
     clf.fit(taken(X, private), y[private], X_public=taken(X, public))

@@ -6,6 +6,7 @@ versions name modules by their old paths.
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,11 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
+
+from pate.exceptions import InvalidInputError
+
+_Callable = TypeVar("_Callable", bound=Callable[..., Any])
 
 #: Former path -> path now, below ``pate``; what is below a package moves with it.
 MOVED = {
@@ -106,6 +111,42 @@ def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
         return getattr(sys.modules[module], names[name])
 
     return __getattr__
+
+
+def takes_former_names(**former: str) -> Callable[[_Callable], _Callable]:
+    """Return a decorator: a class or function also takes the former names of parameters, with a ``DeprecationWarning``.
+
+    Examples
+    --------
+    >>> @takes_former_names(power="exponent")
+    ... def squared(x, exponent=2):
+    ...     return x**exponent
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     squared(2, power=3)
+    8
+    """
+
+    def decorated(thing: _Callable) -> _Callable:
+        of_class = isinstance(thing, type)
+        call: Any = thing.__init__ if of_class else thing
+
+        @functools.wraps(call)
+        def renaming(*args: Any, **given: Any) -> Any:
+            for old in former.keys() & given.keys():
+                name = former[old]
+                if given.get(name, given[old]) != given[old]:
+                    raise InvalidInputError(f"{old} is the former name of {name}, and both are given. Keep {name}.")
+                warnings.warn(f"{old} is now called {name}: use that.", DeprecationWarning, stacklevel=2)
+                given[name] = given.pop(old)
+            return call(*args, **given)
+
+        if not of_class:
+            return renaming  # type: ignore[return-value]
+        thing.__init__ = renaming  # type: ignore[method-assign]
+        return thing
+
+    return decorated
 
 
 def redirect_imports() -> None:

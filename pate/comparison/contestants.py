@@ -139,7 +139,7 @@ def by_2018(setting: Setting, *, name: str) -> PATEClassifier:
     plan = plan_shards(setting, name)
     teacher, student = _models(setting)
     asked = {"mechanism": plan.mechanism, "n_queries": plan.n_queries, "max_answers": plan.n_answers}
-    parameters = _parameters(setting, n_jobs=setting.n_jobs, anyway=True, image_shape=None, **asked)
+    parameters = _parameters(setting, n_jobs=setting.n_jobs, force=True, image_shape=None, **asked)
     return PATEClassifier(teacher, n_teachers=plan.n_teachers, student=student, on_exhausted="abstain", **parameters)
 
 
@@ -253,7 +253,7 @@ def noiseless(setting: Setting) -> PATEClassifier:
 
 def _records(setting: Setting) -> dict[str, Any]:
     # A comparison shows the result of any budget.
-    return _parameters(setting, voters="records", n_jobs=setting.n_jobs, anyway=True)
+    return _parameters(setting, voters="records", n_jobs=setting.n_jobs, force=True)
 
 
 # Floors and ceilings: accuracies that a method must exceed, and those that it cannot.

@@ -137,7 +137,7 @@ def plan_records(
     Raises
     ------
     InvalidInputError
-        Too few public rows, a bad parameter; or noise that is more than all ballots together, unless ``anyway``.
+        Too few public rows, a bad parameter; or noise that is more than all ballots together, unless ``force``.
     BudgetExceededError
         Nothing is left in the ledger, or next to nothing.
     """
@@ -414,7 +414,7 @@ class ByRecords(PublicModel):
 
     # What is said when a classifier is made.
     n_jobs: int | None
-    anyway: bool
+    force: bool
     measure: bool | str | None
     decide: str
 
@@ -458,7 +458,7 @@ class ByRecords(PublicModel):
             n_jobs=self.n_jobs,
             checkpoint_dir=checkpoint_dir,
             verbose=self.verbose,
-            anyway=self.anyway,
+            force=self.force,
             measure=measured_with(self.measure, self.student),
             decide=self.decide,
         )

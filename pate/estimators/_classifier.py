@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from pate._core.checks import check_int
 from pate._core.curator import tell
 from pate._core.frames import plain_column, plain_rows
+from pate._core.moved import takes_former_names
 from pate._core.progress import timed
 from pate._core.secret import beside_ledger
 from pate.data import check_public_rows
@@ -81,6 +82,7 @@ def _n_classes(classes: Any, y: Any) -> int:
     return 2
 
 
+@takes_former_names(anyway="force")
 @dataclass(eq=False, repr=False)
 class PATEClassifier(ByDPSGD):
     """Learn from private data by letting it vote on public rows, within a privacy budget.
@@ -168,7 +170,7 @@ class PATEClassifier(ByDPSGD):
     ranges : mapping, sequence, Schema or None
         Of DP-SGD, in place of public rows: the ranges of the columns, as you know them without these records; see
         :class:`pate.DPSGDClassifier`.
-    anyway : bool
+    force : bool
         Go on with a setting from which nearly nothing is to be expected (:func:`pate.release.check_useful`), which is
         refused otherwise.
     measure : bool, "by class" or None
@@ -268,7 +270,7 @@ class PATEClassifier(ByDPSGD):
     checkpoint_dir: Any = None
     voters: str | None = None
     ranges: Any = None
-    anyway: bool = False
+    force: bool = False
     measure: bool | str | None = None
     decide: str = "likeliest"
 
@@ -369,7 +371,7 @@ class PATEClassifier(ByDPSGD):
             gap=self.gap,
             n_classes=len(self.classes_),
             n_records=n_records,
-            anyway=self.anyway,
+            force=self.force,
             measure=measure,
             n_units=units_of(groups, read.rows.shape[0])[0],
         )

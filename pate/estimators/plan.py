@@ -330,7 +330,7 @@ def forecast(X_public: Any, terms: ReleaseTerms, facts: PublicFacts, image_shape
         recipe, guarantee = choose(facts), mechanism.charge().guarantee(terms.budget.delta)
     else:
         public = {"classes": tuple(range(facts.n_classes)), "n_units": facts.n_units, "image_shape": image_shape}
-        found = plan_records(X_public, terms, Ask(**public, unit="record", random_state=0, anyway=True))
+        found = plan_records(X_public, terms, Ask(**public, unit="record", random_state=0, force=True))
         facts, recipe, guarantee = replace(found.facts, mu=found.mu), found.recipe, found.guarantee
     return RecordsForecast(facts, recipe, expected(facts, recipe), guarantee)
 
@@ -386,12 +386,12 @@ def recommend_shards(
 ) -> Recommendation:
     """Return the recommendation for teachers on shards: as many as keep the noise at 0.3 votes for each."""
     if n_teachers is None:
-        all_rows = plan_release(budget, rows, n_teachers=1, n_classes=n_classes, n_queries=rows, anyway=True)
+        all_rows = plan_release(budget, rows, n_teachers=1, n_classes=n_classes, n_queries=rows, force=True)
         noise = float(all_rows.mechanism.sigma)  # type: ignore[attr-defined]
         n_teachers = max(1, math.ceil(noise / NOISE_PER_TEACHER))
         if n_records is not None:
             n_teachers = max(1, min(n_teachers, n_records // RECORDS_PER_TEACHER))
-    asking = plan_release(budget, rows, n_teachers=n_teachers, n_classes=n_classes, anyway=True)
+    asking = plan_release(budget, rows, n_teachers=n_teachers, n_classes=n_classes, force=True)
     sigma = float(asking.mechanism.sigma)  # type: ignore[attr-defined]
     worth = sigma <= n_teachers and asking.n_queries >= min(n_classes, rows)
     charge = asking.mechanism.charge(asking.n_queries, asking.n_queries)

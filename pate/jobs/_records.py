@@ -163,7 +163,7 @@ def _ask(job: LabelSettings, source: Sources, classes: tuple[Any, ...]) -> Ask:
         n_jobs=job.n_jobs if len(source.y) > _FEWEST_SHARED else None,
         checkpoint_dir=job.checkpoint_dir,
         verbose=job.verbose,
-        anyway=job.force,
+        force=job.force,
         measure=measured_with(job.measure, job.student),
         decide=job.decide,
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pate._core.checks import check_choice, check_int
+from pate._core.moved import takes_former_names
 from pate.data.schema import Schema
 from pate.estimators._by_dpsgd import chosen_voters
 from pate.exceptions import InvalidInputError
@@ -38,29 +37,6 @@ _OF_PUBLIC = ("text", "only_common", "overlap_is_public", "dates", "student")
 def _spelt(name: str) -> str:
     """Return a parameter's name beside its option's."""
     return f"{name} (--{name.removeprefix('n_').replace('_', '-')})"
-
-
-#: Former names of parameters, each with its name now.
-_FORMER = {"anyway": "force", "ledger_currency": "accounting_unit"}
-
-
-def takes_former_names(job: type) -> type:
-    """Let a job's class also take the former names of parameters, each with a ``DeprecationWarning``."""
-    init: Any = job.__init__  # type: ignore[misc]
-
-    @functools.wraps(init)
-    def __init__(self: Any, *args: Any, **given: Any) -> None:
-        for former, name in _FORMER.items():
-            if former not in given:
-                continue
-            if given.get(name, given[former]) != given[former]:
-                raise InvalidInputError(f"{former} is the former name of {name}, and both are given. Keep {name}.")
-            warnings.warn(f"{former} is now called {name}: use that.", DeprecationWarning, stacklevel=2)
-            given[name] = given.pop(former)
-        init(self, *args, **given)
-
-    job.__init__ = __init__  # type: ignore[misc]
-    return job
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -113,7 +89,7 @@ class JobSettings:
             mechanism=self.mechanism,
             n_queries=self.n_queries,
             gap=self.gap,
-            anyway=self.force,
+            force=self.force,
             **more,
         )
 
@@ -131,7 +107,7 @@ class JobSettings:
             )
 
 
-@takes_former_names
+@takes_former_names(anyway="force", ledger_currency="accounting_unit")
 @dataclass(kw_only=True, eq=False, repr=False)
 class LabelSettings(JobSettings):
     """The settings of a job on private records; see :class:`pate.jobs.LabelJob`."""

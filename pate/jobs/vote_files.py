@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import check_choice, check_classes, check_int
+from pate._core.moved import takes_former_names
 from pate.data import read_table, votes_fingerprint
 from pate.data._files._npz import BROKEN, read_npy, read_npz
 from pate.data.queries import select_queries
 from pate.exceptions import InvalidInputError
 from pate.jobs._plan import VotePlan
 from pate.jobs._reading import Sources
-from pate.jobs._request import UNITS, JobSettings, check_absent, check_id, check_ledger, takes_former_names
+from pate.jobs._request import UNITS, JobSettings, check_absent, check_id, check_ledger
 from pate.jobs._student import Learnt, LeavesModel, Pupil, Rehearsal
 from pate.ledger import Ledger, Registration
 from pate.mechanisms import NoisyHistogram
@@ -225,7 +226,7 @@ class FileVotes:
         return self._votes.take(np.asarray(X)[:, 0])
 
 
-@takes_former_names
+@takes_former_names(anyway="force", ledger_currency="accounting_unit")
 @dataclass(kw_only=True, eq=False, repr=False)
 class VoteJob(JobSettings, LeavesModel):
     """A job that reads votes cast elsewhere, plans, and releases labels of the rows they are about.

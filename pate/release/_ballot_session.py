@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pate._core.checks import check_classes, check_int, shown
+from pate._core.moved import takes_former_names
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger import Ledger, LedgerRow, Registration
 from pate.mechanisms import GaussianSum
@@ -387,6 +388,7 @@ def _rounds_of(row: LedgerRow) -> tuple[GaussianSum, ...]:
     return tuple(GaussianSum(value) for value in row.facts["noise_multipliers"])
 
 
+@takes_former_names(anyway="force")
 def open_ballot_session(
     budget: Budget,
     *,
@@ -401,7 +403,7 @@ def open_ballot_session(
     noise_seed: int | None = None,
     tuning: str = "",
     stated: Mapping[str, str] | None = None,
-    anyway: bool = False,
+    force: bool = False,
     n_measured: int = 0,
 ) -> BallotSession:
     """Charge several rounds of ballots whole, to be cast one after the other, each after seeing the last.
@@ -427,7 +429,7 @@ def open_ballot_session(
         it has left; what it released is given again for the same ballots. Nothing is charged then.
     noise_seed, tuning, stated
         See :func:`pate.release_ballots`.
-    anyway : bool
+    force : bool
         Open a session from which nearly nothing can be learnt: of a round with more noise than all ballots together.
     n_measured : int
         So many of the last rounds are for :meth:`BallotSession.measure`: their noise may be larger than all ballots.
@@ -442,7 +444,7 @@ def open_ballot_session(
     BudgetExceededError
         Nothing is left in the ledger, or less than a hundredth of what the budget buys.
     InvalidInputError
-        A bad parameter; or nearly nothing is to be expected of a round, and ``anyway`` was not said.
+        A bad parameter; or nearly nothing is to be expected of a round, and ``force`` was not said.
 
     Examples
     --------
@@ -471,7 +473,7 @@ def open_ballot_session(
         if row is not None and ledger is not None:
             row, n_used, n_stored = stored_rounds_of(ledger, row.id)
             return door.ballots_again(_rounds_of(row), row.id, n_used, n_stored)
-        rounds = buy_rounds(budget, shares, ledger, n_units=n, anyway=anyway, n_measured=n_measured)
+        rounds = buy_rounds(budget, shares, ledger, n_units=n, force=force, n_measured=n_measured)
         facts = {"noise_multipliers": [m.noise_multiplier for m in rounds]}
         return door.ballot_session(rounds, facts, request=mark or "")
 

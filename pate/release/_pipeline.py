@@ -86,7 +86,7 @@ def plan_release(
     mechanism: Mechanism | None = None,
     n_queries: int | None = None,
     gap: float | None = None,
-    anyway: bool = False,
+    force: bool = False,
     measure: bool | str | None = False,
     n_units: int | None = None,
 ) -> Asking:
@@ -101,7 +101,7 @@ def plan_release(
     budget : Budget
     n_public : int
         Public rows at hand.
-    n_teachers, mechanism, n_queries, gap, anyway
+    n_teachers, mechanism, n_queries, gap, force
         See :class:`pate.PATEClassifier`.
     n_classes : int
         2 where nobody knows yet.
@@ -115,7 +115,7 @@ def plan_release(
     Raises
     ------
     InvalidInputError
-        A setting from which nearly nothing is to be expected (:func:`pate.release.check_useful`), unless ``anyway``.
+        A setting from which nearly nothing is to be expected (:func:`pate.release.check_useful`), unless ``force``.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def plan_release(
             n_queries = min(n_public, max(n_classes, FEWEST, affordable_queries(budget, n_teachers, share=share)))
         calibrated = calibrate(_Beside(NoisyHistogram(sigma=1.0), counts), budget, n_queries=n_queries).labels
         asking = Asking(calibrated, n_queries, gap or 0.0, counts, bool(measure))
-    if not anyway:
+    if not force:
         check_useful(
             asking.mechanism,
             asking.n_queries,

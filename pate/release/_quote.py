@@ -410,7 +410,7 @@ def buy_rounds(
     ledger: Ledger | None,
     *,
     n_units: int | None,
-    anyway: bool = False,
+    force: bool = False,
     n_measured: int = 0,
 ) -> tuple[GaussianSum, ...]:
     """Return what budget and ledger buy, refused where nearly nothing can be learnt from it: crumbs.
@@ -434,7 +434,7 @@ def buy_rounds(
         )
     cast = rounds[: len(rounds) - n_measured] or rounds
     worst = max(m.noise_multiplier for m in cast)
-    if n_units is not None and worst > n_units * math.sqrt(len(cast)) and not anyway:
+    if n_units is not None and worst > n_units * math.sqrt(len(cast)) and not force:
         raise NotWorthwhileError(
             f"nearly nothing is to be expected of {len(rounds) - n_measured} rounds of ballots by {n_units} units: in "
             f"the least of them noise is {worst:.4g} times what one unit may change, more than all can outvote. "

@@ -9,7 +9,9 @@ from importlib import import_module
 from importlib.util import find_spec
 
 import pytest
+from sklearn.base import clone
 
+from pate import Budget, InvalidInputError, PATEClassifier
 from pate._core.moved import MOVED, STAY, new_path
 
 MODULES = sorted({*MOVED, "core.checks", "data.files.tables", "students._spreading", "statement.model"} - STAY)
@@ -70,3 +72,13 @@ def test_a_former_public_name_gives_the_very_same_object():
         assert file.Door is file.InputSpec
     with pytest.raises(AttributeError, match="no_such"):
         _ = recipes.no_such
+
+
+def test_former_names_of_parameters_are_taken_with_a_warning():
+    with pytest.warns(DeprecationWarning, match="anyway is now called force"):
+        clf = PATEClassifier(budget=Budget(1.0, 1e-5), anyway=True)
+    assert clf.force is True
+    assert "anyway" not in clf.get_params()
+    assert clone(clf).force is True
+    with pytest.raises(InvalidInputError, match="both are given"):
+        PATEClassifier(anyway=True, force=False)

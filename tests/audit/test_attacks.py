@@ -147,7 +147,7 @@ def test_all_records_revealed_together_refute_no_sooner_than_a_claim_allows():
     "model",
     [
         DPSGDClassifier("linear", budget=Budget(1.0, 1e-5), classes=range(3), n_steps=5, **SMALL),
-        PATEClassifier(GaussianNB(), n_teachers=10, budget=Budget(1.0, 1e-5), classes=range(3), anyway=True),
+        PATEClassifier(GaussianNB(), n_teachers=10, budget=Budget(1.0, 1e-5), classes=range(3), force=True),
         PATEClassifier(budget=Budget(1.0, 1e-5), classes=range(3)),
     ],
     ids=["DP-SGD", "shards", "records"],

@@ -126,7 +126,7 @@ def test_a_statement_a_run_and_a_model_are_audited_alike(here):
 
     X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
     clf = PATEClassifier(n_teachers=4, mechanism=GNMax(2.0), n_queries=3, budget=Budget(50, 1e-5), classes=[0, 1],
-                         anyway=True)  # fmt: skip
+                         force=True)  # fmt: skip
     clf.fit(X, y, X_public=X[::4] + 0.5).save(here / "model.pate")
     code, said = run("model.pate", *QUICK)
     assert (code, "GNMax(sigma=2.0)" in said) == (0, True)

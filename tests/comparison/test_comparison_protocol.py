@@ -178,7 +178,7 @@ def test_what_is_made_is_looked_at():
 
     def promising(setting):
         return PATEClassifier(
-            GaussianNB(), n_teachers=5, budget=setting.budget, classes=range(3), n_queries=9, anyway=True
+            GaussianNB(), n_teachers=5, budget=setting.budget, classes=range(3), n_queries=9, force=True
         )
 
     with pytest.raises(InvalidInputError, match="contestant 'a guess' failed"):
@@ -227,7 +227,7 @@ def test_of_published_data_a_ceiling_is_a_row_like_others(tmp_path):
 def test_the_data_dependent_epsilon_is_that_of_the_votes():
     """Beside the public one, of the votes of this very fit; only where a mechanism has an exact law."""
     data = load_dataset("digits", n_private=900, n_public=120)
-    set_to = {"n_teachers": 60, "classes": range(10), "mechanism": GNMax(10.0), "n_queries": 30, "anyway": True}
+    set_to = {"n_teachers": 60, "classes": range(10), "mechanism": GNMax(10.0), "n_queries": 30, "force": True}
     pate = PATEClassifier(KNeighborsClassifier(1), **set_to)
     budget = Budget(8.0, DELTA)
     report = compare({"PATE": pate}, data, budgets=[budget], n_repeats=1, noise_seed=1)
@@ -397,9 +397,7 @@ def owned_data() -> Dataset:
 def test_a_person_is_the_unit_on_both_sides():
     data = owned_data()
     contestants = {
-        "teachers": PATEClassifier(
-            DecisionTreeClassifier(), n_teachers=30, classes=range(3), n_queries=30, anyway=True
-        ),
+        "teachers": PATEClassifier(DecisionTreeClassifier(), n_teachers=30, classes=range(3), n_queries=30, force=True),
         "records": PATEClassifier(classes=range(3)),
         "DP-SGD": DPSGDClassifier(budget=BUDGETS[0], classes=range(3)),
         "DP-SGD linear": DPSGDClassifier(

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 def test_pate_beside_dpsgd_on_digits(tmp_path):
     data = load_dataset("digits")
     pate = PATEClassifier(
-        KNeighborsClassifier(1), n_teachers=100, classes=range(10), n_queries=40, gap=0.0, select="spread", anyway=True
+        KNeighborsClassifier(1), n_teachers=100, classes=range(10), n_queries=40, gap=0.0, select="spread", force=True
     )
     dpsgd = DPSGDClassifier("linear", budget=Budget(1.0, DELTA), classes=range(10), epochs=5)
     call = {"budgets": [Budget(0.05, DELTA), Budget(8.0, DELTA)], "n_repeats": 1, "noise_seed": 0, "out": tmp_path}
@@ -61,7 +61,7 @@ def test_records_vote_where_a_comparison_says_nothing():
     assert [(r["queries"], r["answers"]) for r in report.rows()] == [(200, 200)] * 2
     assert report.rows()[1]["accuracy"] > max(0.8, report.rows()[0]["accuracy"])
     assert all("GaussianSum" in s.mechanism for s in report.statements.values())
-    heads = PATEClassifier(voters="heads", n_teachers=20, classes=range(10), anyway=True)
+    heads = PATEClassifier(voters="heads", n_teachers=20, classes=range(10), force=True)
     (row,) = compare({"A": heads}, data, budgets=[Budget(8.0, DELTA)], n_repeats=1).rows()
     assert row["accuracy"] > 0.3
 
@@ -123,7 +123,7 @@ def test_named_contestants_on_named_data(data_home, tmp_path):
 def test_a_budget_that_buys_nothing_is_a_cell_that_says_so(tmp_path):
     """What a fixed noise costs above the budget is refused by public facts: no end of the comparison, no accuracy."""
     pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=20, classes=range(10), mechanism=GNMax(2.0), n_queries=5,
-                          anyway=True)  # fmt: skip
+                          force=True)  # fmt: skip
     budgets = [Budget(1.0, DELTA), Budget(80.0, DELTA)]
     call = {"budgets": budgets, "n_repeats": 1, "out": tmp_path}
     report = compare({"PATE": pate}, load_dataset("digits"), **call)

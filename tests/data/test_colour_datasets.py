@@ -199,7 +199,7 @@ def test_representations_and_pate_take_colours(colours):
         n_teachers=2,
         n_queries=20,
         random_state=0,
-        anyway=True,
+        force=True,
     )
     images = d.private.X.reshape(-1, *d.image_shape), d.public.X.reshape(-1, *d.image_shape)
     clf.fit(images[0], d.private.y, X_public=images[1])

@@ -217,7 +217,7 @@ def test_classifiers_without_public_rows_take_a_schema_for_declared_ranges(of, f
     X = pd.DataFrame({"town": ["Oslo", "Rome"] * 20, "age": np.linspace(0, 99, 40)})
     given = {"budget": Budget(1.0, 1e-3), "classes": (0, 1), "noise_seed": 0, "random_state": 0}
     if of is PATEClassifier:
-        X, given = X[["age", "town"]], given | {"voters": "dpsgd", "anyway": True}
+        X, given = X[["age", "town"]], given | {"voters": "dpsgd", "force": True}
     said = [
         of(**given, ranges=ranges).fit(X, np.arange(40) % 2).predict_proba(X[["age", "town"]])
         for ranges in (RANGES, Schema.read(file))

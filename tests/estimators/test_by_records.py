@@ -498,6 +498,6 @@ def test_a_named_student_learns_from_the_labels():
 @pytest.mark.long
 def test_what_speaks_of_shards_means_shards():
     for options in ({"n_teachers": 9}, {"estimator": LogisticRegression()}, {"voters": "shards"}):
-        clf = small(budget=Budget(1e3, 1e-5), anyway=True, **options).fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC)
+        clf = small(budget=Budget(1e3, 1e-5), force=True, **options).fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC)
         assert not isinstance(clf.release_, RecordLabels)
         assert "teacher" in clf.statement_.text()

@@ -60,7 +60,7 @@ def classifier(estimator=None, **options):
         "random_state": 0,
         "partition_seed": 0,
         "noise_seed": 0,
-        "anyway": True,  # ten teachers are quick
+        "force": True,  # ten teachers are quick
     }
     if isinstance(estimator, MustNotTrain):  # its student is tried before any training
         defaults["student"] = GaussianNB(var_smoothing=0.1)
@@ -366,7 +366,7 @@ def test_plan_release_is_made_of_public_numbers_alone():
     assert not Budget(1.0, 1e-5).allows(mechanism.charge(n + 1))
     assert gap == 0.0
     assert plan_release(Budget(1.0, 1e-5), 10, n_teachers=250)[1] == 10
-    assert plan_release(Budget(0.01, 1e-9), 1000, n_teachers=2, n_classes=17, anyway=True)[1] == 17
+    assert plan_release(Budget(0.01, 1e-9), 1000, n_teachers=2, n_classes=17, force=True)[1] == 17
     assert plan_release(Budget(1.0, 1e-5), 1000, n_teachers=250, gap=3)[2] == 3.0
     given = GNMax(40.0)
     assert plan_release(Budget(1.0, 1e-5), 1000, n_teachers=250, mechanism=given)[:3] == (given, 1000, 0.0)

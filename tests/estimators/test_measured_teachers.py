@@ -153,13 +153,13 @@ def test_who_is_measured_where_nobody_says():
     named = fitted(classifier(measure=None, mechanism=GNMax(20.0), n_queries=20))
     assert named.measured_ is None
     assert "GaussianSum" not in named.statement_.mechanism
-    tight = classifier(measure=None, budget=Budget(0.2, 1e-5), anyway=True)  # n mu < 196
+    tight = classifier(measure=None, budget=Budget(0.2, 1e-5), force=True)  # n mu < 196
     assert fitted(tight).measured_ is None
 
 
 def test_what_cannot_be_measured_is_refused_before_anything_is_trained():
     with pytest.raises(BudgetExceededError, match="count of right answers"):
-        fitted(classifier(mechanism=GNMax(3.0), n_queries=20, anyway=True))
+        fitted(classifier(mechanism=GNMax(3.0), n_queries=20, force=True))
     with pytest.raises(InvalidInputError, match="measure must be None, True, False or 'by class'"):
         fitted(classifier(measure="yes"))
 

@@ -76,7 +76,7 @@ TEXTS = {
 
 def pate_by(**said):
     return PATEClassifier(
-        budget=BUDGET, classes=[0, 1], random_state=0, noise_seed=0, overlap_is_public=True, anyway=True, **said
+        budget=BUDGET, classes=[0, 1], random_state=0, noise_seed=0, overlap_is_public=True, force=True, **said
     )
 
 

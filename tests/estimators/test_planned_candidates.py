@@ -80,8 +80,9 @@ def test_a_run_that_follows_another_plan_is_never_released(monkeypatch):
 
     real = _by_dpsgd.fit_privately
     monkeypatch.setattr(
-        _by_dpsgd, "fit_privately",
-        lambda clf, X, y, groups, recipe_plan: real(clf.set_params(n_steps=99), X, y, recipe_plan=recipe_plan)
+        _by_dpsgd,
+        "fit_privately",
+        lambda clf, X, y, groups, recipe_plan: real(clf.set_params(n_steps=99), X, y, recipe_plan=recipe_plan),
     )
     with pytest.raises(PateError, match="cost more than its price"):
         select({"a": DPSGDClassifier(budget=BUDGET)})

@@ -215,7 +215,7 @@ def test_record_voters_beside_dpsgd_on_digits():
 def test_teachers_on_shards_with_a_mechanism_of_their_own():
     both = {
         "few": PATEClassifier(n_teachers=20, mechanism=GNMax(sigma=15.0), n_queries=5),
-        "more": PATEClassifier(n_teachers=20, n_queries=20, anyway=True),
+        "more": PATEClassifier(n_teachers=20, n_queries=20, force=True),
     }
     found = private_select(
         both, X, Y, X_public=X[:60] + 0.01, budget=Budget(6.0, 1e-4), classes=[0, 1], mean_runs=3.0, noise_seed=1

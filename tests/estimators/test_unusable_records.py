@@ -69,7 +69,7 @@ def planned():
 def pate(**options):
     settings = {
         "budget": BUDGET, "classes": (0, 1), "noise_seed": 1, "random_state": 0, "overlap_is_public": True,
-        "anyway": True, **options,
+        "force": True, **options,
     }  # fmt: skip
     return PATEClassifier(**settings)
 

@@ -89,7 +89,7 @@ def rounds(ledger):
 
 
 def classifier(ledger):
-    clf = PATEClassifier(n_teachers=4, budget=BUDGET, classes=[0, 1], ledger=ledger, anyway=True)
+    clf = PATEClassifier(n_teachers=4, budget=BUDGET, classes=[0, 1], ledger=ledger, force=True)
     return clf.fit(X, Y, X_public=X[::4] + 0.5).statement_
 
 
@@ -141,7 +141,7 @@ def test_a_model_saved_by_hand_is_known_whole(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        clf = PATEClassifier(n_teachers=4, budget=BUDGET, classes=[0, 1], ledger=ledger, anyway=True)
+        clf = PATEClassifier(n_teachers=4, budget=BUDGET, classes=[0, 1], ledger=ledger, force=True)
         clf.fit(X, Y, X_public=X[::4] + 0.5).save(tmp_path / "model.pate")
     assert ledger.verify(files=[tmp_path / "model.pate"]).as_released
     (tmp_path / "copy.pate").write_bytes((tmp_path / "model.pate").read_bytes())

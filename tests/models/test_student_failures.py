@@ -74,7 +74,7 @@ def classifier(ledger, **options):
         "classes": range(10),
         "n_queries": 80,
         "select": "random",
-        "anyway": True,
+        "force": True,
     }
     return PATEClassifier(NB, ledger=ledger, **(defaults | options))
 

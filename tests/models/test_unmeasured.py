@@ -83,7 +83,7 @@ def test_where_measuring_is_not_worth_it_and_no_class_changes(monkeypatch, n, as
     y = (X[:, 0] + rng.normal(size=len(X)) > 0).astype(int)
     for decide in ("likeliest", "balanced"):
         clf = PATEClassifier(
-            budget=Budget(1.0, 1e-5), classes=(0, 1), voters="records", noise_seed=0, decide=decide, anyway=True,
+            budget=Budget(1.0, 1e-5), classes=(0, 1), voters="records", noise_seed=0, decide=decide, force=True,
             overlap_is_public=True, measure=False,
         ).fit(X[:n], y[:n], X_public=X[n:])  # fmt: skip
         assert len(times) == asked

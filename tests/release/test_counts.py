@@ -58,7 +58,7 @@ class Voter:
 def plan_of(mechanism=None, *, measure=True, ledger=None, budget=BUDGET, hashes=HASHES, n=N_QUERIES, **more):
     asking = plan_release(
         budget, N_QUERIES, n_teachers=N_TEACHERS, mechanism=mechanism, n_queries=n, measure=measure, n_units=N,
-        anyway=True,
+        force=True,
     )  # fmt: skip
     terms = ReleaseTerms(budget=budget, ledger=ledger, **more)
     return BatchPlan.of(terms, asking, np.arange(n), None if hashes is None else hashes[:n])
@@ -324,7 +324,7 @@ def test_who_is_measured_where_nobody_says():
     assert plan_of(measure=None).quote.counts
     assert not plan_of(GNMax(30.0), measure=None).quote.counts  # its noise was named
     assert not plan_release(BUDGET, 20, n_teachers=9, measure=None, n_units=50).counts
-    assert plan_release(BUDGET, 20, n_teachers=9, measure=True, n_units=50, anyway=True).counts
+    assert plan_release(BUDGET, 20, n_teachers=9, measure=True, n_units=50, force=True).counts
 
 
 # Sessions ----------------------------------------------------------------------------------------------------------

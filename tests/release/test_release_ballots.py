@@ -329,7 +329,7 @@ def test_crumbs_are_not_bought(tmp_path):
     ):
         with pytest.raises(InvalidInputError, match=r"nearly nothing is to be expected .* force=True"):
             open_ballot_session(**given)
-        assert open_ballot_session(**given, anyway=True).n_left == len(given["shares"])
+        assert open_ballot_session(**given, force=True).n_left == len(given["shares"])
     # A hundred rounds alike say together what one says, and that is enough here.
     assert open_ballot_session(BUDGET, shares=[1.0] * 100, classes=3, nominal_n=30).n_left == 100
     # The edge: a round's noise is n sensitivities.
@@ -340,9 +340,9 @@ def test_crumbs_are_not_bought(tmp_path):
 
     ledger = Ledger(tmp_path / "l.sqlite", total=BUDGET)
     release_ballots(BALLOTS, GaussianSum(1.00001 * at), budget=BUDGET, ledger=ledger)
-    for anyway in (False, True):
+    for force in (False, True):
         with pytest.raises(BudgetExceededError, match="noise would drown all ballots"):
-            open_ballot_session(BUDGET, ledger=ledger, anyway=anyway, **ROUNDS)
+            open_ballot_session(BUDGET, ledger=ledger, force=force, **ROUNDS)
     assert len(ledger.releases()) == 1
 
 

@@ -105,9 +105,7 @@ def test_duplicates_that_were_only_warned_of_are_vouched_for_by_nobody():
 
 @pytest.mark.long
 def test_a_grid_search_says_that_its_fits_are_not_counted(tmp_path):
-    estimator = PATEClassifier(
-        LogisticRegression(), n_teachers=5, budget=Budget(3.0, 1e-3), classes=[0, 1], anyway=True
-    )
+    estimator = PATEClassifier(LogisticRegression(), n_teachers=5, budget=Budget(3.0, 1e-3), classes=[0, 1], force=True)
     search = GridSearchCV(estimator, {"n_teachers": [4, 5]}, cv=2, error_score="raise")
     best = search.fit(X, Y, X_public=PUBLIC).best_estimator_.statement_  # five fits, epsilon 3 each
     assert by(best)["parameters"] == "nobody"
@@ -115,7 +113,7 @@ def test_a_grid_search_says_that_its_fits_are_not_counted(tmp_path):
     assert best.tuning.startswith("open:")
     assert "how many other fits were made on these data is not known" in best.text().replace("\n" + " " * 26, " ")
     with_ledger = PATEClassifier(
-        LogisticRegression(), n_teachers=5, budget=Budget(1.0, 1e-3), classes=[0, 1], anyway=True,
+        LogisticRegression(), n_teachers=5, budget=Budget(1.0, 1e-3), classes=[0, 1], force=True,
         ledger=Ledger(tmp_path / "l.sqlite", total=Budget(3.0, 1e-3)), tuning="nothing",
     ).fit(X, Y, X_public=PUBLIC)  # fmt: skip
     page = with_ledger.statement_.text()

@@ -19,7 +19,7 @@ Y = (X[:, 0] > 0).astype(int)
 
 
 def by_classifier(budget):
-    clf = PATEClassifier(GaussianNB(), n_teachers=4, classes=[0, 1], budget=budget, mechanism=GNMax(9.0), anyway=True)
+    clf = PATEClassifier(GaussianNB(), n_teachers=4, classes=[0, 1], budget=budget, mechanism=GNMax(9.0), force=True)
     clf.fit(X, Y, X_public=X[:30] + 0.5)
     return clf.statement_
 

@@ -60,7 +60,7 @@ def test_noise_above_the_votes_is_refused_and_the_better_setting_is_better():
     assert plan_release(ONE, 1000, n_teachers=teachers, n_classes=10, n_queries=400).n_queries == 400
     assert plan_release(ONE, 1000, n_teachers=100, n_classes=10, n_queries=fewer).n_queries == fewer
     assert plan_release(Budget(epsilon, 1e-5), 1000, n_teachers=100, n_classes=10).mechanism.sigma <= 30
-    assert plan_release(ONE, 1000, n_teachers=100, n_classes=10, n_queries=400, anyway=True).n_queries == 400
+    assert plan_release(ONE, 1000, n_teachers=100, n_classes=10, n_queries=400, force=True).n_queries == 400
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_fewer_labels_than_classes():
     with pytest.raises(InvalidInputError, match=r"number of classes \(10\), got 3: .*Ask about 25 rows"):
         plan_release(ONE, 1000, n_teachers=500, n_classes=10, n_queries=3)
     assert plan_release(ONE, 3, n_teachers=500, n_classes=10).n_queries == 3  # all there are
-    assert plan_release(ONE, 1000, n_teachers=500, n_classes=10, n_queries=3, anyway=True).n_queries == 3
+    assert plan_release(ONE, 1000, n_teachers=500, n_classes=10, n_queries=3, force=True).n_queries == 3
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_teachers_of_one_record(n_records, n_teachers, better):
     asked = {"n_teachers": n_teachers, "n_records": n_records, "n_classes": 2, "mechanism": NoisyHistogram(1.0)}
     with pytest.raises(InvalidInputError, match=rf"half the number of records \({n_records}\).*Take {better} "):
         plan_release(ONE, 1000, **asked)
-    assert plan_release(ONE, 1000, **asked, anyway=True).n_queries == 1000
+    assert plan_release(ONE, 1000, **asked, force=True).n_queries == 1000
     for fine in ({"n_teachers": n_records // 2}, {"n_records": None}):  # a person may have many rows
         assert plan_release(ONE, 1000, **asked | fine).n_queries == 1000
 
@@ -112,7 +112,7 @@ def test_a_teacher_of_one_record_is_no_better_than_a_guess_and_the_default_is():
     X, y, public = DIGITS[:1000], TRUTH[:1000], DIGITS[1000:1300]
     with pytest.raises(InvalidInputError, match="half the number of records"):
         PATEClassifier(n_teachers=1000, **options).fit(X, y, X_public=public)
-    alone = PATEClassifier(n_teachers=1000, anyway=True, **options).fit(X, y, X_public=public)
+    alone = PATEClassifier(n_teachers=1000, force=True, **options).fit(X, y, X_public=public)
     clf = PATEClassifier(**options)
     teachers, _ = clf.fit_keeping(X, y, X_public=public)
     assert teachers.n_teachers == default_heads(1000) == 66
@@ -154,11 +154,11 @@ def test_the_classifier_refuses_before_training_and_learns_where_it_does_not():
     tight = PATEClassifier(model, budget=Budget(0.1, 1e-5), **options)
     with pytest.raises(InvalidInputError, match="nearly nothing is to be expected"):
         tight.fit(X, y, X_public=public)
-    tight.set_params(anyway=True).fit(X, y, X_public=public)
+    tight.set_params(force=True).fit(X, y, X_public=public)
     clf = PATEClassifier(model, budget=Budget(3.0, 1e-5), **options).fit(X, y, X_public=public)
     assert isinstance(clf.student_, VoteSpreading)
     assert len(clf.queries_) >= affordable_queries(Budget(3.0, 1e-5), 40) - 3  # "spread" may return slightly fewer
-    plain = PATEClassifier(model, budget=Budget(3.0, 1e-5), select="random", n_queries=4, anyway=True,
+    plain = PATEClassifier(model, budget=Budget(3.0, 1e-5), select="random", n_queries=4, force=True,
                            student=model, **options)  # fmt: skip
     plain.fit(X, y, X_public=public)
     assert clf.score(DIGITS[1300:], TRUTH[1300:]) > plain.score(DIGITS[1300:], TRUTH[1300:]) + 0.2

@@ -394,7 +394,7 @@ def _classifier(
         random_state=seed,
         image_shape=data.image_shape,
         ledger=None if private is None else Ledger(private / "ledger.sqlite"),
-        anyway=True,  # a study shows the result of any setting
+        force=True,  # a study shows the result of any setting
         verbose=verbose,
         **alike,
         **by_teachers,

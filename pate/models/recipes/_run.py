@@ -148,7 +148,7 @@ class Ask:
     n_jobs: int | None = None
     checkpoint_dir: str | os.PathLike[str] | None = None
     verbose: bool = False
-    anyway: bool = False
+    force: bool = False
     measure: bool | str | None = None
     decide: str = "likeliest"
 
@@ -164,7 +164,7 @@ class RecordsPlan(Ask):
 
     ``z`` and ``phi`` are representation and directions of the public rows that maps and heads are fitted on (at most
     20,000 of ``rows``); ``columns`` is the map to columns for trees, where the recipe has them, and ``table`` those
-    columns. ``anyway`` allows rounds with more noise than all ballots together. The parts of mu^2 in
+    columns. ``force`` allows rounds with more noise than all ballots together. The parts of mu^2 in
     ``measured_shares`` measure the accuracy in the end, by the count and by cells by class; empty: not measured.
 
     Examples
@@ -275,7 +275,7 @@ class RecordsPlan(Ask):
         BudgetExceededError
             The ledger has nothing left, or so little that noise would drown all ballots.
         InvalidInputError
-            A round would have more noise than all ballots together, and ``anyway`` is False.
+            A round would have more noise than all ballots together, and ``force`` is False.
         """
         terms, shares = self.terms, self.shares
         paid = stored_rounds(terms, shares, self.name)
@@ -286,7 +286,7 @@ class RecordsPlan(Ask):
             shares,
             terms.ledger,
             n_units=self.n_units,
-            anyway=self.anyway,
+            force=self.force,
             n_measured=len(self.measured_shares),
         )
 
@@ -363,7 +363,7 @@ class RecordsPlan(Ask):
             noise_seed=terms.noise_seed,
             tuning=terms.tuning,
             stated=terms.stated,
-            anyway=self.anyway,
+            force=self.force,
             n_measured=len(self.measured_shares),
         ) as session:
             session.binds = False  # only the last statement is released
