@@ -13,6 +13,7 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 #: Former path -> path now, below ``pate``; what is below a package moves with it.
 MOVED = {
@@ -73,3 +74,14 @@ def redirect_imports() -> None:
     """Have imports by a former path give the module as it is now; called once, by ``import pate``."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
+
+
+def former_attribute(old: str, new: str) -> property:
+    """Return a read-only property for a renamed attribute: the value of ``new``, with a ``DeprecationWarning``."""
+
+    def value(self: object) -> Any:
+        name = type(self).__name__
+        warnings.warn(f"{name}.{old} is deprecated: use {name}.{new}.", DeprecationWarning, stacklevel=2)
+        return getattr(self, new)
+
+    return property(value, doc=f"Deprecated: use ``{new}``.")

@@ -102,9 +102,9 @@ def write_labels(
     paths, statement, content = _new_paths(out), release.statement, b""
     if n_public:
         frame = release.to_frame(rows=rows).set_index("row")
-        found, lead = sureness(release, proba=proba)
-        if lead is not None:
-            frame["lead"] = lead.round(_DIGITS)
+        found, margin = sureness(release, proba=proba)
+        if margin is not None:
+            frame["margin"] = margin.round(_DIGITS)
         if found is not None:
             # Of the label that is there; where the gap let none pass, of none.
             chosen = np.where(release.answered, release.labels, 0)
@@ -157,7 +157,7 @@ def check_proba(plan: Any) -> None:
 def sureness(
     release: ReleasedLabels, *, proba: bool
 ) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
-    """Return how sure the labels are, by public numbers alone, and the noisy lead; None where nothing says it.
+    """Return how sure the labels are, by public numbers alone, and the noisy margin; None where nothing says it.
 
     The first is of shape (n_queries, n_classes): where records vote, what the released model says; where noisy counts
     were released, how probable it is that a class leads the counts without their noise. Without ``proba`` it may be of
@@ -166,7 +166,7 @@ def sureness(
     if isinstance(release, ModelLabels):
         return release.probability, None
     if isinstance(release, LabelRelease) and release.noisy_counts is not None:
-        return release.margin_confidence() if proba else release.confidence(), release.lead
+        return release.margin_confidence() if proba else release.confidence(), release.margin
     return None, None
 
 
