@@ -154,3 +154,14 @@ def redirect_imports() -> None:
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
         sys.meta_path.append(_PrivateFinder())
+
+
+def former_attribute(old: str, new: str) -> property:
+    """Return a read-only property for a renamed attribute: the value of ``new``, with a ``DeprecationWarning``."""
+
+    def value(self: object) -> Any:
+        name = type(self).__name__
+        warnings.warn(f"{name}.{old} is deprecated: use {name}.{new}.", DeprecationWarning, stacklevel=2)
+        return getattr(self, new)
+
+    return property(value, doc=f"Deprecated: use ``{new}``.")

@@ -257,7 +257,7 @@ class TrainingPlan:
         labels = decided(found, model.weights)
         if done.statement.measured is not None:
             model.temperature = temperature_as_measured(found, labels, done.statement.measured.estimate)
-        statement = (evidence or Evidence()).told_of_model(done.statement)
+        statement = (evidence or Evidence()).message_of_model(done.statement)
         known = {*NAMED, *(a.name for a in statement.assumptions)}  # paid for by now: no text of the caller's stops it
         stated = {name: text for name, text in (self.terms.stated or {}).items() if name in known}
         statement = replace(statement, tuning=as_plain_text(self.terms.tuning)).with_stated(stated)

@@ -21,7 +21,7 @@ from pate.privacy.budget import Budget, check_budget
 from pate.release import Asking, ReleaseTerms, check_enough, plan_release
 
 #: Of a file of labels, whatever the job.
-_COLUMNS = ("label", "status", "lead", "confidence")
+_COLUMNS = ("label", "status", "margin", "confidence")
 PREPROCESSING = ("public", "shard", "none")
 UNITS = ("record", "group")
 

@@ -249,8 +249,8 @@ class LeavesModel:
             A CSV file: the public rows' own ids where there are some (``id``), ``row`` (position in the public file, or
             among the votes' queries, from 0; for images ``file``, their name), ``label`` (empty where there is none)
             and ``status`` of *every* public row. Where records vote also ``confidence``, the probability of the label
-            by the model that was released; where noisy counts were released ``lead``, in votes, and ``confidence``, how
-            probable it is that the label leads the votes without their noise. The statement goes beside it as
+            by the model that was released; where noisy counts were released ``margin``, in votes, and ``confidence``,
+            how probable it is that the label leads the votes without their noise. The statement goes beside it as
             ``.statement.json``, ``.statement.txt`` and ``.statement.html`` (one page to print); alone where there are
             no public rows.
         proba : bool

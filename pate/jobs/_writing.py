@@ -104,7 +104,7 @@ def write_labels(
         frame = release.to_frame(rows=rows).set_index("row")
         found, margin = sureness(release, proba=proba)
         if margin is not None:
-            frame["lead"] = margin.round(_DIGITS)
+            frame["margin"] = margin.round(_DIGITS)
         if found is not None:
             # Of the label that is there; where the gap let none pass, of none.
             chosen = np.where(release.answered, release.labels, 0)
@@ -166,7 +166,7 @@ def sureness(
     if isinstance(release, ModelLabels):
         return release.probability, None
     if isinstance(release, LabelRelease) and release.noisy_counts is not None:
-        return release.leader_probability() if proba else release.confidence(), release.lead
+        return release.leader_probability() if proba else release.confidence(), release.margin
     return None, None
 
 

@@ -30,7 +30,7 @@ from pate.release._stored import (
     rounds_in,
     stored_rounds_of,
 )
-from pate.release._transaction import Door, PaidBallots
+from pate.release._transaction import PaidBallots, Transaction
 from pate.release.statement.fields import Assumption
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
@@ -108,11 +108,11 @@ def release_ballots(
     facts = ballots.facts
     check_ballots_stated(stated, residual=facts.clip is not None)
     warn_if_weak(budget.delta, facts.n, epsilon=budget.epsilon)
-    door = Door(terms, ballots.registration())
+    transaction = Transaction(terms, ballots.registration())
     request = request_of(facts, name, seeded=terms.seeded, noise=mechanism.noise_multiplier)
     row = None if ledger is None else ledger.find(request)
     if row is None or ledger is None:
-        noisy, release = door.ballots(mechanism, ballots, facts.to_dict(), request=request)
+        noisy, release = transaction.ballots(mechanism, ballots, facts.to_dict(), request=request)
         drawn, charge, seeded = noisy.ravel().tolist(), mechanism.charge(1), terms.seeded
     else:
         drawn, release = list(stored_statistics(ledger, request, row.id)), row.id
@@ -148,11 +148,11 @@ def request_of(facts: BallotFacts | RightFacts, name: str, *, seeded: bool, nois
     return hashlib.sha256(json.dumps([*said, name, seeded], sort_keys=True).encode()).hexdigest()
 
 
-def facts_of(told: Mapping[str, Any], classes: tuple[Any, ...]) -> BallotFacts | RightFacts:
+def facts_of(held_facts: Mapping[str, Any], classes: tuple[Any, ...]) -> BallotFacts | RightFacts:
     """Return the facts of a stored round as they were; classes as they are given now (JSON has but plain ones)."""
-    kind, name = (RightFacts, "right") if "right" in told else (BallotFacts, "facts")
+    kind, name = (RightFacts, "right") if "right" in held_facts else (BallotFacts, "facts")
     try:
-        return kind(**{**told[name], "classes": classes})
+        return kind(**{**held_facts[name], "classes": classes})
     except TypeError:
         what = "counts of right answers" if kind is RightFacts else "a sum of ballots"
         raise LedgerError(f"the ledger holds {what} that pate did not write. Restore it.") from None
@@ -190,14 +190,14 @@ class _Rounds(OneHolder):
         if self._terms.ledger is None or self._paid.release is None:
             return dict(self._drawn)
         held = self._terms.ledger.releases([self._paid.release])[0].facts
-        told = {index: held[round_key(index)] for index in rounds_in(held)}
-        return {str(one["request"]): _Cast(index, facts_of(one, classes), None) for index, one in told.items()}
+        held_facts = {index: held[round_key(index)] for index in rounds_in(held)}
+        return {str(one["request"]): _Cast(index, facts_of(one, classes), None) for index, one in held_facts.items()}
 
     def _draw(self, sums: BallotSum | RightCounts, request: str) -> tuple[_Cast, str | None]:
         """Draw the next round of these; return it, and the digest of the ledger's entry that holds it."""
         index, kind = self._paid.n_used, "right" if isinstance(sums, RightCounts) else "facts"
-        told = {"request": request, kind: sums.facts.to_dict()}
-        noisy, head = self._paid.draw(sums, {round_key(index): told}, request=request)
+        held_facts = {"request": request, kind: sums.facts.to_dict()}
+        noisy, head = self._paid.draw(sums, {round_key(index): held_facts}, request=request)
         self._drawn[request] = found = _Cast(index, sums.facts, noisy.ravel().tolist())
         return found, head
 
@@ -332,7 +332,7 @@ class BallotSession(_Rounds):
 
     def _next(self, ballots: BallotSum | RightCounts) -> tuple[Sequence[float], _Cast, PrivacyStatement]:
         """Return the numbers of the round of these, drawn now or before, and the statement of the whole session."""
-        # A round is recognised by what is cast: by its number it would be drawn anew after a crash.
+        # A round is recognised by what is cast: by its number it would be drawn again after a crash.
         request = request_of(ballots.facts, f"session {self.release}", seeded=self._terms.seeded)
         self._check_process()
         with self._turn:
@@ -465,23 +465,23 @@ def open_ballot_session(
         unit, values, n_units=n if nominal_n is None else None, fingerprint=fingerprint, adjacency=adjacency
     )
     warn_if_weak(budget.delta, n, epsilon=budget.epsilon)
-    door = Door(terms, data)
+    transaction = Transaction(terms, data)
     mark = None if name is None else _mark(terms, shares, name)
 
     def take() -> PaidBallots:
         row = None if mark is None or ledger is None else ledger.find(mark)
         if row is not None and ledger is not None:
             row, n_used, n_stored = stored_rounds_of(ledger, row.id)
-            return door.ballots_again(_rounds_of(row), row.id, n_used, n_stored)
+            return transaction.ballots_again(_rounds_of(row), row.id, n_used, n_stored)
         rounds = buy_rounds(budget, shares, ledger, n_units=n, force=force, n_measured=n_measured)
         facts = {"noise_multipliers": [m.noise_multiplier for m in rounds]}
-        return door.ballot_session(rounds, facts, request=mark or "")
+        return transaction.ballot_session(rounds, facts, request=mark or "")
 
     paid, claim = claimed(ledger, mark, take)
     return BallotSession(paid, terms, data, n, claim=claim)
 
 
-# Counts of right answers that were paid for with labels: drawn once, of one model of theirs, and told.
+# Counts of right answers that were paid for with labels: drawn once, of one model of theirs, and reported.
 #
 # Labels are released by a mechanism of some charge, and the count by one more Gaussian, of a model that is computed
 # from the released labels and public rows. Given the labels, that model is a constant: the count is a query of the
@@ -565,7 +565,7 @@ def message_of_counts(
         "the model that records were asked about was computed from released quantities and public rows alone",
         *_MADE_HERE[made_here],
     )
-    told = replace(
+    held_facts = replace(
         statement,
         released="; ".join((statement.released, *(counts_in_words(c.facts) for c in counts))) + earlier,
         accounting=f"{statement.accounting}; the model that is counted about is computed from released labels, so that "
@@ -576,8 +576,8 @@ def message_of_counts(
         ),
         ledger_head=paid.head or statement.ledger_head,
     )
-    # The budget's, not the statement's: several releases of a ledger are told with its whole total.
+    # The budget's, not the statement's: several releases of a ledger are stated with its whole total.
     whole, cost = gdp_from_budget(*paid.budget) ** 2, sum_of_rounds(paid.mechanisms).mu_squared
     mu = max(whole - cost, 0.0) ** 0.5  # of the labels
     found = measured_accuracy(counts, mu=mu, share=min(1.0, cost / whole), size=SIZE_OF_LABELS)
-    return replace(told, measured=found)
+    return replace(held_facts, measured=found)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from pate._core.checks import check_real
+from pate._core.moved import former_attribute
 from pate._core.pages import cell
 from pate._core.tensors import load_tensors, save_tensors
 from pate._core.types import FloatArray, IntArray
@@ -40,10 +41,10 @@ class Decisions:
     ----------
     labels : int64 array of shape (n,)
         Class indices: the largest score.
-    lead : float64 array of shape (n,)
+    margin : float64 array of shape (n,)
         By how much the largest score leads the second, in units of one ballot with |phi| = 1.
     standard_error : float64 array of shape (n,)
-        Of the lead of one class over another: sigma |phi| sqrt 2.
+        Of the margin of one class over another: sigma |phi| sqrt 2.
     probability : float64 array of shape (n,)
         That the label is what the sum without noise would say, see :meth:`BallotRelease.decide`.
     scores : float64 array of shape (n, m)
@@ -56,11 +57,13 @@ class Decisions:
     """
 
     labels: IntArray
-    lead: FloatArray
+    margin: FloatArray
     standard_error: FloatArray
     probability: FloatArray
     scores: FloatArray
     classes: tuple[Any, ...]
+
+    lead = former_attribute("lead", "margin")
 
     def values(self) -> list[Any]:
         """Return the class values."""
@@ -140,7 +143,7 @@ class BallotRelease:
         return self.facts.space
 
     def decide(self, phi: npt.ArrayLike) -> Decisions:
-        """Return the labels of public rows, their lead, its standard error and how probable they are. Free of cost.
+        """Return the labels of public rows, their margin, its standard error and how probable they are. Free of cost.
 
         Parameters
         ----------
@@ -154,7 +157,7 @@ class BallotRelease:
         is not known; the probability is that of the label's being its argmax when the noiseless scores are s - t Z
         (the posterior under a flat prior: the noise is symmetric), P(for all c: s_l - s_c >= t (Z_l - Z_c)) =
         integral of normal(z) prod over c != l of Phi((s_l - s_c)/t + z) dz, by Gauss-Hermite quadrature (to about 1e-6
-        for two classes). For two classes it is Phi(lead / (t sqrt 2)). It speaks of the noise alone, not of whether
+        for two classes). For two classes it is Phi(margin / (t sqrt 2)). It speaks of the noise alone, not of whether
         the records' majority is right.
         """
         rows = np.asarray(phi, dtype=np.float64)
@@ -166,9 +169,9 @@ class BallotRelease:
         scores = rows @ self.statistics
         labels = scores.argmax(axis=1)
         error = self.sigma * np.sqrt(np.square(rows).sum(axis=1))
-        lead = _gaps(scores, labels).min(axis=1, initial=np.inf)
+        margin = _gaps(scores, labels).min(axis=1, initial=np.inf)
         probability = probability_of(scores, labels, error)
-        return Decisions(labels, lead, error * np.sqrt(2), probability, scores, self.classes)
+        return Decisions(labels, margin, error * np.sqrt(2), probability, scores, self.classes)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write statistics, facts and statement as one safetensors file; :meth:`load` reads it."""
@@ -242,7 +245,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReleasedLabels:
-    """Labels of public rows that were let out, whoever voted, with what they cost. Everything in it is public.
+    """Labels of public rows that were released, by any voter, with what they cost. Everything in it is public.
 
     Attributes
     ----------
@@ -343,7 +346,7 @@ class LabelRelease(ReleasedLabels):
     counts: tuple[GaussianSum, ...] = ()
 
     def decide(self, *, gap: float = 0.0, offsets: Sequence[float] | None = None) -> LabelRelease:
-        """Decide anew from the released noisy counts: free, since it is post-processing.
+        """Decide again from the released noisy counts: free, since it is post-processing.
 
         Parameters
         ----------
@@ -381,16 +384,16 @@ class LabelRelease(ReleasedLabels):
         return replace(self, labels=labels, status=status)
 
     @property
-    def lead(self) -> npt.NDArray[np.float64]:
+    def margin(self) -> npt.NDArray[np.float64]:
         """By how many noisy votes the largest count leads the second, shape (n_queries,); NaN where none is known.
 
         Examples
         --------
         >>> from pate import Budget, GNMax, NoisyHistogram, Votes, release_labels
         >>> votes = Votes.from_counts([[98, 2]])
-        >>> bool(abs(release_labels(votes, NoisyHistogram(sigma=2.0), budget=Budget(10.0, 1e-5)).lead[0] - 96) < 20)
+        >>> bool(abs(release_labels(votes, NoisyHistogram(sigma=2.0), budget=Budget(10.0, 1e-5)).margin[0] - 96) < 20)
         True
-        >>> release_labels(votes, GNMax(sigma=2.0), budget=Budget(10.0, 1e-5)).lead
+        >>> release_labels(votes, GNMax(sigma=2.0), budget=Budget(10.0, 1e-5)).margin
         array([nan])
         """
         if self.noisy_counts is None:
@@ -398,12 +401,14 @@ class LabelRelease(ReleasedLabels):
         top = np.sort(self.noisy_counts, axis=1)
         return np.asarray(top[:, -1] - top[:, -2])
 
+    lead = former_attribute("lead", "margin")
+
     def leader_probability(self) -> npt.NDArray[np.float64]:
         """Return how probable it is of each class that it leads the votes themselves, shape (n_queries, n_classes).
 
         Given the noisy counts s and the public sigma of their noise: the probability that the class is the argmax of
         s - sigma Z with Z standard normal (the posterior under a flat prior, as in :meth:`BallotRelease.decide`). For
-        two classes it is Phi(lead / (sigma sqrt 2)). Free; it speaks of the noise, not of whether the teachers are
+        two classes it is Phi(margin / (sigma sqrt 2)). Free; it speaks of the noise, not of whether the teachers are
         right. Rows sum to 1; they are NaN where nothing was asked.
 
         Raises

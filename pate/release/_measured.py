@@ -1,4 +1,4 @@
-"""What noisy counts of right answers say of a model's accuracy: the correction, the interval, and when it is worth it.
+"""What noisy counts of right answers say of a model's accuracy: the correction, the interval, and when it is useful.
 
 A model learns from the records that it is then measured on. Differential privacy bounds how much too good that looks,
 and does not make it nothing; the correction here is what development tables showed: its constants are fitted, and how
@@ -30,11 +30,11 @@ from pate.release.statement.plain import as_plain_text
 
 #: Part of mu^2 that the count costs, and the cells by class again.
 SHARE = 0.04
-#: Measured where nobody says, if noise alone leaves an interval of less than this to either side.
-WORTH = 0.05
+#: Measured by default, if noise alone leaves an interval of less than this to either side.
+USEFUL = 0.05
 #: Of the interval: 95%.
 LEVEL, _QUANTILE = 0.95, 1.959963984540054
-#: A class is told of where its noisy count is more than so many standard deviations of the noise in it (two cells).
+#: A class is reported where its noisy count is more than so many standard deviations of the noise in it (two cells).
 #: The correction is SIZE sqrt(a (1 - a) d (m - 1)/n) E/(E + _HALF); so large is its own uncertainty as a part of it.
 SIZE, _HALF, _SPREAD = 0.2, 20.0, 1 / 1.5
 #: Of a student of labels that teachers gave, whom a record reaches through the vote of one teacher alone.
@@ -132,7 +132,7 @@ def measured_shares(measure: bool | str | None, *, n: int, mu: float) -> tuple[f
     """
     measure = check_measure(measure)
     if measure is None:
-        measure = noise_half_width(n, mu) < WORTH
+        measure = noise_half_width(n, mu) < USEFUL
     if not measure:
         return ()
     return (SHARE, SHARE) if measure == "by class" else (SHARE,)
@@ -159,14 +159,14 @@ def measured_accuracy(
     The estimate is a - b, a the noisy share and b the correction; its variance sigma^2/n^2 + a (1 - a)/n + (b/1.5)^2
     adds noise, the sample that the records are of what comes later, and the spread of the correction. Under
     add-or-remove a = R/(R + W) of noisy right and wrong counts, whose noise has variance
-    sigma^2 (a^2 + (1 - a)^2)/(R + W)^2 (to first order). A class is told of where its noisy count exceeds
+    sigma^2 (a^2 + (1 - a)^2)/(R + W)^2 (to first order). A class is reported where its noisy count exceeds
     4 sqrt 2 sigma.
 
     Examples
     --------
     >>> facts = RightFacts(by_class=False, classes=(0, 1), unit="record", adjacency="replace-one", n=9_000)
-    >>> told = measured_accuracy([ReleasedCounts(facts, np.array([8_100.0]), 18.6)], mu=0.268, share=0.04)
-    >>> told.counted, told.low < told.estimate < told.high, round(told.half_width, 3)
+    >>> found = measured_accuracy([ReleasedCounts(facts, np.array([8_100.0]), 18.6)], mu=0.268, share=0.04)
+    >>> found.counted, found.low < found.estimate < found.high, round(found.half_width, 3)
     (0.9, True, 0.015)
     """
     facts, noisy, sigma = counts[0].facts, counts[0].noisy, counts[0].sigma
@@ -225,7 +225,7 @@ _Labels = TypeVar("_Labels", bound=ReleasedLabels)
 
 #: A map of fewer public rows costs several points (docs/records.md).
 FEW_PUBLIC = 100
-#: Labels per class without which a class that nobody named says nothing.
+#: Labels per class without which a class that no one named says nothing.
 _LABELS_PER_CLASS = 5
 _LISTED = 5
 #: A noisy class count says something above so many standard deviations.
@@ -249,7 +249,7 @@ def doubted(
     commonest : float or None
         Share of the commonest class, as a person stated it.
     cells : ReleasedCounts or None
-        Right and wrong by class, where that was measured: they tell the commonest class's share before all else does.
+        Right and wrong by class, where that was measured: they give the commonest class's share before all else does.
 
     Examples
     --------
@@ -312,13 +312,13 @@ def _unnamed(release: ReleasedLabels) -> Doubt | None:
 
 
 def _below(release: ReleasedLabels, commonest: float | None, cells: ReleasedCounts | None) -> Doubt | None:
-    told = release.statement.measured
+    found = release.statement.measured
     share, how = _commonest(release, commonest, cells)
-    if told is None or share is None or told.estimate > share:
+    if found is None or share is None or found.estimate > share:
         return None
-    how_far = "below" if told.high < share else "which is not above"
+    how_far = "below" if found.high < share else "which is not above"
     text = (
-        f"the model is right on {told.estimate:.1%}, {how_far} the {share:.1%} that always naming the "
+        f"the model is right on {found.estimate:.1%}, {how_far} the {share:.1%} that always naming the "
         f"commonest class would reach ({how}): take more records, a larger budget or fewer classes."
     )
     return Doubt(kind="below the commonest", sentence=text)

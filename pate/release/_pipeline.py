@@ -1,4 +1,4 @@
-"""Plan, quote, vote, release, decide: the one road from public rows to their labels, whoever votes."""
+"""Plan, quote, vote, release, decide: from public rows to their labels, for any voter."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Asking(NamedTuple):
     mechanism : Mechanism
     n_queries : int
     gap : float
-        Abstain below so many votes of lead (:class:`NoisyHistogram` only).
+        Abstain below so many votes of margin (:class:`NoisyHistogram` only).
     counts : tuple of GaussianSum
         By which the accuracy is measured in the end, within the same budget.
     must_count : bool
@@ -104,7 +104,7 @@ def plan_release(
     n_teachers, mechanism, n_queries, gap, force
         See :class:`pate.PATEClassifier`.
     n_classes : int
-        2 where nobody knows yet.
+        2 where it is not known yet.
     n_records : int or None
         Private records, where each is by itself.
     measure : bool, "by class" or None
@@ -221,7 +221,7 @@ class Evidence:
             statement = vouch_for_training(statement, preprocessing=self.preprocessing, public_rows=self.public_rows)
         return replace(release, statement=statement)
 
-    def told_of_model(self, statement: PrivacyStatement) -> PrivacyStatement:
+    def message_of_model(self, statement: PrivacyStatement) -> PrivacyStatement:
         """Return the statement of a model of records' ballots, or of DP-SGD, with what this run saw to.
 
         What became of the records before they were handed over, no run can see.
@@ -270,9 +270,9 @@ class BatchPlan:
     asking : Asking
     queries : int64 array
     hashes : tuple of str or None
-        Of those rows; None asks all of them anew, and no ledger recognises them.
+        Of those rows; None asks all of them again, and no ledger recognises them.
     n_fresh : int
-        How many of them are asked anew.
+        How many of them are new queries.
     quote : Quote
 
     Examples
@@ -346,8 +346,8 @@ class BatchPlan:
 def with_affordable_counts(price: Callable[[ReleaseTerms], Priced], terms: ReleaseTerms, asking: Asking) -> Priced:
     """Return what ``price`` says of the terms with the counts that are asked for, or without: a public decision.
 
-    Where nobody insists on them, counts are left out unless all labels are bought beside them, and where no label is
-    bought; those that are paid for already are kept.
+    Unless they are required, counts are left out unless all labels are bought beside them, and where no label is
+    bought; those that are paid for already stay.
     """
     if not asking.counts:
         return price(terms)
@@ -369,8 +369,8 @@ def cast_votes(voter: Voter, rows: Any, hashes: tuple[str, ...] | None, evidence
     Raises
     ------
     InvalidInputError
-        They are no votes, or not of ``n_queries`` rows (what is asked was fixed by public information, not by whoever
-        votes), or of another number of teachers than the voter says.
+        They are no votes, or not of ``n_queries`` rows (what is asked was fixed by public information, not by the
+        voter), or of another number of teachers than the voter says.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Prices, known before the votes are looked at, and whether they are worth it."""
+"""Prices, known before the votes are read, and whether they are useful."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pate.privacy.compose.calibrate import Allowance, calibrate, largest
 from pate.privacy.cost import Charge
 from pate.privacy.words import NOBODY, TIERS, Guarantee
 
-# On what terms something is let out: checked once, and carried whole from the door inwards.
+# On what terms something is let out: checked once, and passed on whole.
 
 ON_EXHAUSTED = ("raise", "abstain")
 
@@ -44,7 +44,7 @@ class ReleaseTerms:
     on_exhausted : {"raise", "abstain"}
         When the budget does not buy all queries.
     noise_seed : int or None
-        For tests and experiments only; whoever knows it can take the noise off.
+        For tests and experiments only; anyone who knows it can take the noise off.
     tuning : str
         What was tuned on the private data, for the statement.
     stated : mapping of str to str, or None
@@ -87,13 +87,13 @@ class ReleaseTerms:
                 f"ledger must be a pate.Ledger or None, got {shown(self.ledger)}. Pass ledger=Ledger(path)."
             )
         check_choice("on_exhausted", self.on_exhausted, ON_EXHAUSTED)
-        if not isinstance(self.tuning, str):  # str(None) would be somebody's word
-            raise InvalidInputError(f"tuning must be a text, empty where nobody says, got {shown(self.tuning)}.")
+        if not isinstance(self.tuning, str):  # str(None) would count as a statement
+            raise InvalidInputError(f"tuning must be a text, empty where nothing is stated, got {shown(self.tuning)}.")
         for name, low in (("max_answers", 1), ("noise_seed", 0)):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, check_int(name, value, low=low))
-        if isinstance(self.stated, Mapping):  # a copy: what was checked at the door is what is told
+        if isinstance(self.stated, Mapping):  # a copy: what was checked is what is stated
             object.__setattr__(self, "stated", dict(self.stated))
 
     @property
@@ -120,7 +120,7 @@ _MOST_ANSWERS = 10_000_000
 
 @dataclass(frozen=True)
 class Quote:
-    """The price of a release, known before the votes are looked at.
+    """The price of a release, known before the votes are read.
 
     Attributes
     ----------
@@ -285,7 +285,7 @@ def _what_fits(mechanism: Mechanism, terms: ReleaseTerms) -> tuple[Callable[[int
 
 
 def count_fresh(query_hashes: Sequence[str], mechanism: Mechanism, terms: ReleaseTerms) -> int:
-    """Return how many rows of a request that is not paid would be asked anew: repeats and stored answers are free."""
+    """Return how many rows of a request that is not paid would be new queries: repeats and stored answers are free."""
     distinct = list(dict.fromkeys(query_hashes))
     stored = () if terms.ledger is None else terms.ledger.stored(distinct, mechanism.family)
     return len(distinct) - len(stored)
@@ -333,7 +333,7 @@ def warn_if_weak(delta: float, n_units: int | None, *, epsilon: float = 0.0) -> 
         )
 
 
-# Several rounds of ballots for one budget: what each may cost, and whether they are worth it.
+# Several rounds of ballots for one budget: what each may cost, and whether they are useful.
 
 
 #: Less than this share of the budget's mu is a residue of rounding, or as good as nothing.
@@ -443,7 +443,7 @@ def buy_rounds(
     return rounds
 
 
-# Whether a setting is worth its budget: told from public numbers, before anything is trained or spent.
+# Whether a setting is useful for its budget: judged from public numbers, before anything is trained or spent.
 
 
 #: Noise per teacher where nothing is said, measured: docs/defaults.md. A constant: it may not depend on the votes.
@@ -452,7 +452,7 @@ NOISE_PER_TEACHER = 0.3
 FEWEST = 10
 #: Noise per teacher beyond which a setting is refused.
 _MOST_NOISE_PER_TEACHER = 1.0
-#: Records that make a teacher where nobody says how many teachers there are, measured for heads: docs/defaults.md.
+#: Records that make a teacher where it is not said how many teachers there are, measured for heads: docs/defaults.md.
 RECORDS_PER_TEACHER = 15
 _MOST_HEADS = 1000
 _EPSILONS = (0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 10.0)
@@ -523,7 +523,7 @@ def check_useful(
     mechanism : Mechanism
     n_queries : int
     budget : Budget or None
-        What the mechanism was calibrated to; None where somebody named the mechanism.
+        What the mechanism was calibrated to; None where a person named the mechanism.
     n_public, n_teachers, n_classes : int
     n_records : int or None
         Private records, where each is by itself and their number is public (replace-one adjacency).
@@ -639,10 +639,10 @@ def check_enough(
         )
 
 
-def _sure(sigma: float, lead: float, n_classes: int) -> float:
+def _sure(sigma: float, margin: float, n_classes: int) -> float:
     """Return how probably a class that leads all others by so many votes comes out, of normal noise on every count."""
     points, weights = np.polynomial.hermite_e.hermegauss(100)
-    below = ndtr(points + lead / sigma) ** (n_classes - 1)
+    below = ndtr(points + margin / sigma) ** (n_classes - 1)
     return float((weights * below).sum() / math.sqrt(2 * math.pi))
 
 

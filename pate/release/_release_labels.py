@@ -1,4 +1,4 @@
-"""Labels of public rows, in one release: priced, let out by the door, and told with their statement."""
+"""Labels of public rows, in one release: priced, charged and drawn in one transaction, with their statement."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pate.release._labels import LabelRelease
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, request_digest, warn_if_weak
 from pate.release._statement import check_release_stated, make_statement
 from pate.release._stored import stored_rounds_of, weaknesses
-from pate.release._transaction import Door
+from pate.release._transaction import Transaction
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
 from pate.votes import ABSTAIN, Votes
@@ -65,7 +65,7 @@ def release_labels(
     stated : mapping of str to str, or None
         What a person states, in their own words, for the statement: ``dataset``, ``organisation``, ``purpose``, and how
         an assumption was ensured (``disjoint shards``, ``own shard only``, ``preprocessing``, ``public rows``,
-        ``duplicates``, ``one person``, ``parameters``, ``classes``). What nobody states and pate did not see to itself
+        ``duplicates``, ``one person``, ``parameters``, ``classes``). What no one states and pate did not see to itself
         is open. Public.
 
     Guarantees
@@ -118,7 +118,7 @@ def released(
     ledger = terms.ledger
     check_release_stated(terms.stated, unit=votes.unit, classes_inferred=votes.classes_inferred)
     data = Registration.of_votes(votes)
-    door = Door(terms, data)
+    transaction = Transaction(terms, data)
     questions = Questions.of(votes, mechanism, ledger)
     fresh = questions.fresh
     request, asked_for, counts = "", terms.counts, None
@@ -131,12 +131,12 @@ def released(
                 paid = ledger.find(request)
                 assert paid is not None
                 _, n_used, n_stored = stored_rounds_of(ledger, paid.id)
-                counts = door.ballots_again(terms.counts, paid.id, n_used, n_stored)
+                counts = transaction.ballots_again(terms.counts, paid.id, n_used, n_stored)
                 terms = replace(terms, counts=())
-                door = Door(terms, data)
+                transaction = Transaction(terms, data)
     price = price_as_planned(len(fresh), mechanism, terms, planned)
     asked = fresh[: price.n_queries]
-    draw, release, bought = door.labels(
+    draw, release, bought = transaction.labels(
         mechanism,
         votes.counts[asked],
         price,
@@ -146,7 +146,7 @@ def released(
     )
     counts = counts or bought
     if counts is not None and counts.release is not None:
-        release = counts.release  # what a count of these labels costs is told with them
+        release = counts.release  # what a count of these labels costs is stated with them
     statement = make_statement(votes, mechanism, price, terms, questions.sources(release))
     made = questions.answered(draw, asked, price, statement, asked_for)
     return made, None if counts is None else PaidCounts(counts, terms, data)
@@ -171,7 +171,7 @@ class Questions:
     """Votes by what is asked of them: equal public rows are one query, which is asked, charged and stored once.
 
     ``known`` are stored answers by the position of the first row that asks; ``fresh`` the positions that are asked
-    anew; ``same_as`` the position of each row's first equal.
+    again; ``same_as`` the position of each row's first equal.
     """
 
     votes: Votes
@@ -235,8 +235,8 @@ class Questions:
             if noisy is not None and answer.noisy_counts is not None:
                 noisy[i] = answer.noisy_counts
         noisy = None if noisy is None else noisy[self.same_as]
-        told = (self.votes.classes, statement.guarantee, statement, self.mechanism, price)
-        return LabelRelease(labels[self.same_as], status[self.same_as], *told, noisy, counts)
+        rest = (self.votes.classes, statement.guarantee, statement, self.mechanism, price)
+        return LabelRelease(labels[self.same_as], status[self.same_as], *rest, noisy, counts)
 
 
 # A publishable upper bound on the data-dependent epsilon of given votes: drawn once, paid for, kept in a ledger.
@@ -297,13 +297,13 @@ def sanitised_epsilon(
     # Refused before anything is read off the votes; the registration makes the key by which they are recognised.
     if refusal := ledger.remaining().refusal(how.cost):
         raise BudgetExceededError(f"the ledger {str(ledger.path)!r} cannot pay for a sanitised epsilon: {refusal}.")
-    door = Door(terms, data)
+    transaction = Transaction(terms, data)
     ledger.register(data)
     said = json.dumps([str(mechanism), asdict(how), delta, terms.seeded, votes.counts.shape])
     content = hashlib.sha256(np.ascontiguousarray(votes.counts, dtype="<i8").tobytes()).hexdigest()
     request = ledger.keyed_digest(f"sanitised {said} {content}")
     if ledger.find(request) is None:
-        door.sanitised(how, votes.counts, mechanism, delta, request=request)
+        transaction.sanitised(how, votes.counts, mechanism, delta, request=request)
     # What the ledger holds is what gets out: two processes that ask at once get the first one's draw.
     row = ledger.find(request)
     assert row is not None

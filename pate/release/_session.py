@@ -21,7 +21,14 @@ from pate.release._labels import LabelRelease
 from pate.release._pipeline import lean
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, warn_if_weak
 from pate.release._release_labels import Questions, check_mechanism, check_votes
-from pate.release._statement import _ACCOUNTING, _others, check_release_stated, make_assumptions, make_statement, told
+from pate.release._statement import (
+    _ACCOUNTING,
+    _others,
+    check_release_stated,
+    make_assumptions,
+    make_statement,
+    statement_of,
+)
 from pate.release._stored import (
     Claim,
     OneHolder,
@@ -32,7 +39,7 @@ from pate.release._stored import (
     mark_of,
     weaknesses,
 )
-from pate.release._transaction import Door, PaidQueries, PaidVotes
+from pate.release._transaction import PaidQueries, PaidVotes, Transaction
 from pate.release.statement.fields import Assumption
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
@@ -133,7 +140,7 @@ class LabelSession(OneHolder):
             Votes of other teachers, classes, units or private records; a copy of the session in a forked process.
         LedgerError
             The ledger is for other private records than these; nothing was asked. Or the answers could not be stored,
-            or somebody else goes on with this session: none is returned, and the queries count as asked.
+            or another process goes on with this session: none is returned, and the queries count as asked.
         """
         check_choice("on_exhausted", on_exhausted, ["raise", "abstain"])
         self._check(votes)
@@ -147,7 +154,7 @@ class LabelSession(OneHolder):
     def stream(self, voter: Voter, batches: Iterable[Any]) -> Iterator[LabelRelease]:
         """Ask about batches of public rows, one release per batch, until all that was paid for is asked.
 
-        Only one batch of votes is in memory at a time; the generator of batches may look at the releases so far.
+        Only one batch of votes is in memory at a time; the generator of batches may read the releases so far.
 
         Parameters
         ----------
@@ -183,7 +190,7 @@ class LabelSession(OneHolder):
             )
 
     def _check_owners(self, votes: Votes) -> None:
-        """Refuse votes of other records; what nobody said at opening, the first votes say, for ledger and session."""
+        """Refuse votes of other records; the first votes give what was not stated at opening."""
         data = self._data
         if data.n_units is not None and votes.n_units is not None:
             check_alike("votes", ("n_units", votes.n_units, data.n_units))
@@ -363,14 +370,16 @@ def opened(
         raise InvalidInputError("data must say the number of teachers, n_shards, got None.")
     check_name(name, ledger, f"{name!r} and ledger={ledger!r}")
     check_release_stated(terms.stated, unit=data.unit, classes_inferred=classes_inferred)
-    door = Door(terms, data)
+    transaction = Transaction(terms, data)
     mark = mark_of(name, mechanism, terms, n_queries, n_teachers)
 
     def take() -> PaidQueries:
         left = None if mark is None or ledger is None else left_over(ledger, mark, terms.budget)
         if left is not None:
-            return door.session_again(mechanism, left)
-        return door.session(mechanism, price_as_planned(n_queries, mechanism, terms, planned), request=mark or "")
+            return transaction.session_again(mechanism, left)
+        return transaction.session(
+            mechanism, price_as_planned(n_queries, mechanism, terms, planned), request=mark or ""
+        )
 
     paid, claim = claimed(ledger, mark, take)
     return LabelSession(paid, terms, data, classes, classes_inferred=classes_inferred, claim=claim)
@@ -521,10 +530,10 @@ def open_vote_cap(
     n_teachers = check_int("n_teachers", n_teachers, low=1)
     data = Registration(unit, values, n_units=n_units, n_shards=n_teachers, fingerprint=fingerprint)
     warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
-    paid = Door(terms, data).capped_votes(mechanism, n_teachers=n_teachers, n_classes=len(values))
+    paid = Transaction(terms, data).capped_votes(mechanism, n_teachers=n_teachers, n_classes=len(values))
     charge = mechanism.charge()
     guarantee = charge.guarantee(budget.delta)
-    statement = told(
+    statement = statement_of(
         terms,
         released="noisy labels of any number of public rows, chosen adaptively",
         unit=unit,

@@ -52,10 +52,10 @@ def make_assumptions(
     classes_named: bool = False,
     partition_seeded: bool = False,
 ) -> tuple[Assumption, ...]:
-    """Return the assumptions of a release of given votes: all open but the noise, and the classes that somebody named.
+    """Return the assumptions of a release of given votes: all open but the noise, and the classes that a person named.
 
     ``classes_inferred``: the set of classes was read off the private labels; ``classes_named``: a person named every
-    class at the door; ``partition_seeded``: the shards were cut by a seed that somebody may know.
+    class before the release; ``partition_seeded``: the shards were cut by a seed that may be known.
     """
     grouped, found = unit == "group", []
     person = (
@@ -93,7 +93,7 @@ def make_assumptions(
 def check_release_stated(
     stated: Mapping[str, str] | None, *, unit: str, classes_inferred: bool = False, also: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """Return what a person states about a release of labels, refused at the door where it has no place.
+    """Return what a person states about a release of labels, refused where it has no place.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def drawn_here(statement: PrivacyStatement, n_asked: int, teachers: object = Non
     """Whether all labels are of the one release that was charged now, ``n_asked`` queries, by teachers of pate's.
 
     Labels that were stored before may be of teachers that nobody here saw: for those pate does not vouch. Nor does it
-    for an ensemble whose class is somebody else's: what that does with the records is not known here.
+    for an ensemble of a class that is not pate's: what that does with the records is not known here.
     """
     own = teachers is None or type(teachers).__module__.partition(".")[0] == "pate"
     return own and n_asked > 0 and len(statement.ledger_releases) <= 1
@@ -133,7 +133,7 @@ def vouch_for_training(
     )
     s = statement.with_evidence("disjoint shards", shards)
     s = s.with_evidence("own shard only", "pate trained one classifier per shard on that shard's rows")
-    # That a search was made is public; what it found is not, and what became of it is the curator's word or nobody's.
+    # That a search was made is public; what it found is not, and what was done about it only the curator can state.
     looked = (
         "pate looked for equal rows in different shards; what it found, and what was done about it, is not told here"
     )
@@ -162,7 +162,7 @@ _ACCOUNTING = {
 _NOISE = "the operating system's cryptographic generator, as exact real-valued (continuous) noise"
 
 
-def told(terms: ReleaseTerms, **said: Any) -> PrivacyStatement:
+def statement_of(terms: ReleaseTerms, **said: Any) -> PrivacyStatement:
     """Return the statement of what was let out on these terms, see :func:`made_statement`."""
     return made_statement(noise_source=_NOISE, ledger=terms.ledger, tuning=terms.tuning, stated=terms.stated, **said)
 
@@ -224,7 +224,7 @@ def make_statement(
             f"pate ledger verify; or sum {currency.unit} over the ledger's releases and compare it with "
             f"{counted.limit!r}, the most within the total budget"
         )
-    return told(
+    return statement_of(
         terms,
         released=released,
         unit=votes.unit,
@@ -301,7 +301,7 @@ _ONE_PERSON = (
 _CAST = "the model whose residuals were cast was computed from released quantities and public rows alone"
 _ASKED = "each model that records were asked about was computed from released quantities and public rows alone"
 
-#: A ledger cannot compare features: a digest of them would be one more private thing to keep, and to guess at.
+#: A ledger cannot compare features: a digest of them would be one more private value to store, and to guess at.
 _EARLIER = (
     "; stored by release {} of the ledger, of the records as they were then: their labels and owners are compared with "
     "the ledger's, their features are not"
@@ -358,7 +358,7 @@ def ballot_assumptions(
 
 
 def check_ballots_stated(stated: Mapping[str, str] | None, *, residual: bool) -> dict[str, str]:
-    """Return what a person states about a release of ballots, refused at the door where it has no place.
+    """Return what a person states about a release of ballots, refused where it has no place.
 
     Examples
     --------
@@ -388,7 +388,7 @@ def ballot_statement(
     replaced = last.adjacency == "replace-one"
     multipliers = counted(m.noise_multiplier for m in rounds)
     squares = " + ".join(f"{n}/{m.noise_multiplier!r}^2" for m, n in Counter(rounds).items())
-    return told(
+    return statement_of(
         terms,
         released="; ".join((_sums(facts), *map(counts_in_words, right)))
         + (_EARLIER.format(release) if earlier else ""),

@@ -50,7 +50,7 @@ def rounds_in(facts: Mapping[str, Any]) -> list[int]:
 
 
 def weaknesses(votes: Votes) -> dict[str, Any]:
-    """Return the public facts of votes that a statement must tell wherever their answers are given again."""
+    """Return the public facts of votes that a statement must give wherever their answers are given again."""
     return {name: True for name in ("classes_inferred", "partition_seeded") if getattr(votes, name)}
 
 
@@ -117,7 +117,7 @@ def left_over(ledger: Ledger, mark: str, budget: Budget) -> Left | None:
 def stored_rounds_of(ledger: Ledger, release: int) -> tuple[LedgerRow, int, int]:
     """Return a release's row, how many of its rounds are used up, and how many answers it holds.
 
-    Answers are counted before rounds are read: what somebody stores between is then found out (:class:`StoredSoFar`).
+    Answers are counted before rounds are read: what another process stores between is noticed (:class:`StoredSoFar`).
     A round before the last stored one that failed to be stored was used up all the same.
     """
     n_stored = ledger.n_answers(release)
@@ -169,7 +169,7 @@ class OneHolder:
                 self._claim.let_go(remove=self._used_up())
 
     def _used_up(self) -> bool:
-        """Whether nothing is left, and the file agrees: whoever takes it up again has nothing to ask either."""
+        """Whether nothing is left, and the file agrees: the process that resumes it has nothing to ask either."""
         return False
 
     def _check_process(self) -> None:
@@ -190,14 +190,14 @@ def check_alike(what: str, *facts: tuple[str, object, object]) -> None:
             )
 
 
-def check_name(name: object, ledger: Ledger | None, told: str) -> None:
+def check_name(name: object, ledger: Ledger | None, found: str) -> None:
     """Refuse a session's name that is none, or one without a ledger to find it in."""
     if name is not None and (not isinstance(name, str) or not name or ledger is None):
-        raise InvalidInputError(f"name must be some text, and needs a ledger, got {told}.")
+        raise InvalidInputError(f"name must be some text, and needs a ledger, got {found}.")
 
 
 class StoredSoFar:
-    """How many answers of a release its one holder has stored: the ledger refuses more once somebody else added any."""
+    """How many answers of a release its holder has stored: the ledger refuses more once another process added any."""
 
     def __init__(self, ledger: Ledger | None, release: int | None, n: int) -> None:
         self._ledger, self._release, self._n = ledger, release, n
@@ -242,7 +242,7 @@ class Claim:
             ) from error
 
     def _hold(self) -> bool:
-        """Lock the file; False when it was taken away between opening and locking, so that the lock is nobody's."""
+        """Lock the file; False when it was taken away between opening and locking, so that it locks nothing."""
         self._file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
         assert fcntl is not None
         fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)

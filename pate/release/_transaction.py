@@ -1,11 +1,11 @@
-"""THE DOOR: whatever is let out is registered, then paid for, and only then drawn; here and nowhere else.
+"""The release transaction: every release is registered, then charged, and only then drawn; here and nowhere else.
 
-The order is the same for labels, sessions, capped votes and sanitised numbers, and :meth:`Door._pay` is the one place
-where it stands:
+The order is the same for labels, sessions, capped votes and sanitised numbers, and only
+:meth:`Transaction._pay` sets it:
 
-1. whose data they are is compared with the ledger's registration;
+1. the owners of the data are compared with the ledger's registration;
 2. the cost, worked out from the very arguments that will be sampled with, is taken from the budget and in the ledger;
-3. noise is drawn: inside the ledger's write transaction, after the charge was found to fit, so that nobody can spend
+3. noise is drawn: inside the ledger's write transaction, after the charge was found to fit, so that no one can spend
    between; charge and answers are committed together, and nothing is shown before that.
 
 What is opened here for later (a session's queries, a run's capped votes) is paid for whole; its draws are counted here,
@@ -51,7 +51,7 @@ def _check_replay(noise: NoiseSource) -> None:
         )
 
 
-class Door:
+class Transaction:
     """The way out for one private data set on one set of terms.
 
     ``data`` are compared with the ledger's, here already: another data set is refused before anything is priced.
@@ -195,7 +195,7 @@ class Door:
         *,
         request: str,
     ) -> None:
-        """Charge for one sanitised epsilon of answers at these votes, then draw it: a fact that the ledger keeps."""
+        """Charge for one sanitised epsilon of answers at these votes, then draw it: a fact that the ledger stores."""
         confident = mechanism if isinstance(mechanism, ConfidentGNMax) else None
         self._pay(
             how.cost,
@@ -277,7 +277,7 @@ class PaidQueries(Paid):
     def __init__(self, mechanism: Mechanism, left: Left, noise: NoiseSource, terms: ReleaseTerms) -> None:
         super().__init__(noise, terms.ledger, left.release, left.n_used + left.n_counts)
         self.mechanism, self.quote, self._n_used = mechanism, left.price, left.n_used
-        # After a crash nobody knows how many of the used ones were refused: all count as answered.
+        # After a crash it is not known how many of the used ones were refused: all count as answered.
         self._n_answered = left.n_used
         self.counts: PaidBallots | None = None
         if terms.counts:

@@ -296,7 +296,7 @@ def cost_by_queries(
     if pld == "auto" and isinstance(mechanism, ExactLaw):
         from pate.privacy.exact import pld_seconds
 
-        # Every point is composed anew, with a third as many queries on average.
+        # Every point is composed again, with a third as many queries on average.
         n_teachers = None if votes.labels is None else votes.n_teachers
         noise = mechanism.exact_parameters()["noise"]
         pld = len(places) / 3 * pld_seconds(votes.counts, noise=noise, n_teachers=n_teachers) <= 4 * PLD_SECONDS

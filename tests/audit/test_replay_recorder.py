@@ -35,7 +35,7 @@ from pate.privacy.noise import real_argmax
 from pate.privacy.noise.source import NoiseSource
 from pate.records import SignedSpace
 from pate.release import ReleaseTerms, release_ballots
-from pate.release._transaction import Door
+from pate.release._transaction import Transaction
 
 KEY = b"k" * 32
 BUDGET = Budget(1e4, 1e-5)
@@ -128,7 +128,7 @@ def test_terms_from_before_a_tape_do_not_hide_it():
     from pate.ledger import Registration
 
     terms = ReleaseTerms(budget=BUDGET)
-    door = in_replay(lambda: Door(terms, Registration("record", (0, 1))))
+    door = in_replay(lambda: Transaction(terms, Registration("record", (0, 1))))
     assert door.terms.seeded
     assert not terms.seeded
     assert in_replay(lambda: terms.seeded)

@@ -79,7 +79,7 @@ def test_label_writes_labels_statement_and_ledger(tables):
     # what it will spend stands there before it is spent
     assert done.stdout.index("will spend") < done.stdout.index("questions answered")
     frame = pd.read_csv(tables / "labels.csv")
-    assert list(frame.columns) == ["row", "label", "status", "lead", "confidence"]
+    assert list(frame.columns) == ["row", "label", "status", "margin", "confidence"]
     assert frame["row"].tolist() == list(range(40))
     answered = frame[frame["status"] == "answered"]
     assert 1 <= len(answered) <= 10

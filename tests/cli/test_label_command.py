@@ -140,7 +140,7 @@ def test_folders_of_images(pictures):
     done = run(pictures, "--safe-csv", **IMAGES, group="prefix", epsilon=20, select="cluster", teachers=6)
     assert done.returncode == 0, done.stderr
     frame = pd.read_csv(pictures / "labels.csv")
-    assert frame.columns.tolist() == ["file", "label", "status", "lead", "confidence"]
+    assert frame.columns.tolist() == ["file", "label", "status", "margin", "confidence"]
     assert frame["file"].tolist() == [f"'={p.name[1:]}" for p in sorted((pictures / "public").iterdir())]
     answered = frame[frame["status"] == "answered"]
     even = answered["file"].str.extract(r"(\d+)")[0].astype(int) % 2 == 0

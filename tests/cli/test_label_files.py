@@ -273,7 +273,7 @@ def test_an_id_in_the_private_file_only_and_one_with_a_written_name(tables):
     assert "row: id, left out: the public file has none" in run(tables, "--plan", "-v", id="row").stdout
     change(tables, "u.csv", lambda frame: frame.assign(row=range(100, 100 + N_PUBLIC)))
     assert run(tables, id="row").returncode == 0
-    assert pd.read_csv(tables / "labels.csv").columns.tolist() == ["row", "label", "status", "lead", "confidence"]
+    assert pd.read_csv(tables / "labels.csv").columns.tolist() == ["row", "label", "status", "margin", "confidence"]
     assert pd.read_csv(tables / "labels.csv")["row"].tolist()[0] == 100
     for path in (*tables.glob("labels*"), *tables.glob("*ledger*")):
         path.unlink() if path.is_file() else shutil.rmtree(path)
@@ -295,7 +295,7 @@ def test_votes_from_elsewhere_have_ids_too(tables):
         "row",
         "label",
         "status",
-        "lead",
+        "margin",
         "confidence",
     ]
 

@@ -161,19 +161,19 @@ def test_lead_and_confidence_stand_where_counts_were_released(files, tmp_path):
     release = done.run()
     done.write(release, tmp_path / "labels.csv", proba=True)
     said = pd.read_csv(tmp_path / "labels.csv")
-    assert said.columns.tolist() == ["row", "label", "status", "lead", "confidence", "p_no", "p_yes"]
+    assert said.columns.tolist() == ["row", "label", "status", "margin", "confidence", "p_no", "p_yes"]
     asked = said[said["status"] != "not asked"]
     answered = asked[asked["status"] == "answered"]
     assert (len(said), len(asked)) == (N_PUBLIC, 20)
-    assert said["lead"].notna().sum() == said["p_no"].notna().sum() == 20
+    assert said["margin"].notna().sum() == said["p_no"].notna().sum() == 20
     assert said["confidence"].notna().sum() == len(answered)
     counts = release.noisy_counts
-    assert np.allclose(asked["lead"], np.abs(counts[:, 0] - counts[:, 1]), atol=1e-4)
+    assert np.allclose(asked["margin"], np.abs(counts[:, 0] - counts[:, 1]), atol=1e-4)
     # Of two classes: the chance that noise did not turn them round.
-    assert np.allclose(answered["confidence"], norm.cdf(answered["lead"] / (6 * np.sqrt(2))), atol=1e-3)
+    assert np.allclose(answered["confidence"], norm.cdf(answered["margin"] / (6 * np.sqrt(2))), atol=1e-3)
     assert np.allclose(answered["confidence"], np.where(answered["label"] == "no", answered["p_no"], answered["p_yes"]))
     assert np.allclose(asked["p_no"] + asked["p_yes"], 1, atol=2e-4)
-    assert (asked[asked["status"] == "refused"]["lead"] < 3).all()
+    assert (asked[asked["status"] == "refused"]["margin"] < 3).all()
 
 
 def test_the_probability_of_the_leader_is_what_noise_leaves():

@@ -362,7 +362,7 @@ def test_every_public_row_has_a_line(tmp_path, files):
     endings = [".csv", ".statement.json", ".statement.txt", ".statement.html"]
     assert [p.name for p in paths] == [f"labels{ending}" for ending in endings]
     frame = pd.read_csv(paths[0])
-    assert frame.columns.tolist() == ["row", "label", "status", "lead", "confidence"]
+    assert frame.columns.tolist() == ["row", "label", "status", "margin", "confidence"]
     assert frame["row"].tolist() == list(range(60))
     assert frame["status"].value_counts().to_dict() == {"not asked": 45, "answered": 15}
     assert frame.loc[frame["status"] == "not asked", "label"].isna().all()

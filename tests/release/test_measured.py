@@ -11,7 +11,7 @@ from pate.privacy.noise.source import NoiseSource
 from pate.records import RightFacts, SignedSpace, count_right
 from pate.records.ballot_sum import GRID
 from pate.release import ReleasedCounts, check_measure, measured_accuracy, measured_shares
-from pate.release._measured import SHARE, WORTH, correction, noise_half_width
+from pate.release._measured import SHARE, USEFUL, correction, noise_half_width
 from pate.release.statement.fields import ClassRecall, MeasuredAccuracy
 from pate.release.statement.model import PrivacyStatement
 
@@ -184,10 +184,10 @@ def test_whether_it_is_measured_is_decided_by_public_numbers():
     assert measured_shares(False, n=10**6, mu=1.0) == ()
     assert measured_shares("by class", n=10**6, mu=1.0) == (SHARE, SHARE)
     n = 10_000
-    edge = 1.959963984540054 / (n * WORTH * math.sqrt(SHARE))
+    edge = 1.959963984540054 / (n * USEFUL * math.sqrt(SHARE))
     assert measured_shares(None, n=n, mu=edge * 1.001) == (SHARE,)
     assert measured_shares(None, n=n, mu=edge * 0.999) == ()
-    assert noise_half_width(n, edge) == pytest.approx(WORTH)
+    assert noise_half_width(n, edge) == pytest.approx(USEFUL)
     with pytest.raises(InvalidInputError, match="measure must be"):
         check_measure("yes")
 

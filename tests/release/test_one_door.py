@@ -32,7 +32,7 @@ from pate.privacy.compose.calibrate import largest
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
 from pate.release import Asking, BatchPlan, Quote, ReleaseTerms, price_of
-from pate.release._transaction import Door
+from pate.release._transaction import Transaction
 from pate.release.account import account
 
 BUDGET = Budget(3.0, 1e-5)
@@ -328,7 +328,7 @@ def test_what_is_sampled_is_what_was_charged(tmp_path, monkeypatch, seed):
 def test_paid_queries_are_drawn_once_each():
     """The door itself counts: a caller that miscounts gets nothing."""
     terms = ReleaseTerms(budget=BUDGET)
-    door = Door(terms, Registration("record", ("a", "b", "c"), n_shards=100))
+    door = Transaction(terms, Registration("record", ("a", "b", "c"), n_shards=100))
     paid = door.session(GNMax(40.0), price_of(3, GNMax(40.0), terms))
     paid.draw(COUNTS[:2], lambda drawn: ())
     with pytest.raises(BudgetExceededError, match="2 queries were asked, and 1 of 3 are paid for and left"):

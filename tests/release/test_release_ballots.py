@@ -174,7 +174,7 @@ def test_the_probability_is_that_of_two_classes():
         found = fake(np.array([[lead / 2, -lead / 2]]), 0.7).decide([[1.0], [2.0]])
         assert found.probability == pytest.approx([stats.norm.cdf(lead / (0.7 * math.sqrt(2)))] * 2, abs=1e-6)
         assert found.standard_error == pytest.approx([0.7 * math.sqrt(2), 1.4 * math.sqrt(2)])
-        assert found.lead == pytest.approx([lead, 2 * lead])
+        assert found.margin == pytest.approx([lead, 2 * lead])
 
 
 def test_the_probability_is_how_often_the_noiseless_label_is_it():
@@ -190,7 +190,7 @@ def test_the_probability_is_how_often_the_noiseless_label_is_it():
 
 def test_a_direction_of_nothing_decides_nothing():
     found = fake(np.ones((2, 4)), 0.5).decide([[0.0, 0.0]])
-    assert (found.probability.item(), found.lead.item()) == (0.25, 0.0)
+    assert (found.probability.item(), found.margin.item()) == (0.25, 0.0)
     with pytest.raises(InvalidInputError, match="phi must be finite numbers"):
         fake(np.ones((2, 4)), 0.5).decide([[0.0, np.nan]])
 

@@ -390,7 +390,7 @@ class RecordsPlan(Ask):
             seen = model.head.predict_proba(asked_with(model.head, self.z, self.phi, self.table))
             with threadpool_limits(1):
                 model.temperature = unmeasured_temperature(head, rounds, self.phi, seen)
-        statement = evidence.told_of_model(paid)
+        statement = evidence.message_of_model(paid)
         # A student read from the file of an earlier run was not fitted in this one.
         if (len(rounds) > 1 or counts) and not getattr(model.voters.representation, "resumed_", False):
             seen = "pate fitted it on the rounds released before and on the public rows, in this run"

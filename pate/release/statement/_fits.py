@@ -2,8 +2,8 @@
 
 A grid search and a cross-validation fit clones of one estimator, and hand back the last: a statement that spoke of
 that fit alone would hide the others. They are counted by descent (a clone knows whom it was cloned from), never by
-looking at records: a number that hangs on nothing private may stand in a statement. What happens in other processes
-nobody here can count, and the statement says so.
+looking at records: a number that depends on nothing private may stand in a statement. What happens in other processes
+cannot be counted here, and the statement says so.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class CountedFits(BaseEstimator):
             )
 
     def _told(self, statement: PrivacyStatement) -> PrivacyStatement:
-        """Return a statement that also tells of the fits beside this one; as it is where there are none to tell of.
+        """Return a statement that also names the fits beside this one; as it is where there are none to tell of.
 
         Where all of them were charged to one ledger it says nothing: that counts whatever was let out, in whichever
         process. A fit before the ledger was named is in none.
@@ -186,19 +186,19 @@ def _name(ledger: Any) -> str | None:
 
 def _tuning(kin: Kin, delta: float) -> Assumption:
     total = kin.total
-    told = "one fit of this estimator and its clones was made in this process, this one"
+    text = "one fit of this estimator and its clones was made in this process, this one"
     if total.n > 1:
-        told = f"{total.n} fits of this estimator and its clones were made in this process, this one included"
-        told += (
+        text = f"{total.n} fits of this estimator and its clones were made in this process, this one included"
+        text += (
             f"; on the same records, together: {total.words(delta)} (of folds of them, if the cut into folds looked at "
             "no row: KFold does not, StratifiedKFold looks at the labels)"
         )
     if kin.elsewhere or kin.sent:
-        told += "; copies of it were in other processes too (a search with n_jobs, a pickle): their fits are not known"
+        text += "; copies of it were in other processes too (a search with n_jobs, a pickle): their fits are not known"
     return Assumption(
         name="tuning",
         claim="other fits on these records, and what was chosen by them, are paid for",
-        how=f"{told}. No number here covers scores on private rows, nor what was chosen by them",
+        how=f"{text}. No number here covers scores on private rows, nor what was chosen by them",
     )
 
 
@@ -221,9 +221,9 @@ def join_kin(winner: Any, candidate: Any) -> None:
 
 @contextmanager
 def counted_elsewhere() -> Iterator[None]:
-    """Count no fit within, and let no clone made there be kin: whoever makes them tells of them itself.
+    """Count no fit within, and let no clone made there be kin: the caller reports them itself.
 
-    In a private selection that is what privacy asks for: its price rests on nobody knowing the number of runs.
+    In a private selection that is what privacy asks for: its price requires that no one knows the number of runs.
     """
     token = _UNCOUNTED.set(True)
     try:

@@ -1,4 +1,4 @@
-"""The words of a statement's page for people, in any language: a file of texts with named fields.
+"""The words of a statement's plain-language page, in any language: a file of texts with named fields.
 
 English ships (``_templates/statement.en.toml``). A translation is the same file in other words; what it lacks is shown
 in English, and marked as such on the page.
@@ -177,10 +177,9 @@ def read_catalogue(path: str | os.PathLike[str]) -> Catalogue:
     try:
         values = tomllib.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
-        told = f": {error}" if isinstance(error, tomllib.TOMLDecodeError) else ""
+        why = f": {error}" if isinstance(error, tomllib.TOMLDecodeError) else ""
         raise InvalidInputError(
-            f"the catalogue {file} is not readable as TOML in UTF-8{told}. Every line is a name, = and a "
-            "text in quotes."
+            f"the catalogue {file} is not readable as TOML in UTF-8{why}. Every line is a name, = and a text in quotes."
         ) from None
     flat = _flat(values)
     language, name = flat.pop("language", None), flat.pop("name", None)
@@ -194,7 +193,7 @@ def read_catalogue(path: str | os.PathLike[str]) -> Catalogue:
 
 
 def open_catalogue(language: str = "en", file: str | os.PathLike[str] | None = None) -> Catalogue:
-    """Return somebody's own catalogue, or the one of a language that ships.
+    """Return a user's own catalogue, or the one of a language that ships.
 
     Parameters
     ----------

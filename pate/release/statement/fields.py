@@ -50,7 +50,7 @@ class Part:
         return tuple(one if isinstance(one, cls) else cls.from_dict(one, where=f"{name}[{i}]") for i, one in found)
 
 
-# What a guarantee rests on, point by point, and who vouches for each: this software, a person, or nobody.
+# What a guarantee rests on, point by point, and who vouches for each: this software, a person, or no one.
 
 #: Who vouches for an assumption.
 BY = {"pate": "seen to by pate", "curator": "stated by the curator", "nobody": "open: nobody vouches for it"}
@@ -101,7 +101,7 @@ class Assumption(Part):
     def vouched(self, how: str, by: str) -> Assumption:
         """Return the assumption with another word on how it was ensured.
 
-        Nobody's word takes nothing away from somebody's; pate's and a person's stand side by side, each by its name.
+        An open entry replaces no one's statement; pate's and a person's stand side by side, each by its name.
         """
         if by == "nobody" and self.by != "nobody":
             return self
@@ -249,9 +249,9 @@ def check_audits(values: Any) -> tuple[CitedAudit, ...]:
 
 # How often a released model is right, as a statement tells it: measured with noise, corrected, with its interval.
 
-#: Of whom the accuracy is told, by the statement's unit.
+#: Whose accuracy is reported, by the statement's unit.
 OF_UNIT = {"record": "the private records", "group": "the private persons' records (each person counts as one)"}
-#: Classes that a statement tells of at most.
+#: Classes that a statement lists at most.
 MOST_CLASSES = 10_000
 
 
@@ -328,11 +328,11 @@ class MeasuredAccuracy(Part):
 
     Examples
     --------
-    >>> told = MeasuredAccuracy(estimate=0.873, low=0.861, high=0.885, unit="record", n=9000, counted=0.88,
+    >>> found = MeasuredAccuracy(estimate=0.873, low=0.861, high=0.885, unit="record", n=9000, counted=0.88,
     ...     correction=0.007, sigma=18.7, share=0.04)
-    >>> print(told)
+    >>> print(found)
     right on 87.3% of the private records, 86.1 to 88.5 (95%)
-    >>> MeasuredAccuracy.from_dict(told.to_dict()) == told
+    >>> MeasuredAccuracy.from_dict(found.to_dict()) == found
     True
     """
 
@@ -420,7 +420,7 @@ UNITS = {
     "record": "one record (one row of the private data)",
     "group": "one group (all rows of one person, by the group column)",
 }
-#: What a statement says of tuning when nobody stated anything.
+#: What a statement says of tuning when nothing was stated.
 OPEN_TUNING = (
     "open: nobody stated what was tuned on the private data, nor how many other fits (a grid search, another run) were "
     "made on them; this statement is of one release, and only a ledger counts them all"
@@ -453,7 +453,7 @@ def _version(name: str) -> str | None:
 
 #: The format of the JSON; another number when a field changes its meaning.
 SCHEMA = "pate-statement-3"
-#: That of earlier versions, still read: its words looked at epsilon and delta alone, its tier at epsilon alone.
+#: That of earlier versions, still read: its words used epsilon and delta alone, its tier at epsilon alone.
 BY_PAIR = "pate-statement-2"
 
 
@@ -564,7 +564,7 @@ class StatementFields:
     def _check_promises(self) -> None:
         for name in ("mu", "rho"):
             if getattr(self, name) is not None:
-                # Whoever knows the seed is promised nothing, by no definition.
+                # Anyone who knows the seed is promised nothing, by no definition.
                 value = None if self.seeded else check_number(name, getattr(self, name), low=0, high=LARGEST)
                 object.__setattr__(self, name, value)
         if not isinstance(self.curve, tuple | list) or not all(

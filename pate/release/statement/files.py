@@ -1,6 +1,6 @@
 """A statement's JSON file: read strictly, compared with its ledger, and made into a page again.
 
-Whoever has ``labels.statement.json`` can make the page from it and see that it says what the data say: the reader
+Anyone who has ``labels.statement.json`` can make the page from it and see that it says what the data say: the reader
 refuses a file that lacks a field, has one too many, or contradicts itself.
 """
 
@@ -75,10 +75,10 @@ def check_against_ledger(
     found = verify_ledger(ledger, head=head, files=[statement.to_dict()])
     if not found.ok:
         raise LedgerError(f"the ledger {os.fspath(ledger)!r} is not verified: {'; '.join(found.problems)}.")
-    (told,) = found.files
-    if not told.ok:
+    (entry,) = found.files
+    if not entry.ok:
         raise InvalidInputError(
-            f"the statement is not the ledger's: {told.status}: {told.why}. Read it without --ledger, or ask for the "
+            f"the statement is not the ledger's: {entry.status}: {entry.why}. Read it without --ledger, or ask for the "
             "file as it was released."
         )
 
@@ -94,7 +94,7 @@ def bind_released(
 ) -> None:
     """Bind what a release hands out (:meth:`pate.Ledger.bind`): a warning says so where that cannot be done.
 
-    Nothing is bound without a ledger, nor in a replay, whose releases are nobody's.
+    Nothing is bound without a ledger, nor in a replay, whose releases belong to no ledger.
     """
     if ledger is None or playing() is not None:
         return
@@ -137,7 +137,7 @@ def render_statement(
     language : str
         Of the plain words of an ``.html`` page; one that ships. Plain text is the record alone, in English.
     catalogue : path or None
-        Somebody's own translation of those words; see :meth:`PrivacyStatement.html`.
+        A translation of those words; see :meth:`PrivacyStatement.html`.
 
     Returns
     -------

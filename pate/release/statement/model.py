@@ -171,8 +171,8 @@ class PrivacyStatement(StatementFields):
         InvalidInputError
             Something else, or more than a statement holds.
         """
-        told = [one.cited() if hasattr(one, "cited") else one for one in audits]
-        flat = [entry for one in told for entry in (one if isinstance(one, list | tuple) else [one])]
+        cited = [one.cited() if hasattr(one, "cited") else one for one in audits]
+        flat = [entry for one in cited for entry in (one if isinstance(one, list | tuple) else [one])]
         return replace(self, audits=(*self.audits, *check_audits(flat)))
 
     def of_file(self, name: str, content: bytes) -> PrivacyStatement:
@@ -262,7 +262,7 @@ class PrivacyStatement(StatementFields):
         language : str
             Of the plain words: one that ships (``"en"``).
         catalogue : path or None
-            Somebody's own translation of them (:func:`pate.release.statement.catalogue.new_catalogue`); comes first.
+            A translation of them (:func:`pate.release.statement.catalogue.new_catalogue`); comes first.
             What it lacks is in English, and marked.
 
         Raises
@@ -299,8 +299,8 @@ def made_statement(
 
     Seeded noise is no promise, whatever the guarantee says; ``charge`` promises more than one (epsilon, delta); the
     head is of the entry with the answers, ``head`` or the last one of ``releases``, not of the one with the charge: a
-    ledger without the answers must not fit. What a person stated, and was checked at the door, is told where it has a
-    place still: not of classes, say, that votes then turn out to have read off.
+    ledger without the answers must not fit. What a person stated (checked before the release) is stated where it
+    still has a place: not of classes, say, that votes then turn out to have read off.
     """
     releases = tuple(releases)
     made = PrivacyStatement(

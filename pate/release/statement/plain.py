@@ -1,4 +1,4 @@
-"""Plain values at the door of a statement: what may stand in its JSON, and nothing else."""
+"""Validate the plain values of a statement: what its JSON may contain, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pate.privacy.words import Guarantee
 
 #: Public constants: a curve's deltas may not be chosen by the data.
 CURVE_DELTAS = (1e-4, 1e-5, 1e-6, 1e-8, 1e-10)
-#: Beyond this mu^2 (epsilon above 5e19) nobody is told anything by more numbers.
+#: Beyond this mu^2 (epsilon above 5e19) more numbers inform no one.
 _MOST = 1e20
 
 

@@ -1,4 +1,4 @@
-"""The statement for people who know no differential privacy: a page of plain words, all of them from a catalogue.
+"""The statement for readers who know no differential privacy: a page of plain words, all of them from a catalogue.
 
 What is shown of a statement's own texts (what was released, what a person stated) is shown as it is.
 """
@@ -62,19 +62,19 @@ def headline(s: StatementFields) -> str:
 def meaning(s: StatementFields) -> str:
     """Return what the number allows an attacker, in words."""
     if s.seeded:
-        return "Nothing is protected: whoever knows or guesses the seed can subtract the noise."
+        return "Nothing is protected: anyone who knows or guesses the seed can subtract the noise."
     g = s.guarantee
-    told = f"{in_words(g, s.unit, **_promised(s))} Tier: {tier(s)} ({words.TIERS})."
+    parts = f"{in_words(g, s.unit, **_promised(s))} Tier: {tier(s)} ({words.TIERS})."
     if words.tier(g.epsilon) == "weak":
-        told += " At this epsilon the number alone is no evidence of anonymisation: audit as well."
+        parts += " At this epsilon the number alone is no evidence of anonymisation: audit as well."
     if large_delta(s) and s.schema != BY_PAIR:
         chance = min(1.0, g.delta * (s.n_public or 0))
         often = "always" if chance == 1 else f"with probability {format_up(chance, 2)}"
-        told += (
+        parts += (
             f" Delta is not well below 1/n = 1/{s.n_public:,}: a mechanism that publishes one whole {s.unit}, picked "
             f"at random, {often} would satisfy it."
         )
-    return told
+    return parts
 
 
 def _promised(s: StatementFields) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _promised(s: StatementFields) -> dict[str, Any]:
 
 
 def rows(s: StatementFields, digest: str) -> list[tuple[str, str | tuple[str, ...]]]:
-    """Return what every view says, in its order; what nobody gave has no row."""
+    """Return what every view says, in its order; what was not given has no row."""
     g = s.guarantee
     known = (
         f"; {s.n_units:,} in all (public: neighbouring data sets have equally many {s.unit}s)"
@@ -165,7 +165,7 @@ def _ledger(s: StatementFields) -> str:
 FALSE_ALARMS = 0.01
 #: Epsilons that a reader may compare with.
 SCALE = (0.1, 1.0, 3.0, 10.0)
-#: What a mechanism's text begins with, and whose votes or work it was.
+#: What a mechanism's text begins with, and who voted or worked.
 _KINDS = {
     "records": ("GaussianSum",),
     "teachers": ("NoisyHistogram", "LNMax", "GNMax", "ConfidentGNMax", "VoteCap"),
@@ -271,8 +271,8 @@ def _done(s: StatementFields, say: Catalogue) -> Section:
     done = say(own if say.has(own) else f"done.{kind}")
     about = tuple(say(f"done.{name}", text=text) for name, text in stated if text) or (say("done.unstated"),)
     made = say("done.made", date=s.created[:10], version=s.versions.get("pate", "?"))
-    told = [*s.not_covered, *(f"the set of classes, which {a.how}" for a in s.assumptions if a.name == "classes")]
-    read = (say("done.classes_read"),) if any(_CLASSES_READ in text.replace("it was", "was") for text in told) else ()
+    parts = [*s.not_covered, *(f"the set of classes, which {a.how}" for a in s.assumptions if a.name == "classes")]
+    read = (say("done.classes_read"),) if any(_CLASSES_READ in text.replace("it was", "was") for text in parts) else ()
     right = () if s.measured is None else (say("done.measured", text=str(s.measured)),)
     foreign = say.language.partition("-")[0] != "en"
     doubts = tuple(Line(one.sentence, foreign) for one in s.doubts)
@@ -281,7 +281,7 @@ def _done(s: StatementFields, say: Catalogue) -> Section:
 
 
 _STATED = ("organisation", "purpose")
-#: How a statement says that nobody named the classes.
+#: How a statement says that no one named the classes.
 _CLASSES_READ = "the set of classes, which was read off"
 
 
@@ -317,9 +317,9 @@ def _sure(s: StatementFields, say: Catalogue, bounds: tuple[int, int, float | No
     if factor is not None:
         texts.append(say(f"sure.factor{about}", factor=say.number(factor), epsilon=say.number(g.epsilon)))
     if g.delta:
-        told = {"delta": say.number(g.delta, 6), "one_in": say.one_in(g.delta)}
+        parts = {"delta": say.number(g.delta, 6), "one_in": say.one_in(g.delta)}
         count = {"n": say.whole(s.n_units)} if s.n_units else {}
-        texts.append(say("sure.delta_count" if count else "sure.delta", **told, **count))
+        texts.append(say("sure.delta_count" if count else "sure.delta", **parts, **count))
         if large_delta(s):
             texts.append(say("sure.delta_large", chance=of_hundred(min(1.0, g.delta * (s.n_public or 0)))))
     texts += [say(f"sure.{tier(s)}"), say("sure.proof")]
@@ -357,8 +357,8 @@ def _rests(s: StatementFields, say: Catalogue) -> Section:
     counts = {"pate": len(by["pate"]), "stated": len(by["curator"]), "open": len(by["nobody"])}
     lists = []
     if by["curator"]:
-        told = (say("rests.how", claim=_claim(a.name, a.claim, s, say).text, text=a.how) for a in by["curator"])
-        lists.append((say("rests.stated"), tuple(told)))
+        parts = (say("rests.how", claim=_claim(a.name, a.claim, s, say).text, text=a.how) for a in by["curator"])
+        lists.append((say("rests.stated"), tuple(parts)))
     if by["nobody"]:
         lists.append((say("rests.open"), tuple(_claim(a.name, a.claim, s, say) for a in by["nobody"])))
     return Section(say("rests.title"), (say("rests.count", all=len(s.assumptions), **counts),), tuple(lists))
