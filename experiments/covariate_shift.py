@@ -1,4 +1,4 @@
-"""How often the curator is told that private rows stand elsewhere: false alarms, and other units that are found.
+"""How often the curator is warned that private rows stand elsewhere: false alarms, and other units that are found.
 
     PATE_DATA_HOME=... python experiments/covariate_shift.py --tables FOLDER   # some minutes, then the page
     python experiments/covariate_shift.py --page                                 # the table of docs/data.md
@@ -118,9 +118,9 @@ def measure(config: Config, folder: Path | None) -> dict[str, Any]:
 def table(told: dict[str, Any]) -> str:
     """Return the page's table."""
     share = {row["what"]: f"{100 * row['told'] / row['of']:.1f}% of {row['of']:,}" for row in told["rows"]}
-    lines = ["| what differs | told of |", "|---|---|"]
+    lines = ["| what differs | warned of |", "|---|---|"]
     lines += [f"| {what} | {n} |" for what, n in share.items() if ":" not in what]
-    lines += ["", "| other units on one side | all columns, told of | one column, told of |", "|---|---|---|"]
+    lines += ["", "| other units on one side | all columns, warned of | one column, warned of |", "|---|---|---|"]
     lines += [f"| {units} | {share[f'whole table: {units}']} | {share[f'one column: {units}']} |" for units in UNITS]
     return "\n".join(lines)
 

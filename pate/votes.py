@@ -1,4 +1,4 @@
-"""The sensitive votes, their shapes checked once, and the contract of whoever votes."""
+"""The sensitive votes, their shapes checked once, and the contract of everything that votes."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ class Votes:
 
 @runtime_checkable
 class Voter(Protocol):
-    """Whoever votes on public rows: an ensemble of teachers, here or elsewhere.
+    """Anything that votes on public rows: an ensemble of teachers, here or elsewhere.
 
     Examples
     --------

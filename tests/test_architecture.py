@@ -458,7 +458,7 @@ def callers_of(*names: str) -> set[str]:
 
 @pytest.mark.long
 def test_only_one_module_draws_noise_and_writes_charges():
-    """Whoever samples a mechanism or makes a noise source elsewhere would release past the budget."""
+    """Anyone who samples a mechanism or makes a noise source elsewhere would release past the budget."""
     # A source makes its own children. An audit samples made-up votes; the transaction makes a run of capped votes.
     # A private selection draws its runs and its split, and noises the scores that it has paid for. Rivals draw what
     # their own mechanisms priced, in no ledger's currency. A game plays made-up releases that nobody is given.

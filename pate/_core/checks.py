@@ -1,4 +1,4 @@
-"""Checks at the door: each failure names the value, what is allowed and the remedy."""
+"""Checks of arguments; each failure names the value, what is allowed and the remedy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def quietly(name: str, read: Callable[..., _T], *args: Any, **options: Any) -> _
     """Return ``read(*args, **options)`` of somebody's data; what a library says of a failure is not passed on.
 
     NumPy, pandas and scikit-learn quote the cell that they stumble over (``could not convert string to float: 'Ms
-    Smith'``), in errors and in warnings. Only the kind of the error is told; it is neither cause nor context of ours.
+    Smith'``), in errors and in warnings. Only the kind of the error is given; it is neither cause nor context of ours.
     """
     kind = ""
     try:
@@ -207,7 +207,7 @@ def check_int(name: str, value: Any, *, low: int | None = None, high: int | None
         if isinstance(value, np.random.RandomState | np.random.Generator):
             draw = "integers" if isinstance(value, np.random.Generator) else "randint"
             remedy = (
-                "What a generator gives hangs on who drew before; the same must come out on any number of workers and "
+                "What a generator gives depends on earlier draws; the same must come out on any number of workers and "
                 f"after a kill. Pass a number drawn from it: {name}=int(rng.{draw}(2**31))."
             )
         raise InvalidInputError(f"{text} {remedy}".rstrip())
@@ -239,7 +239,7 @@ def check_classes(classes: Any) -> tuple[Any, ...]:
         )
     values = tuple(c.item() if isinstance(c, np.generic) else c for c in classes)
     if len(values) < 2 or len(set(values)) != len(values):
-        # Not the values: whoever passes y itself would read private labels.
+        # Not the values: a caller who passes y itself would read private labels.
         given = list(values) if len(values) < 2 else f"{len(values)} values, some of them twice"
         raise InvalidInputError(
             f"classes must list at least two distinct class values, got {given}. "
@@ -260,8 +260,8 @@ def check_no_amounts(name: str, values: Any, n_records: int, *, named: str = "cl
     Notes
     -----
     **Guarantees.** For labels whose classes nobody named, alone: their set would become public whole, which every
-    record decides and a warning tells. Whether it is many numbers is a bit of that set; it is told to whoever holds the
-    records, before anything is trained or charged. Where classes are named this is never asked.
+    record decides and a warning tells. Whether it is many numbers is a bit of that set; it is shown to the person who
+    holds the records, before anything is trained or charged. Where classes are named this is never asked.
     """
     n = sum(isinstance(v, numbers.Real) and not isinstance(v, bool | np.bool_) for v in values)
     if n > _FEW_NUMBERS and (n > _MOST_NUMBERS or n_records < 10 * n):

@@ -165,7 +165,7 @@ def in_order(
     """Yield ``work(*args)`` of each of the calls, in their order, from a cluster's workers.
 
     What a worker that dies took along is worked out again by another one. A worker's log shows nothing of the
-    arguments, and what is raised there is told by its kind alone, unless its words are of this package.
+    arguments, and what is raised there is given by its kind alone, unless its words are of this package.
     """
     waiting = UnansweredCalls((_Mute(args),) for args in calls)
     early: dict[int, Any] = {}

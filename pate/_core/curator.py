@@ -1,4 +1,4 @@
-"""What the curator alone is told: warnings that change nothing, and what of them is for a terminal only."""
+"""Warnings for the data curator alone: no release changes by them; private values are quoted on a terminal only."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class CuratorMessage(NamedTuple):
 
 
 def tell(found: Iterable[CuratorMessage], *, stacklevel: int = 2) -> tuple[CuratorMessage, ...]:
-    """Warn of each, in one form, and return them; nothing that is released may hang on what is returned."""
+    """Warn of each, in one form, and return them; nothing that is released may depend on what is returned."""
     found = tuple(found)
-    for told in found:
-        warnings.warn(f"{told.text} {_PRIVATE}", told.category, stacklevel=stacklevel + 1)
+    for message in found:
+        warnings.warn(f"{message.text} {_PRIVATE}", message.category, stacklevel=stacklevel + 1)
     return found

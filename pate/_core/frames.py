@@ -1,6 +1,6 @@
 """Tables and columns of other libraries (polars, pyarrow, DuckDB) as pandas and NumPy hold them.
 
-Whoever is given rows, labels or owners calls this first, so that the rest of the package knows one kind of table. A
+Code that is given rows, labels or owners calls this first, so that the rest of the package knows one kind of table. A
 column's *declared* type says what it becomes, never its cells: in polars and Arrow that type is a fact of the table.
 None of those libraries is imported unless something of theirs is given.
 """
@@ -82,7 +82,7 @@ def _rows(X: Any, name: str) -> Any:
     names = [n for n in table.schema.names if not _is_index(n, table.schema)]
     places = [table.schema.names.index(n) if table.schema.names.count(n) == 1 else None for n in names]
     if None in places:
-        raise InvalidInputError(f"{name} has columns of the same name. Rename them: columns are told apart by name.")
+        raise InvalidInputError(f"{name} has columns of the same name. Rename them: columns are identified by name.")
     columns = {j: _typed(str(n), table.column(place)) for j, (n, place) in enumerate(zip(names, places, strict=True))}
     frame = pd.DataFrame(columns, index=pd.RangeIndex(table.num_rows))
     frame.columns = pd.Index(names, dtype=object)
@@ -98,7 +98,7 @@ def _column(y: Any) -> Any:
     if not hasattr(made, "schema"):
         return _cells(made)
     if len(made.schema.names) != 1:
-        return _rows(y, "y")  # a table: whoever wants a column says so
+        return _rows(y, "y")  # a table: the caller checks whether it wanted a column
     return _cells(made.column(0)).reshape(-1, 1)
 
 
@@ -135,7 +135,7 @@ def _typed(name: str, column: Any) -> pd.Series | npt.NDArray[Any]:
     if _is_text(kind):
         import pandas as pd
 
-        cells = column.to_pylist()  # as objects: pandas' own type of text would hang on what is in the column
+        cells = column.to_pylist()  # as objects: pandas' own type of text would depend on what is in the column
         return pd.Series([np.nan if cell is None else cell for cell in cells], dtype=object)
     if pa.types.is_null(kind):
         return np.full(len(column), np.nan)

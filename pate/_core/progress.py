@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
-# How long the parts of a fit take: whoever fits says what it is at, and whoever measures listens.
+# How long the parts of a fit take: the code that fits says what it is doing, and the code that measures listens.
 
 #: What a fit may be at: what public rows teach (and imports), private models, votes and their release, test rows.
 PARTS = ("startup", "training", "labelling", "predicting")
@@ -119,7 +119,7 @@ def track(
 
 
 class _Bar(NamedTuple):
-    """What :func:`track` is told, but for the items."""
+    """The arguments of :func:`track`, but for the items."""
 
     total: int
     label: str
@@ -157,7 +157,7 @@ def _in_lines(items: Iterable[T], bar: _Bar) -> Iterator[T]:
     print(f"{label}: {total} done{rate}{f', {said}' if said else ''}", file=sys.stderr)
 
 
-#: A cell's line is drawn anew at most so often, in seconds: a notebook keeps up with no more.
+#: A cell's line is drawn again at most so often, in seconds: a notebook keeps up with no more.
 _EVERY = 0.2
 
 
@@ -179,8 +179,8 @@ def _in_cell(items: Iterable[T], bar: _Bar) -> Iterator[T]:
             parts.append(f"{speed * work[0]:,.0f} {work[1]}/s")
         if note and done:
             parts.append(note(done))
-        told = escape(", ".join(parts))
-        return show.HTML(f"{escape(label)} <progress value='{done}' max='{total}'></progress> {told}")
+        text = escape(", ".join(parts))
+        return show.HTML(f"{escape(label)} <progress value='{done}' max='{total}'></progress> {text}")
 
     handle = show.display(line(begun), display_id=True)
     done = begun

@@ -1,9 +1,9 @@
 """A tape: one run of a pipeline with bits that can be drawn again, for audits; nothing said of such a run is private.
 
 :func:`pate.audit.replay` runs a pipeline on two neighbouring data sets and compares what happened inside. For that, the
-bits of the operating system come from the tape's key, the second run is given what the first one let out, and whoever
-is at work notes what it received and made. Nothing here is reached but by :func:`play`: no parameter, no environment
-variable, no file turns it on.
+bits of the operating system come from the recorder's key, the second run is given what the first one released, and the
+code that is at work notes what it received and made. Nothing here is reached but by :func:`play`: no parameter, no
+environment variable, no file turns it on.
 
 A tape belongs to the thread and the process that play it. Others see none: they draw from the operating system.
 """
@@ -51,7 +51,7 @@ class ReplayRecorder:
     key : bytes
         All bits follow from it.
     watch : callable or None
-        Is told what every stage received and made, ``watch(stage, facts)``; it must keep no reference to what may
+        Receives what every stage was given and made, ``watch(stage, facts)``; it must keep no reference to what may
         change.
     follows : sequence of Outcome or None
         What an earlier run let out: this one lets out the same, place by place, as long as the same is asked.
@@ -90,7 +90,7 @@ class ReplayRecorder:
         return hashlib.shake_256(self._key + f"pate tape {purpose}".encode()).digest(size)
 
     def note(self, stage: str, facts: dict[str, Any]) -> None:
-        """Tell whoever watches."""
+        """Pass a note to the watcher, if there is one."""
         if self._watch is not None:
             self._watch(stage, facts)
 

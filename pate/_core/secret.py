@@ -1,6 +1,6 @@
 """The secret by which records are dealt to shards: apart from the seeds of training, and from the noise for privacy.
 
-Who shares a shard with whom must be as unknown as the noise is: see :func:`pate.data.partition`. So it hangs on 256
+Who shares a shard with whom must be as unknown as the noise is: see :func:`pate.data.partition`. So it depends on 256
 bits from the operating system, never on a seed that a configuration, a report or a habit (0) would tell.
 """
 
@@ -21,7 +21,7 @@ from pate._core.files import write_text
 from pate._core.recorder import playing, refuse_in_replay
 from pate.exceptions import InvalidInputError
 
-# Seeds for training, and the one door to the bits of the operating system.
+# Seeds for training, and the only access to the operating system's random bits.
 
 _operating_system: Callable[[int], bytes] = os.urandom
 
@@ -44,7 +44,7 @@ def training_seed(seed: int | None, *path: int) -> int:
     """Return a 32-bit seed for one piece of training, fixed by ``seed`` and the piece's place.
 
     The result does not depend on the order in which pieces are trained, nor on the number of workers. It is no secret:
-    32 bits are guessed, and reports print them. Nothing that privacy rests on may hang on it.
+    32 bits are guessed, and reports print them. Nothing that privacy rests on may depend on it.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def beside_ledger(ledger: Path) -> Path:
 
 
 def stored_secret(path: Path) -> bytes:
-    """Return the secret in a file, drawn anew where there is none, and readable by its owner only.
+    """Return the secret in a file, drawn again where there is none, and readable by its owner only.
 
     Of several processes that find none, all take the one that was put there first.
     """

@@ -175,8 +175,8 @@ def save_tensors(
     mode: int | None = None,
 ) -> None:
     """Write arrays, and JSON facts about them, as a file of one ``form``: public, unless ``mode`` keeps it private."""
-    told = json.dumps({"form": form, "facts": dict(facts)}, sort_keys=True, allow_nan=False)
-    write_bytes(path, as_safetensors(arrays, {_KEY: told}), mode=mode)
+    header = json.dumps({"form": form, "facts": dict(facts)}, sort_keys=True, allow_nan=False)
+    write_bytes(path, as_safetensors(arrays, {_KEY: header}), mode=mode)
 
 
 def load_tensors(path: str | os.PathLike[str], *, form: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:

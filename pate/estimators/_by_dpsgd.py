@@ -1,4 +1,4 @@
-"""Who votes where nobody says, and the roads without shards: records vote, or DP-SGD trains one model.
+"""Which method is used by default, and the two methods without shards: records vote, or DP-SGD trains one model.
 
 Labels of all public rows follow for free.
 """
@@ -66,7 +66,7 @@ OF_SHARDS = ("estimator", "n_teachers", "mechanism", "n_queries", "gap", "max_an
 
 
 def chosen_voters(voters: str | None, said: Mapping[str, Any], *, not_of_heads: Sequence[str] = ("estimator",)) -> str:
-    """Return who votes: whoever was named, shard teachers where something is said of them, else ``"auto"``.
+    """Return the method: the one that was named, shard teachers where a parameter of theirs was given, else ``"auto"``.
 
     ``said`` are parameters that speak of shard teachers where they are not None; heads have no use for
     ``not_of_heads``.
@@ -114,10 +114,10 @@ def method_of(
         n_public=0 if X_public is None else len_of(X_public),
         kind="table" if X_public is None else kind_of(X_public, image_shape),
     )
-    road, why = chosen_method(facts)
-    if road == "records":
-        check_ranges(ranges, road)
-    return road, why
+    method, why = chosen_method(facts)
+    if method == "records":
+        check_ranges(ranges, method)
+    return method, why
 
 
 def check_ranges(ranges: Any, voters: str) -> None:
@@ -179,7 +179,7 @@ def check_likeliest(decide: str) -> None:
     if check_decide(decide) != "likeliest":
         raise InvalidInputError(
             f"decide must be 'likeliest' where teachers on shards vote, got {decide!r}: their noisy counts are decided "
-            "anew by release_.decide(offsets=...). Leave it out."
+            "again by release_.decide(offsets=...). Leave it out."
         )
 
 
@@ -198,7 +198,7 @@ class TrainingPlan:
     """
 
     clf: DPSGDClassifier
-    road: RecipePlan
+    recipe_plan: RecipePlan
     plan: Plan
     terms: ReleaseTerms
     rows: Any
@@ -241,14 +241,14 @@ class TrainingPlan:
         from pate.dpsgd._fit import fit_privately
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PrivacyParameterWarning)  # as the plan told
+            warnings.simplefilter("ignore", PrivacyParameterWarning)  # as the plan said
             done = fit_privately(
                 self.clf,
                 X,
                 y,
                 X_public=self.like,
                 groups=groups,
-                recipe_plan=self.road,
+                recipe_plan=self.recipe_plan,
                 measuring=True,
                 classes_inferred=self.ask.classes_inferred,
                 offsets=lambda module: np.log(self._model(module)[0].weights or (1.0,)),
@@ -263,14 +263,14 @@ class TrainingPlan:
         statement = replace(statement, tuning=as_plain_text(self.terms.tuning)).with_stated(stated)
         found = tempered(found, model.temperature)
         release = ModelLabels.by_model(found, done.classes, self.charge, statement, labels=labels)
-        by_rows = self.rows is not None and self.road.recipe.name != "declared"
+        by_rows = self.rows is not None and self.recipe_plan.recipe.name != "declared"
         return doubted(release, n_map=len(found) if by_rows else None), model, done.kept
 
     def _model(self, module: Any) -> tuple[MappedLinear, FloatArray]:
         """Return the model of a trained module, and what it says of all public rows by itself."""
         from pate.dpsgd._fit import linear_weights
 
-        model = MappedLinear(self.road.maps, linear_weights(module))
+        model = MappedLinear(self.recipe_plan.maps, linear_weights(module))
         found = np.zeros((0, len(self.clf.classes))) if self.rows is None else model.untempered(self.rows)
         if self.ask.decide == "balanced":
             model.weights = balancing(found)
@@ -313,7 +313,7 @@ def plan_training(
         measure=ask.measure,
         verbose=ask.verbose,
     )
-    road = RecipePlan.of(
+    recipe_plan = RecipePlan.of(
         row_shape,
         X_public,
         n_units=ask.n_units,
@@ -324,7 +324,7 @@ def plan_training(
         random_state=ask.seed,
         ranges=ranges,
     )
-    run = along(clf, road)
+    run = along(clf, recipe_plan)
     shape = shape_of(run, ask.n_units, ask.unit)
     begun = _begun(ask.checkpoint_dir)
     resumed = bool(begun.get("releases"))
@@ -335,7 +335,7 @@ def plan_training(
         noise_multiplier=begun.get("noise_multiplier"),
         ledger=None if resumed else terms.ledger,
     )
-    made = TrainingPlan(clf, road, plan, terms, X_public, like, ask, resumed)
+    made = TrainingPlan(clf, recipe_plan, plan, terms, X_public, like, ask, resumed)
     check_stated(terms.stated, _may_be_stated(made))
     return made
 
@@ -348,7 +348,7 @@ def _begun(checkpoint_dir: Any) -> Mapping[str, Any]:
     path = None if checkpoint_dir is None else Path(checkpoint_dir) / FILE
     if path is None or not path.exists():
         return {}
-    with suppress(PateError):  # whoever goes on with it says what is wrong
+    with suppress(PateError):  # the code that continues reports what is wrong
         return load_tensors(path, form=FORM)[1]
     return {}
 
@@ -357,7 +357,7 @@ def _may_be_stated(plan: TrainingPlan) -> list[str]:
     from pate.dpsgd._settings import read_clipping
     from pate.dpsgd._statement import dpsgd_statement
 
-    clipping = read_clipping("flat", plan.road.recipe.max_grad_norm)
+    clipping = read_clipping("flat", plan.recipe_plan.recipe.max_grad_norm)
     said = dpsgd_statement(
         plan.plan,
         clipping=clipping,
@@ -365,7 +365,7 @@ def _may_be_stated(plan: TrainingPlan) -> list[str]:
         noise="seeded",
         apart="",
         unit=plan.ask.unit,
-        recipe_plan=plan.road,
+        recipe_plan=plan.recipe_plan,
     )
     return [a.name for a in said.assumptions if a.name != "noise"]
 
@@ -430,8 +430,8 @@ class ByRecords(PublicModel):
         rows, records, y = self._read(X, y, X_public)
         if not self.overlap_is_public:
             check_public_rows(records, records if same else rows, groups)
-        told = about_labels(y, groups, self.classes_.tolist())
-        tell([*told, *about_shift(records, rows, image_shape=self._image_shape())], stacklevel=5)
+        messages = about_labels(y, groups, self.classes_.tolist())
+        tell([*messages, *about_shift(records, rows, image_shape=self._image_shape())], stacklevel=5)
         with timed("startup"):
             plan = plan_records(rows, terms, self._ask(records, groups), rule=self._rule)
         student = self._tried_student(rows)
@@ -489,10 +489,10 @@ class ByRecords(PublicModel):
     def _read(self, X: Any, y: Any, X_public: Any) -> tuple[Any, Any, Any]:
         """Return public rows, private records for public maps, each read by itself, and labels; set ``classes_``.
 
-        Public rows alone say what a row is: of private ones, not even a column's kind hangs on another record.
+        Public rows alone say what a row is: of private ones, not even a column's kind depends on another record.
         """
-        door = any_rows(self.classes)
-        public = self._check_public(X_public, door, reset=True)
+        reader = any_rows(self.classes)
+        public = self._check_public(X_public, reader, reset=True)
         check_has_target(y)
         width = None if is_texts(public) else int(np.prod(public.shape[1:]))
         whole = isinstance(X, np.ndarray) and X.dtype.kind not in "OSU"  # its type and shape say what it is
@@ -501,7 +501,7 @@ class ByRecords(PublicModel):
         rows = flat_rows(read_rows(X) if whole else rows_of(X, width=width)[0])
         check_several(rows)
         self._check_names(rows, reset=False, kinds=False)
-        return public, rows, self._check_target(y, rows.shape[0], door)
+        return public, rows, self._check_target(y, rows.shape[0], reader)
 
 
 class ByDPSGD(ByRecords):
@@ -515,7 +515,8 @@ class ByDPSGD(ByRecords):
     ) -> TrainingPlan:
         like, records, y = self._read(X, y, stand_ins(X, self.ranges) if X_public is None else X_public)
         rows = None if X_public is None else like
-        told = about_labels(y, groups, self.classes_.tolist(), counted=False)  # those that count for nothing: fit says
+        # Of records that count for nothing fit itself warns.
+        messages = about_labels(y, groups, self.classes_.tolist(), counted=False)
         if rows is None:
             student = self._named_student()
             if student is not None:
@@ -526,9 +527,9 @@ class ByDPSGD(ByRecords):
         else:
             if not self.overlap_is_public:
                 check_public_rows(records, records if same else rows, groups)
-            told = [*told, *about_shift(records, rows, image_shape=self._image_shape())]
+            messages = [*messages, *about_shift(records, rows, image_shape=self._image_shape())]
             student = self._tried_student(rows)
-        tell(told, stacklevel=5)
+        tell(messages, stacklevel=5)
         if rows is None and self.ranges is None:
             _about_texts(records)
         with timed("startup"):
@@ -543,7 +544,7 @@ class ByDPSGD(ByRecords):
         if plan.before:
             warnings.warn(
                 f"the ledger has paid for {plan.before} run{'s' * (plan.before > 1)} of DP-SGD already. A run that is "
-                "done is not given again: this fit draws new noise, and is charged anew. Keep a model with save().",
+                "done is not given again: this fit draws new noise, and is charged again. Keep a model with save().",
                 RepeatedFitWarning,
                 stacklevel=4,
             )
@@ -566,6 +567,6 @@ class ByDPSGD(ByRecords):
         if self.checkpoint_dir is not None or terms.ledger is None:
             return self.checkpoint_dir
         ranges = getattr(self.ranges, "columns", self.ranges)
-        told = f"{terms.budget!r} {self.classes_.tolist()!r} {tuple(shape)!r} {ranges!r} {self.random_state!r}"
+        identity = f"{terms.budget!r} {self.classes_.tolist()!r} {tuple(shape)!r} {ranges!r} {self.random_state!r}"
         path = Path(terms.ledger.path)
-        return path.with_name(path.name + ".dpsgd") / hashlib.sha256(told.encode()).hexdigest()[:16]
+        return path.with_name(path.name + ".dpsgd") / hashlib.sha256(identity.encode()).hexdigest()[:16]

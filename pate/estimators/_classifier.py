@@ -1,4 +1,4 @@
-"""PATEClassifier: whoever votes, one classifier."""
+"""PATEClassifier: one scikit-learn classifier for every method (records, heads, shards, DP-SGD)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _n_classes(classes: Any, y: Any) -> int:
     """Return how many classes there are: as they were named, or as they will be read off the labels."""
     if classes is not None:
         return len(tuple(classes))
-    with suppress(TypeError, ValueError):  # whoever reads them says what is wrong
+    with suppress(TypeError, ValueError):  # the code that reads them reports what is wrong
         return len(np.unique(np.asarray(y)))
     return 2
 
@@ -208,8 +208,8 @@ class PATEClassifier(ByDPSGD):
     teacher is trained.
 
     Private records among ``X_public`` are looked for, by keyed hashes of the features. If most public rows are private
-    ones, ``fit`` is refused before anything is trained; a few are told to you in a :class:`PublicOverlapWarning` and
-    change nothing that is released. Neither is for the public: both depend on the private records.
+    ones, ``fit`` is refused before anything is trained; a few are reported to you in a :class:`PublicOverlapWarning`
+    and change nothing that is released. Neither is for the public: both depend on the private records.
 
     Preprocessing that learns from rows belongs *inside* ``estimator`` (a pipeline there is fitted per shard) or is
     learnt from public rows beforehand. In a :class:`sklearn.pipeline.Pipeline` *around* this classifier, earlier steps
@@ -380,8 +380,8 @@ class PATEClassifier(ByDPSGD):
         seen = seen if lens is None else lens.transform(seen)
         if not self.overlap_is_public:
             check_public_rows(read.rows, read.rows if same else X_public, groups)
-        told = about_labels(y, groups, self.classes_.tolist(), counted=False)  # those that do not vote: fit says it
-        tell([*told, *about_shift(read.rows, X_public, image_shape=self._image_shape())], stacklevel=4)
+        messages = about_labels(y, groups, self.classes_.tolist(), counted=False)  # those that do not vote: fit says it
+        tell([*messages, *about_shift(read.rows, X_public, image_shape=self._image_shape())], stacklevel=4)
         queries = select_queries(
             seen,
             asking.n_queries,

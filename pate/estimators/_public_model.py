@@ -130,7 +130,7 @@ def check_several(rows: Any) -> None:
 
 
 def any_rows(classes: Any) -> TeacherEnsemble:
-    """Return what reads rows of any kind at the door: representations look at each cell themselves."""
+    """Return a reader of rows of any kind: representations look at each cell themselves."""
     return TeacherEnsemble(make_pipeline(FunctionTransformer(), LogisticRegression()), 2, classes=classes)
 
 
@@ -225,7 +225,7 @@ class PublicModel(Said, CountedFits, ClassifierMixin, BaseEstimator):
             names = self._names()
             if names is not None and not is_frame(X_public):
                 raise InvalidInputError(
-                    "X_public must be a DataFrame, as the private rows are: columns are told apart by name. Pass one "
+                    "X_public must be a DataFrame, as the private rows are: columns are identified by name. Pass one "
                     "with the columns of X."
                 )
             X_public = by_name(X_public, names, name="X_public", other="the private rows")
@@ -233,7 +233,7 @@ class PublicModel(Said, CountedFits, ClassifierMixin, BaseEstimator):
         self._check_names(rows, reset=reset, kinds=False)
         # Public ones say what rows are to be like: any private cell might be a text.
         self._objects, self._kinds = holds_objects(rows), column_kinds(rows)
-        self.__dict__.pop("_door", None)  # fitted anew
+        self.__dict__.pop("_door", None)  # fitted again
         return rows
 
     def _check_rows(self, X: Any, student: Any) -> Any:
@@ -304,9 +304,9 @@ class PublicModel(Said, CountedFits, ClassifierMixin, BaseEstimator):
         """Return a release whose statement tells of the other fits, too, and is bound to the ledger's release."""
         if self.ledger is not None:
             self.ledger.warn_of_other_features(release.statement.ledger_releases)
-        told = replace(release, statement=self._told(release.statement))
-        bind_statement(told.statement, self.ledger)
-        return told
+        labelled = replace(release, statement=self._told(release.statement))
+        bind_statement(labelled.statement, self.ledger)
+        return labelled
 
     def refit_student(self, X_public: Any) -> Self:
         """Train ``student`` again on the labels that are released already; costs nothing.

@@ -314,8 +314,8 @@ class Recommendation:
     def _expects(self) -> str:
         if self.n_teachers is not None:
             return f"labels right with probability {self.share:.2f} or more where three in four teachers agree"
-        told = str(Expectation(self.share, self.plus_minus, self.within, doubt=self.doubt))
-        return told if self.right is None else "{:.0%} to {:.0%} of the labels right: ".format(*self.right) + told
+        shown = str(Expectation(self.share, self.plus_minus, self.within, doubt=self.doubt))
+        return shown if self.right is None else "{:.0%} to {:.0%} of the labels right: ".format(*self.right) + shown
 
 
 def forecast(X_public: Any, terms: ReleaseTerms, facts: PublicFacts, image_shape: Any) -> RecordsForecast:
@@ -542,8 +542,8 @@ class Plan:
     def __str__(self) -> str:
         heading, body = self.columns()
         if not body:
-            told = [] if self.recommendation is None else [self.recommendation.text()]
-            return "\n".join([self.title, *told, *self.advice()])
+            shown = [] if self.recommendation is None else [self.recommendation.text()]
+            return "\n".join([self.title, *shown, *self.advice()])
         return "\n".join([self.title, *lined_up([heading, *body], right=True)])
 
     def __repr__(self) -> str:
@@ -551,8 +551,8 @@ class Plan:
 
     def _repr_html_(self) -> str:
         heading, body = self.columns()
-        told = [] if self.recommendation is None else [f"{k}: {v}" for k, v in self.recommendation.lines() if v]
-        return cell("Plan", self.title.removeprefix("Plan "), heads=heading, rows=body, more=[*told, *self.advice()])
+        shown = [] if self.recommendation is None else [f"{k}: {v}" for k, v in self.recommendation.lines() if v]
+        return cell("Plan", self.title.removeprefix("Plan "), heads=heading, rows=body, more=[*shown, *self.advice()])
 
     @property
     def title(self) -> str:

@@ -196,7 +196,7 @@ class GradientMethod(ModelMethod):
             like=stand_ins(source.X, ranges) if rows is None else rows,
             ranges=ranges,
         )
-        method, planned = training.road, training.plan
+        method, planned = training.recipe_plan, training.plan
         said = "what the public rows teach" if method.facts.n_public else "public constants"
         said = said if ranges is None else "declared ranges"
         after = method.maps[-1].n_features_out_ if method.maps else int(np.prod(shape))

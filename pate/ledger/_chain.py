@@ -59,7 +59,7 @@ def read_key(ledger: Path, *, make: bool) -> bytes | None:
     except ValueError as error:
         raise LedgerError(
             f"the key file {str(path)!r} of the ledger is damaged. Nothing was charged. Restore it from a backup, or "
-            "delete it and call Ledger.revise: then a new key is made and the data set is registered anew."
+            "delete it and call Ledger.revise: then a new key is made and the data set is registered again."
         ) from error
     return key
 

@@ -2,7 +2,7 @@
 
 An entry of kind ``answers`` without answers and of no cost binds files to a release: its body is ``{"bound": [...],
 "mac": ...}``, one object per file (:func:`described`) and HMAC-SHA256, under the ledger's key, of these, of the release
-and of the entry before. Whoever has no key can make no such entry, and neither change nor drop one before it.
+and of the entry before. Anyone who has no key can make no such entry, and neither change nor drop one before it.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ class Bound:
     release: int
     created: str
     entry: int
-    told: Mapping[str, Any]
+    noted: Mapping[str, Any]
     signed: bool = False
 
     def __str__(self) -> str:
-        name = self.told["name"] or "the statement"
+        name = self.noted["name"] or "the statement"
         return f"{name} of release {self.release}, bound {self.created}"
 
 
@@ -101,20 +101,20 @@ def read_thing(thing: Thing) -> tuple[str, bytes | Mapping[str, Any]]:
 
 def described(name: str, content: bytes | Mapping[str, Any]) -> dict[str, Any]:
     """Return what a ledger keeps of a file: digests, and of JSON objects in it one of each entry."""
-    told: dict[str, Any] = {"name": name, "object": None, "parts": {}, "sha256": None}
+    noted: dict[str, Any] = {"name": name, "object": None, "parts": {}, "sha256": None}
     if isinstance(content, Mapping):
-        return told | _of_object(content)
-    told["sha256"] = hashlib.sha256(content).hexdigest()
+        return noted | _of_object(content)
+    noted["sha256"] = hashlib.sha256(content).hexdigest()
     if _may_be_json(content):
-        told |= _of_object(_object(content))
+        noted |= _of_object(_object(content))
     elif content[:2] == b"PK":
         for member, data in _members(content).items():
             found = _of_object(_object(data) if member.endswith(".json") else None)
-            told["parts"] |= {f"{member} {key}": digest for key, digest in found["parts"].items()}
-            told["parts"][member] = _short(data)
+            noted["parts"] |= {f"{member} {key}": digest for key, digest in found["parts"].items()}
+            noted["parts"][member] = _short(data)
             if member == "statement.json":
-                told["object"] = found["object"]
-    return told
+                noted["object"] = found["object"]
+    return noted
 
 
 def _may_be_json(data: bytes) -> bool:
@@ -190,43 +190,43 @@ def statement_in(content: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
     return said if isinstance(said, Mapping) else {}
 
 
-def signature(key: bytes, told: Sequence[Mapping[str, Any]], release: int, created: str, previous: str) -> str:
+def signature(key: bytes, noted: Sequence[Mapping[str, Any]], release: int, created: str, previous: str) -> str:
     """Return the keyed digest of what an entry binds, and through ``previous`` of the whole chain before it."""
-    return mac(key, "files", canonical([list(told), release, created, previous]))
+    return mac(key, "files", canonical([list(noted), release, created, previous]))
 
 
 def compared(thing: Thing, bound: Sequence[Bound], proved: Callable[[Bound], bool], n_releases: int) -> FileCheck:
     """Return whether a file is as released."""
     file, content = read_thing(thing)
     name = Path(file).name
-    told = described(name, content)
+    noted = described(name, content)
     in_statement = not isinstance(content, bytes) or _may_be_json(content)
     same = [
         one
         for one in bound
-        if (told["sha256"] is not None and one.told["sha256"] == told["sha256"])
-        or (in_statement and told["object"] is not None and one.told["object"] == told["object"])
+        if (noted["sha256"] is not None and one.noted["sha256"] == noted["sha256"])
+        or (in_statement and noted["object"] is not None and one.noted["object"] == noted["object"])
     ]
     if same:
         # A statement is also in its model: a file is said to be what it is.
         best = max(
-            same, key=lambda one: (proved(one), one.told["name"] == name, not _differing(told, one.told), one.entry)
+            same, key=lambda one: (proved(one), one.noted["name"] == name, not _differing(noted, one.noted), one.entry)
         )
         if proved(best):
             return FileCheck(file, _AS_RELEASED, str(best), best.release)
         why = (
-            "it is as the ledger says, but whoever has no key could have written such a ledger: lay the ledger's key "
-            "file beside it, or give a head of it that you were told otherwise (--head)"
+            "it is as the ledger says, but who has no key could have written such a ledger: lay the ledger's key "
+            "file beside it, or give a head of it that you have from elsewhere (--head)"
         )
         return FileCheck(file, _UNKNOWN, why, best.release)
-    kin = [one for one in bound if (name and one.told["name"] == name) or _alike(told, one.told)]
+    kin = [one for one in bound if (name and one.noted["name"] == name) or _alike(noted, one.noted)]
     if kin:
         # Of several of this name the one that it was probably made of.
         nearest = min(
-            kin, key=lambda one: (name not in ("", one.told["name"]), len(_differing(told, one.told)), -one.entry)
+            kin, key=lambda one: (name not in ("", one.noted["name"]), len(_differing(noted, one.noted)), -one.entry)
         )
-        return FileCheck(file, _CHANGED, f"{_what(told, nearest.told)}; compared with {nearest}", nearest.release)
-    known = [one for one in bound if told["object"] is not None and one.told["object"] == told["object"]]
+        return FileCheck(file, _CHANGED, f"{_what(noted, nearest.noted)}; compared with {nearest}", nearest.release)
+    known = [one for one in bound if noted["object"] is not None and one.noted["object"] == noted["object"]]
     if known:
         why = f"its statement is {known[-1]}, the rest of it was not bound (pate ledger bind)"
         return FileCheck(file, _UNKNOWN, why, known[-1].release)
@@ -249,13 +249,13 @@ def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return sorted(name for name in a.keys() | b.keys() if a.get(name) != b.get(name))
 
 
-def _what(told: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def _what(noted: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """Return in words what differs; the digest in a file follows from the rest of it."""
     if not other["parts"]:
         return "its content differs"
-    if not told["parts"]:
+    if not noted["parts"]:
         return "it can no longer be read as what it was"
-    names = _differing(told, other)
+    names = _differing(noted, other)
     # A member is named only where none of its entries is.
     told_of = [n for n in names if not any(other_name.startswith(f"{n} ") for other_name in names)]
     said = [n for n in told_of if n.rpartition(" ")[2] != "digest"] or told_of

@@ -67,11 +67,11 @@ class Ledger:
     Check, charge and labels are one transaction with ``synchronous=EXTRA``: committed before anything is returned.
 
     Only public facts are in the file: charges, hashes of public rows, released labels. The private records are
-    recognised by a fingerprint under a random key that lies in ``PATH.key``, not in the ledger: whoever has the ledger
-    alone cannot test a guess about them. Keep the key file where the records are.
+    recognised by a fingerprint under a random key that lies in ``PATH.key``, not in the ledger: anyone who has the
+    ledger alone cannot test a guess about them. Keep the key file where the records are.
 
     Every entry holds the hash of the one before, and :meth:`verify` finds what was changed, taken away, put in or
-    reordered since. Whoever can rewrite the whole file can make a whole new chain, or put an old copy back: against
+    reordered since. Anyone who can rewrite the whole file can make a whole new chain, or put an old copy back: against
     that, note :attr:`head` elsewhere (every statement has it) and give it to :meth:`verify`.
 
     Raises
@@ -451,7 +451,7 @@ class Ledger:
         """Note digests of released files under the ledger's key: :meth:`verify` then tells them from edited ones.
 
         Costs nothing, and says nothing of private records: what is released is public. Releases bind their own
-        statements, and jobs and ``save`` what they write; a file that was made later is bound by whoever answers for
+        statements, and jobs and ``save`` what they write; a file that was made later is bound by anyone who answers for
         it.
 
         Parameters
@@ -477,7 +477,7 @@ class Ledger:
         read = [*((Path(name).name, content) for name, content in map(read_thing, things)), *(contents or {}).items()]
         if not read:
             raise InvalidInputError("bind must be given a file at least, got none.")
-        told = [described(name, content) for name, content in read]
+        noted = [described(name, content) for name, content in read]
         named = [n for _, content in read for n in releases_named(content)]
         with self._write() as connection:
             n_releases = len(_entries.read_costs(connection, self.path)[0])
@@ -497,7 +497,7 @@ class Ledger:
             key, created = self._signing_key(connection), _now()
             end = _entries.last(connection)
             assert end is not None  # there is a release
-            body = {"bound": told, "mac": signature(key, told, release, created, end[1])}
+            body = {"bound": noted, "mac": signature(key, noted, release, created, end[1])}
             return _entries.append(connection, self.path, "answers", created, body=body, release=release).digest
 
     def _signing_key(self, connection: sqlite3.Connection) -> bytes:
@@ -544,7 +544,7 @@ class Ledger:
 
         The secret of the shards beside the ledger is deleted, so that every version is cut by one of its own: two
         versions' labels may be equal for some people's records and not for their neighbours', and with them a cut that
-        hangs on labels (see Notes of :func:`pate.partition`). A folder of checkpoints keeps a secret as well: take
+        depends on labels (see Notes of :func:`pate.partition`). A folder of checkpoints keeps a secret as well: take
         another one for another version.
 
         Parameters
@@ -565,7 +565,7 @@ class Ledger:
                 raise LedgerError(f"the ledger {str(self.path)!r} has no data set registered yet: nothing to revise.")
             # The sketch stays until the next one: they are the same people.
             unknown = dict.fromkeys({"n_units", "n_shards", *SENSITIVE_KEYS} - {"sketch"})
-            # First: if this is cut off here, the same version is cut anew, which costs nothing.
+            # First: if this is cut off here, the same version is cut again, which costs nothing.
             forget_secret(beside_ledger(self.path))
             _entries.append(
                 connection, self.path, "registered", _now(), body={**held, **unknown, "revised": reason.strip()}

@@ -78,7 +78,7 @@ def merge(
     known = {} if held is None else held
     new: dict[str, Any] = registration.to_dict()
     for name, value in new.items():
-        # A later release may cut the data anew: the shards are a description, not a condition.
+        # A later release may cut the data again: the shards are a description, not a condition.
         if known.get(name) is None or name == "n_shards":
             continue
         if value is not None and canonical(known[name]) != canonical(value):
@@ -90,7 +90,7 @@ def merge(
     new |= dict.fromkeys(SENSITIVE_KEYS[:3])
     key = None
     if make_key or (registration.fingerprint is not None and known.get("fingerprint") is not None):
-        # Never a second key: the first one may be lost, and what was made with it would be told apart no more.
+        # Never a second key: the first one may be lost, and what was made with it could no longer be distinguished.
         key = read_key(path, make=make_key and known.get("key_check") is None)
         new["key_check"] = "" if key is None else mac(key, "key", "")[:16]
         if registration.fingerprint is not None:
@@ -229,11 +229,11 @@ def _releases_like(data: Registration, folders: Iterable[Path]) -> Iterator[tupl
     """Yield statements and models of releases from half to twice as many units, and the heads of their ledgers."""
     for folder in dict.fromkeys(folder.absolute() for folder in folders):
         for path in sorted([*folder.glob("*.statement.json"), *folder.glob("*.pate")]):
-            told = _statement(path)
-            n = told.get("n_units")
+            noted = _statement(path)
+            n = noted.get("n_units")
             near = not isinstance(n, int) or data.n_units is None or n <= 2 * data.n_units <= 4 * n
-            if told.get("ledger_head") and told.get("unit") == data.unit and near:
-                yield path, str(told["ledger_head"])
+            if noted.get("ledger_head") and noted.get("unit") == data.unit and near:
+                yield path, str(noted["ledger_head"])
 
 
 def _statement(path: Path) -> Mapping[str, Any]:

@@ -106,7 +106,7 @@ class Registration:
     n_units : int or None
         Number of protected units (public under replace-one adjacency).
     n_shards : int or None
-        Into how many disjoint shards the data were cut when they were registered. A later release may cut anew.
+        Into how many disjoint shards the data were cut when they were registered. A later release may cut again.
     fingerprint : str or None
         A digest of the private records, by which a ledger recognises them: **sensitive**, not shown, and stored only
         under a secret key (:class:`pate.Ledger`).

@@ -108,8 +108,8 @@ def _rows(connection: sqlite3.Connection, classes: list[Any], ledger: Path) -> I
     for release, family, query, label, noisy in found:
         created, mechanism = releases[release]
         counts, value = unpack_counts(noisy), classes[label] if 0 <= label < len(classes) else None
-        told = ("answered", label, value) if label >= 0 else ("refused", None, value)
-        status = ("ballots", None, None) if family == "gaussian-sum" else told
+        noted = ("answered", label, value) if label >= 0 else ("refused", None, value)
+        status = ("ballots", None, None) if family == "gaussian-sum" else noted
         key = unpack_query(query)
         yield release, created, mechanism, family, key, *status, None if counts is None else list(counts)
 
@@ -168,9 +168,9 @@ def verify_ledger(
     return Verification(named, tuple(check.notes), *sizes, check.previous, looked_at)
 
 
-def _checked(told: Any) -> dict[str, Any]:
+def _checked(noted: Any) -> dict[str, Any]:
     """Return what is said of one file, of the types it was written with."""
-    found = {name: told[name] for name in ("name", "object", "parts", "sha256")}
+    found = {name: noted[name] for name in ("name", "object", "parts", "sha256")}
     texts = [found["name"], *found["parts"].values()]
     if not all(isinstance(text, str) for text in texts) or not all(
         isinstance(found[name], str | None) for name in ("object", "sha256")
@@ -271,12 +271,12 @@ class _Check:
 
     def _look_at_files(self, entry: Entry, body: dict[str, Any], name: str) -> None:
         """Take up what an entry says of files, if it was written with the key."""
-        told = body["bound"]
+        noted = body["bound"]
         if entry.release is None or not 1 <= entry.release <= self.n_releases or entry.n_answers:
             self.problems.append(f"{name} says of files what no release has let out")
         signed = False
         if self._key is not None:
-            expected = signature(self._key, told, entry.release or 0, entry.created, entry.previous)
+            expected = signature(self._key, noted, entry.release or 0, entry.created, entry.previous)
             signed = hmac.compare_digest(expected, str(body["mac"]))
             if signed:
                 self._by_key = entry.seq
@@ -287,7 +287,7 @@ class _Check:
                 self.notes.append(
                     f"what {name} says of files was signed with another key than the one beside the ledger"
                 )
-        self._bound += [Bound(entry.release or 0, entry.created, entry.seq, _checked(one), signed) for one in told]
+        self._bound += [Bound(entry.release or 0, entry.created, entry.seq, _checked(one), signed) for one in noted]
 
     def _look_at_release(self, entry: Entry, body: dict[str, Any], name: str) -> None:
         self.n_releases += 1

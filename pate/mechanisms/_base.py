@@ -54,7 +54,7 @@ class Draw:
 
 
 def _noted(sample: Any) -> Any:
-    """Make what a mechanism is asked to sample known to a replay, whoever's mechanism it is."""
+    """Make what a mechanism is asked to sample known to a replay, also for a mechanism of your own."""
     signature = inspect.signature(sample)
 
     @functools.wraps(sample)

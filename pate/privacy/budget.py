@@ -16,7 +16,7 @@ from pate.privacy.words import TIERS
 
 #: For one answer at this epsilon the noise is a thousandth of a vote, the least that any mechanism here adds.
 MOST_EPSILON = 1e6
-#: Whoever has more than ten people wants less; beyond it, releasing one whole record in ten would do.
+#: Anyone who has more than ten people wants less; beyond it, releasing one whole record in ten would do.
 MOST_DELTA = 0.1
 
 

@@ -9,12 +9,12 @@ at most c: put N(c) and N(-c), that is, noise s/c.
 **Truncated Poisson sampling**: a Poisson sample of n records at rate q, and where more than B are in, B of them, all
 subsets equally likely (Chua et al. 2024; Ganesh et al. 2025, whose pair this is). Let E be the event that at least B
 of the *other* n - 1 records are in the Poisson sample: it depends neither on the replaced record nor on whether that
-is in. The attacker may be told whether E holds, by joint quasi-convexity.
+is in. The attacker may know whether E holds, by joint quasi-convexity.
 
 * Not E: nothing is cut, and the record is in independently of the others: the pair of Poisson sampling at rate q.
 * E: the batch has B records. Given the set U of others that are in, the record is in the batch with probability
   q B / (|U| + 1), and then stands in the place of a uniformly drawn member of a uniformly drawn subset A of U with B
-  records. Given E, A and that member do not depend on |U|, as all records are alike: told both, the attacker faces
+  records. Given E, A and that member do not depend on |U|, as all records are alike: knowing both, the attacker faces
   (1-p) N(s_A) + p N(s_A - g + x) against the same with x', p = E[q B / (|U| + 1) | E]. Both moves have norm at most 2:
   the pair of Poisson sampling at rate p with noise s/2 (a little larger than need be: x and x' are 2 apart, not 4).
 

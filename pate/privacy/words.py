@@ -12,7 +12,7 @@ from pate.privacy.convert import format_up
 T = TypeVar("T")
 
 #: A constant known before the run / a private number about these very votes / a publishable form of the latter.
-#: "seeded" is none of these: the noise can be subtracted by whoever knows the seed.
+#: "seeded" is none of these: the noise can be subtracted by anyone who knows the seed.
 KINDS = ("public", "data-dependent", "sanitised", "seeded")
 #: What an epsilon up to so much is commonly called (Ponomareva et al. 2023); a larger one is weak.
 STRONG, REASONABLE = 1.0, 10.0

@@ -154,8 +154,8 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
         if self.checkpoint_dir is not None and playing() is None:  # a replay keeps no teachers
             store = self._open_store()
             if self.random_state is None:
-                told = "the seed kept in checkpoint_dir could not be read; all teachers are trained again."
-                seed = _read_or_anew(partial(store.seed, seed), told, stacklevel=3)
+                message = "the seed kept in checkpoint_dir could not be read; all teachers are trained again."
+                seed = _read_or_new(partial(store.seed, seed), message, stacklevel=3)
         fingerprint = records_fingerprint(labels, groups)
         note("rows", who=type(self).__name__, rows=rows, labels=labels, groups=groups)
         keyed = self._key_of_cut(store, groups, fingerprint)
@@ -283,7 +283,7 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
         return self
 
     def with_shard(self, X: Any, y: Any, *, groups: Any = None, shard: int) -> Self:
-        """Return a copy in which the teacher of one shard is trained anew, on a neighbouring data set in the same cut.
+        """Return a copy in which the teacher of one shard is trained again, on a neighbouring data set in the same cut.
 
         What a ``fit`` on that data set would give under this partition and this seed, for the cost of one teacher: for
         audits of what one unit's records can move. All other teachers are these very ones.
@@ -340,7 +340,7 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
     def _train_all(
         self, X: Any, labels: npt.NDArray[np.int64], shards: list[Shard], store: CheckpointStore | None, shown: Any
     ) -> list[Any]:
-        """Train whoever is not in ``store`` and return all teachers in order, None for those that failed."""
+        """Train the teachers that are not in ``store`` and return all teachers in order, None for those that failed."""
         n_shards = len(shards)
         teachers: list[Any] = [None] * n_shards
         keys: list[bytes | None] = [None] * n_shards
@@ -396,16 +396,16 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
         """Return by what :func:`pate.partition` cuts this fit's data."""
         if self.partition_seed is not None:
             return {"partition_seed": self.partition_seed}
-        tape = playing()
-        if tape is not None:
+        recorder = playing()
+        if recorder is not None:
             # Each list of labels has a cut of its own, all of one law. A replay couples them: one cut for neighbours.
-            return {"secret": tape.fixed("cut")}
+            return {"secret": recorder.fixed("cut")}
         file = getattr(self, "_secret_file", None)
         kept = None if file is None else stored_secret(file)
         if kept is None and store is not None:
-            told = "the secret of the shards kept in checkpoint_dir could not be read; new shards are cut and all "
-            told += "teachers trained again."
-            kept = _read_or_anew(store.secret, told, stacklevel=4)
+            message = "the secret of the shards kept in checkpoint_dir could not be read; new shards are cut and all "
+            message += "teachers trained again."
+            kept = _read_or_new(store.secret, message, stacklevel=4)
         secret = kept or fresh_secret()
         # Places mean something in one order of the file only. Ids mean the same person in every one.
         return {"secret": derive(secret, f"records {fingerprint}") if groups is None else secret}
@@ -501,24 +501,24 @@ def watched(
         yield from track(results, total=total, label=label, show=show, work=work)
 
 
-def _read_or_anew(read: Callable[[], Any], told: str, *, stacklevel: int) -> Any:
-    """Return what a store keeps; where that is damaged, what it keeps from now on, and the curator is told."""
+def _read_or_new(read: Callable[[], Any], message: str, *, stacklevel: int) -> Any:
+    """Return what a store keeps; where that is damaged, what it keeps from now on, and the data curator is warned."""
     try:
         return read()
     except DamagedCheckpointError:
-        warnings.warn(told, CheckpointWarning, stacklevel=stacklevel)
+        warnings.warn(message, CheckpointWarning, stacklevel=stacklevel)
         return read()
 
 
 def _coupled(cut: Partition, keyed: dict[str, Any]) -> Partition:
     """Return the cut: in a replay of the same records in another order, every record in the shard that it was in."""
-    tape = playing()
-    if tape is None or tape.places is None or cut.unit == "group" or "secret" not in keyed:
+    recorder = playing()
+    if recorder is None or recorder.places is None or cut.unit == "group" or "secret" not in keyed:
         return cut
-    return Partition(cut.assignment[tape.places], cut.n_shards)
+    return Partition(cut.assignment[recorder.places], cut.n_shards)
 
 
-# A teacher trained on rows that are nobody's: what cannot work for anybody is refused before private data is touched.
+# A teacher trained on made-up rows: what cannot work for anybody is refused before private data is touched.
 
 _SEED_PATH = 0x7E57
 #: Rows that are tried first: quick, and enough for most.

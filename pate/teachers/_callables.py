@@ -181,7 +181,7 @@ class CallableTeachers:
     - no examples in a prompt, no retrieval index and no fine-tuned weights beyond those of their own shard: a model
       trained on all of the data is not a teacher, and neither is a prompt that was chosen on all of it;
     - no cache, conversation or memory at the endpoint, and no generator of random numbers;
-    - no batch: the answer to a row must not hang on the other rows of the call.
+    - no batch: the answer to a row must not depend on the other rows of the call.
 
     A base model that was itself trained on the private data is outside the guarantee. Rows, and whatever the prompt
     holds, go to the endpoint: who runs it sees them.
@@ -323,7 +323,7 @@ class CallableTeachers:
     def _ask(self, index: int, rows: Any, first: dict[str, int], stop: threading.Event) -> str | None:
         """Have teacher ``index`` answer what it has not answered yet, batch by batch; return why it could not."""
         known = self._cache.of(index)
-        # In the order of the rows: what is asked together does not hang on hashes.
+        # In the order of the rows: what is asked together does not depend on hashes.
         open_rows = sorted((place, digest) for digest, place in first.items() if digest not in known)
         for start in range(0, len(open_rows), self.batch_size):
             if stop.is_set():

@@ -118,7 +118,7 @@ class TeacherEnsemble(TableTeachers):
         Seed of the teachers' training; None draws one from the operating system. It does not decide the shards.
     partition_seed : int or None
         None cuts the shards by a secret from the operating system: who shares a shard with whom must not be known. A
-        number makes the cut repeatable, for experiments on data that are nobody's secret; statements then say what that
+        number makes the cut repeatable, for experiments on public data; statements then say what that
         assumes. See :func:`pate.partition`.
     checkpoint_dir : path or None
         Keep every finished teacher here, so that a killed run goes on with the remaining ones. The folder is as

@@ -250,7 +250,7 @@ def _place_by_place(work: Callable[[int], FloatArray], like: FloatArray) -> Floa
 
 
 def _finite(matrix: FloatArray) -> FloatArray:
-    if not np.isfinite(matrix).all():  # what LAPACK does with others hangs on who built it
+    if not np.isfinite(matrix).all():  # what LAPACK does with others depends on who built it
         raise np.linalg.LinAlgError
     return matrix
 
@@ -420,7 +420,7 @@ class HeadTeacherEnsemble(TableTeachers):
         Seed of an mlp's first weights; None draws one from the operating system. It does not decide the shards.
     partition_seed : int or None
         None cuts the shards by a secret from the operating system. A number makes the cut repeatable, for experiments
-        on data that are nobody's secret. See :func:`pate.partition`.
+        on public data. See :func:`pate.partition`.
     checkpoint_dir : path or None
         Keep every finished teacher here (safetensors, sealed), so that a killed run goes on with the remaining ones.
         The folder is as sensitive as the data.

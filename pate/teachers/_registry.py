@@ -308,7 +308,7 @@ def make_ensemble(
     Raises
     ------
     InvalidInputError
-        The ensemble is fitted: whoever holds the template would hold the teachers too.
+        The ensemble is fitted: code that holds the template would hold the teachers too.
 
     Examples
     --------

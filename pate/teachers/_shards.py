@@ -238,7 +238,7 @@ def out_of_memory(error: BaseException) -> bool:
 def _is_killed(error: BaseException) -> bool:
     """Whether a task took its worker along, or could not even be sent for want of memory."""
     if "un-serialize" in str(error) and not out_of_memory(error):
-        return False  # a class that the workers cannot import: that is nobody's shard
+        return False  # a class that the workers cannot import: that is not a fault of a shard
     return isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker" or out_of_memory(error)
 
 
@@ -310,9 +310,9 @@ def has_gaps(classes: npt.NDArray[Any]) -> bool:
     return bool((classes != np.arange(len(classes))).any())
 
 
-# What becomes of a teacher that failed: it votes as nobody's data say, and the curator alone is told.
+# What becomes of a teacher that failed: it casts a fixed, data-independent vote; only the data curator is warned.
 
-#: How many failures are told one by one.
+#: How many failures are reported one by one.
 _NAMED = 5
 
 
@@ -335,7 +335,8 @@ def tell_of_failures(failures: Mapping[int, str], n_teachers: int, *, what: str,
     everybody = " NO TEACHER IS LEFT: labels would be noise." if len(failures) == n_teachers else ""
     warnings.warn(
         f"{len(failures)} of {n_teachers} teachers could not {what} ({named}{more}). Each votes for a fixed class "
-        f"instead, which hangs on no record.{everybody} {remedy}(Which teachers failed is private: do not publish it.)",
+        f"instead, which depends on no record.{everybody} {remedy}"
+        "(Which teachers failed is private: do not publish it.)",
         CuratorWarning,
         stacklevel=4,
     )

@@ -41,7 +41,7 @@ from pate.votes import hash_queries
 if TYPE_CHECKING:
     import pandas as pd
 
-# Rows (array, DataFrame, sparse matrix or texts): checked at the door, cut by index.
+# Rows (array, DataFrame, sparse matrix or texts): checked where they come in, cut by index.
 
 
 #: Rows that are looked at together.

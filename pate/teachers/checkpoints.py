@@ -3,8 +3,8 @@
 Two things stand between a file and this process:
 
 1. The seal before it is an HMAC whose key is derived from the teacher's whole recipe, its private shard included.
-   Whoever can write into the folder but does not hold the private data cannot make a file that passes, and a truncated
-   one fails. Nothing is parsed before the seal fits.
+   Anyone who can write into the folder but does not hold the private data cannot make a file that passes, and a
+   truncated one fails. Nothing is parsed before the seal fits.
 2. What is read back is data: types that are trusted by name (:data:`TRUSTED_TYPES`), or plain arrays. No pickle is
    ever read.
 """
@@ -37,7 +37,7 @@ from pate.teachers._usable import is_frame, is_sparse
 # written with its length before it, so that no two recipes read the same.
 
 _KEY_FORMAT = 3
-#: Kinds of array whose bytes are their values. Texts are not: their width hangs on rows of other shards.
+#: Kinds of array whose bytes are their values. Texts are not: their width depends on rows of other shards.
 _PLAIN_KINDS = "biufcmM"
 #: Cells whose repr says all about them.
 _PLAIN_CELLS = {type(None), bool, int, float, str}

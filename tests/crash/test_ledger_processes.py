@@ -59,7 +59,7 @@ def votes(n, start=0, fingerprint="ab" * 32):
     return made
 
 def tell(file, release, asked):
-    # One write, as whoever is told: what stands in this file was seen outside.
+    # One write, as anyone who is told: what stands in this file was seen outside.
     lines = "".join(f"{h} {l}\\n" for h, l in zip(asked.query_hashes, release.labels.tolist()))
     handle = os.open(file, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     os.write(handle, lines.encode())

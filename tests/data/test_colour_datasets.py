@@ -1,4 +1,4 @@
-"""SVHN and CIFAR-10 from small made-up files in their formats: read, checked, and taken by whoever learns."""
+"""SVHN and CIFAR-10 from small made-up files in their formats: read, checked, and taken by anyone who learns."""
 
 from __future__ import annotations
 

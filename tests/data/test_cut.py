@@ -1,4 +1,4 @@
-"""Who shares a shard with whom: decided by a secret, so that a replaced person reaches one teacher, whoever comes."""
+"""Who shares a shard with whom: decided by a secret, so that a replaced person reaches one teacher."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_every_hash_has_a_partner_under_which_one_shard_differs(n_shards):
         worst_known = max(worst_known, np.abs(np.log(known)).max())
     assert len(partners) == n_shards ** len(PEOPLE)  # the pairing is one to one
     assert np.abs(np.log(laws["old"] / laws["new"])).max() <= epsilon + 1e-12
-    # Whoever knows h sees both shards change: that is why a seed that may be known covers the same id only.
+    # Anyone who knows h sees both shards change: that is why a seed that may be known covers the same id only.
     assert worst_known == pytest.approx(2 * epsilon)
 
 
@@ -135,7 +135,7 @@ def chi2(counts, n_cells, n):
 
 
 def test_the_real_cut_has_that_law():
-    """Over secrets: ids independent and even, whoever is there; places uniform over all even deals."""
+    """Over secrets: ids independent and even, anyone who is there; places uniform over all even deals."""
     n = 1200
     for people in ["a", "b", "c", "d"], ["b", "zz", "c", "d"]:
         found = {}

@@ -53,7 +53,7 @@ from pate.teachers.checkpoints import sealed as behind_seal
 
 #: Cases of the slow run for one reader; there are more than 25.
 MANY = 4000
-SLOWEST_CASE = 20.0  # seconds; a case takes milliseconds, so this is a hang on any machine
+SLOWEST_CASE = 20.0  # seconds; a case takes milliseconds, so this is a depend on any machine
 
 COUNTS = np.random.default_rng(0).multinomial(20, [0.7, 0.2, 0.1], size=6)
 

@@ -110,7 +110,7 @@ def test_a_cell_of_a_parquet_file_that_is_no_text_is_missing(tmp_path):
     ids=["NUL", "carriage return", "foreign letter"],
 )
 def test_no_cell_makes_records_of_the_lines_in_another(cells, tmp_path):
-    """Where a record ends hangs on quotes and cells alone, whatever else stands in it."""
+    """Where a record ends depends on quotes and cells alone, whatever else stands in it."""
     kinds = {"note": "text", "city": "text", "age": "numeric"}
     path, wanted = tmp_path / "private.csv", Wanted()
     for third in (["fine", "Rome", 2], cells):

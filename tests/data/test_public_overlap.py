@@ -65,7 +65,7 @@ def outcome(private, public, groups=None):
 def test_fit_refuses_private_rows_as_public_before_any_training(public):
     with pytest.raises(InvalidInputError, match=r"private records.*overlap_is_public=True") as caught:
         classifier(Never()).fit(X, Y, X_public=public)
-    # How many, and which, is not for whoever reads a log.
+    # How many, and which, is not for anyone who reads a log.
     assert not any(ch.isdigit() for ch in str(caught.value))
     assert caught.value.__cause__ is None
 

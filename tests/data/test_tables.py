@@ -250,7 +250,7 @@ def test_an_empty_private_column_must_be_of_the_public_kind():
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
 def test_a_missing_cell_changes_no_columns_type(kind, tmp_path):
-    """Load-bearing: columns are float64 or objects, whoever's cell is missing, and other rows read the same."""
+    """Load-bearing: columns are float64 or objects, anyone who's cell is missing, and other rows read the same."""
     whole = pd.DataFrame({"n": [1, 2, 3], "flag": [True, False, True], "small": np.array([1, 2, 3], dtype=np.int8)})
     whole["text"] = ["x", "y", "z"]
     if kind == "parquet":

@@ -1,4 +1,4 @@
-"""Engines of DP-SGD: what each promises, and that whoever breaks it trains nothing; what they share with teachers."""
+"""Engines of DP-SGD: what each promises, and that one that breaks it trains nothing; what they share with teachers."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_engines_draw_no_noise_and_know_no_budget():
                 imported.add(node.module)
             elif isinstance(node, ast.Import):
                 imported |= {alias.name for alias in node.names}
-    assert "pate.networks._contract" in imported  # the reader sees something
+    assert "pate.networks" in imported  # the reader sees something
     rooms = (
         "pate.privacy.noise",
         "pate.privacy",

@@ -1,4 +1,4 @@
-"""One contract: the same rows, whatever holds them, give the same votes and predictions from whoever takes rows."""
+"""One contract: the same rows, whatever holds them, give the same votes and predictions from anyone who takes rows."""
 
 import warnings
 from contextlib import suppress

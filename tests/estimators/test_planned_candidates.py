@@ -74,7 +74,7 @@ def test_no_private_value_moves_the_plan_or_the_price():
 
 @pytest.mark.long
 def test_a_run_that_follows_another_plan_is_never_released(monkeypatch):
-    """Were the plan made anew in a run, by another budget, its steps would not be those that were paid."""
+    """Were the plan made from scratch in a run, by another budget, its steps would not be those that were paid."""
     from pate.estimators.selection import _by_dpsgd
     from pate.exceptions import PateError
 

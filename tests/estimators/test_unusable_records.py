@@ -1,4 +1,5 @@
-"""One rule for private records that cannot be used, whoever takes them: no record decides whether there is a release.
+"""One rule for private records that cannot be used, anyone who takes them: no record decides whether there is a
+release.
 
 One record is made unusable in every way there is. All ways must give the same release, bit by bit (noise and cut are
 seeded), as what it contributes is fixed; and where all records are such there is a release as well.

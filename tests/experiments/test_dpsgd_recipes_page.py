@@ -1,4 +1,4 @@
-"""The page of DP-SGD's recipes says what its JSON says, and names whoever wins."""
+"""The page of DP-SGD's recipes says what its JSON says, and names anyone who wins."""
 
 from __future__ import annotations
 

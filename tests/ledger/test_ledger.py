@@ -227,7 +227,7 @@ import resource, signal, sys
 from pate import GNMax, Ledger
 from pate.exceptions import LedgerError
 from pate.ledger import Registration
-from pate.privacy.compose.accounting_unit import Currency
+from pate.privacy.compose.accounting_unit import AccountingUnit
 ledger = Ledger(sys.argv[1])
 size = resource.getrlimit(resource.RLIMIT_FSIZE)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

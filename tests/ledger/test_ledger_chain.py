@@ -177,7 +177,7 @@ def test_a_change_with_its_own_digest_made_to_fit_is_found_by_the_next_entry(pat
 
 
 def test_only_a_head_noted_elsewhere_shows_that_the_end_was_taken_back(path):
-    """The honest limit: whoever rewrites the file and its seal leaves a chain that fits."""
+    """The honest limit: anyone who rewrites the file and its seal leaves a chain that fits."""
     ledger = filled(path)
     noted = ledger.head
     earlier = ledger.releases()[2].digest

@@ -83,7 +83,7 @@ def test_some_rows_more_or_less_or_in_another_order_are_largely_the_same():
             other = known(rows.iloc[places], None if owners is None else owners[places])
             assert share(whole, other) >= 0.9, (kind, name)
             assert share(other, whole) >= 0.9, (kind, name)
-    # Owners stay who they are, whatever becomes of their features; rows do not hang on how they are held.
+    # Owners stay who they are, whatever becomes of their features; rows do not depend on how they are held.
     owners = ids("names", n, 3)
     assert share(known(rows, owners), known(table(n, 9)[:-1], owners[:-1])) >= 0.9
     numbers = np.random.default_rng(4).normal(size=(300, 3))

@@ -159,7 +159,7 @@ def smooth_everywhere(sigma: float, n: int, m: int, how: dict[str, float]) -> bo
         try:
             found[votes] = smooth_bound([votes], sigma, **how)
         except InvalidInputError:
-            assert votes == counts[0], "what is refused hangs on no vote"
+            assert votes == counts[0], "what is refused depends on no vote"
             return False
     test = ThresholdTest(how["threshold"], how["sigma_threshold"]) if "threshold" in how else None
     exact = exact_divergences(np.array(counts), [how["order"]], noise=GaussianNoise(sigma), threshold=test).per_query()

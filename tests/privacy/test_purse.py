@@ -625,7 +625,7 @@ def test_changed_terms_are_not_believed(path, change):
 
 
 def test_a_forged_chain_that_fits_is_found_by_its_prices_and_terms(path):
-    """Whoever rewrites the digests too: the price must still be the cost's, and the limit the currency's."""
+    """Anyone who rewrites the digests too: the price must still be the cost's, and the limit the currency's."""
     from pate.ledger import _entries
 
     ledger = Ledger(path, total=TOTAL, currency="renyi:8", failure_delta=0.0)

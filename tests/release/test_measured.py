@@ -87,7 +87,7 @@ def test_a_count_is_the_last_round_and_no_more_is_drawn():
 
 
 def test_a_session_that_was_left_gives_the_stored_count(tmp_path):
-    """Resume: the count is in the ledger before it is shown, and is given again, never drawn anew."""
+    """Resume: the count is in the ledger before it is shown, and is given again, never drawn again."""
     path = tmp_path / "ledger.sqlite"
     fingerprint = VOTERS.cast(X, Y).registration().fingerprint
     more = {"name": "plan", "fingerprint": fingerprint}

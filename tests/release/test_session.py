@@ -260,7 +260,7 @@ def test_a_stream_stops_when_what_was_paid_is_asked():
 
 
 def test_the_source_of_a_stream_may_look_at_the_answers():
-    """Adaptive: the next rows hang on the labels so far; the price does not."""
+    """Adaptive: the next rows depend on the labels so far; the price does not."""
     opened, seen = session(NoisyHistogram(0.5), 9, budget=Budget(1e4, 1e-5)), []
 
     def batches():

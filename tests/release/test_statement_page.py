@@ -501,7 +501,7 @@ def test_the_command(tmp_path):
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium to print the page")
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "evil"])
 def test_it_prints_on_two_sheets(tmp_path, name):
-    """One for people, one for the record: the second begins anew."""
+    """One for people, one for the record: the second begins again."""
     s = replace(MAKERS[name](tmp_path), ledger_head="0123456789abcdef" * 4, ledger_releases=tuple(range(1, 30)))
     s = replace(s, dataset="a ward's letters", organisation="a hospital", purpose="triage", tuning="nothing")
     s = s.of_file("labels.csv", b"")
@@ -516,7 +516,7 @@ def test_it_prints_on_two_sheets(tmp_path, name):
 
 @pytest.mark.parametrize("change", [{"curve": ((1e-6, 0.001),)}, {"mu": 0.001}, {"rho": 1e-9}])
 def test_further_promises_are_compared_with_the_ledger_too(tmp_path, change):
-    """Who edits a file can make its digest anew, but no entry of the ledger."""
+    """Who edits a file can make its digest again, but no entry of the ledger."""
     path = tmp_path / "ledger.sqlite"
     votes = Votes.from_counts([[9, 1]] * 3)
     release = release_labels(votes, GNMax(sigma=9.0), budget=Budget(5.0, 1e-5), ledger=Ledger(path))

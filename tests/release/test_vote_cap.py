@@ -379,7 +379,7 @@ def test_the_statement_of_a_run_is_about_its_last_answers(tmp_path):
 
 
 def test_a_second_run_remembers_its_own_answers(tmp_path):
-    """The ledger's first answer of a row is an earlier run's: the row must not be asked anew each time."""
+    """The ledger's first answer of a row is an earlier run's: the row must not be asked again each time."""
     ledger = Ledger(tmp_path / "ledger.sqlite", total=Budget(8.0, 1e-5))
     options = {"n_teachers": 50, "classes": 2, "budget": Budget(2.0, 1e-5), "ledger": ledger}
     votes = np.array([[0, 1]] * 25 + [[1, 0]] * 25)

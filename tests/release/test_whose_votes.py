@@ -1,4 +1,4 @@
-"""Whose votes a release is of, and that what is said of it is what was charged, whoever votes, whatever was planned."""
+"""Whose votes a release is of, and that what is said of it is what was charged, whatever was planned."""
 
 from __future__ import annotations
 

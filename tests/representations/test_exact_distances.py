@@ -1,4 +1,4 @@
-"""Distances by whole numbers: those of the definition, and no bit of one hangs on the other rows or their order."""
+"""Distances by whole numbers: those of the definition, and no bit of one depends on the other rows or their order."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_sums_are_exact_in_any_order_and_never_pass_2_to_53(n_in, n_out, magnitu
 
 
 def test_the_product_of_a_plain_blas_is_not_exact_which_is_why_this_one_is():
-    """The planted fault: without whole numbers the last bits hang on a row's place, on some machine or other."""
+    """The planted fault: without whole numbers the last bits depend on a row's place, on some machine or other."""
     X, W = normal(1024, 300), normal(300, 40, 1)
     order = np.random.default_rng(0).permutation(1024)
     product = ExactMap.of(W, low=X.min(axis=0), high=X.max(axis=0))

@@ -505,7 +505,7 @@ def test_a_damaged_checkpoint_is_trained_again(tmp_path, trained, monkeypatch, d
 
 
 def test_even_a_sealed_file_builds_trusted_types_only(tmp_path):
-    # Whoever knows the private data could make the seal; the types are the second wall.
+    # Anyone who knows the private data could make the seal; the types are the second wall.
     harm = FunctionTransformer(os.system)
     data = skops.io.dumps(harm)
     with pytest.raises(DamagedCheckpointError, match="UntrustedTypes"):

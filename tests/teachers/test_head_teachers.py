@@ -1,4 +1,4 @@
-"""Heads on a public representation: each the fit that it would be by itself, whoever stands beside it."""
+"""Heads on a public representation: each the fit that it would be by itself, anyone who stands beside it."""
 
 from __future__ import annotations
 

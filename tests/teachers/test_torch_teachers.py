@@ -511,7 +511,7 @@ def test_odd_modules_are_the_same_in_groups_or_left_out_of_them(module):
     assert (votes[0] == votes[1]).all()
     for i in range(4):
         expected = alone.module_of(i)(torch.from_numpy(X[200:400]).double()).argmax(1).numpy()
-        if module is not Centred:  # whose votes hang on the block
+        if module is not Centred:  # whose votes depend on the block
             assert (expected == votes[0][i]).all()
 
 
@@ -757,7 +757,7 @@ def test_other_data_or_an_edited_module_never_picks_up_old_weights(tmp_path, mon
     )
 
     def run():
-        """In this process, with the module read anew."""
+        """In this process, with the module read again."""
         monkeypatch.delitem(sys.modules, "edited", raising=False)
         importlib.invalidate_caches()
         edited = importlib.import_module("edited").Edited

@@ -225,7 +225,7 @@ def altered(change):
 )
 def test_an_altered_header_is_refused(change):
     assert refused(SEAL + altered(change))
-    # Sealed anew, as only an owner of the private data could: arrays, or the one error.
+    # Sealed again, as only an owner of the private data could: arrays, or the one error.
     with contextlib.suppress(DamagedCheckpointError):
         unpack_weights(sealed(altered(change), KEY), KEY)
 

@@ -1,4 +1,4 @@
-"""One teacher trained anew in the same cut: what a whole fit on the neighbouring data would give."""
+"""One teacher trained again in the same cut: what a whole fit on the neighbouring data would give."""
 
 from __future__ import annotations
 

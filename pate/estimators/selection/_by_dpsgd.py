@@ -55,8 +55,8 @@ class DPSGDContestant(Contestant):
 
     @property
     def rowwise(self) -> bool:  # type: ignore[override]
-        road = self.planned[1]
-        return road is None or all(map(own_throughout, road.maps))
+        recipe_plan = self.planned[1]
+        return recipe_plan is None or all(map(own_throughout, recipe_plan.maps))
 
     @property
     def fixed(self) -> bool:
@@ -80,8 +80,8 @@ class DPSGDContestant(Contestant):
     @cached_property
     def _mapping_once(self) -> RecipePlan | None:
         """The plan as runs use it: they see the same rows, which are mapped once."""
-        road = self.planned[1]
-        return None if road is None else MappingOnce(road.recipe, road.facts, road.maps)
+        recipe_plan = self.planned[1]
+        return None if recipe_plan is None else MappingOnce(recipe_plan.recipe, recipe_plan.facts, recipe_plan.maps)
 
     @property
     def run(self) -> Any:
@@ -137,8 +137,8 @@ class DPSGDContestant(Contestant):
         return self.mechanism.charge(model.noise_multiplier_, done)
 
     def words(self, noise: float) -> str:
-        clipped, road = read_clipping(self.estimator.clipping, self.run.max_grad_norm).words(), self.planned[1]
-        recipe = "" if road is None else f"recipe {road.recipe.name!r} of public facts, "
+        clipped, recipe_plan = read_clipping(self.estimator.clipping, self.run.max_grad_norm).words(), self.planned[1]
+        recipe = "" if recipe_plan is None else f"recipe {recipe_plan.recipe.name!r} of public facts, "
         return (
             f"{recipe}{self.mechanism.name}, {self.shape.n_steps} steps, {self.mechanism.words(self.shape)}, "
             f"{clipped}, noise multiplier {self._sigma(noise):.6g}"
@@ -151,8 +151,8 @@ class DPSGDContestant(Contestant):
 
     def rehearse(self, noise: float, rows: Any) -> None:
         # One step, on a batch of made-up rows: what the module cannot do it cannot do there either.
-        n, road = max(2, self.shape.expected_batch_size), self.planned[1]
-        public = road is not None and self.facts.X_public is not None  # of the kinds that its maps know
+        n, recipe_plan = max(2, self.shape.expected_batch_size), self.planned[1]
+        public = recipe_plan is not None and self.facts.X_public is not None  # of the kinds that its maps know
         X, y, groups = public_in_turn(n, self.facts) if public else made_up(rows, n, self.facts)
         model = self.made(noise, 0, epochs=1, n_steps=1, expected_batch_size=len(y), mechanism="poisson")
         self.fit(model, X, y, groups)
@@ -177,7 +177,7 @@ class DPSGDContestant(Contestant):
         if self._mapping_once is None:
             super().fit(model, X, y, groups)
             return
-        # By the plan that was priced, whatever budget the run itself is told.
+        # By the plan that was priced, whatever budget the run itself is given.
         owners = groups if self.facts.grouped else None
         model._take(fit_privately(model, X, y, groups=owners, recipe_plan=self._mapping_once))
         model._method = self.planned[1]  # the other keeps private rows

@@ -86,7 +86,7 @@ class PrivateRows:
         return PrivateRows(take(self.X, places), self.y[places], owners, self.unit_of[places])
 
     def copied(self) -> PrivateRows:
-        """Return the same records in arrays of their own, for whoever may write into them."""
+        """Return the same records in arrays of their own, for a caller that may write into them."""
         return self.of_units(self.unit_of)
 
 
@@ -145,7 +145,7 @@ class Contestant(ABC):
 
     #: The least noise that is tried.
     least = 1e-3
-    #: Whether what a fitted one says of a row hangs on no other row, by code of this package.
+    #: Whether what a fitted one says of a row depends on no other row, by code of this package.
     rowwise = False
 
     @property
@@ -284,7 +284,7 @@ class StatedContestant(Contestant):
         return self.charge(1.0)
 
     def fit(self, model: Any, X: Any, y: Any, groups: Any) -> None:
-        # Whoever made it may know no rule for records without a class.
+        # Its author may know no rule for records without a class.
         known = np.array([value is not None for value in y.tolist()], dtype=bool)
         super().fit(model, take(X, known), np.asarray(y[known].tolist()), None if groups is None else groups[known])
 
@@ -335,7 +335,7 @@ def public_in_turn(n: int, facts: Facts) -> tuple[Any, Any, Any]:
 
 @dataclass(frozen=True, eq=False)
 class PATEContestant(Contestant):
-    """A :class:`pate.PATEClassifier`, whoever votes; its noise is 1/mu, which gives the budget of one run.
+    """A :class:`pate.PATEClassifier` of any method; its noise is 1/mu, which gives the budget of one run.
 
     Where it calibrates its noise to a budget, all that it releases is Gaussian and costs at most the budget's mu^2;
     with a ``mechanism`` of its own it costs what :func:`pate.quote` says.
@@ -385,7 +385,7 @@ class PATEContestant(Contestant):
         ).charge
 
     def settings(self, noise: float) -> dict[str, Any]:
-        # Private rows are looked for among the public ones once, before the charge: no run may hang on what is found.
+        # Private rows are looked for among the public ones once, before the charge: no run may depend on what is found.
         # Nor is a candidate measured by itself: the selection scores it.
         return {"budget": self.budget(noise), "overlap_is_public": True, "voters": self._who(), "measure": False}
 
@@ -422,7 +422,7 @@ class PATEContestant(Contestant):
         found = super().rests_on(model)
         if self.estimator.overlap_is_public:
             return found
-        looked = "pate looked for private rows among them; what it found is not told here"
+        looked = "pate looked for private rows among them; what it found is not stated here"
         return tuple(replace(a, how=looked, by="nobody") if a.name == "public rows" else a for a in found)
 
     def sign(self, model: Any, statement: PrivacyStatement, guarantee: Guarantee, whole: Charge) -> None:

@@ -61,7 +61,7 @@ def split_units(n_units: int, n_held: int, source: NoiseSource) -> tuple[IntArra
 def units_right(predicted: Any, held: PrivateRows) -> int:
     """Return for how many units, in parts of 1024, a model is right: one unit moves it by at most 1024.
 
-    A person counts as the share of their records that are told right, rounded down to such parts.
+    A person counts as the share of their records that are predicted right, rounded down to such parts.
     """
     right = np.asarray(np.asarray(predicted).reshape(len(held.y)) == held.y, dtype=np.int64)
     _, unit = np.unique(held.unit_of, return_inverse=True)
@@ -69,7 +69,7 @@ def units_right(predicted: Any, held: PrivateRows) -> int:
 
 
 def noisy_share(right: int, n_held: int, noise: float, source: NoiseSource) -> float:
-    """Return the share of held-out units that are told right, with Gaussian noise (in units), rounded up exactly."""
+    """Return the share of held-out units predicted right, with Gaussian noise (in units), rounded up exactly."""
     noisy = rounded_up(Fraction(right), scale=Fraction(noise) * _PARTS, grid=Fraction(1), source=source)
     return noisy / _PARTS / n_held
 
@@ -228,7 +228,7 @@ def private_select(
     holdout : float
         Share of the units that score; the winner has learnt from the others only.
     score_noise : float or None
-        Standard deviation of the noise on the number of units told right. None takes the least that costs nothing
+        Standard deviation of the noise on the number of units predicted right. None takes the least that costs nothing
         beside the candidates' own price (a unit is trained on or scored, not both).
     tuning : str
         What else was tuned on the private data, for the statement.
@@ -272,7 +272,7 @@ def private_select(
     leaves that assumption open.
 
     **Interruptions.** A selection that is killed stays charged, and has no result. It cannot be resumed: the same call
-    again draws everything anew, and is charged anew.
+    again draws everything again, and is charged again.
 
     Examples
     --------
@@ -335,24 +335,24 @@ def private_select(
     if best is None:
         raise NothingSelectedError(
             "nothing was selected: there was no run, or none that succeeded on the private rows; which of the two is "
-            "not told. The selection is paid for. Fit one candidate by itself on made-up rows of the same kind to see "
+            "not shown. The selection is paid for. Fit one candidate by itself on made-up rows of the same kind to see "
             "what it does there."
         )
     score, (which, model) = best
     if hasattr(model, "set_params"):
         model.set_params(**_own_settings(contestants[which], price.noises[which], ledger))
-    told = statement(created=created, inner=contestants[which].rests_on(model), ledger=ledger, releases=releases)
-    told = told.with_stated(stated)
-    bind_statement(told, ledger)
+    made = statement(created=created, inner=contestants[which].rests_on(model), ledger=ledger, releases=releases)
+    made = made.with_stated(stated)
+    bind_statement(made, ledger)
     join_kin(model, contestants[which].estimator)
-    contestants[which].sign(model, told, told.guarantee, price.whole)
+    contestants[which].sign(model, made, made.guarantee, price.whole)
     return Selection(
         winner=model,
         name=contestants[which].name,
         score=score,
         score_noise=price.score_noise / facts.n_held,
-        guarantee=told.guarantee,
-        statement=told,
+        guarantee=made.guarantee,
+        statement=made,
         charge=price.whole,
     )
 
@@ -403,7 +403,7 @@ def _read(X: Any, y: Any, groups: Any, classes: tuple[Any, ...], X_public: Any) 
     usable(classes, labels, readable, owners.known)
     if owners.codes is None or owners.ids is None:
         return PrivateRows(rows, target, None, np.arange(n)), labels, None, n
-    # By number, so that what comes in (ids of any kind) is told apart alike in every part.
+    # By number, so that what comes in (ids of any kind) is distinguished alike in every part.
     unit_of = np.where(owners.known, owners.codes, -1).astype(np.int64)
     return PrivateRows(rows, target, unit_of, unit_of), labels, owners.groups, len(owners.ids)
 

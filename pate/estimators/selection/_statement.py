@@ -63,7 +63,7 @@ class Price:
     noises : tuple of float
         Of the candidates, in their order.
     score_noise : float
-        Standard deviation of the noise on the number of held-out units that are told right.
+        Standard deviation of the noise on the number of held-out units that are predicted right.
     one : Charge
         Of one run, for whichever unit.
     whole : Charge
@@ -195,11 +195,11 @@ _LAWS = {
 def mechanism_of(contestants: Sequence[Contestant], weights: Sequence[int], price: Price, facts: Facts) -> str:
     """Return the selection in words, alike in a statement and in a ledger."""
     how = "uniformly" if len(set(weights)) <= 1 else f"with weights {', '.join(map(str, weights))}"
-    told = "; ".join(f"{c.name}: {c.words(n)}" for c, n in zip(contestants, price.noises, strict=True))
+    listed = "; ".join(f"{c.name}: {c.words(n)}" for c, n in zip(contestants, price.noises, strict=True))
     return (
         f"private selection: the best of K runs, K {price.law.distribution} of mean {price.law.mean:g}, each of a "
         f"candidate drawn {how}, trained on {facts.n_trained:,} units and scored on {facts.n_held:,} held out, "
-        f"Gaussian noise of {price.score_noise:.6g} units on the number told right; candidates: {told}"
+        f"Gaussian noise of {price.score_noise:.6g} units on the number predicted right; candidates: {listed}"
     )
 
 
@@ -273,14 +273,14 @@ def _assumptions(
             "pate",
         ),
         Assumption("held-out units", "no unit was both trained on and scored", f"cut at random, {cut}", "pate"),
-        Assumption("scores", "what a model says of one held-out row hangs on no other row", *alone),
+        Assumption("scores", "what a model says of one held-out row depends on no other row", *alone),
         Assumption(
             "candidates",
             "one run of every candidate costs what was computed beforehand",
             priced if stated else compared,
             "curator" if stated else "pate",
         ),
-        Assumption("failures", "whether a candidate's training fails hangs on no single unit"),
+        Assumption("failures", "whether a candidate's training fails depends on no single unit"),
         Assumption(
             "losers",
             "the runs that lost rest on what statements of their own kind assume, as the winner's does on what "
@@ -299,9 +299,9 @@ def _assumptions(
 
 
 def _verify(contestants: Sequence[Contestant], price: Price, delta: float) -> str:
-    told = "; ".join(c.verify(n) for c, n in zip(contestants, price.noises, strict=True))
+    listed = "; ".join(c.verify(n) for c, n in zip(contestants, price.noises, strict=True))
     score = f"Charge.gaussian(sensitivity=1, sigma={price.score_noise!r})"
     return (
-        f"the largest, at every order, of: {told}; and {score} of the score; then pate.privacy.select_best(that, "
+        f"the largest, at every order, of: {listed}; and {score} of the score; then pate.privacy.select_best(that, "
         f"mean_runs={price.law.mean!r}, shape={price.law.shape!r}).guarantee({delta!r})"
     )

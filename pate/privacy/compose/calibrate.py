@@ -11,7 +11,7 @@ from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.privacy.budget import Budget
 from pate.privacy.cost import Charge
 
-# What the mathematics asks of whoever keeps the money: that it is paid before anything is drawn.
+# What the mathematics asks of a budget backend: that it is paid before anything is drawn.
 
 
 class Allowance(Protocol):

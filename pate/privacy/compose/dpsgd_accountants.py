@@ -134,7 +134,7 @@ def _sampled_gaussian(sample_rate: float, noise_multiplier: float) -> Charge:
 def _truncated_gaussian(event: Any) -> Charge:
     """Return the cost of one step whose Poisson sample is cut at random (proof in :mod:`pate.privacy.losses`).
 
-    mu: who is in a batch does not depend on any record, so the attacker may be told; a step is then nothing or a
+    mu: who is in a batch does not depend on any record, so the attacker may know it; a step is then nothing or a
     (2/s)-GDP release, and a mixture of both is (2/s)-GDP, by convexity of trade-off functions.
     """
     s = check_real("noise_multiplier", event.noise_multiplier, low=2 * LEAST_NOISE)
@@ -144,7 +144,7 @@ def _truncated_gaussian(event: Any) -> Charge:
         event.sampling_probability, s, n_units=event.dataset_size, max_batch_size=event.truncated_batch_size
     )
     mu_squared = (2 / s) ** 2
-    # Where most batches are cut, the pair is looser than the batches told to the attacker.
+    # Where most batches are cut, the pair is looser than the batches known to the attacker.
     curve = np.minimum(pair_rdp(pair), np.array(DEFAULT_ORDERS) * mu_squared / 2)
     return Charge(mu_squared, tuple(curve.tolist()), losses=Losses(0.0, ((pair, 1),)))
 

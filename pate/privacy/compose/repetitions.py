@@ -172,8 +172,8 @@ class Repetitions:
         (logarithmic), both with K >= 1: Papernot and Steinke 2022, Definition 1. The geometric law is that of Liu and
         Talwar 2019. Of one mean, Poisson's number is the least spread, the logarithmic the most.
     mean : float
-        Mean number of runs, above 1 and at most 1,000. Public; the number drawn is secret, and stays so: whoever knows
-        it knows more than the theorems allow for.
+        Mean number of runs, above 1 and at most 1,000. Public; the number drawn is secret, and stays so: anyone who
+        knows it knows more than the theorems allow for.
 
     Notes
     -----

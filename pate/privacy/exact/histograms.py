@@ -209,7 +209,7 @@ def most_classes(groups: Groups) -> int:
 
 
 def merge_far(groups: Groups, cut: float) -> tuple[Groups, IntArray]:
-    """Merge the groups more than ``cut`` votes below the leader, which cannot be told apart by their cost.
+    """Merge the groups more than ``cut`` votes below the leader, whose costs cannot be distinguished.
 
     Their outcomes contribute less than the smallest double, and the integrals of the others do not feel where exactly
     they lie. Groups are left alone where all the far counts are 0: nobody can take a vote from those.

@@ -1,6 +1,6 @@
 """Integer noise, exactly: the discrete Gaussian and Laplace (Canonne, Kamath and Steinke 2020), ties at random.
 
-Not what the mechanisms use (real noise is cheaper to account for): for whoever wants integers. What they cost is not
+Not what the mechanisms use (real noise is cheaper to account for): for users who want integers. What they cost is not
 ``rho_star``: see docs/public-curve.md, theorem 3 and section 5.
 """
 

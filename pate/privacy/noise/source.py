@@ -19,7 +19,7 @@ class NoiseSource:
     ----------
     seed : int or None
         None (the default) takes every bit from the operating system's cryptographic generator. A number makes the
-        noise repeatable for tests and experiments: whoever knows it can subtract the noise, so nothing is private.
+        noise repeatable for tests and experiments: anyone who knows it can subtract the noise, so nothing is private.
     key : bytes or None
         A secret of 32 bytes from the operating system, for work that may have to be taken up again after a kill and
         must then draw what it drew before: SHAKE-256 of the key and a counter. The noise is as private as the key is.
@@ -81,7 +81,7 @@ class NoiseSource:
 
     @property
     def seeded(self) -> bool:
-        """Whether the noise can be repeated by whoever knows the seed, or the tape of a replay: nothing is private."""
+        """Whether who knows the seed, or the replay's recorder, can repeat the noise: then nothing is private."""
         return self._bits is not None or self.in_replay
 
     def __repr__(self) -> str:

@@ -478,7 +478,7 @@ class StatementFields:
     setting: str = "central: the curator holds the records, trains on them and is trusted with them"
     threat_model: str = (
         "anyone who sees what was released, whatever else they know (every other unit's data, say), however much they "
-        "compute, and whatever they do with it later; not against the curator, nor against whoever watches or times "
+        "compute, and whatever they do with it later; not against the curator, nor against anyone who watches or times "
         "the curator's machine"
     )
     covered: tuple[str, ...] = ()

@@ -44,7 +44,7 @@ from pate.teachers.torch._recipe import (
 from pate.teachers.torch._single import train_single
 from pate.teachers.torch._tasks import Places, Shard, ask_teachers, contained_torch, group_size_on, train_shards
 
-#: The curator is told of less than one part in so many of the rule's steps.
+#: The data curator is warned of less than one part in so many of the rule's steps.
 _FEW = 10
 
 
@@ -59,9 +59,9 @@ class TorchTeacherEnsemble(ShardEnsemble):
     Parameters
     ----------
     module : torch.nn.Module class, or a function that makes a module
-        Made anew for every teacher as ``module(**module_kwargs)``, with ``n_features`` and ``n_classes`` added where
-        it takes them; maps rows as they are given to ``fit``, shape (batch, ...), to logits (batch, n_classes), or to
-        a mapping or object that has them under ``logits``. Ready ones are in :mod:`pate.networks`.
+        Made from scratch for every teacher as ``module(**module_kwargs)``, with ``n_features`` and ``n_classes`` added
+        where it takes them; maps rows as they are given to ``fit``, shape (batch, ...), to logits (batch, n_classes),
+        or to a mapping or object that has them under ``logits``. Ready ones are in :mod:`pate.networks`.
         Batch normalisation and dropout work; teachers that have them are trained one by one, on GPUs too.
     n_teachers : int
     module_kwargs : mapping or None
@@ -97,7 +97,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
         Seed of the teachers' training; None draws one from the operating system. It does not decide the shards.
     partition_seed : int or None
         None cuts the shards by a secret from the operating system: who shares a shard with whom must not be known. A
-        number makes the cut repeatable, for experiments on data that are nobody's secret; statements then say what that
+        number makes the cut repeatable, for experiments on public data; statements then say what that
         assumes. See :func:`pate.partition`.
     checkpoint_dir : path or None
         Keep every finished teacher here (safetensors, sealed), so that a killed run goes on with the remaining ones.
@@ -127,7 +127,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
     configuration. Everything random (weights, order of records, augmentation, dropout) is drawn from (seed, teacher,
     epoch) on the CPU, so grouping, workers, devices and interruptions change nothing but the rounding of floating
     point. Who is in a group, a teacher's place in it and the shape of every array are public and settled before any
-    shard is looked at; a teacher that has made its steps, or failed, is not moved while others go on, and nobody's
+    shard is looked at; a teacher that has made its steps, or failed, is not moved while others go on, and no teacher's
     failure changes how others are trained. What a GPU's memory holds (and whether a recorded step is faster, on made-up
     rows) decides how large a group is, and so the rounding.
 

@@ -33,7 +33,8 @@ def stacked_forward(recipe: Recipe, *, training: bool = True) -> StackedForward 
     """Return how to run many copies of the module side by side, or None when they must be run one by one.
 
     One by one are modules with buffers (batch normalisation), with frozen parameters, that draw random numbers
-    (dropout), whose output for a row hangs on the other rows of its batch, or that keep a tensor which is no parameter.
+    (dropout), whose output for a row depends on the other rows of its batch, or that keep a tensor which is no
+    parameter.
     """
     modules = [recipe.fresh(index).train(training) for index in (0, 1)]
     named = dict(modules[0].named_parameters())
@@ -266,13 +267,13 @@ class Group:
 
         state = optimizer.state()
         trial = self._trial()
-        # What is chosen hangs on no shard: the trial's rows are nobody's.
+        # What is chosen depends on no shard: the trial's rows are made up.
         self._stepper = faster_step(step, state, trial, device) if device.type == "cuda" else step
         if not _apart(self._stepper, state, trial):
             raise NotApartError
 
     def _trial(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return a batch that is nobody's."""
+        """Return a batch of made-up rows."""
         n, size, device = len(self._stack), self._recipe.batch_size, self._device
         draws = torch.Generator().manual_seed(0)
         rows = torch.rand((n, size, *self._recipe.sample_shape), generator=draws, dtype=self._recipe.dtype)
@@ -334,8 +335,8 @@ class _Epoch:
 class _Feed:
     """The batches of a group, of constant shape: rows, labels, weights and who still has a batch.
 
-    A shard that fits into its window is on the device for good and gathered anew in every epoch; of a longer one, or an
-    augmented one, the window's rows are put there as they come.
+    A shard that fits into its window is on the device for good and gathered again in every epoch; of a longer one, or
+    an augmented one, the window's rows are put there as they come.
     """
 
     def __init__(

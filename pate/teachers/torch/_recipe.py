@@ -1,4 +1,4 @@
-"""What makes one torch teacher, whoever trains it: its weights, the order of its records, its steps.
+"""What makes one torch teacher, wherever it is trained: its weights, the order of its records, its steps.
 
 Everything random comes from (seed, teacher, epoch), on the CPU: it does not depend on grouping, workers or devices.
 """
@@ -189,7 +189,7 @@ def check_output(recipe: Recipe) -> None:
 
 
 def with_chain(recipe: Recipe) -> Recipe:
-    """Return the recipe with its chain, if running that gives what the module gives on rows that are nobody's.
+    """Return the recipe with its chain, if running that gives what the module gives on made-up rows.
 
     Done once, before teachers are spread out: tracing a module patches torch's classes for as long as it lasts, and
     teachers may run in threads.

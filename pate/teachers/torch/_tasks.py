@@ -60,7 +60,7 @@ class Places:
     n_gpus: int
 
     def groups(self, waiting: Collection[int]) -> Iterator[list[int]]:
-        """Yield the groups that somebody waiting is in; a group is the same teachers whoever is waiting."""
+        """Yield the groups that a waiting teacher is in; a group is the same teachers whichever of them is waiting."""
         groups = (list(range(part.start, part.stop)) for part in slices(self.n_teachers, self.group_size))
         return (group for group in groups if not set(group).isdisjoint(waiting))
 
@@ -228,7 +228,7 @@ def _train_group(group: Group, shards: Sequence[Shard], recipe: Recipe) -> list[
 
 
 def _failed(error: BaseException, *, again: bool = False) -> Failure:
-    """Return why a module failed; after a CUDA error whoever comes next in this process would fail as well."""
+    """Return why a module failed; after a CUDA error the next task in this process would fail as well."""
     found = Failure.of(error, "its module")
     return Failure(found.why, again=again or found.again or "CUDA error" in str(error))
 
