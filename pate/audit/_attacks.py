@@ -32,7 +32,7 @@ from pate.audit._shadows import (
     shadows_of,
     share_above,
 )
-from pate.data._validation import read_rows
+from pate.data import read_rows
 from pate.exceptions import InvalidInputError
 from pate.privacy.words import Guarantee
 from pate.report.audit_result import AuditResult, Curve, Figure, Picture

@@ -16,7 +16,7 @@ from pate._core.checks import check_choice, check_int, shown
 from pate._core.frames import plain_column
 from pate._core.types import FloatArray, IntArray
 from pate.audit._pair import bounds_picture, laws_of, pair, reached, some_places
-from pate.data._overlap import records_fingerprint
+from pate.data import records_fingerprint
 from pate.estimators import PATEClassifier
 from pate.exceptions import (
     CuratorWarning,
@@ -32,8 +32,7 @@ from pate.records import BallotSum, RecordVoters
 from pate.release import default_heads
 from pate.release.account import account
 from pate.report.audit_result import AuditResult, Figure, Picture
-from pate.teachers import ShardEnsemble, class_indices
-from pate.teachers._usable import owned, take_rows
+from pate.teachers import ShardEnsemble, class_indices, owned, take_rows
 from pate.votes import Votes
 
 __all__ = ["CANARIES", "QUERIES", "canary"]

@@ -17,9 +17,7 @@ from pate._core.pages import cell, lined_up, render
 from pate._core.provenance import git_commit, now, package_versions
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.release.statement.fields import LAYERS, CitedAudit
-from pate.report._answer import listed
-from pate.report._parts import Sheet, number, picture
-from pate.report._record import PrivateRecord, Record
+from pate.report import PrivateRecord, Record, Sheet, listed, number, picture
 from pate.report.audit_result import SCHEMA, AuditResult, Figure
 
 if TYPE_CHECKING:

@@ -23,10 +23,9 @@ from pate._core.secret import global_generators, training_seed
 from pate._core.types import FloatArray, IndexArray, Mask
 from pate.data.partition import distinct_ids
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
-from pate.release.statement._fits import counted_elsewhere
+from pate.release.statement import counted_elsewhere
 from pate.release.statement.model import PrivacyStatement
-from pate.teachers._shards import global_seed, seeded_clone
-from pate.teachers._usable import take_rows
+from pate.teachers import global_seed, seeded_clone, take_rows
 
 # Scores and ROC curves of the attacks, with intervals over pairs of models.
 

@@ -85,7 +85,7 @@ def demo(
     from pate.comparison.studies.config import demo_config
     from pate.comparison.studies.run import run_experiment
     from pate.privacy.budget import Budget
-    from pate.report._public import NEXT
+    from pate.report import NEXT
 
     folder = free_folder(out)
     config = demo_config(Budget(epsilon, o.DELTA), n_repeats=repeats, n_jobs=jobs)

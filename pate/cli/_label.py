@@ -386,7 +386,7 @@ class LabelOptions:
     @property
     def is_folder(self) -> bool:
         """Whether the private data are a folder of images."""
-        from pate.data._files._opened import is_table
+        from pate.data import is_table
 
         return self.private is not None and not is_table(self.private)
 
@@ -422,7 +422,7 @@ class LabelOptions:
             "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers" if keeps else None,
         }
         if self.private is not None and self.ledger is None:
-            from pate.data._files._arrow import beside
+            from pate.data import beside
 
             made["ledger"] = beside(self.private, ".ledger.sqlite")
         return made

@@ -366,7 +366,7 @@ VoteKey = Annotated[str | None, option("Which array of an .npz, where it has sev
 
 def _known(value: str) -> str:
     """Refuse an unknown name before anything else that is missing is asked for."""
-    from pate.data._named.datasets import check_dataset
+    from pate.data import check_dataset
 
     return check_dataset("--dataset", value, remedy="For a table of your own: pate label.")
 

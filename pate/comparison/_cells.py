@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from pate.data import Dataset
 from pate.exceptions import InvalidInputError
-from pate.release._statement import KNOWN_SHARDS
+from pate.release import KNOWN_SHARDS
 from pate.release.statement.model import PrivacyStatement
 from pate.report.result import Row, gathered
-from pate.teachers._usable import units_of
+from pate.teachers import units_of
 
 #: Which fit: contestant, epsilon (None of a floor or a ceiling), repeat.
 Key = tuple[str, float | None, int]

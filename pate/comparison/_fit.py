@@ -24,7 +24,7 @@ from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhil
 from pate.mechanisms import NOT_ASKED, ExactLaw, Mechanism
 from pate.privacy.budget import Budget
 from pate.release.account import account
-from pate.release.statement._fits import counted_elsewhere
+from pate.release.statement import counted_elsewhere
 from pate.release.statement.model import PrivacyStatement
 from pate.report.result import FitCost, GroupScore
 from pate.representations import RowMemory

@@ -12,7 +12,7 @@ from pate.comparison import _verdicts as verdicts
 from pate.comparison import statistics
 from pate.comparison._cells import Cell
 from pate.comparison.statistics import PairedDifference
-from pate.report._measures import plain_bands
+from pate.report import plain_bands
 from pate.report.result import Band, Crossing, Rule, SideVerdict, Stretch, Verdict, gathered
 
 #: The two sides that are compared; a positive difference is in favour of the first.

@@ -21,8 +21,7 @@ from pate.comparison._found import Found, find
 from pate.comparison.studies._folders import refuse_other_results
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.release.statement.model import PrivacyStatement
-from pate.report._answer import answer, listed, looks
-from pate.report._parts import promised
+from pate.report import answer, listed, looks, promised
 from pate.report.result import (
     ComparisonResult,
     Crossing,

@@ -44,16 +44,13 @@ from pate._core.types import FloatArray
 from pate.comparison.baselines import PrivateKNN, SparseVectorPATE
 from pate.comparison.contract import Contestant, Setting, Tuning
 from pate.comparison.studies.run import ordinary_model
-from pate.dpsgd import DPSGDClassifier
-from pate.dpsgd._fit import fit_privately
+from pate.dpsgd import DPSGDClassifier, fit_privately
 from pate.dpsgd.recipes import RecipePlan, choose_recipe, facts_of
-from pate.estimators import PATEClassifier
-from pate.estimators._by_dpsgd import len_of
+from pate.estimators import PATEClassifier, len_of
 from pate.estimators.plan import PlanRow, shard_rows
 from pate.exceptions import InvalidInputError, PrivacyParameterWarning
 from pate.mechanisms import GaussianSum
-from pate.models.recipes import PublicFacts, Recipe, choose, default_representation, kind_of, without_student
-from pate.models.recipes._build import scattered
+from pate.models.recipes import PublicFacts, Recipe, choose, default_representation, kind_of, scattered, without_student
 from pate.models.students import make_student
 from pate.privacy.budget import Budget
 from pate.records import HardSpace, RecordVoters

@@ -18,7 +18,7 @@ from pate.models.recipes import some_rows
 from pate.privacy.budget import Budget
 from pate.report.result import ROLES, SIDES
 from pate.representations import Representation, cached
-from pate.teachers._usable import units_of
+from pate.teachers import units_of
 
 __all__ = ["Contestant", "Setting", "Tuning"]
 

@@ -28,7 +28,7 @@ from pate.data import Dataset, load_dataset
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.privacy.budget import Budget
 from pate.report.result import FitCost
-from pate.teachers._shards import interruptible, side_by_side
+from pate.teachers import interruptible, side_by_side
 
 
 def compare(

@@ -9,5 +9,36 @@ Partition(n_records=100, n_shards=10, unit='record', n_units=100)
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__all__.remove("votes_fingerprint")  # for those alone who read files of votes
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
+
+__all__ = [
+    "Column",
+    "ColumnUse",
+    "Dataset",
+    "HeldOutRows",
+    "ImageFolder",
+    "Partition",
+    "PrivateRows",
+    "PublicRows",
+    "PublishedVotes",
+    "Schema",
+    "Table",
+    "TableEncoder",
+    "TablePair",
+    "align_columns",
+    "check_other_file",
+    "check_public_rows",
+    "count_cross_shard_duplicates",
+    "encode_dataset",
+    "list_datasets",
+    "list_votes",
+    "load_dataset",
+    "load_votes",
+    "make_shard_encoder",
+    "partition",
+    "read_both",
+    "read_images",
+    "read_table",
+    "recognised_by",
+    "records_fingerprint",
+]

@@ -34,3 +34,45 @@ from .partition import (
     partition as partition,
 )
 from .schema import Column as Column, Schema as Schema
+from ._cells import (
+    NO_OWNER as NO_OWNER,
+    ODD_CELLS as ODD_CELLS,
+    OUTSIDE as OUTSIDE,
+    private_cells as private_cells,
+    read_cells as read_cells,
+    read_records as read_records,
+    usable_records as usable_records,
+)
+from ._columns import (
+    as_float as as_float,
+    as_label as as_label,
+    as_number as as_number,
+    as_written as as_written,
+    column_kind as column_kind,
+    heavy_tailed as heavy_tailed,
+    holds_numbers as holds_numbers,
+    numbers_of as numbers_of,
+    of_one_unit as of_one_unit,
+    order_key as order_key,
+)
+from ._files._arrow import beside as beside, file_of as file_of
+from ._files._csv import TableFormat as TableFormat
+from ._files._npz import BROKEN as BROKEN, read_npy as read_npy, read_npz as read_npz
+from ._files._opened import is_table as is_table
+from ._files.tables import TARGET as TARGET, quoted as quoted
+from ._named.datasets import check_dataset as check_dataset
+from ._shift import about_shift as about_shift
+from ._validation import (
+    as_texts as as_texts,
+    by_name as by_name,
+    check_same_shape as check_same_shape,
+    flat_rows as flat_rows,
+    frame_as_floats as frame_as_floats,
+    image_shape as image_shape,
+    is_frame as is_frame,
+    is_sparse as is_sparse,
+    is_texts as is_texts,
+    read_numbers as read_numbers,
+    read_rows as read_rows,
+    text_columns as text_columns,
+)

@@ -1,10 +1,8 @@
 """DP-SGD: train one torch model with noised, clipped gradients; the baseline for PATE (needs torch)."""
 
-from pate.dpsgd._canaries import Canaries, CanaryScores
-from pate.dpsgd._classifier import DPSGDClassifier
-from pate.dpsgd._optimizers import DPAdamBC, ExponentialAveraging, LearningRateSchedule, TailAveraging
-from pate.dpsgd._run import TrainingStep
-from pate.dpsgd._units import ImageAugmentation
+import lazy_loader
+
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
     "Canaries",

@@ -33,7 +33,7 @@ from pate._core.tensors import load_tensors, save_tensors
 from pate.dpsgd._checks import close, made_up_rows
 from pate.dpsgd.engines import PerRecordEngine
 from pate.exceptions import InvalidInputError, PateError
-from pate.networks._contract import own_generator
+from pate.networks import own_generator
 
 FORM = "DP-SGD checkpoint 2"
 FILE = "run.safetensors"

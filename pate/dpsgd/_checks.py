@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from pate.exceptions import InvalidInputError
-from pate.networks._contract import own_generator, several_inputs
+from pate.networks import own_generator, several_inputs
 
 #: Odd and even, one and many: what mixes records may do so for some sizes only.
 SIZES = (1, 2, 3, 4, 7)

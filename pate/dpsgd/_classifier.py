@@ -24,9 +24,9 @@ from pate.dpsgd.clipping import Clipping
 from pate.dpsgd.mechanisms import TrainingMechanism
 from pate.dpsgd.recipes import DPSGDRecipe
 from pate.ledger import Ledger
-from pate.networks._contract import held_threads
+from pate.networks import held_threads
 from pate.privacy.budget import Budget
-from pate.release.statement._fits import CountedFits
+from pate.release.statement import CountedFits
 
 _PREDICTION_ROWS = 4096
 

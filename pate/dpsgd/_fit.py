@@ -15,8 +15,7 @@ from pate._core.frames import plain_rows
 from pate._core.progress import timed
 from pate._core.recorder import note
 from pate._core.secret import training_seed
-from pate.data import recognised_by
-from pate.data._validation import by_name, is_frame
+from pate.data import by_name, is_frame, recognised_by
 from pate.dpsgd._canaries import CanaryRun, add_canaries
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
 from pate.dpsgd._measured import Measured, measure_module, with_counts
@@ -49,12 +48,12 @@ from pate.dpsgd._units import Units
 from pate.dpsgd.recipes import RecipePlan
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
-from pate.networks._contract import held_threads, one_device, own_generator
+from pate.networks import held_threads, one_device, own_generator
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
-from pate.teachers._usable import usable
+from pate.teachers import usable
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,8 @@ from pate.privacy.convert import gdp_from_budget, gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
-from pate.records import count_right
-from pate.records._maps import BLOCK_ROWS, in_blocks
-from pate.release import ReleasedCounts, check_measure, measured_accuracy, measured_shares
-from pate.release._transaction import PaidBallots
+from pate.records import BLOCK_ROWS, count_right, in_blocks
+from pate.release import PaidBallots, ReleasedCounts, check_measure, measured_accuracy, measured_shares
 from pate.release.statement.fields import MeasuredAccuracy
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from torch import nn
 from pate._core.checks import check_classes, check_labels, encode_labels, quietly
 from pate._core.frames import plain_column, plain_rows
 from pate._core.types import Mask
-from pate.data._cells import private_cells
-from pate.data._validation import (
+from pate.data import (
     as_texts,
     by_name,
     check_same_shape,
@@ -22,13 +21,14 @@ from pate.data._validation import (
     is_frame,
     is_sparse,
     is_texts,
+    private_cells,
     read_numbers,
     read_rows,
 )
 from pate.data.schema import declared_by_name
 from pate.dpsgd._checks import ids_of
 from pate.exceptions import InvalidInputError
-from pate.teachers._usable import Owners, class_indices, classes_in, flat_labels, label_column, remember_columns
+from pate.teachers import Owners, class_indices, classes_in, flat_labels, label_column, remember_columns
 
 #: Columns of sparse rows that are filled in for a module, and rows at a time.
 _MOST_COLUMNS, _BLOCK_ROWS = 50_000, 4096

@@ -32,8 +32,7 @@ from pate.dpsgd.engines import BookKeepingEngine, Engine, PerRecordEngine, check
 from pate.dpsgd.engines._book_keeping import BLOCK, passes
 from pate.exceptions import InvalidInputError, PateError
 from pate.ledger import Registration
-from pate.networks import make_module
-from pate.networks._contract import check_apart, make, module_arguments
+from pate.networks import check_apart, make, make_module, module_arguments
 from pate.privacy.noise.source import NoiseSource
 
 # How :class:`pate.DPSGDClassifier` makes what it trains: a new module, found fit for DP-SGD, and its engine.

@@ -20,7 +20,7 @@ from pate.privacy.compose.calibrate import largest, least_between
 from pate.privacy.cost import Charge
 from pate.privacy.losses import discretization_interval
 from pate.privacy.words import Guarantee
-from pate.records._maps import own_throughout
+from pate.records import own_throughout
 from pate.release.statement.fields import Assumption, drawn_noise
 from pate.release.statement.model import PrivacyStatement, made_statement
 from pate.release.statement.plain import CURVE_DELTAS, at_epsilon_0

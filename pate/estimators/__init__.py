@@ -1,5 +1,9 @@
 """A scikit-learn classifier that learns from private data under a budget, plans before it, and private selection."""
 
-from pate.estimators._classifier import PATEClassifier
+import lazy_loader
 
-__all__ = ["PATEClassifier"]
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
+
+__all__ = [
+    "PATEClassifier",
+]

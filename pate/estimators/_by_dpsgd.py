@@ -20,29 +20,45 @@ from pate._core.curator import tell
 from pate._core.frames import plain_rows
 from pate._core.progress import timed
 from pate._core.types import FloatArray
-from pate.data import check_public_rows
-from pate.data._columns import holds_numbers
-from pate.data._shift import about_shift
-from pate.data._validation import by_name, check_same_shape, flat_rows, image_shape, is_frame, is_texts, read_rows
+from pate.data import (
+    about_shift,
+    by_name,
+    check_public_rows,
+    check_same_shape,
+    flat_rows,
+    holds_numbers,
+    image_shape,
+    is_frame,
+    is_texts,
+    read_rows,
+)
 from pate.data.schema import declared_by_name
 from pate.estimators._public_model import PublicModel, any_rows, check_has_target, check_several, digest_of
 from pate.exceptions import CuratorWarning, InvalidInputError, PateError, PrivacyParameterWarning, RepeatedFitWarning
-from pate.models.recipes import MappedLinear, PublicFacts, Recipe, RecordsPlan, choose
-from pate.models.recipes._model import balancing, check_decide, decided, temperature_as_measured, tempered
+from pate.models.recipes import (
+    MappedLinear,
+    PublicFacts,
+    Recipe,
+    RecordsPlan,
+    balancing,
+    check_decide,
+    choose,
+    decided,
+    temperature_as_measured,
+    tempered,
+)
 from pate.models.students import try_student
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.records._maps import rows_of
+from pate.records import rows_of
 from pate.release import Evidence, ModelLabels, ReleaseTerms, check_ballots_stated, doubted, tell_doubts
 from pate.release.statement.fields import NAMED, MeasuredAccuracy, check_stated
 from pate.release.statement.model import PrivacyStatement
 from pate.release.statement.plain import as_plain_text
-from pate.teachers._usable import about_labels, hash_rows, units_of
+from pate.teachers import about_labels, hash_rows, units_of
 
 if TYPE_CHECKING:
-    from pate.dpsgd import DPSGDClassifier
-    from pate.dpsgd._checkpoint import Checkpoint
-    from pate.dpsgd._statement import Plan
+    from pate.dpsgd import Checkpoint, DPSGDClassifier, Plan
     from pate.dpsgd.recipes import RecipePlan
 from collections.abc import Callable, Sequence
 
@@ -50,12 +66,12 @@ from pate._core.checks import check_choice, shown
 from pate.mechanisms import GaussianSum
 from pate.models.recipes import (
     FEWEST_PUBLIC,
+    Ask,
     chosen_method,
     fitted_representation,
     kind_of,
     some_rows,
 )
-from pate.models.recipes._run import Ask
 from pate.privacy.budget import Budget
 from pate.release import check_measure
 
@@ -214,7 +230,7 @@ class TrainingPlan:
     @property
     def charge(self) -> Charge:
         """What the run costs, as charges add up."""
-        from pate.dpsgd._statement import priced
+        from pate.dpsgd import priced
 
         found = priced(self.plan)
         assert found is not None  # replace-one
@@ -238,7 +254,7 @@ class TrainingPlan:
         BudgetExceededError, LedgerError, InvalidInputError
             See :meth:`pate.DPSGDClassifier.fit`.
         """
-        from pate.dpsgd._fit import fit_privately
+        from pate.dpsgd import fit_privately
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyParameterWarning)  # as the plan said
@@ -268,7 +284,7 @@ class TrainingPlan:
 
     def _model(self, module: Any) -> tuple[MappedLinear, FloatArray]:
         """Return the model of a trained module, and what it says of all public rows by itself."""
-        from pate.dpsgd._fit import linear_weights
+        from pate.dpsgd import linear_weights
 
         model = MappedLinear(self.recipe_plan.maps, linear_weights(module))
         found = np.zeros((0, len(self.clf.classes))) if self.rows is None else model.untempered(self.rows)
@@ -291,10 +307,7 @@ def plan_training(
     BudgetExceededError
         The ledger does not pay for the run.
     """
-    from pate.dpsgd import DPSGDClassifier
-    from pate.dpsgd._measured import with_counts
-    from pate.dpsgd._settings import along, read_mechanism, shape_of
-    from pate.dpsgd._statement import make_plan
+    from pate.dpsgd import DPSGDClassifier, along, make_plan, read_mechanism, shape_of, with_counts
     from pate.dpsgd.recipes import RecipePlan
 
     if check_decide(ask.decide) == "balanced" and X_public is None:
@@ -343,7 +356,7 @@ def plan_training(
 def _begun(checkpoint_dir: Any) -> Mapping[str, Any]:
     """Return what a run that was cut off left of its facts; whether it is this very one is seen when it goes on."""
     from pate._core.tensors import load_tensors
-    from pate.dpsgd._checkpoint import FILE, FORM
+    from pate.dpsgd import FILE, FORM
 
     path = None if checkpoint_dir is None else Path(checkpoint_dir) / FILE
     if path is None or not path.exists():
@@ -354,8 +367,7 @@ def _begun(checkpoint_dir: Any) -> Mapping[str, Any]:
 
 
 def _may_be_stated(plan: TrainingPlan) -> list[str]:
-    from pate.dpsgd._settings import read_clipping
-    from pate.dpsgd._statement import dpsgd_statement
+    from pate.dpsgd import dpsgd_statement, read_clipping
 
     clipping = read_clipping("flat", plan.recipe_plan.recipe.max_grad_norm)
     said = dpsgd_statement(

@@ -21,9 +21,7 @@ from pate._core.frames import plain_column, plain_rows
 from pate._core.moved import takes_former_names
 from pate._core.progress import timed
 from pate._core.secret import beside_ledger
-from pate.data import check_public_rows
-from pate.data._shift import about_shift
-from pate.data._validation import flat_rows, image_shape, is_frame, read_rows
+from pate.data import about_shift, check_public_rows, flat_rows, image_shape, is_frame, read_rows
 from pate.data.queries import select_queries
 from pate.estimators._by_dpsgd import (
     OF_SHARDS,
@@ -39,12 +37,19 @@ from pate.estimators._public_model import digest_of
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.models.file import InputSpec, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
-from pate.models.recipes import MappedLinear, RecordModel, fitted_representation, kind_of
-from pate.models.recipes._model import keep_linear, keep_record_model, made_of_linear, read_linear, read_record_model
-from pate.models.recipes._model import made_of as made_of_ballots
-from pate.models.students import try_student
-from pate.models.students._row_by_row import as_public, measured_labels
-from pate.models.students._serialised import keep_student, made_of, read_student
+from pate.models.recipes import (
+    MappedLinear,
+    RecordModel,
+    fitted_representation,
+    keep_linear,
+    keep_record_model,
+    kind_of,
+    made_of_linear,
+    read_linear,
+    read_record_model,
+)
+from pate.models.recipes import made_of as made_of_ballots
+from pate.models.students import as_public, keep_student, made_of, measured_labels, read_student, try_student
 from pate.privacy.budget import check_budget
 from pate.release import (
     BatchPlan,
@@ -59,8 +64,17 @@ from pate.release import (
 )
 from pate.release.statement.files import bind_released, bind_statement
 from pate.release.statement.model import PrivacyStatement
-from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, make_ensemble
-from pate.teachers._usable import about_labels, class_indices, hash_rows, label_column, takes_missing, units_of
+from pate.teachers import (
+    HeadTeacherEnsemble,
+    ShardEnsemble,
+    about_labels,
+    class_indices,
+    hash_rows,
+    label_column,
+    make_ensemble,
+    takes_missing,
+    units_of,
+)
 from pate.votes import Votes
 
 

@@ -21,9 +21,7 @@ from pate._core.checks import check_classes, check_labels, check_real, quietly, 
 from pate._core.frames import plain_column, plain_rows
 from pate._core.recorder import playing
 from pate._core.secret import training_seed
-from pate.data import recognised_by
-from pate.data._files.tables import quoted
-from pate.data._validation import by_name, check_same_shape, flat_rows, image_shape, read_numbers
+from pate.data import by_name, check_same_shape, flat_rows, image_shape, quoted, read_numbers, recognised_by
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.ledger import Registration
 from pate.models.recipes import MappedLinear, RecordModel
@@ -32,12 +30,14 @@ from pate.privacy.budget import Budget
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.release import Evidence, LabelRelease, ModelLabels
-from pate.release.statement._fits import CountedFits
+from pate.release.statement import CountedFits
 from pate.release.statement.files import bind_statement
-from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble
-from pate.teachers._base import ReadRows
-from pate.teachers._ensemble import TableTeachers
-from pate.teachers._usable import (
+from pate.teachers import (
+    HeadTeacherEnsemble,
+    ReadRows,
+    ShardEnsemble,
+    TableTeachers,
+    TeacherEnsemble,
     check_rows,
     check_same_kind,
     class_indices,

@@ -31,8 +31,8 @@ from pate.release import (
     opened,
     price_of,
     session_left,
+    with_affordable_counts,
 )
-from pate.release._pipeline import with_affordable_counts
 from pate.votes import ABSTAIN, Voter, Votes, hash_queries
 
 #: Strategies by name.

@@ -13,9 +13,7 @@ import numpy.typing as npt
 from pate.mechanisms import GaussianSum, Mechanism
 from pate.models.recipes import Recipe
 from pate.privacy.words import Guarantee
-from pate.release import Quote
-from pate.release._measured import SHARE
-from pate.release._quote import counted
+from pate.release import SHARE, Quote, counted
 
 
 def measures_line(counts: Sequence[GaussianSum], n_units: int) -> tuple[str, str]:

@@ -14,11 +14,23 @@ import numpy.typing as npt
 
 from pate._core.checks import cell_kind, check_classes, check_no_amounts, quietly
 from pate._core.curator import CuratorMessage
-from pate.data import Column, ImageFolder, TablePair, read_both, read_images, read_table
-from pate.data._columns import as_label, as_number, as_written, holds_numbers
-from pate.data._files._arrow import file_of
-from pate.data._files._opened import is_table
-from pate.data._files.tables import TARGET, ColumnUse, quoted
+from pate.data import (
+    TARGET,
+    Column,
+    ColumnUse,
+    ImageFolder,
+    TablePair,
+    as_label,
+    as_number,
+    as_written,
+    file_of,
+    holds_numbers,
+    is_table,
+    quoted,
+    read_both,
+    read_images,
+    read_table,
+)
 from pate.data.schema import declared_by_name
 from pate.exceptions import CheckpointWarning, InvalidInputError, PrivacyLeakWarning
 from pate.jobs._request import LabelSettings, check_id

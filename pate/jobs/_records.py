@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from pate._core.secret import beside_ledger
 from pate.data import TableEncoder, make_shard_encoder
-from pate.estimators._by_dpsgd import (
+from pate.estimators import (
     Ask,
     TrainingPlan,
     check_likeliest,
@@ -39,7 +39,7 @@ from pate.models.recipes import (
     some_rows,
     without_privacy,
 )
-from pate.models.students._row_by_row import measured_labels
+from pate.models.students import measured_labels
 from pate.release import (
     BatchPlan,
     Evidence,
@@ -53,8 +53,7 @@ from pate.release import (
     warn_if_weak,
 )
 from pate.representations import Representation
-from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, class_indices, make_ensemble
-from pate.teachers._usable import units_of
+from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, class_indices, make_ensemble, units_of
 from pate.votes import hash_queries
 
 #: So many records are cast before other processes would have begun.

@@ -11,11 +11,10 @@ from typing import Any
 from pate._core.checks import check_choice, check_int
 from pate._core.moved import takes_former_names
 from pate.data.schema import Schema
-from pate.estimators._by_dpsgd import chosen_voters
+from pate.estimators import chosen_voters
 from pate.exceptions import InvalidInputError
 from pate.jobs._choice import make_choice
-from pate.ledger import Ledger, Registration
-from pate.ledger._registration import ledgers_in
+from pate.ledger import Ledger, Registration, ledgers_in
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget, check_budget
 from pate.release import Asking, ReleaseTerms, check_enough, plan_release

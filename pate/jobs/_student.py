@@ -16,9 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
 from pate._core.secret import training_seed
-from pate.data import TableEncoder
-from pate.data._columns import column_kind
-from pate.data._validation import is_texts
+from pate.data import TableEncoder, column_kind, is_texts
 from pate.estimators import PATEClassifier
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.jobs._choice import take
@@ -34,18 +32,18 @@ from pate.models.students import (
     check_is_student,
     default_student,
     fit_student,
+    keep_student,
     make_student,
     mapped_student,
 )
 from pate.models.students import try_student as try_on_rows
-from pate.models.students._serialised import keep_student
 from pate.release import LabelRelease, ReleasedLabels, tell_doubts
 from pate.release.statement.files import bind_statement
 from pate.representations import Representation
 from pate.votes import ABSTAIN
 
 if TYPE_CHECKING:
-    from pate.dpsgd._checkpoint import Checkpoint
+    from pate.dpsgd import Checkpoint
 
 #: Public rows on which it is checked that a student can be saved.
 _TRIED = 100

@@ -8,10 +8,8 @@ import numpy.typing as npt
 
 from pate._core.checks import check_classes
 from pate._core.curator import CuratorMessage, tell
-from pate.data import check_other_file, check_public_rows, recognised_by
-from pate.data._files._arrow import file_of
-from pate.data._shift import about_shift
-from pate.estimators._by_dpsgd import check_ranges, method_of
+from pate.data import about_shift, check_other_file, check_public_rows, file_of, recognised_by
+from pate.estimators import check_ranges, method_of
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan
 from pate.jobs._reading import as_classes, chosen_teacher, read_classes, read_sources
 from pate.jobs._records import BallotMethod, GradientMethod, ShardMethod
@@ -22,8 +20,7 @@ from pate.release import (
     LabelRelease,
     ModelLabels,
 )
-from pate.teachers import class_indices
-from pate.teachers._usable import about_labels, owned
+from pate.teachers import about_labels, class_indices, owned
 
 if TYPE_CHECKING:
     pass

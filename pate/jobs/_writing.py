@@ -12,11 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.files import check_can_write, json_text, write_bytes
-from pate.data import Table, read_images, read_table
-from pate.data._files._arrow import file_of
-from pate.data._files._csv import TableFormat
-from pate.data._files._opened import is_table
-from pate.data._files.tables import quoted
+from pate.data import Table, TableFormat, file_of, is_table, quoted, read_images, read_table
 from pate.estimators import PATEClassifier
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.jobs._reading import in_planes

@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from pate._core.checks import check_choice, check_classes, check_int
 from pate._core.moved import takes_former_names
-from pate.data import read_table, votes_fingerprint
-from pate.data._files._npz import BROKEN, read_npy, read_npz
+from pate.data import BROKEN, read_npy, read_npz, read_table, votes_fingerprint
 from pate.data.queries import select_queries
 from pate.exceptions import InvalidInputError
 from pate.jobs._plan import VotePlan

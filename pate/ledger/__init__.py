@@ -4,10 +4,9 @@ Only public facts are stored: mechanisms, worst-case charges, released answers. 
 cost, never the number of active teachers.
 """
 
-from pate.ledger._files import FileCheck
-from pate.ledger._ledger import Ledger
-from pate.ledger._rows import KINDS, Answer, LedgerRow, Registration, Remaining, Verification
-from pate.ledger._verify import verify_ledger
+import lazy_loader
+
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
     "KINDS",

@@ -5,20 +5,9 @@ Every module here is made as ``Module(n_features=..., n_classes=..., **module_kw
 whole protocol of a custom one. Flattened images are channels first.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-from pate.networks._named import (
-    MLP,
-    Linear,
-    PapernotCNN,
-    PapernotDeepCNN,
-    SmallCNN,
-    SmallResNet,
-    TanhCNN,
-    make_module,
-    named_modules,
-    square_image_shape,
-)
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
     "MLP",

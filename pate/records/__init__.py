@@ -2,4 +2,17 @@
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
+
+__all__ = [
+    "BallotFacts",
+    "BallotSum",
+    "HardSpace",
+    "RecordVoters",
+    "RightCounts",
+    "RightFacts",
+    "SignedSpace",
+    "SoftSpace",
+    "count_right",
+    "load_space",
+]

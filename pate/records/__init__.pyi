@@ -4,3 +4,16 @@ from .ballot_sum import BallotFacts as BallotFacts, BallotSum as BallotSum
 from ._right import RightCounts as RightCounts, RightFacts as RightFacts, count_right as count_right
 from .spaces import HardSpace as HardSpace, SignedSpace as SignedSpace, SoftSpace as SoftSpace, load_space as load_space
 from ._voters import RecordVoters as RecordVoters
+from ._maps import (
+    BLOCK_ROWS as BLOCK_ROWS,
+    HeldRecords as HeldRecords,
+    MOST_HELD_BYTES as MOST_HELD_BYTES,
+    PublicMap as PublicMap,
+    fingerprint_of as fingerprint_of,
+    in_blocks as in_blocks,
+    is_own as is_own,
+    own_throughout as own_throughout,
+    rows_of as rows_of,
+    slabs as slabs,
+    take as take,
+)

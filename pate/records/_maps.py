@@ -23,9 +23,7 @@ import numpy.typing as npt
 from pate._core.checks import quietly
 from pate._core.files import mapped
 from pate._core.types import FloatArray, IntArray, Mask
-from pate.data._cells import read_records
-from pate.data._columns import numbers_of
-from pate.data._validation import by_name, is_frame, is_sparse
+from pate.data import by_name, is_frame, is_sparse, numbers_of, read_records
 from pate.exceptions import InvalidInputError
 from pate.records.ballot_sum import (
     GRID,
@@ -36,7 +34,7 @@ from pate.records.ballot_sum import (
     quantised_residuals,
     residual_norm,
 )
-from pate.representations._cells import TextCells, n_rows
+from pate.representations import TextCells, n_rows
 
 BLOCK_ROWS = 1024
 

@@ -200,7 +200,7 @@ def count_right(
         raise InvalidInputError("answers and labels must be int64 class indices of equal shape (n,), -1 for none.")
     if (nominal_n is None) != (adjacency == "replace-one"):
         raise InvalidInputError("nominal_n must be given under adjacency='add-or-remove', and there alone.")
-    from pate.teachers._usable import Owners  # scikit-learn, whose import takes a second
+    from pate.teachers import Owners  # scikit-learn, whose import takes a second
 
     by_row = Owners.of(groups, len(labels))
     owners = UnitOwners.of(labels, by_row.groups, by_row.ids)

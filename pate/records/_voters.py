@@ -30,8 +30,8 @@ from pate.records._maps import (
     take,
 )
 from pate.records.ballot_sum import ADJACENCIES, KINDS, BallotFacts, BallotSum, UnitOwners, centred, check_clip
-from pate.representations._cells import n_rows
-from pate.teachers._usable import Owners, class_indices, label_column, usable
+from pate.representations import n_rows
+from pate.teachers import Owners, class_indices, label_column, usable
 from pate.votes import ABSTAIN, hash_queries
 
 # Records that vote on the public rows near them, and abstain elsewhere: for :func:`pate.open_vote_cap`.

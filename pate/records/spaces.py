@@ -19,10 +19,9 @@ from sklearn.utils.validation import check_is_fitted
 from pate._core.checks import check_int, check_real, shown
 from pate._core.tensors import load_tensors, save_tensors
 from pate._core.types import FloatArray
-from pate.data._validation import is_frame
+from pate.data import is_frame
 from pate.exceptions import InvalidInputError
-from pate.representations._base import private_kind
-from pate.representations._exact import ExactMap, one_sign
+from pate.representations import ExactMap, one_sign, private_kind
 
 _FORM = "ballot space 1"
 

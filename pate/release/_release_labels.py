@@ -12,8 +12,7 @@ import numpy as np
 from pate._core.checks import shown
 from pate._core.types import IntArray
 from pate.exceptions import BudgetExceededError, InvalidInputError
-from pate.ledger import Answer, Ledger, Registration
-from pate.ledger._chain import NewAnswer
+from pate.ledger import Answer, Ledger, NewAnswer, Registration
 from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, ConfidentGNMax, Draw, GaussianSum, GNMax, Mechanism
 from pate.privacy.budget import Budget
 from pate.privacy.convert import check_delta

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 
 from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError, LedgerError
-from pate.ledger import Ledger, LedgerRow
-from pate.ledger._chain import NewAnswer
+from pate.ledger import Ledger, LedgerRow, NewAnswer
 from pate.mechanisms import GaussianSum, Mechanism
 from pate.privacy.budget import Budget
 from pate.release._quote import Quote, ReleaseTerms

@@ -24,8 +24,7 @@ import numpy.typing as npt
 from pate._core.recorder import note, playing
 from pate._core.types import FloatArray
 from pate.exceptions import BudgetExceededError, ReplayError
-from pate.ledger import Ledger, Registration
-from pate.ledger._chain import NewAnswer
+from pate.ledger import Ledger, NewAnswer, Registration
 from pate.mechanisms import ANSWERED, NOT_ASKED, ConfidentGNMax, Draw, GaussianSum, GNMax, Mechanism
 from pate.mechanisms.vote_cap import VoteCap, VoteCapSession
 from pate.privacy.cost import Charge

@@ -11,4 +11,27 @@ Examples
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
+
+__all__ = [
+    "AboveLeast",
+    "Chain",
+    "Combined",
+    "FromModule",
+    "FromTransformer",
+    "GroupedRows",
+    "KernelPCA",
+    "PublicNeighbours",
+    "PublicPCA",
+    "PublicScale",
+    "RandomFourier",
+    "Representation",
+    "RowMemory",
+    "TableMap",
+    "TextMap",
+    "UnitRows",
+    "cached",
+    "chain",
+    "combine",
+    "load",
+]

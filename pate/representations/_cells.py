@@ -16,9 +16,20 @@ from scipy import sparse
 from pate._core.checks import quietly
 from pate._core.frames import plain_rows
 from pate._core.types import FloatArray
-from pate.data._cells import read_cells
-from pate.data._columns import as_float, as_number, column_kind, holds_numbers, numbers_of
-from pate.data._validation import by_name, is_frame, is_sparse, is_texts, read_numbers, read_rows
+from pate.data import (
+    as_float,
+    as_number,
+    by_name,
+    column_kind,
+    holds_numbers,
+    is_frame,
+    is_sparse,
+    is_texts,
+    numbers_of,
+    read_cells,
+    read_numbers,
+    read_rows,
+)
 from pate.exceptions import InvalidInputError
 
 #: A cell counts up to this many times the public range beyond it.

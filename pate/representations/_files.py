@@ -21,7 +21,7 @@ from sklearn.base import clone
 
 from pate._core.checks import quietly
 from pate._core.tensors import opened, plain
-from pate.data._validation import is_frame, is_sparse, read_rows
+from pate.data import is_frame, is_sparse, read_rows
 from pate.exceptions import CheckpointWarning, InvalidInputError
 from pate.representations._base import (
     FORMAT,

@@ -16,7 +16,7 @@ from torch import nn
 from pate._core.checks import check_int, shown
 from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
-from pate.networks._contract import one_device
+from pate.networks import one_device
 from pate.representations._base import Representation
 from pate.representations._own import Brought, as_vectors, check_provenance
 

@@ -1,20 +1,8 @@
 """Classifiers, torch modules and anything that answers, one per disjoint shard, to votes on public rows."""
 
-from __future__ import annotations
+import lazy_loader
 
-from pate.teachers._base import ShardEnsemble
-from pate.teachers._callables import CallableTeachers
-from pate.teachers._ensemble import TeacherEnsemble
-from pate.teachers._heads import HeadTeacherEnsemble
-from pate.teachers._registry import (
-    ensemble_curve,
-    import_teacher,
-    is_import_path,
-    make_ensemble,
-    make_teacher,
-    named_teachers,
-)
-from pate.teachers._usable import class_indices
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
     "CallableTeachers",

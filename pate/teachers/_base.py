@@ -25,7 +25,7 @@ from pate._core.progress import track
 from pate._core.recorder import note, playing
 from pate._core.secret import derive, fresh_secret, stored_secret, system_bytes, training_seed
 from pate._core.types import IntArray, Mask
-from pate.data._overlap import records_fingerprint
+from pate.data import records_fingerprint
 from pate.data.partition import Partition, partition
 from pate.exceptions import CheckpointWarning, InvalidInputError
 from pate.teachers._shards import Asked, Failure, Trained, fixed_vote, tell_of_failures

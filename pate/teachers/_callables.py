@@ -22,7 +22,7 @@ from pate._core.checks import check_choice, check_classes, check_int, check_real
 from pate._core.files import own_folder
 from pate._core.progress import track
 from pate._core.recorder import note
-from pate.data._validation import read_rows
+from pate.data import read_rows
 from pate.exceptions import CheckpointWarning, InvalidInputError
 from pate.teachers._shards import fixed_vote, tell_of_failures
 from pate.teachers._usable import hash_rows, is_frame, is_texts

@@ -15,8 +15,7 @@ from sklearn.utils import get_tags
 
 from pate._core.secret import global_generators
 from pate._core.types import Mask
-from pate.data._cells import private_cells
-from pate.data._validation import check_same_shape, image_shape, read_rows
+from pate.data import check_same_shape, image_shape, private_cells, read_rows
 from pate.exceptions import InvalidInputError
 from pate.teachers._base import Shard, ShardEnsemble, rehearse
 from pate.teachers._shards import (

@@ -21,18 +21,22 @@ from pate._core.checks import check_classes, check_labels, check_no_amounts, qui
 from pate._core.curator import CuratorMessage
 from pate._core.frames import plain_column
 from pate._core.types import Mask
-from pate.data._cells import NO_OWNER, ODD_CELLS, OUTSIDE, usable_records
-from pate.data._columns import holds_numbers, order_key
-from pate.data._overlap import count_cross_shard_duplicates
-from pate.data._validation import (
+from pate.data import (
+    NO_OWNER,
+    ODD_CELLS,
+    OUTSIDE,
     by_name,
+    count_cross_shard_duplicates,
     flat_rows,
     frame_as_floats,
+    holds_numbers,
     is_frame,
     is_sparse,
     is_texts,
+    order_key,
     read_rows,
     text_columns,
+    usable_records,
 )
 from pate.data.partition import Partition, distinct_ids, has_id
 from pate.exceptions import DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning

@@ -40,7 +40,7 @@ from pate.exceptions import InvalidInputError, ReplayError
 from pate.ledger import Ledger
 from pate.privacy.budget import Budget
 from pate.release import release_ballots, release_labels
-from pate.release.statement._fits import counted_elsewhere
+from pate.release.statement import counted_elsewhere
 from pate.report.audit_result import AuditResult, Figure
 
 # What can be replayed: a function of private records, or an object that is fitted on them.

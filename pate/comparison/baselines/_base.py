@@ -10,11 +10,9 @@ from typing import Any
 from pate._core.checks import check_int
 from pate._core.frames import plain_column, plain_rows
 from pate._core.types import FloatArray, IntArray
-from pate.data import check_public_rows
-from pate.data._validation import flat_rows
+from pate.data import check_public_rows, flat_rows
 from pate.data.queries import select_queries
-from pate.estimators._by_dpsgd import ByRecords
-from pate.estimators._public_model import any_rows, digest_of
+from pate.estimators import ByRecords, any_rows, digest_of
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Draw
 from pate.models.recipes import fitted_representation, kind_of, some_rows
@@ -26,8 +24,7 @@ from pate.privacy.words import Guarantee
 from pate.release import ReleasedLabels, warn_if_weak
 from pate.release.statement.model import Assumption, PrivacyStatement, made_statement
 from pate.representations import Representation
-from pate.teachers import ShardEnsemble
-from pate.teachers._usable import hash_rows, units_of
+from pate.teachers import ShardEnsemble, hash_rows, units_of
 
 _NOISE = "the operating system's cryptographic generator, for the noise and whatever else is drawn"
 #: The least number of public rows that a map is fitted on.

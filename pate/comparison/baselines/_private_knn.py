@@ -21,12 +21,12 @@ from pate.privacy.noise import real_argmax, real_at_least
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.sampled_votes import LEAST_SIGMA, sampled_votes_epsilon
 from pate.privacy.words import Guarantee
-from pate.records._maps import PublicMap, own_throughout, rows_of, slabs
-from pate.release._statement import ballot_assumptions, with_public_rows
+from pate.records import PublicMap, own_throughout, rows_of, slabs
+from pate.release import ballot_assumptions, with_public_rows
 from pate.release.statement.model import PrivacyStatement
 from pate.release.statement.plain import as_plain_text
-from pate.representations._cells import n_rows
-from pate.teachers._usable import as_column, class_indices, owned, usable
+from pate.representations import n_rows
+from pate.teachers import as_column, class_indices, owned, usable
 from pate.votes import ABSTAIN
 
 # Exact distances of private records from public rows: whole numbers, on a grid that public rows define.

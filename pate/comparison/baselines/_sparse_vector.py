@@ -22,8 +22,7 @@ from pate.privacy.convert import check_delta
 from pate.privacy.noise import discrete_laplace
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
-from pate.release import default_heads
-from pate.release._statement import make_assumptions, vouch_for_training
+from pate.release import default_heads, make_assumptions, vouch_for_training
 from pate.release.statement.model import PrivacyStatement
 from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble
 from pate.votes import ABSTAIN

@@ -9,7 +9,7 @@ from pate._core.checks import check_choice, check_int
 from pate._core.provenance import package_versions
 from pate.comparison.studies._folders import plain_repr
 from pate.data import Dataset
-from pate.estimators._by_dpsgd import OF_SHARDS, chosen_voters
+from pate.estimators import OF_SHARDS, chosen_voters
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget

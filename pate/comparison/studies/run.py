@@ -183,7 +183,7 @@ def _open_model(teachers: ShardEnsemble, data: Dataset, coded: Dataset, seed: in
     if isinstance(teachers, HeadTeacherEnsemble):
         return _ordinary_model(coded, seed)
     # One torch teacher of everything; on many rows in fewer passes, as each has many steps.
-    from pate.teachers.torch._recipe import default_steps
+    from pate.teachers.torch import default_steps
 
     ensemble: Any = clone(teachers)
     n = min(LARGE, len(y))

@@ -30,7 +30,7 @@ from pate.dpsgd._checks import Trial
 from pate.dpsgd.clipping import Clip, as_clip
 from pate.dpsgd.engines._engine import PerRecordEngine, check_units, loss_gradient
 from pate.exceptions import InvalidInputError
-from pate.networks._contract import hooked
+from pate.networks import hooked
 
 # Gradients of single records in one layer, from what goes into it and what comes back to it.
 

@@ -35,7 +35,7 @@ from pate._core.secret import training_seed
 from pate.dpsgd._checks import SIZES, Trial, close, tensors_of
 from pate.dpsgd.clipping import Clip, FlatClipping, PerLayerClipping, as_clip
 from pate.exceptions import InvalidInputError, PerformanceWarning
-from pate.networks._contract import own_generator
+from pate.networks import own_generator
 
 #: Clipping norm of the trial: below the gradients of nearly all records, so that what is clipped is seen. And another
 #: one, that of most runs: an engine may not heed it, or keep to it only where it is small.

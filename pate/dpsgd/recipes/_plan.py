@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 
 from pate._core.checks import shown
-from pate.data._validation import is_frame, is_sparse, is_texts, read_rows
+from pate.data import is_frame, is_sparse, is_texts, read_rows
 from pate.data.schema import MOST_VALUES, Schema
 from pate.dpsgd.recipes._planner import LINEAR_GRADIENTS, DPSGDRecipe, TrainingFacts, choose_recipe, facts_of
 from pate.exceptions import InvalidInputError

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from pate._core.checks import check_choice, check_int, check_real
-from pate.data._columns import heavy_tailed, of_one_unit
-from pate.data._validation import is_frame, is_sparse, is_texts, read_rows
+from pate.data import heavy_tailed, is_frame, is_sparse, is_texts, of_one_unit, read_rows
 from pate.dpsgd._calibration import ADJACENCIES
 from pate.dpsgd._optimizers import OPTIMIZERS, SCHEDULES
 from pate.exceptions import InvalidInputError

@@ -17,16 +17,17 @@ from dp_accounting import pld
 
 from pate._core.checks import check_real
 from pate._core.types import FloatArray
-from pate.dpsgd._calibration import SMALLEST_NOISE_MULTIPLIER
-from pate.dpsgd._fit import fit_privately
-from pate.dpsgd._rows import check_apart, read_records
-from pate.dpsgd._settings import (
+from pate.dpsgd import (
+    SMALLEST_NOISE_MULTIPLIER,
+    check_apart,
     check_recipe,
     check_settings,
     filled,
+    fit_privately,
     is_planned,
     read_clipping,
     read_mechanism,
+    read_records,
     resolve,
     shape_of,
 )
@@ -39,7 +40,7 @@ from pate.privacy.budget import MOST_EPSILON, Budget
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import Charge
 from pate.privacy.losses import discretization_interval, rounding_slack
-from pate.records._maps import own_throughout
+from pate.records import own_throughout
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,15 +20,14 @@ from sklearn.base import BaseEstimator, clone
 
 from pate._core.checks import shown
 from pate._core.types import FloatArray, IntArray
-from pate.data import check_public_rows
-from pate.data._validation import by_name, is_frame, read_rows
+from pate.data import by_name, check_public_rows, is_frame, read_rows
 from pate.exceptions import InvalidInputError, PateError
 from pate.privacy.budget import Budget
 from pate.privacy.compose.repetitions import Repetitions, deltas_of
 from pate.privacy.convert import DEFAULT_ORDERS, gdp_to_epsilon
 from pate.privacy.cost import Charge, check_charge
 from pate.privacy.words import Guarantee
-from pate.records._maps import take
+from pate.records import take
 from pate.release import RecordLabels, quote
 from pate.release.statement.model import Assumption, PrivacyStatement
 

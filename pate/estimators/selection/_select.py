@@ -14,9 +14,7 @@ import numpy as np
 from pate._core.checks import check_classes, check_int, check_real, quietly, shown
 from pate._core.provenance import now
 from pate._core.types import IntArray
-from pate.data import recognised_by
-from pate.data._cells import private_cells
-from pate.data._validation import read_rows
+from pate.data import private_cells, read_rows, recognised_by
 from pate.estimators.selection._contestant import (
     Candidate,
     Contestant,
@@ -35,13 +33,13 @@ from pate.privacy.noise.integers import uniform_below
 from pate.privacy.noise.reals import rounded_up
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
-from pate.records._maps import take
+from pate.records import take
 from pate.release import warn_if_weak
-from pate.release.statement._fits import count_selection, counted_elsewhere, join_kin
+from pate.release.statement import count_selection, counted_elsewhere, join_kin
 from pate.release.statement.fields import check_stated
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
-from pate.teachers._usable import Owners, class_indices, label_column, usable
+from pate.teachers import Owners, class_indices, label_column, usable
 
 # The runs themselves: the split, one run with its noisy score, and the best of them.
 

@@ -13,7 +13,7 @@ from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.models.heads._likelihood import LikelihoodHead
 from pate.models.heads._linear import Head, as_sure, public_rows
-from pate.representations._exact import own_product
+from pate.representations import own_product
 
 
 class SelfTrainedHead(Head):

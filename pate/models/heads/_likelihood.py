@@ -14,9 +14,9 @@ from pate._core.checks import check_classes, check_int, check_real
 from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.models.heads._linear import Head, Moments, ReleasedBallots, clip_of, public_rows, read_moments, softmax
-from pate.records._maps import fingerprint_of, is_own
+from pate.records import fingerprint_of, is_own
 from pate.records.spaces import BallotSpace
-from pate.representations._exact import own_product
+from pate.representations import own_product
 
 #: The constant feature: smaller than the others, as sums of centred directions hold little information on it.
 _CONST = 0.2

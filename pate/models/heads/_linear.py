@@ -20,7 +20,7 @@ from pate._core.checks import check_classes, check_int, check_real, shown
 from pate._core.tensors import load_tensors, save_tensors
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
-from pate.representations._exact import OwnProduct, own_product
+from pate.representations import OwnProduct, own_product
 
 
 class ReleasedBallots(Protocol):

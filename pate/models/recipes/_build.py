@@ -12,8 +12,7 @@ from sklearn.decomposition import TruncatedSVD
 
 from pate._core.checks import check_choice
 from pate._core.types import FloatArray
-from pate.data._columns import heavy_tailed, of_one_unit
-from pate.data._validation import is_frame, is_sparse, is_texts, read_rows
+from pate.data import heavy_tailed, is_frame, is_sparse, is_texts, of_one_unit, read_rows
 from pate.models.heads import DescentHead, LikelihoodHead
 from pate.models.recipes._rule import Recipe
 from pate.records.spaces import BallotSpace, SignedSpace, SoftSpace
@@ -28,8 +27,8 @@ from pate.representations import (
     TextMap,
     cached,
     chain,
+    check_representation,
 )
-from pate.representations._base import check_representation
 
 # The default representation of images.
 

@@ -22,12 +22,10 @@ from pate._core.types import FloatArray, IntArray, Mask
 from pate.exceptions import InvalidInputError
 from pate.models.heads import CorrectedHead, DescentHead, ForestHead, LikelihoodHead, load_head
 from pate.models.heads._linear import as_sure, read_moments, softmax
-from pate.records import RecordVoters
-from pate.records._maps import HeldRecords, in_blocks, is_own, own_throughout, rows_of, slabs, take
+from pate.records import HeldRecords, RecordVoters, in_blocks, is_own, own_throughout, rows_of, slabs, take
 from pate.records.ballot_sum import GRID
 from pate.records.spaces import load_space
-from pate.representations import Representation, load
-from pate.representations._cells import n_rows
+from pate.representations import Representation, load, n_rows
 
 # How probabilities become answers: their temperature, and how a class is decided. What is computed from released
 # numbers and public rows is post-processing (Dwork and Roth 2014, Proposition 2.1).

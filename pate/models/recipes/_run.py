@@ -41,8 +41,7 @@ from pate.models.recipes._model import (
 from pate.models.recipes._rule import PublicFacts, Recipe, Round, check_recipe, choose
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.records import BallotSum, RecordVoters, count_right
-from pate.records._maps import MOST_HELD_BYTES, HeldRecords
+from pate.records import MOST_HELD_BYTES, BallotSum, HeldRecords, RecordVoters, count_right
 from pate.records.spaces import SoftSpace
 from pate.release import (
     BallotRelease,
@@ -51,16 +50,16 @@ from pate.release import (
     RecordLabels,
     ReleasedCounts,
     ReleaseTerms,
+    buy_rounds,
     doubted,
     measured_accuracy,
     measured_shares,
     open_ballot_session,
     stored_rounds,
+    sum_of_rounds,
 )
-from pate.release._quote import buy_rounds, sum_of_rounds
-from pate.representations import Representation
-from pate.representations._cells import n_rows
-from pate.teachers._usable import class_indices, label_column
+from pate.representations import Representation, n_rows
+from pate.teachers import class_indices, label_column
 
 if TYPE_CHECKING:
     from pate.models.students._features import StudentFeatures

@@ -15,10 +15,9 @@ from pate._core.checks import shown
 from pate._core.tensors import load_tensors, save_tensors
 from pate.exceptions import InvalidInputError
 from pate.models.students._image import ImageStudent, refuse_private
-from pate.records._maps import is_own
-from pate.representations._base import digest_of
-from pate.representations._exact import one_sign
-from pate.representations.images._pixels import ImageCells, ImageMap
+from pate.records import is_own
+from pate.representations import digest_of, one_sign
+from pate.representations.images import ImageCells, ImageMap
 
 #: Principal components of the input of the network's last layer.
 _COMPONENTS = 64

@@ -18,13 +18,12 @@ from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTraini
 
 from pate._core.checks import check_choice, check_int
 from pate._core.recorder import note
-from pate.data._validation import read_rows
+from pate.data import read_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError, StudentWarning
 from pate.models.students._image import ImageStudent
 from pate.models.students._spreading import LabelSpreads, VoteSpreading
-from pate.records._maps import take
-from pate.teachers import make_teacher, named_teachers
-from pate.teachers._shards import OwnClasses, has_gaps
+from pate.records import take
+from pate.teachers import OwnClasses, has_gaps, make_teacher, named_teachers
 from pate.votes import ABSTAIN
 
 # The default student.

@@ -17,10 +17,10 @@ from pate._core.files import check_can_write
 from pate._core.progress import track
 from pate._core.secret import training_seed
 from pate._core.types import FloatArray
-from pate.data._validation import read_numbers
+from pate.data import read_numbers
 from pate.exceptions import InvalidInputError, SensitiveValueError
 from pate.models.students._spreading import released_labels
-from pate.representations._base import private_kind
+from pate.representations import private_kind
 from pate.votes import ABSTAIN
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         targets, given = read_targets(y, weights, len(images), self.label_error)
 
         from pate.models.students._image_training import Training, make_network
-        from pate.networks._contract import own_generator
+        from pate.networks import own_generator
 
         file = None if self.checkpoint_dir is None else Path(self.checkpoint_dir) / FILE
         if file is not None:
@@ -284,7 +284,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     def _on_device(self, ask: Any, images: npt.NDArray[np.float32], **how: Any) -> Any:
         import torch
 
-        from pate.networks._contract import one_device
+        from pate.networks import one_device
 
         device = one_device(self.device)
         try:
@@ -299,7 +299,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "network_")
         from pate.models.students._image_training import KEY
-        from pate.networks._contract import save_state
+        from pate.networks import save_state
 
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_SAVED}
         settings["network"] = self.network if isinstance(self.network, str) else None
@@ -321,7 +321,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         architecture is an InvalidInputError.
         """
         from pate.models.students._image_training import KEY, WHAT, make_network
-        from pate.networks._contract import own_generator, read_state
+        from pate.networks import own_generator, read_state
 
         tensors, facts = read_state(path, KEY, WHAT)
         if facts.get("format") != _FORMAT:
@@ -356,7 +356,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     def _recipe(self, n_rows: int) -> tuple[Recipe, torch.device]:
         """Return the checked settings, and the device."""
         from pate.models.students._image_training import Recipe
-        from pate.networks._contract import has_bf16, one_device
+        from pate.networks import has_bf16, one_device
 
         device = one_device(self.device)
         check_choice("precision", self.precision, ("auto", "float32", "bfloat16"))

@@ -23,10 +23,10 @@ from pate._core.checks import shown
 from pate._core.secret import training_seed
 from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
-from pate.networks import make_module
-from pate.networks._contract import (
+from pate.networks import (
     logits_of,
     make,
+    make_module,
     module_arguments,
     own_generator,
     read_state,
@@ -34,7 +34,7 @@ from pate.networks._contract import (
     state_of,
     take_state,
 )
-from pate.representations.images._augment import Augmentation
+from pate.representations.images import Augmentation
 
 # Fixed, slightly changed views of an image: their mean prediction is more accurate.
 

@@ -26,12 +26,10 @@ from threadpoolctl import threadpool_limits
 
 from pate._core.secret import global_generators
 from pate._core.types import IntArray, Mask
-from pate.data._validation import is_frame
+from pate.data import is_frame
 from pate.exceptions import StudentWarning
-from pate.records import count_right
-from pate.records._maps import BLOCK_ROWS, own_throughout, slabs, take
-from pate.release import LabelRelease, ReleasedCounts
-from pate.release._ballot_session import PaidCounts, message_of_counts
+from pate.records import BLOCK_ROWS, count_right, own_throughout, slabs, take
+from pate.release import LabelRelease, PaidCounts, ReleasedCounts, message_of_counts
 from pate.representations import Representation
 
 #: Parts of scikit-learn whose classes predict each row from that row and the fitted state: not those that are random in

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pate._core.checks import check_int, check_labels, check_real
 from pate._core.scale import column_scales
-from pate.data._validation import is_frame, read_numbers
+from pate.data import is_frame, read_numbers
 from pate.exceptions import InvalidInputError
 from pate.votes import ABSTAIN
 

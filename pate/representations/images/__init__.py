@@ -1,9 +1,13 @@
 """Representations of images, fitted on public ones: pixels, wavelet scattering, self-supervised networks."""
 
-from __future__ import annotations
+import lazy_loader
 
-from pate.representations.images._augment import Augmentation, views_of
-from pate.representations.images._pixels import Pixels, Scattering
-from pate.representations.images._self_supervised import SelfSupervised
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
-__all__ = ["Augmentation", "Pixels", "Scattering", "SelfSupervised", "views_of"]
+__all__ = [
+    "Augmentation",
+    "Pixels",
+    "Scattering",
+    "SelfSupervised",
+    "views_of",
+]

@@ -14,7 +14,7 @@ import torch
 
 from pate._core.checks import check_int, shown
 from pate.exceptions import InvalidInputError
-from pate.networks._contract import one_device
+from pate.networks import one_device
 from pate.representations._base import Representation
 from pate.representations._cells import NumberCells
 

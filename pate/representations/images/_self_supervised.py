@@ -23,7 +23,7 @@ from pate._core.checks import check_choice, check_int, check_real
 from pate._core.progress import track
 from pate._core.secret import training_seed
 from pate.exceptions import CheckpointWarning, InvalidInputError
-from pate.networks._contract import has_bf16, one_device, own_generator, read_state, save_state, state_of, take_state
+from pate.networks import has_bf16, one_device, own_generator, read_state, save_state, state_of, take_state
 from pate.representations._exact import one_sign
 from pate.representations.images._augment import Augmentation, fitting
 from pate.representations.images._pixels import ImageMap, check_image_shape

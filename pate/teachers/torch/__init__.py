@@ -1,7 +1,9 @@
 """Torch modules as teachers, on CPU cores and GPUs; the ready modules are in :mod:`pate.networks`."""
 
-from __future__ import annotations
+import lazy_loader
 
-from pate.teachers.torch._ensemble import TorchTeacherEnsemble
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
-__all__ = ["TorchTeacherEnsemble"]
+__all__ = [
+    "TorchTeacherEnsemble",
+]

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pate.networks._contract import hooked
+from pate.networks import hooked
 
 _aten = torch.ops.aten
 

@@ -20,10 +20,9 @@ from pate._core.checks import check_choice, check_int, check_real
 from pate._core.cluster import on_cluster, workers
 from pate._core.frames import plain_rows
 from pate._core.types import Mask
-from pate.data._cells import private_cells
-from pate.data._validation import read_numbers
+from pate.data import private_cells, read_numbers
 from pate.exceptions import CuratorWarning, InvalidInputError, PerformanceWarning
-from pate.networks._contract import module_arguments, named_device, visible_devices
+from pate.networks import module_arguments, named_device, visible_devices
 from pate.teachers._base import Shard as ShardRows
 from pate.teachers._base import ShardEnsemble, rehearse
 from pate.teachers._shards import Asked, Failure, Trained, batches, side_by_side

@@ -25,7 +25,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pate._core.secret import training_seed
 from pate.exceptions import InvalidInputError
-from pate.networks._contract import check_apart, make, own_generator, several_inputs
+from pate.networks import check_apart, make, own_generator, several_inputs
 from pate.teachers.checkpoints import describe
 from pate.teachers.torch._chain import Step, agrees, read_chain
 

@@ -11,7 +11,7 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
-from pate.networks._contract import own_generator
+from pate.networks import own_generator
 from pate.teachers.torch._chain import FlatParameters, Step, chain_backward, chain_forward, logits_gradient
 from pate.teachers.torch._recipe import FORWARD, PRECISIONS, Optimizer, Recipe, Weights, needs_pairs, weights_of
 

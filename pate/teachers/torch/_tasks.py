@@ -22,7 +22,7 @@ import torch
 
 from pate._core.checks import check_int
 from pate.exceptions import InvalidInputError
-from pate.networks._contract import held_threads, own_generator, visible_devices
+from pate.networks import held_threads, own_generator, visible_devices
 from pate.teachers._shards import Asked, Failure, Trained, interruptible, out_of_memory
 from pate.teachers._usable import slices
 from pate.teachers.checkpoints import pack_weights

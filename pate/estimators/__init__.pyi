@@ -1,0 +1,19 @@
+"""What is loaded when first used, and from where: ``__init__.py`` reads this file, and so do type checkers."""
+
+from ._by_dpsgd import (
+    Ask as Ask,
+    ByRecords as ByRecords,
+    OF_SHARDS as OF_SHARDS,
+    TrainingPlan as TrainingPlan,
+    check_likeliest as check_likeliest,
+    check_ranges as check_ranges,
+    chosen_voters as chosen_voters,
+    len_of as len_of,
+    measured_with as measured_with,
+    method_of as method_of,
+    plan_records as plan_records,
+    plan_training as plan_training,
+    stand_ins as stand_ins,
+)
+from ._classifier import PATEClassifier as PATEClassifier
+from ._public_model import any_rows as any_rows, digest_of as digest_of

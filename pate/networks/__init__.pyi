@@ -1,0 +1,32 @@
+"""What is loaded when first used, and from where: ``__init__.py`` reads this file, and so do type checkers."""
+
+from ._contract import (
+    check_apart as check_apart,
+    has_bf16 as has_bf16,
+    held_threads as held_threads,
+    hooked as hooked,
+    logits_of as logits_of,
+    make as make,
+    module_arguments as module_arguments,
+    named_device as named_device,
+    one_device as one_device,
+    own_generator as own_generator,
+    read_state as read_state,
+    save_state as save_state,
+    several_inputs as several_inputs,
+    state_of as state_of,
+    take_state as take_state,
+    visible_devices as visible_devices,
+)
+from ._named import (
+    Linear as Linear,
+    MLP as MLP,
+    PapernotCNN as PapernotCNN,
+    PapernotDeepCNN as PapernotDeepCNN,
+    SmallCNN as SmallCNN,
+    SmallResNet as SmallResNet,
+    TanhCNN as TanhCNN,
+    make_module as make_module,
+    named_modules as named_modules,
+    square_image_shape as square_image_shape,
+)
