@@ -1,23 +1,14 @@
 """Recipes: settings of record voters chosen from public facts, and plans that go from public rows to a model."""
 
-from pate._core.moved import renamed
-from pate.models.recipes._build import default_representation as default_representation
-from pate.models.recipes._build import fitted_representation, kind_of
-from pate.models.recipes._expected import EPSILONS as EPSILONS
-from pate.models.recipes._expected import Expectation, expected
-from pate.models.recipes._expected import at_epsilon as at_epsilon
-from pate.models.recipes._expected import better_budget as better_budget
-from pate.models.recipes._expected import check_expected as check_expected
-from pate.models.recipes._expected import least_useful as least_useful
-from pate.models.recipes._expected import without_privacy as without_privacy
-from pate.models.recipes._model import MappedLinear, RecordModel
-from pate.models.recipes._model import some_rows as some_rows
-from pate.models.recipes._rule import FEWEST_PUBLIC as FEWEST_PUBLIC
-from pate.models.recipes._rule import PublicFacts, Recipe, Round, choose, chosen_method
-from pate.models.recipes._rule import without_student as without_student
-from pate.models.recipes._run import RecordsPlan
+from typing import Any
 
-#: The names for users; what is imported ``as`` itself is for pate's other packages.
+import lazy_loader
+
+from pate._core.moved import renamed
+
+_lazy, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
+_former = renamed(__name__, {"chosen_road": "chosen_method"})
+
 __all__ = [
     "Expectation",
     "MappedLinear",
@@ -33,4 +24,6 @@ __all__ = [
     "kind_of",
 ]
 
-__getattr__ = renamed(__name__, {"chosen_road": "chosen_method"})
+
+def __getattr__(name: str) -> Any:
+    return _former(name) if name == "chosen_road" else _lazy(name)

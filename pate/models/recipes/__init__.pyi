@@ -1,0 +1,44 @@
+"""What is loaded when first used, and from where: ``__init__.py`` reads this file, and so do type checkers."""
+
+from ._build import (
+    default_representation as default_representation,
+    fitted_representation as fitted_representation,
+    kind_of as kind_of,
+    scattered as scattered,
+)
+from ._expected import (
+    EPSILONS as EPSILONS,
+    Expectation as Expectation,
+    at_epsilon as at_epsilon,
+    better_budget as better_budget,
+    check_expected as check_expected,
+    expected as expected,
+    least_useful as least_useful,
+    without_privacy as without_privacy,
+)
+from ._model import (
+    MappedLinear as MappedLinear,
+    RecordModel as RecordModel,
+    balancing as balancing,
+    check_decide as check_decide,
+    decided as decided,
+    keep_linear as keep_linear,
+    keep_record_model as keep_record_model,
+    made_of as made_of,
+    made_of_linear as made_of_linear,
+    read_linear as read_linear,
+    read_record_model as read_record_model,
+    some_rows as some_rows,
+    temperature_as_measured as temperature_as_measured,
+    tempered as tempered,
+)
+from ._rule import (
+    FEWEST_PUBLIC as FEWEST_PUBLIC,
+    PublicFacts as PublicFacts,
+    Recipe as Recipe,
+    Round as Round,
+    choose as choose,
+    chosen_method as chosen_method,
+    without_student as without_student,
+)
+from ._run import Ask as Ask, RecordsPlan as RecordsPlan
