@@ -1,29 +1,28 @@
 """Jobs from files to files: read private and public rows, release private labels, write labels and a model."""
 
-from pate.jobs._choice import CHOICES, OneRound, QueryChoice, Uncertain, make_choice
-from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan, VotePlan
-from pate.jobs._request import PREPROCESSING, find_ledger
+from pate.jobs._choice import CHOICES
+from pate.jobs._choice import OneRound as OneRound
+from pate.jobs._choice import QueryChoice as QueryChoice
+from pate.jobs._choice import Uncertain as Uncertain
+from pate.jobs._choice import make_choice as make_choice
+from pate.jobs._plan import BallotPlan as BallotPlan
+from pate.jobs._plan import GradientPlan as GradientPlan
+from pate.jobs._plan import LabelPlan, VotePlan
+from pate.jobs._request import PREPROCESSING as PREPROCESSING
+from pate.jobs._request import find_ledger as find_ledger
 from pate.jobs._tables import LabelJob
-from pate.jobs._writing import Predictions, check_new_files, check_proba, predict_file, read_public
+from pate.jobs._writing import Predictions, check_new_files, predict_file
+from pate.jobs._writing import check_proba as check_proba
+from pate.jobs._writing import read_public as read_public
 from pate.jobs.vote_files import VoteJob
 
 __all__ = [
     "CHOICES",
-    "PREPROCESSING",
-    "BallotPlan",
-    "GradientPlan",
     "LabelJob",
     "LabelPlan",
-    "OneRound",
     "Predictions",
-    "QueryChoice",
-    "Uncertain",
     "VoteJob",
     "VotePlan",
     "check_new_files",
-    "check_proba",
-    "find_ledger",
-    "make_choice",
     "predict_file",
-    "read_public",
 ]

@@ -13,8 +13,6 @@ __all__ = [
     "Answer",
     "FileCheck",
     "Ledger",
-    "LedgerRow",
-    "Registration",
     "Remaining",
     "Verification",
     "verify_ledger",

@@ -19,5 +19,4 @@ __all__ = [
     "TanhCNN",
     "make_module",
     "named_modules",
-    "square_image_shape",
 ]

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from pate.dpsgd.engines._book_keeping import BookKeepingEngine
-from pate.dpsgd.engines._engine import Engine, PerRecordEngine, check_promise
+from pate.dpsgd.engines._engine import Engine, PerRecordEngine
+from pate.dpsgd.engines._engine import check_promise as check_promise
 from pate.dpsgd.engines._engine import record_loss as record_loss
 
-__all__ = ["BookKeepingEngine", "Engine", "PerRecordEngine", "check_promise"]
+__all__ = [
+    "BookKeepingEngine",
+    "Engine",
+    "PerRecordEngine",
+]

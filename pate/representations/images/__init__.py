@@ -9,5 +9,4 @@ __all__ = [
     "Pixels",
     "Scattering",
     "SelfSupervised",
-    "views_of",
 ]
