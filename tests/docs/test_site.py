@@ -125,7 +125,7 @@ def test_the_site_is_whole_and_needs_no_network(tmp_path):
     assert len(said) > 30
     wrong = {n: [a for a in said[n] if f"<strong>{a}</strong>" not in of_classes[n]] for n in said}
     assert {name: attributes for name, attributes in wrong.items() if attributes} == {}
-    for name in ("estimator.PATEClassifier", "dpsgd.DPSGDClassifier", "teachers.torch.TorchTeacherEnsemble"):
+    for name in ("estimators.PATEClassifier", "dpsgd.DPSGDClassifier", "teachers.torch.TorchTeacherEnsemble"):
         assert {f"pate.{name}.{end}" for end in ("fit", "set_fit_request", "get_metadata_routing")} <= ids
     assert "docs/index.html" in (out / "index.html").read_text(encoding="utf-8")
     assert (out / "searchindex.js").stat().st_size > 10_000

@@ -6,10 +6,17 @@ from pate.privacy.exact._pld import PldEpsilon, composed_pld, per_teacher_pld_ep
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest
 
 __all__ = [
+    "ExactDivergences",
+    "GaussianNoise",
+    "LaplaceNoise",
+    "PldEpsilon",
+    "ThresholdTest",
+    "composed_pld",
     "exact_divergences",
     "exact_rdp",
     "log_probs",
     "per_teacher_pld_epsilon",
+    "per_teacher_rdp",
     "pld_epsilon",
     "pld_seconds",
     "upper_bound",
