@@ -49,7 +49,7 @@ class PateError(Exception):
 
 
 class InvalidInputError(PateError, ValueError):
-    """A value is refused at the door: the text has its name, the value, what is allowed and the remedy.
+    """A value is refused: the text has its name, the value, what is allowed and the remedy.
 
     Examples
     --------

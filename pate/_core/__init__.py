@@ -1,1 +1,1 @@
-"""What every room stands on: checks, seeds, secrets, files, progress, provenance, names of arrays."""
+"""Shared by all packages: checks, random bits and secrets, files, progress, messages for the data curator."""

@@ -1,11 +1,11 @@
-"""A tape: one run of a pipeline with bits that can be drawn again, for audits; nothing said of such a run is private.
+"""Runs a pipeline again with the same random bits, for audits: what such a run releases is not private.
 
 :func:`pate.audit.replay` runs a pipeline on two neighbouring data sets and compares what happened inside. For that, the
 bits of the operating system come from the recorder's key, the second run is given what the first one released, and the
 code that is at work notes what it received and made. Nothing here is reached but by :func:`play`: no parameter, no
 environment variable, no file turns it on.
 
-A tape belongs to the thread and the process that play it. Others see none: they draw from the operating system.
+A recorder belongs to the thread and the process that play it. Others see none: they draw from the operating system.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Sampler = TypeVar("Sampler", bound=Callable[..., Any])
 Result = TypeVar("Result")
 Watcher = Callable[[str, dict[str, Any]], None]
 
-_PLAYING: ContextVar[ReplayRecorder | None] = ContextVar("pate_tape", default=None)
+_PLAYING: ContextVar[ReplayRecorder | None] = ContextVar("pate_recorder", default=None)
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class ReplayRecorder:
         self.owner: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
-        return "Tape(not private)"
+        return "ReplayRecorder(not private)"
 
     def __reduce__(self) -> Any:
-        raise ReplayError("a tape stays in the process that plays it: it cannot be copied or pickled.")
+        raise ReplayError("a recorder stays in the process that plays it: it cannot be copied or pickled.")
 
     def draw(self, purpose: str, size: int) -> bytes:
         """Return the next bytes for a purpose."""
@@ -126,61 +126,61 @@ def _form(value: Any) -> Any:
 
 
 def playing() -> ReplayRecorder | None:
-    """Return the tape that this thread of this process plays, or None."""
-    tape = _PLAYING.get()
-    if tape is None or tape.owner != (os.getpid(), threading.get_ident()):
+    """Return the recorder that this thread of this process plays, or None."""
+    recorder = _PLAYING.get()
+    if recorder is None or recorder.owner != (os.getpid(), threading.get_ident()):
         return None
-    return tape
+    return recorder
 
 
 @contextmanager
-def play(tape: ReplayRecorder) -> Iterator[ReplayRecorder]:
-    """Run what is inside on a tape; for :mod:`pate.audit` alone."""
-    token = _begin(tape)
+def play(recorder: ReplayRecorder) -> Iterator[ReplayRecorder]:
+    """Run what is inside as a replay; for :mod:`pate.audit` alone."""
+    token = _begin(recorder)
     try:
-        yield tape
+        yield recorder
     finally:
-        tape.owner = (0, 0)  # copies of this context (a task, a generator) may live on: for them, too, it is over
+        recorder.owner = (0, 0)  # copies of this context (a task, a generator) may live on: for them, too, it is over
         _PLAYING.reset(token)
 
 
-def _begin(tape: ReplayRecorder) -> Token[ReplayRecorder | None]:
+def _begin(recorder: ReplayRecorder) -> Token[ReplayRecorder | None]:
     if playing() is not None:
         raise ReplayError("a replay cannot run inside another one.")
-    if tape.owner is not None:
-        raise ReplayError("this tape was played already. Make a new one of the same key.")
-    tape.owner = (os.getpid(), threading.get_ident())
-    return _PLAYING.set(tape)
+    if recorder.owner is not None:
+        raise ReplayError("this recorder was played already. Make a new one of the same key.")
+    recorder.owner = (os.getpid(), threading.get_ident())
+    return _PLAYING.set(recorder)
 
 
-def run_played(tape: ReplayRecorder, run: Callable[[], Result]) -> Result:
-    """Return what ``run()`` returns on a tape that the caller's own context never holds.
+def run_played(recorder: ReplayRecorder, run: Callable[[], Result]) -> Result:
+    """Return what ``run()`` returns on a recorder that the caller's own context never holds.
 
     Ctrl-C may come before a ``with`` block has begun, or after it began to end: then nothing ends it. A context of its
     own is left by the interpreter, whatever happens inside.
     """
 
     def inside() -> Result:
-        _begin(tape)
+        _begin(recorder)
         try:
             return run()
         finally:
-            tape.owner = (0, 0)
+            recorder.owner = (0, 0)
 
     return copy_context().run(inside)
 
 
 def note(stage: str, **facts: Any) -> None:
     """Tell a replay what a stage received and made; nothing otherwise."""
-    tape = playing()
-    if tape is not None:
-        tape.note(stage, facts)
+    recorder = playing()
+    if recorder is not None:
+        recorder.note(stage, facts)
 
 
 def settle(sampler: str, value: Any) -> Any:
     """Return what is let out: ``value``, but in a replay's second run what the first one let out at this place."""
-    tape = playing()
-    return value if tape is None else tape.settle(sampler, value)
+    recorder = playing()
+    return value if recorder is None else recorder.settle(sampler, value)
 
 
 def settled(sampler: Sampler) -> Sampler:
@@ -190,13 +190,13 @@ def settled(sampler: Sampler) -> Sampler:
     @functools.wraps(sampler)
     def drawn(*args: Any, **options: Any) -> Any:
         value = sampler(*args, **options)
-        tape = playing()
-        if tape is None:
+        recorder = playing()
+        if recorder is None:
             return value
         (_, values), *rest = signature.bind(*args, **options).arguments.items()
         public = {name: option for name, option in rest if name != "source"}
-        tape.note("noise", {"sampler": sampler.__name__, "shape": np.shape(values), **public})
-        return tape.settle(sampler.__name__, value)
+        recorder.note("noise", {"sampler": sampler.__name__, "shape": np.shape(values), **public})
+        return recorder.settle(sampler.__name__, value)
 
     return cast(Sampler, drawn)
 

@@ -29,10 +29,11 @@ _operating_system: Callable[[int], bytes] = os.urandom
 def system_bytes(size: int) -> bytes:
     """Return bytes from the operating system's cryptographic generator: the one place that asks it.
 
-    In a replay (:mod:`pate._core.recorder`) they follow from the tape's key, and what is made of them is not private.
+    In a replay (:mod:`pate._core.recorder`) they follow from the recorder's key, and what is made of them is not
+    private.
     """
-    tape = playing()
-    return _operating_system(size) if tape is None else tape.draw("system", size)
+    recorder = playing()
+    return _operating_system(size) if recorder is None else recorder.draw("system", size)
 
 
 def unreplayed_bytes(size: int) -> bytes:

@@ -357,9 +357,9 @@ class Ledger:
 
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
-        tape = playing()
-        if tape is not None:
-            tape.claim(self.path)
+        recorder = playing()
+        if recorder is not None:
+            recorder.claim(self.path)
         with transaction(self.path, write=True, timeout=self.timeout) as connection:
             if not _entries.is_sealed(connection, self.path):
                 raise LedgerError(

@@ -31,7 +31,7 @@ ANSWERED, REFUSED, NOT_ASKED = "answered", "refused", "not asked"
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """What a mechanism let out.
+    """What a mechanism released for a batch of queries.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ def _noted(sample: Any) -> Any:
 
 @dataclass(frozen=True)
 class Noisy:
-    """What has noises, each of a size that is checked, and that grow together when it is calibrated."""
+    """Base of mechanisms: their noise scales, each checked, which grow together when one is calibrated."""
 
     #: The fields that hold a standard deviation or scale, the largest there may be, and what they are.
     _noises: ClassVar[tuple[str, ...]] = ("sigma",)

@@ -85,15 +85,15 @@ class Charge:
     losses : Losses or None
         The dominating pairs it is made of, where these say more than the numbers above (subsampled Gaussians): what
         :class:`pate.privacy.Accountant` composes by privacy loss distributions. No part of a charge's equality, and
-        not kept in a ledger, which counts in one currency.
+        not kept in a ledger, which counts in one accounting unit.
 
     Notes
     -----
     Each of the three composes by addition, also when a later mechanism is chosen after seeing earlier answers, as
     long as the *total* is a constant fixed beforehand: RDP by Mironov 2017, Proposition 1; GDP by Dong, Roth, Su
     2022, Corollary 3.3; pure by basic composition. When the total itself is random, only a filter fixed beforehand
-    is sound: one of the three, or Renyi divergence at one order, as the currency of a :class:`pate.Ledger`. An argmax
-    or a threshold test alone is cheaper by RDP than the Gaussian it comes from, a released histogram is not.
+    is sound: one of the three, or Renyi divergence at one order, as the accounting unit of a :class:`pate.Ledger`. An
+    argmax or a threshold test alone is cheaper by RDP than the Gaussian it comes from, a released histogram is not.
 
     delta0 composes by addition, and is added to delta, where for every pair of neighbours and any past the two laws are
     P = (1 - delta0) P' + delta0 P'' and Q = (1 - delta0) Q' + delta0 Q'' with *the same* delta0, and P', Q' have the

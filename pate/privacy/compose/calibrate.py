@@ -53,9 +53,9 @@ class BudgetBackend(Protocol):
         what, kind : str
             What is paid for, in words; and one of :data:`pate.ledger.KINDS`.
         total : Budget or None
-            What a purse that has no total yet is opened with.
+            What a backend that has no total yet is opened with.
         votes : Votes or None
-            Whose they are is compared with whom the purse is for.
+            Whose they are is compared with whom the backend is for.
         n_queries : int
         facts : dict or None
             Further public facts.

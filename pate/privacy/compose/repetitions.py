@@ -50,7 +50,7 @@ def select_best(
     deltas : array-like of shape (n_orders,) or None
         For Poisson, where more is known of one run than its Renyi curve and its mu tell: a delta at every epsilon
         log(1 + 1/(a - 1)), a being ``cost.orders``. The lesser counts.
-    ledger : Ledger (or another Purse) or None
+    ledger : Ledger (or another BudgetBackend) or None
         Charge the whole selection there, before its first run; the runs themselves are then paid for.
     what : str
         For the ledger: what is selected.

@@ -44,14 +44,15 @@ class NoiseSource:
         self._seed = seed
         if seed is not None and (isinstance(seed, bool) or int(seed) != seed or seed < 0):
             raise InvalidInputError(f"noise_seed must be None or a whole number >= 0, got {seed!r}.")
-        #: Whether it was made in a replay (:mod:`pate._core.recorder`): its words then follow from the tape's key, for
+        #: Whether it was made in a replay (:mod:`pate._core.recorder`): its words then follow from the recorder's key,
+        #: for
         #: good.
         self.in_replay = False
-        tape = playing()
-        if tape is not None:
+        recorder = playing()
+        if recorder is not None:
             self.in_replay = True
             if seed is None and key is None:
-                self._key = tape.draw("noise", 32)
+                self._key = recorder.draw("noise", 32)
         self._path: tuple[int, ...] = ()
         self._bits = None if seed is None else _philox(int(seed), ())
 

@@ -201,7 +201,7 @@ class PTRGate:
         counts : array-like of shape (n_queries, n_classes), or anything with such ``counts``
             All the votes of the batch.
         noise : NoiseSource
-        ledger : Ledger (or another Purse) or None
+        ledger : Ledger (or another BudgetBackend) or None
             Charge the whole gate there, test and answers, before the test's noise is drawn; :attr:`release` is then
             the number under which the answers can be stored (:meth:`pate.Ledger.add_answers`).
         """
