@@ -1,4 +1,4 @@
-"""What can go wrong, by name.
+"""The errors and warnings of this package.
 
 Every exception raised on purpose derives from :class:`PateError` *and* from the standard exception a caller would
 have caught anyway.

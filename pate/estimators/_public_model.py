@@ -1,4 +1,4 @@
-"""What a classifier does with labels that are released: learn, learn again, answer. Public, and free for ever."""
+"""The public half of the classifiers: train a student on released labels and predict; it never spends."""
 
 from __future__ import annotations
 

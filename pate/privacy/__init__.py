@@ -1,4 +1,4 @@
-"""Privacy accounting: conversions, charges, budgets, statements and the ledger.
+"""Privacy accounting: budgets, charges, conversions, accountants and the noise that is drawn.
 
 Needs nothing but numpy, scipy and the standard library.
 """

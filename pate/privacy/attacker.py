@@ -1,4 +1,4 @@
-"""What a guarantee allows somebody who wants to find out about one unit.
+"""How often an attacker's best guess about one unit is right, under a given guarantee.
 
 The attacker knows everything but which of two neighbouring data sets it was, holds both for as likely beforehand, and
 sees all that was released. Each number is the least of what is known: an (epsilon, delta), more such pairs, a mu.

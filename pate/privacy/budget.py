@@ -1,4 +1,4 @@
-"""The most that may be spent."""
+"""The privacy budget: the largest epsilon, at a delta, that may be spent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is promised, in every word it needs, and the wrapper of numbers that must not get out."""
+"""A guarantee with everything it needs to be read rightly, and a wrapper that hides private numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was released; everything in it is public."""
+"""Releases of labels: everything in them is public."""
 
 from __future__ import annotations
 

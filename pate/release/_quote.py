@@ -1,4 +1,4 @@
-"""Prices, known before the votes are read, and whether they are useful."""
+"""Prices of releases, known before the votes are read, and whether what they buy is useful."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs beside others: training a few teachers, and asking a few teachers.
+"""Train and query teachers in parallel; a failed teacher casts a fixed, data-independent vote.
 
 The functions live in a module, not in closures, so that every joblib backend can send them by name. Nothing that a
 teacher's estimator says (warnings, the text of an exception) leaves a task: it may quote private values.

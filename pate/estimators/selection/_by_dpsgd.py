@@ -1,4 +1,4 @@
-"""DP-SGD as a candidate."""
+"""DP-SGD as a candidate of a private selection: its price, its noise and its run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One private way to a classifier, its price known beforehand from public numbers, as a selection sees it.
+"""A candidate of a private selection: a private fit whose price is known beforehand from public numbers.
 
 Record voters, heads and teachers on shards, and classifiers whose price somebody states; DP-SGD is in ``_by_dpsgd``.
 """

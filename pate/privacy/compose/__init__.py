@@ -1,1 +1,1 @@
-"""How costs add up: accountant, filters, currencies, calibration, private selection, dp_accounting events."""
+"""How costs add up: accountant, filters, accounting units, calibration, private selection, dp_accounting events."""

@@ -1,4 +1,4 @@
-"""Filters: stop on something random, with a guarantee that was fixed before the first release."""
+"""Accountants and filters: add up adaptively chosen costs, and stop before a total that was fixed beforehand."""
 
 from __future__ import annotations
 

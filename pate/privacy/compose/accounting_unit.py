@@ -1,4 +1,4 @@
-"""What a filter counts in: one scalar, chosen by public facts and fixed before anything is spent.
+"""Accounting units: the one number that a filter or a ledger adds up, fixed before anything is spent.
 
 A filter stops at a limit on *one* sum. Which sum may be chosen freely beforehand: mu^2 of Gaussian differential
 privacy, Renyi divergence at one order, or pure epsilon (which is Renyi divergence at order infinity). It may not be

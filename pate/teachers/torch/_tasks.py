@@ -1,4 +1,4 @@
-"""What runs beside others for torch teachers: training some, and asking some, on whatever device is there.
+"""Train and query torch teachers in parallel, on whatever device there is.
 
 The functions live in a module so that every joblib backend can send them by name. Nothing that a module says leaves a
 task: it may quote private values.
