@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import check_int, check_real
+from pate._core.moved import takes_former_names
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.mechanisms import GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.budget import Budget
@@ -76,6 +77,7 @@ class Asking(NamedTuple):
         return release if release.noisy_counts is None else release.decide(gap=self.gap)
 
 
+@takes_former_names(anyway="force")
 def plan_release(
     budget: Budget,
     n_public: int,
