@@ -121,8 +121,8 @@ def test_neighbouring_tables_have_one_plan_one_map_and_one_road(public, more):
     other.iloc[3] = [1e9, np.nan, "Kyiv"]
     y[3] = "yes" if y[3] == "no" else "no"
     one, two = _plan(X, Y, public, **more), _plan(other, y, public, **more)
-    assert (one.road.recipe, one.plan) == (two.road.recipe, two.plan)
-    assert [m.fingerprint() for m in one.road.maps] == [m.fingerprint() for m in two.road.maps]
+    assert (one.recipe_plan.recipe, one.plan) == (two.recipe_plan.recipe, two.plan)
+    assert [m.fingerprint() for m in one.recipe_plan.maps] == [m.fingerprint() for m in two.recipe_plan.maps]
     roads = [of(voters=None)._method("auto", rows, labels, public, None) for rows, labels in ((X, Y), (other, y))]
     assert roads[0] == roads[1]
 
