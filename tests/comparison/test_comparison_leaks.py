@@ -68,7 +68,7 @@ def said_of_sizes(folder):
     result, config = (json.loads((folder / name).read_text()) for name in ("results.json", "config.json"))
     del config["stamp"]  # when the call was made
     page = (folder / "report.md").read_text()
-    return result["settings"], result["n_pool"], config, page[page.index("All contestants get the same rows") :].splitlines()[0]
+    return result["settings"], result["n_pool"], config, page[page.index("All contestants get") :].splitlines()[0]
 
 
 @pytest.mark.long
