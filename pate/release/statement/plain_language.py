@@ -60,9 +60,9 @@ def headline(s: StatementFields) -> str:
 
 
 def meaning(s: StatementFields) -> str:
-    """Return what the number allows an attacker, in words."""
+    """Return what the number allows an attacker, in words: stored, and compared with these when a file is read."""
     if s.seeded:
-        return "Nothing is protected: anyone who knows or guesses the seed can subtract the noise."
+        return "Nothing is protected: whoever knows or guesses the seed can subtract the noise."
     g = s.guarantee
     parts = f"{in_words(g, s.unit, **_promised(s))} Tier: {tier(s)} ({words.TIERS})."
     if words.tier(g.epsilon) == "weak":
