@@ -21,7 +21,6 @@ alone make it. Several comparisons are corrected by Bonferroni.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,6 +31,7 @@ import numpy as np
 from scipy import stats
 
 from pate._core.checks import check_int, check_real, shown
+from pate._core.moved import former_attribute, takes_former_names
 from pate._core.types import FloatArray, IndexArray, Mask
 from pate.exceptions import InvalidInputError
 
@@ -253,10 +253,7 @@ class PairedDifference:
             return "undecided"
         return "ahead" if self.low > 0 else "behind" if self.high < 0 else "undecided"
 
-    @property
-    def looks(self) -> int:
-        """``n_comparisons``: its former name."""
-        return _former(self.n_comparisons)
+    looks = former_attribute("looks", "n_comparisons")
 
     def reversed(self) -> PairedDifference:
         """Return the difference of the second contestant less the first."""
@@ -286,18 +283,10 @@ class Band:
     #: contestant would do elsewhere.
     paired: bool
 
-    @property
-    def looks(self) -> int:
-        """``n_comparisons``: its former name."""
-        return _former(self.n_comparisons)
+    looks = former_attribute("looks", "n_comparisons")
 
 
-def _former(value: int) -> int:
-    """Return a value that was asked for by its former name, with a warning."""
-    warnings.warn("looks is now n_comparisons: use that.", DeprecationWarning, stacklevel=3)
-    return value
-
-
+@takes_former_names(looks="n_comparisons")
 def paired_difference(
     a: Sequence[Any],
     b: Sequence[Any],
@@ -307,7 +296,6 @@ def paired_difference(
     groups: Any = None,
     level: float = 0.95,
     n_comparisons: int = 1,
-    looks: int | None = None,
 ) -> PairedDifference:
     """Return how much more accurate the first contestant is than the second, with a confidence interval.
 
@@ -326,8 +314,6 @@ def paired_difference(
         Of the interval.
     n_comparisons : int
         How many differences are compared together; all intervals hold together at the level (Bonferroni).
-    looks : int or None
-        Deprecated: the former name of ``n_comparisons``.
 
     Returns
     -------
@@ -362,7 +348,6 @@ def paired_difference(
     >>> print(paired_difference(a[:1], b[:1], same_rows=True))
     +8.7 points, undecided: needs 3 repeats, has 1
     """
-    n_comparisons = n_comparisons if looks is None else _former(looks)
     design = Design(same_rows, test_share, groups, level, n_comparisons)
     return difference_of(a, b, design)
 
@@ -397,6 +382,7 @@ def difference_of(
     )
 
 
+@takes_former_names(looks="n_comparisons")
 def band(
     rights: Sequence[Any],
     *,
@@ -405,14 +391,13 @@ def band(
     groups: Any = None,
     level: float = 0.95,
     n_comparisons: int = 1,
-    looks: int | None = None,
 ) -> Band:
     """Return one contestant's accuracy with an interval over other draws and other test rows.
 
     Parameters
     ----------
     rights : sequence of boolean arrays of shape (n_rows,), one per repeat
-    same_rows, test_share, groups, level, n_comparisons, looks
+    same_rows, test_share, groups, level, n_comparisons
         As in :func:`paired_difference`.
 
     Returns
@@ -435,7 +420,6 @@ def band(
     >>> found.mean, round(found.low, 2), round(found.high, 2)
     (0.9, 0.84, 0.96)
     """
-    n_comparisons = n_comparisons if looks is None else _former(looks)
     design = Design(same_rows, test_share, groups, level, n_comparisons)
     found = spread([right.astype(np.float64) for right in check_rights("rights", rights, design)], design)
     low, high = _interval(found, design, 0.0)
