@@ -17,7 +17,7 @@ from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.release.statement import plain_language as people
+from pate.release.statement import plain_language
 from pate.release.statement.catalogue import open_catalogue
 from pate.release.statement.fields import (
     NAMED,
@@ -108,12 +108,12 @@ class PrivacyStatement(StatementFields):
     @property
     def headline(self) -> str:
         """One line: the guarantee in words, or why there is none."""
-        return people.headline(self)
+        return plain_language.headline(self)
 
     @property
     def meaning(self) -> str:
         """The number in plain words: what the release can tell an attacker about one unit."""
-        return people.meaning(self)
+        return plain_language.meaning(self)
 
     @property
     def digest(self) -> str:
@@ -192,8 +192,8 @@ class PrivacyStatement(StatementFields):
             "schema": self.schema,
             "headline": self.headline,
             "private": not self.seeded,
-            "tier": "none" if self.seeded else people.tier(self),
-            "meaning": {"text": self.meaning, "bounds": None if self.seeded else people.bounds(self)},
+            "tier": "none" if self.seeded else plain_language.tier(self),
+            "meaning": {"text": self.meaning, "bounds": None if self.seeded else plain_language.bounds(self)},
             **values,
         }
         canonical = json.dumps(made, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -246,11 +246,11 @@ class PrivacyStatement(StatementFields):
         ...     accounting="GDP").rows()[4]
         ('Released', 'labels')
         """
-        return people.rows(self, self.digest)
+        return plain_language.rows(self, self.digest)
 
     def text(self) -> str:
         """Return the page of text."""
-        return people.text(self.rows())
+        return plain_language.text(self.rows())
 
     def html(self, *, language: str = "en", catalogue: str | os.PathLike[str] | None = None) -> str:
         """Return the page for a data-protection officer: it asks nothing of the network and runs no script.
@@ -270,10 +270,10 @@ class PrivacyStatement(StatementFields):
         InvalidInputError
             A language that does not ship, or a file that is no catalogue.
         """
-        return people.html(self, self.rows(), self.digest, open_catalogue(language, catalogue))
+        return plain_language.html(self, self.rows(), self.digest, open_catalogue(language, catalogue))
 
     def _repr_html_(self) -> str:
-        return people.card(self, open_catalogue())
+        return plain_language.card(self, open_catalogue())
 
     def __repr__(self) -> str:
         return f"PrivacyStatement({self.headline!r})"
