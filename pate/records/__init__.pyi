@@ -17,3 +17,15 @@ from ._maps import (
     slabs as slabs,
     take as take,
 )
+from .vectors import (
+    NUMBER as NUMBER,
+    Units as Units,
+    VectorFacts as VectorFacts,
+    VectorSum as VectorSum,
+    count_cells as count_cells,
+    digest_of_query as digest_of_query,
+    only as only,
+    sum_residuals as sum_residuals,
+    sum_squares as sum_squares,
+    sum_vectors as sum_vectors,
+)

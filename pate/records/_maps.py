@@ -345,6 +345,8 @@ class HeldRecords:
     """Public facts of the voters that directions and labels depend on: maps, kind of ballot, classes and adjacency."""
     maps: PublicMap | None = field(default=None, repr=False)
     """The map that made the directions; voters with the same object skip the comparison at every round."""
+    order: IntArray | None = field(default=None, repr=False)
+    """The place of each held record among the records as they were given, piece by piece."""
 
     def __repr__(self) -> str:
         return "HeldRecords(<sensitive>)"

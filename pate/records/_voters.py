@@ -242,7 +242,8 @@ class RecordVoters:
         made = self._each(Work(Directions(self._map)), read, "directions")
         pieces = tuple(on_disk_pieces(made) if on_disk else made)
         self._warn(read)
-        return HeldRecords(tuple(piece.sealed() for piece in pieces), read.unit_owners, self._public_facts(), self._map)
+        sealed = tuple(piece.sealed() for piece in pieces)
+        return HeldRecords(sealed, read.unit_owners, self._public_facts(), self._map, read.order)
 
     def cast(self, X: Any, y: Any = None, *, groups: Any = None) -> BallotSum:
         """Return the exact sum of all records' ballots.

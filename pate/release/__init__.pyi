@@ -10,6 +10,7 @@ from ._ballot_session import (
 )
 from ._labels import (
     BallotRelease as BallotRelease,
+    VectorRelease as VectorRelease,
     Decisions as Decisions,
     LabelRelease as LabelRelease,
     ModelLabels as ModelLabels,

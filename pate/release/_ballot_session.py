@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
-from pate._core.checks import check_classes, check_int, shown
+from pate._core.checks import check_classes, check_int, check_real, shown
 from pate._core.moved import takes_former_names
 from pate.exceptions import InvalidInputError, LedgerError
 from pate.ledger import Ledger, LedgerRow, Registration
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget
-from pate.records import BallotFacts, BallotSum, RightCounts, RightFacts
-from pate.release._labels import BallotRelease
+from pate.records import NUMBER, BallotFacts, BallotSum, RightCounts, RightFacts, VectorFacts, VectorSum
+from pate.release._labels import BallotRelease, VectorRelease
 from pate.release._measured import SIZE_OF_LABELS, ReleasedCounts, measured_accuracy
 from pate.release._quote import ReleaseTerms, buy_rounds, sum_of_rounds, warn_if_weak
 from pate.release._statement import ballot_statement, check_ballots_stated, counts_in_words
@@ -135,26 +137,37 @@ def check_ballots(ballots: object) -> BallotSum:
     return ballots
 
 
+#: Sums that the rounds of a session release, and their facts; the name under which a ledger stores those facts.
+Sums = BallotSum | RightCounts | VectorSum
+Facts = BallotFacts | RightFacts | VectorFacts
+_KINDS: dict[str, type[Facts]] = {"facts": BallotFacts, "right": RightFacts, "vector": VectorFacts}
+
 #: Facts that tell no two requests apart. Which records they are the ledger knows, which is registered to them.
 _BESIDE = ("n", "provenance", "own_maps", "own_model", "classes_inferred", "own")
 
 
-def request_of(facts: BallotFacts | RightFacts, name: str, *, seeded: bool, noise: float = 1.0) -> str:
+def request_of(facts: Facts, name: str, *, seeded: bool, noise: float = 1.0) -> str:
     """Return what a release of ballots, or of counts of right answers, is recognised by: public facts alone."""
     if not isinstance(name, str):
         raise InvalidInputError(f"name must be a text, got {shown(name)}.")
     known = {k: v for k, v in facts.to_dict().items() if k not in _BESIDE}
-    said = ["right 1", known] if isinstance(facts, RightFacts) else ["ballots 1", known, repr(noise)]
+    said: list[Any] = ["ballots 1", known, repr(noise)]
+    if not isinstance(facts, BallotFacts):
+        said = [f"{_kind_of(facts)} 1", known]
     return hashlib.sha256(json.dumps([*said, name, seeded], sort_keys=True).encode()).hexdigest()
 
 
-def facts_of(held_facts: Mapping[str, Any], classes: tuple[Any, ...]) -> BallotFacts | RightFacts:
+def _kind_of(facts: Facts) -> str:
+    return next(name for name, kind in _KINDS.items() if isinstance(facts, kind))
+
+
+def facts_of(held_facts: Mapping[str, Any], classes: tuple[Any, ...]) -> Facts:
     """Return the facts of a stored round as they were; classes as they are given now (JSON has but plain ones)."""
-    kind, name = (RightFacts, "right") if "right" in held_facts else (BallotFacts, "facts")
+    name = next((name for name in _KINDS if name in held_facts), "facts")
     try:
-        return kind(**{**held_facts[name], "classes": classes})
+        return _KINDS[name](**{**held_facts[name], "classes": classes})
     except TypeError:
-        what = "counts of right answers" if kind is RightFacts else "a sum of ballots"
+        what = {"right": "counts of right answers", "vector": "a sum of vectors"}.get(name, "a sum of ballots")
         raise LedgerError(f"the ledger holds {what} that pate did not write. Restore it.") from None
 
 
@@ -171,12 +184,15 @@ class _Cast:
     """A round that was drawn: which, of what, and its numbers where they are at hand."""
 
     index: int
-    facts: BallotFacts | RightFacts
+    facts: Facts
     drawn: list[float] | None
 
 
 class _Rounds(OneHolder):
     """Sums that were paid for whole: each is drawn once, and given again as it was drawn."""
+
+    #: Whether the last round was replaced by several (:meth:`BallotSession.split`).
+    _is_split = False
 
     def __init__(self, paid: PaidBallots, terms: ReleaseTerms, data: Registration, claim: Claim | None = None) -> None:
         self.mechanisms = paid.rounds
@@ -193,10 +209,12 @@ class _Rounds(OneHolder):
         held_facts = {index: held[round_key(index)] for index in rounds_in(held)}
         return {str(one["request"]): _Cast(index, facts_of(one, classes), None) for index, one in held_facts.items()}
 
-    def _draw(self, sums: BallotSum | RightCounts, request: str) -> tuple[_Cast, str | None]:
+    def _draw(self, sums: Sums, request: str) -> tuple[_Cast, str | None]:
         """Draw the next round of these; return it, and the digest of the ledger's entry that holds it."""
-        index, kind = self._paid.n_used, "right" if isinstance(sums, RightCounts) else "facts"
-        held_facts = {"request": request, kind: sums.facts.to_dict()}
+        index = self._paid.n_used
+        held_facts: dict[str, Any] = {"request": request, _kind_of(sums.facts): sums.facts.to_dict()}
+        if self._is_split:
+            held_facts["noise_multiplier"] = self.mechanisms[index].noise_multiplier
         noisy, head = self._paid.draw(sums, {round_key(index): held_facts}, request=request)
         self._drawn[request] = found = _Cast(index, sums.facts, noisy.ravel().tolist())
         return found, head
@@ -246,10 +264,12 @@ class BallotSession(_Rounds):
         n: int | None,
         *,
         claim: Claim | None,
+        n_held_out: int = 0,
+        split_into: int = 1,
     ) -> None:
         super().__init__(paid, terms, data, claim)
-        self.release, self.charge = paid.release, sum_of_rounds(paid.rounds)
-        self._n = n
+        self.release, self.charge = paid.release, sum_of_rounds(paid.rounds, n_held_out)
+        self._n, self._n_held_out, self._split_into = n, n_held_out, split_into
         #: Whether each round's statement is one that is let out: not where more is said in the end.
         self.binds = True
 
@@ -313,7 +333,72 @@ class BallotSession(_Rounds):
         assert isinstance(found.facts, RightFacts)
         return ReleasedCounts.of(drawn, found.facts, self.mechanisms[found.index], statement)
 
-    def _check(self, ballots: BallotSum | RightCounts) -> None:
+    def ask_vectors(self, vectors: VectorSum) -> VectorRelease:
+        """Release the next round of a sum of vectors; else as :meth:`ask`.
+
+        Raises
+        ------
+        InvalidInputError
+            Also where the round is one of held-out units and the sum is not of those alone, or the other way round.
+        """
+        if not isinstance(vectors, VectorSum):
+            raise InvalidInputError(f"vectors must be a VectorSum, got {shown(vectors)}. pate.records makes it.")
+        drawn, found, statement = self._next(vectors)
+        assert isinstance(found.facts, VectorFacts)
+        return VectorRelease.of(drawn, found.facts, self.mechanisms[found.index], statement)
+
+    def split(self, shares: Sequence[float]) -> None:
+        """Replace the last round by several that cost no more together, chosen after the rounds before it.
+
+        The cost was charged when the session opened and stays what it was: 1/noise_multiplier^2 of the new rounds adds
+        up to no more than that of the old one, so that mu^2 of all rounds is bounded by a constant, as adaptive
+        composition needs (Dong, Roth and Su 2022, Corollary 3.3; a filter with a constant total).
+
+        Raises
+        ------
+        InvalidInputError
+            Other rounds are left before the last one, it was split before, some rounds are of held-out units, or there
+            are more than ``split_into``.
+        """
+        last = len(self.mechanisms) - 1
+        if self._is_split or self._n_held_out or self._paid.n_used < last:
+            raise InvalidInputError("only the last round of a session can be split, once, after all others were asked.")
+        parts = [check_real(f"shares[{i}]", share, low=1e-9, high=1e9) for i, share in enumerate(shares)]
+        check_int("the number of shares", len(parts), low=1, high=self._split_into)
+        whole, old = math.fsum(parts), self.mechanisms[last].noise_multiplier
+        # Rounded up by more than all errors of floating point, so that the sum of costs is below the old one.
+        new = tuple(GaussianSum(old * math.sqrt(whole / part) * (1 + 2.0**-40)) for part in parts)
+        if sum(1 / Fraction(m.noise_multiplier) ** 2 for m in new) > 1 / Fraction(old) ** 2:
+            raise InvalidInputError(
+                f"shares must make rounds that cost no more than the one they replace, got {parts}."
+            )
+        for index, noise in self._drawn_since(last).items():
+            if index - last >= len(new) or noise != new[index - last].noise_multiplier:
+                raise InvalidInputError(
+                    "shares must be those of the run that this session resumes: some of its rounds were drawn with "
+                    "other noise. Nothing was drawn now."
+                )
+        self.mechanisms = self._paid.rounds = (*self.mechanisms[:last], *new)
+        self._is_split = True
+
+    def _drawn_since(self, first: int) -> dict[int, Any]:
+        """Return the noise multiplier of every stored round from this one on; None where none is noted."""
+        if self._terms.ledger is None or self._paid.release is None:
+            return {}
+        held = self._terms.ledger.releases([self._paid.release])[0].facts
+        found = {index: held[round_key(index)].get("noise_multiplier") for index in rounds_in(held)}
+        return {index: noise for index, noise in found.items() if index >= first}
+
+    def _check_part(self, vectors: Sums, index: int) -> None:
+        """Refuse a round of held-out units that others contribute to, and the other way round: both parts would pay."""
+        if not self._n_held_out:
+            return
+        wanted = "held out" if index >= len(self.mechanisms) - self._n_held_out else "training"
+        part = getattr(vectors.facts, "part", "all")
+        if part != wanted:
+            raise InvalidInputError(f"round {index + 1} must be a sum over {wanted!r} units, got one over {part!r}.")
+
+    def _check(self, ballots: Sums) -> None:
         self._check_open()
         f, said, data = ballots.facts, ballots.registration(), self._data
         check_alike(
@@ -330,7 +415,7 @@ class BallotSession(_Rounds):
                 self._terms.ledger.register(said)
             self._data, self._n = said, f.n
 
-    def _next(self, ballots: BallotSum | RightCounts) -> tuple[Sequence[float], _Cast, PrivacyStatement]:
+    def _next(self, ballots: Sums) -> tuple[Sequence[float], _Cast, PrivacyStatement]:
         """Return the numbers of the round of these, drawn now or before, and the statement of the whole session."""
         # A round is recognised by what is cast: by its number it would be drawn again after a crash.
         request = request_of(ballots.facts, f"session {self.release}", seeded=self._terms.seeded)
@@ -338,15 +423,16 @@ class BallotSession(_Rounds):
         with self._turn:
             self._check(ballots)
             cast, head = self._rounds_cast(self._data.classes), None
-            if isinstance(ballots, RightCounts) and not any(isinstance(c.facts, BallotFacts) for c in cast.values()):
+            if isinstance(ballots, RightCounts) and all(isinstance(c.facts, RightFacts) for c in cast.values()):
                 raise InvalidInputError("counts must come after a round of ballots: nothing was released to be right.")
+            self._check_part(ballots, cast[request].index if request in cast else self._paid.n_used)
             if request not in cast:
                 cast[request], head = self._draw(ballots, request)
             found = cast[request]
             drawn = self._numbers(found, request)
             facts = [*(c.facts for key, c in cast.items() if key != request), found.facts]
             statement = ballot_statement(
-                [f for f in facts if isinstance(f, BallotFacts)],
+                [f for f in facts if not isinstance(f, RightFacts)],
                 self.mechanisms,
                 self.charge,
                 self._terms,
@@ -354,18 +440,21 @@ class BallotSession(_Rounds):
                 head=head,
                 earlier=not self._drawn.keys() >= cast.keys(),
                 right=[f for f in facts if isinstance(f, RightFacts)],
+                n_held_out=self._n_held_out,
             )
             if self.binds:
                 bind_statement(statement, self._terms.ledger)
             return drawn, found, statement
 
 
-def stored_rounds(terms: ReleaseTerms, shares: Sequence[float], name: str) -> tuple[GaussianSum, ...] | None:
+def stored_rounds(
+    terms: ReleaseTerms, shares: Sequence[float], name: str, *, n_held_out: int = 0
+) -> tuple[GaussianSum, ...] | None:
     """Return the rounds of a session that the ledger of ``terms`` has been charged for; None: it has not.
 
     Parameters
     ----------
-    terms, shares, name
+    terms, shares, name, n_held_out
         What :func:`pate.open_ballot_session` would be given.
 
     Examples
@@ -373,14 +462,17 @@ def stored_rounds(terms: ReleaseTerms, shares: Sequence[float], name: str) -> tu
     >>> stored_rounds(ReleaseTerms(budget=Budget(1.0, 1e-5)), [1.0], "mine") is None
     True
     """
-    row = None if terms.ledger is None else terms.ledger.find(_mark(terms, shares, name))
+    row = None if terms.ledger is None else terms.ledger.find(_mark(terms, shares, name, n_held_out))
     return None if row is None else _rounds_of(row)
 
 
-def _mark(terms: ReleaseTerms, shares: Sequence[float], name: str) -> str:
+def _mark(terms: ReleaseTerms, shares: Sequence[float], name: str, n_held_out: int = 0) -> str:
     """Return what a session is recognised by in a ledger."""
     budget = terms.budget
+    parts: tuple[Any, ...]
     parts = ("ballot session", name, tuple(map(float, shares)), budget.epsilon, budget.delta, terms.seeded)
+    if n_held_out:
+        parts = (*parts, n_held_out)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -405,6 +497,8 @@ def open_ballot_session(
     stated: Mapping[str, str] | None = None,
     force: bool = False,
     n_measured: int = 0,
+    n_held_out: int = 0,
+    split_into: int = 1,
 ) -> BallotSession:
     """Charge several rounds of ballots whole, to be cast one after the other, each after seeing the last.
 
@@ -414,7 +508,8 @@ def open_ballot_session(
         What the session costs: all of it (or of what the ledger has left, where that is less).
     shares : sequence of float
         One per round: its part of mu^2. Their sum stands for the whole.
-    classes : iterable or int
+    classes : iterable, int or None
+        None: the target is a number.
     n_units : int or None
         Number of records (or persons) under replace-one adjacency, where it is public.
     nominal_n : int or None
@@ -433,6 +528,11 @@ def open_ballot_session(
         Open a session from which nearly nothing can be learnt: of a round with more noise than all ballots together.
     n_measured : int
         So many of the last rounds are for :meth:`BallotSession.measure`: their noise may be larger than all ballots.
+    n_held_out : int
+        So many of the last rounds are asked of held-out units alone, and all others of the rest: their shares stand for
+        a whole of their own (:mod:`pate.records.vectors`).
+    split_into : int
+        The last round may be replaced by so many at most: :meth:`BallotSession.split`.
 
     Guarantees
     ----------
@@ -460,25 +560,29 @@ def open_ballot_session(
     n = n_units if nominal_n is None else nominal_n
     n = None if n is None else check_int("n_units" if nominal_n is None else "nominal_n", n, low=1)
     adjacency = "replace-one" if nominal_n is None else "add-or-remove"
-    values = check_classes(range(classes) if isinstance(classes, int) else classes)
+    values = NUMBER if classes is None else check_classes(range(classes) if isinstance(classes, int) else classes)
     data = Registration(
         unit, values, n_units=n if nominal_n is None else None, fingerprint=fingerprint, adjacency=adjacency
     )
     warn_if_weak(budget.delta, n, epsilon=budget.epsilon)
     transaction = Transaction(terms, data)
-    mark = None if name is None else _mark(terms, shares, name)
+    mark = None if name is None else _mark(terms, shares, name, n_held_out)
 
     def take() -> PaidBallots:
         row = None if mark is None or ledger is None else ledger.find(mark)
         if row is not None and ledger is not None:
             row, n_used, n_stored = stored_rounds_of(ledger, row.id)
             return transaction.ballots_again(_rounds_of(row), row.id, n_used, n_stored)
-        rounds = buy_rounds(budget, shares, ledger, n_units=n, force=force, n_measured=n_measured)
+        rounds = buy_rounds(
+            budget, shares, ledger, n_units=n, force=force, n_measured=n_measured, n_held_out=n_held_out
+        )
         facts = {"noise_multipliers": [m.noise_multiplier for m in rounds]}
-        return transaction.ballot_session(rounds, facts, request=mark or "")
+        return transaction.ballot_session(
+            rounds, facts, request=mark or "", n_held_out=n_held_out, split_into=split_into
+        )
 
     paid, claim = claimed(ledger, mark, take)
-    return BallotSession(paid, terms, data, n, claim=claim)
+    return BallotSession(paid, terms, data, n, claim=claim, n_held_out=n_held_out, split_into=split_into)
 
 
 # Counts of right answers that were paid for with labels: drawn once, of one model of theirs, and reported.

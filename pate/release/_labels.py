@@ -20,7 +20,7 @@ from pate.exceptions import InvalidInputError
 from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.records import BallotFacts
+from pate.records import BallotFacts, VectorFacts
 from pate.release._quote import Quote
 from pate.release.statement.model import PrivacyStatement
 from pate.votes import ABSTAIN
@@ -207,6 +207,45 @@ class BallotRelease:
             f"BallotRelease(kind={self.kind!r}{clip}, shape={self.statistics.shape}, sigma={self.sigma:.4g}, "
             f"guarantee={self.guarantee})"
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VectorRelease:
+    """A sum of vectors with its noise: public, and whatever is computed from it and public rows costs nothing.
+
+    Attributes
+    ----------
+    statistics : float64 array of shape ``facts.shape``
+        In units of what was summed: units in a cell, squares of the bound, or multiples of the clip.
+    sigma : float
+        Standard deviation of the noise on every cell, in the same units.
+    facts : VectorFacts
+    mechanism : GaussianSum
+    guarantee : Guarantee
+        Of the whole session.
+    statement : PrivacyStatement
+    """
+
+    statistics: FloatArray
+    sigma: float
+    facts: VectorFacts
+    mechanism: GaussianSum
+    guarantee: Guarantee
+    statement: PrivacyStatement
+
+    @classmethod
+    def of(
+        cls, drawn: npt.ArrayLike, facts: VectorFacts, mechanism: GaussianSum, statement: PrivacyStatement
+    ) -> VectorRelease:
+        """Return the release of noisy whole numbers that are paid for and stored, with their statement's guarantee."""
+        statistics = np.asarray(drawn, dtype=np.float64).reshape(facts.shape) / facts.scale
+        sigma = mechanism.scale(facts.delta_squared) / facts.scale
+        return cls(statistics, sigma, facts, mechanism, statement.guarantee, statement)
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return self.facts.n
 
 
 def probability_of(scores: FloatArray, labels: IntArray, error: Any) -> FloatArray:

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr
 
-from pate._core.checks import check_choice, check_int, check_real, shown
+from pate._core.checks import check_choice, check_int, check_real, largest_of, shown
 from pate._core.recorder import playing
 from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhileError, PrivacyParameterWarning
 from pate.ledger import Ledger, Remaining
@@ -340,8 +340,16 @@ def warn_if_weak(delta: float, n_units: int | None, *, epsilon: float = 0.0) -> 
 _LEAST_LEFT = 0.01
 
 
-def sum_of_rounds(rounds: Sequence[GaussianSum]) -> Charge:
-    """Return what several sums of ballots cost together: mu^2 adds up."""
+def sum_of_rounds(rounds: Sequence[GaussianSum], n_held_out: int = 0) -> Charge:
+    """Return what several sums of ballots cost together: mu^2 adds up.
+
+    The last ``n_held_out`` are asked of held-out units alone and the others of the rest, so that the larger of the two
+    sums counts (parallel composition: :mod:`pate.records.vectors`).
+    """
+    if n_held_out:
+        split = len(rounds) - n_held_out
+        parts = sum_of_rounds(rounds[:split]), sum_of_rounds(rounds[split:])
+        return max(parts, key=lambda charge: largest_of(charge.mu_squared))
     return Charge.total([(mechanism.charge(1), times) for mechanism, times in Counter(rounds).items()])
 
 
@@ -356,13 +364,14 @@ class _Rounds:
 
     shares: tuple[float, ...]
     noise_multiplier: float = 1.0
+    n_held_out: int = 0
 
     @property
     def mechanisms(self) -> tuple[GaussianSum, ...]:
         return tuple(GaussianSum(self.noise_multiplier / math.sqrt(share)) for share in self.shares)
 
     def charge(self, n_queries: int = 1, max_answers: int | None = None) -> Charge:
-        return sum_of_rounds(self.mechanisms)
+        return sum_of_rounds(self.mechanisms, self.n_held_out)
 
     def scaled(self, factor: float) -> _Rounds:
         found = replace(self, noise_multiplier=self.noise_multiplier * factor)
@@ -371,7 +380,7 @@ class _Rounds:
 
 
 def share_rounds(
-    budget: Budget, shares: Sequence[float], ledger_left: Allowance | None = None
+    budget: Budget, shares: Sequence[float], ledger_left: Allowance | None = None, *, n_held_out: int = 0
 ) -> tuple[GaussianSum, ...]:
     """Return one mechanism per round such that all together just fit the budget; round i takes its share of mu^2.
 
@@ -382,6 +391,8 @@ def share_rounds(
         Above 0; their sum stands for the whole.
     ledger_left : Remaining or None
         See :meth:`GaussianSum.for_budget`.
+    n_held_out : int
+        So many of the last rounds are asked of held-out units alone: they have a whole of their own.
 
     Examples
     --------
@@ -392,16 +403,19 @@ def share_rounds(
     if isinstance(shares, str) or not isinstance(shares, Sequence) or not len(shares):
         raise InvalidInputError(f"shares must list one number per round, got {shown(shares)}. Try [0.3, 0.7].")
     parts = [check_real(f"shares[{i}]", share, low=1e-9, high=1e9) for i, share in enumerate(shares)]
-    whole = math.fsum(parts)
-    asked, budget = tuple(part / whole for part in parts), check_budget(budget)
+    split = len(parts) - check_int("n_held_out", n_held_out, low=0, high=len(parts) - 1)
+    wholes = math.fsum(parts[:split]), math.fsum(parts[split:])
+    asked, budget = tuple(part / wholes[i >= split] for i, part in enumerate(parts)), check_budget(budget)
     if ledger_left is None or isinstance(ledger_left, Remaining):  # a value, which a ledger itself is not
-        return _calibrated(asked, budget, ledger_left)
-    return calibrate(_Rounds(asked), budget, n_queries=1, left=ledger_left).mechanisms
+        return _calibrated(asked, budget, ledger_left, n_held_out)
+    return calibrate(_Rounds(asked, n_held_out=n_held_out), budget, n_queries=1, left=ledger_left).mechanisms
 
 
 @lru_cache(maxsize=64)  # a plan asks for the same several times; what a ledger has left is part of the question
-def _calibrated(shares: tuple[float, ...], budget: Budget, left: Remaining | None) -> tuple[GaussianSum, ...]:
-    return calibrate(_Rounds(shares), budget, n_queries=1, left=left).mechanisms
+def _calibrated(
+    shares: tuple[float, ...], budget: Budget, left: Remaining | None, n_held_out: int = 0
+) -> tuple[GaussianSum, ...]:
+    return calibrate(_Rounds(shares, n_held_out=n_held_out), budget, n_queries=1, left=left).mechanisms
 
 
 def buy_rounds(
@@ -412,6 +426,7 @@ def buy_rounds(
     n_units: int | None,
     force: bool = False,
     n_measured: int = 0,
+    n_held_out: int = 0,
 ) -> tuple[GaussianSum, ...]:
     """Return what budget and ledger buy, refused where nearly nothing can be learnt from it: crumbs.
 
@@ -421,22 +436,23 @@ def buy_rounds(
     1/sqrt(K) of their noise does.
     """
     left = None if ledger is None else ledger.remaining(default_total=budget)
-    whole = share_rounds(budget, shares)
+    whole = share_rounds(budget, shares, n_held_out=n_held_out)
     try:
-        rounds = whole if left is None else share_rounds(budget, shares, left)
+        rounds = whole if left is None else share_rounds(budget, shares, left, n_held_out=n_held_out)
     except BudgetExceededError:  # nothing that any noise could fit into
         rounds = ()
-    if not rounds or sum_of_rounds(rounds).mu_squared < _LEAST_LEFT**2 * sum_of_rounds(whole).mu_squared:
+    costs = [sum_of_rounds(some, n_held_out).mu_squared for some in (rounds, whole) if some]
+    if not rounds or costs[0] < _LEAST_LEFT**2 * costs[1]:
         raise BudgetExceededError(
             f"the ledger has less left than {_LEAST_LEFT:.0%} of what {budget} buys: noise would drown all ballots. "
             "Nothing was spent. A total is never raised: before the first of several releases begin a ledger with the "
             "total of all (pate ledger begin; Ledger(path, total=...))."
         )
-    cast = rounds[: len(rounds) - n_measured] or rounds
+    cast = rounds[: len(rounds) - n_measured - n_held_out] or rounds
     worst = max(m.noise_multiplier for m in cast)
     if n_units is not None and worst > n_units * math.sqrt(len(cast)) and not force:
         raise NotWorthwhileError(
-            f"nearly nothing is to be expected of {len(rounds) - n_measured} rounds of ballots by {n_units} units: in "
+            f"nearly nothing is to be expected of {len(cast)} rounds of ballots by {n_units} units: in "
             f"the least of them noise is {worst:.4g} times what one unit may change, more than all can outvote. "
             "Take fewer rounds, more even shares or a larger epsilon; or say force=True (--force). Nothing was spent."
         )

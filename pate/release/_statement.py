@@ -13,8 +13,8 @@ from pate.mechanisms import GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.convert import format_up
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.records import BallotFacts, RightFacts
-from pate.release._quote import Quote, ReleaseTerms, counted
+from pate.records import NUMBER, BallotFacts, RightFacts, VectorFacts
+from pate.release._quote import Quote, ReleaseTerms, counted, sum_of_rounds
 from pate.release._stored import with_counts
 from pate.release.statement.fields import CLASSES_NAMED, ONE_RECORD, Assumption, check_stated, drawn_noise
 from pate.release.statement.model import PrivacyStatement, made_statement
@@ -313,7 +313,7 @@ _NOT_OWN = (
 
 
 def ballot_assumptions(
-    facts: Sequence[BallotFacts],
+    facts: Sequence[BallotFacts | VectorFacts],
     *,
     unit: str,
     adjacency: str,
@@ -327,7 +327,7 @@ def ballot_assumptions(
     person = _ONE_PERSON if unit == "group" else ONE_RECORD
     model = []
     if residual or right:
-        heads = bool(facts) and all(f.own_model for f in facts if f.clip is not None) and all(f.own for f in right)
+        heads = bool(facts) and all(f.own_model for f in facts if _residual(f)) and all(f.own for f in right)
         fitted = "a head of pate's; on what it was fitted is not known here"
         how = fitted if heads else "a model that pate does not know"
         model = [Assumption(_MODEL, _ASKED if right else _CAST, how)]
@@ -353,7 +353,7 @@ def ballot_assumptions(
             "private data",
         ),
         drawn_noise(seeded),
-        *([] if any(f.classes_inferred for f in facts) else [CLASSES_NAMED]),
+        *([] if any(f.classes_inferred or f.classes == NUMBER for f in facts) else [CLASSES_NAMED]),
     )
 
 
@@ -369,8 +369,24 @@ def check_ballots_stated(stated: Mapping[str, str] | None, *, residual: bool) ->
     return check_stated(stated, [a.name for a in known if a.name != "noise"])
 
 
+#: Of a session with held-out units, in its mechanism and in its accounting.
+_HELD_OUT_ASKED = (
+    "; rounds held out: {}, the last ones, are asked of held-out units alone, and the others of the rest: which is "
+    "which follows from places, or from a hash of a person's id"
+)
+_HELD_OUT_PAID = (
+    "; a unit takes part in the rounds of one part alone, so that the larger of the two parts' costs counts (parallel "
+    "composition, McSherry 2009)"
+)
+
+
+def _residual(f: BallotFacts | VectorFacts) -> bool:
+    """Whether records were asked about a model of earlier rounds."""
+    return f.clip is not None if isinstance(f, BallotFacts) else f.is_residual
+
+
 def ballot_statement(
-    facts: Sequence[BallotFacts],
+    facts: Sequence[BallotFacts | VectorFacts],
     rounds: Sequence[GaussianSum],
     charge: Charge,
     terms: ReleaseTerms,
@@ -380,14 +396,17 @@ def ballot_statement(
     seeded: bool = False,
     earlier: bool = False,
     right: Sequence[RightFacts] = (),
+    n_held_out: int = 0,
 ) -> PrivacyStatement:
     """Return the statement of sums of ballots that are one charge: one release, or the rounds of a session so far."""
     last, ledger, seeded = facts[-1], terms.ledger, seeded or terms.seeded
     guarantee = replace(charge.guarantee(terms.budget.delta), adjacency=last.adjacency)
-    residual = any(f.clip is not None for f in facts)
+    residual = any(map(_residual, facts))
     replaced = last.adjacency == "replace-one"
     multipliers = counted(m.noise_multiplier for m in rounds)
-    squares = " + ".join(f"{n}/{m.noise_multiplier!r}^2" for m, n in Counter(rounds).items())
+    parts = rounds[len(rounds) - n_held_out :], rounds[: len(rounds) - n_held_out]
+    paying = max(filter(None, parts), key=lambda part: sum_of_rounds(part).mu_squared)
+    squares = " + ".join(f"{n}/{m.noise_multiplier!r}^2" for m, n in Counter(paying).items())
     return statement_of(
         terms,
         released="; ".join((_sums(facts), *map(counts_in_words, right)))
@@ -400,11 +419,13 @@ def ballot_statement(
             f"{'record' if last.unit == 'record' else 'person'} casts one bounded ballot per round, the exact sum gets "
             f"Gaussian noise on every cell; directions by {_maps(facts)}"
             + ("; and says in the last whether the model of the others is right about it" if right else "")
+            + (_HELD_OUT_ASKED.format(n_held_out) if n_held_out else "")
         )
         + ("" if replaced else f"; a nominal number of {last.n:,} units"),
         accounting=(
             "exact Gaussian composition: mu^2 adds up over rounds, later ones may depend on earlier ones (Dong, Roth, "
             "Su 2022), converted exactly (Balle, Wang 2018); no cost that looks at the data is lower for a Gaussian sum"
+            + (_HELD_OUT_PAID if n_held_out else "")
             + ("" if replaced else "; not comparable with replace-one epsilons, which are larger at the same noise")
         ),
         seeded=seeded,
@@ -431,17 +452,17 @@ def ballot_statement(
     )
 
 
-def _maps(facts: Sequence[BallotFacts]) -> str:
+def _maps(facts: Sequence[BallotFacts | VectorFacts]) -> str:
     """Return what representation and space were fitted on: words of classes that may be anybody's."""
-    return as_plain_text("; ".join(dict.fromkeys(f.provenance for f in facts)))[:1500]
+    return as_plain_text("; ".join(dict.fromkeys(f.provenance for f in facts if f.provenance)))[:1500]
 
 
-def _sums(facts: Sequence[BallotFacts]) -> str:
+def _sums(facts: Sequence[BallotFacts | VectorFacts]) -> str:
     """Return what was released, round after round, those alike taken together."""
     said = []
-    for (n_components, n_classes, what), alike in groupby((f.n_components, f.n_classes, _what(f)) for f in facts):
+    for ((rows, columns), what), alike in groupby((_shape(f), _what(f)) for f in facts):
         n = len(list(alike))
-        sums = f"{n} noisy {n_components} x {n_classes} sums" if n > 1 else f"a noisy {n_components} x {n_classes} sum"
+        sums = f"{n} noisy {rows} x {columns} sums" if n > 1 else f"a noisy {rows} x {columns} sum"
         said.append(f"{sums} of {what}")
     return "; ".join(said)
 
@@ -453,5 +474,11 @@ def counts_in_words(f: RightFacts) -> str:
     return f"{cells} of the {one} that the model is right about"
 
 
-def _what(f: BallotFacts) -> str:
+def _shape(f: BallotFacts | VectorFacts) -> tuple[int, int]:
+    return (f.n_components, f.n_classes) if isinstance(f, BallotFacts) else f.shape
+
+
+def _what(f: BallotFacts | VectorFacts) -> str:
+    if isinstance(f, VectorFacts):
+        return f.in_words
     return f"{f.kind} ballots" if f.clip is None else f"residual ballots clipped to {f.clip:g}, in a {f.kind} space"

@@ -30,7 +30,7 @@ from pate.mechanisms.vote_cap import VoteCap, VoteCapSession
 from pate.privacy.cost import Charge
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth
-from pate.records import BallotSum, RightCounts
+from pate.records import BallotSum, RightCounts, VectorSum
 from pate.release._quote import Quote, ReleaseTerms, sum_of_rounds
 from pate.release._stored import Left, StoredSoFar, counts_to_store, statistics_to_store, with_counts
 
@@ -161,13 +161,21 @@ class Transaction:
             kind="ballots",
         )
 
-    def ballot_session(self, rounds: Sequence[GaussianSum], facts: dict[str, Any], *, request: str) -> PaidBallots:
+    def ballot_session(
+        self,
+        rounds: Sequence[GaussianSum],
+        facts: dict[str, Any],
+        *,
+        request: str,
+        n_held_out: int = 0,
+        split_into: int = 1,
+    ) -> PaidBallots:
         """Charge for several sums of ballots whole, to be cast later; see :func:`pate.open_ballot_session`."""
         _, release = self._pay(
-            sum_of_rounds(rounds),
+            sum_of_rounds(rounds, n_held_out),
             lambda: None,
             mechanism=", ".join(map(str, rounds)),
-            n_queries=len(rounds),
+            n_queries=len(rounds) - 1 + split_into,
             facts=lambda drawn: {"adaptive": True, **facts},
             request=request,
             open_ended=True,
@@ -347,7 +355,7 @@ class PaidBallots(Paid):
         self.rounds, self.n_used = tuple(rounds), n_used
 
     def draw(
-        self, ballots: BallotSum | RightCounts, facts: dict[str, Any], *, request: str
+        self, ballots: BallotSum | RightCounts | VectorSum, facts: dict[str, Any], *, request: str
     ) -> tuple[FloatArray, str | None]:
         """Use up the next round, draw and store; return the statistics and the digest of the ledger's entry, if any."""
         _check_replay(self._noise)
