@@ -7,6 +7,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
@@ -182,6 +183,7 @@ class RecordsPlan(Ask):
     columns: Representation | None = None
     table: FloatArray | None = None
     measured_shares: tuple[float, ...] = ()
+    session: BallotSession | None = None
 
     @classmethod
     def of(
@@ -193,6 +195,7 @@ class RecordsPlan(Ask):
         kind: str = "table",
         recipe: Recipe | None = None,
         rule: Callable[[PublicFacts], Recipe] = choose,
+        session: BallotSession | None = None,
         **asked: Any,
     ) -> RecordsPlan:
         """Choose the recipe, fit the ballots' space on public rows, and return the plan; nothing is spent.
@@ -202,8 +205,10 @@ class RecordsPlan(Ask):
         ``measure`` decides whether the accuracy is measured on the records in the end; None: where noise alone leaves
         an interval of less than five points to either side (:func:`pate.release.measured_shares`). ``decide`` is
         "likeliest", or "balanced": the class whose probability is largest relative to its mean over the public rows.
-        A student of images is stored in ``checkpoint_dir`` while it trains, so that an interrupted run resumes with
-        identical results. Refuses a recipe that does not fit these rows, or whose rounds could not all be run.
+        Where a ``session`` is given, its last round pays for all of this plan's (:meth:`BallotSession.split`), after
+        the rounds before it gave the public rows. A student of images is stored in ``checkpoint_dir`` while it trains,
+        so that an interrupted run resumes with identical results. Refuses a recipe that does not fit these rows, or
+        whose rounds could not all be run.
         """
         ask = Ask(**asked)
         check_decide(ask.decide)
@@ -212,7 +217,8 @@ class RecordsPlan(Ask):
         some = some_rows(X_public, ask.seed)
         z = np.asarray(representation.transform(some), dtype=np.float64)
         # Of the whole budget, not of the rest in a ledger: the same plan must be recognised when it is run again.
-        mu = 1 / GaussianSum.for_budget(terms.budget).noise_multiplier
+        paying = GaussianSum.for_budget(terms.budget) if session is None else session.mechanisms[-1]
+        mu = 1 / paying.noise_multiplier
         measuring = measured_shares(ask.measure, n=ask.n_units, mu=mu)
         facts = PublicFacts(
             n_units=ask.n_units,
@@ -251,6 +257,7 @@ class RecordsPlan(Ask):
             columns=columns,
             table=None if columns is None else columns.vectors(some),
             measured_shares=measuring,
+            session=session,
         )
 
     @property
@@ -277,6 +284,8 @@ class RecordsPlan(Ask):
             A round would have more noise than all ballots together, and ``force`` is False.
         """
         terms, shares = self.terms, self.shares
+        if self.session is not None:
+            return self.session.mechanisms[-len(shares) :]
         paid = stored_rounds(terms, shares, self.name)
         if paid is not None:
             return paid
@@ -341,7 +350,9 @@ class RecordsPlan(Ask):
         ``commonest`` is the share of the commonest class, if stated: labels that are no better cause a warning.
         Raises as :func:`pate.open_ballot_session` and :meth:`pate.RecordVoters.cast` do.
         """
-        evidence, terms, voters = evidence or Evidence(), self.terms, self.voters
+        evidence, voters = evidence or Evidence(), self.voters
+        if self.session is not None:
+            self.session.split(self.shares)
         _ = self.mechanisms  # refused before anything is cast
         rounds: list[BallotRelease] = []
         # Every round casts the same directions: rows are mapped once, where memory allows it.
@@ -350,21 +361,7 @@ class RecordsPlan(Ask):
         start = make_head(self.recipe, voters.space, voters.classes)
         # Before anything is charged, so that errors in casting cost nothing.
         ballots = _cast(voters, records, start, self.recipe.rounds[0])
-        with open_ballot_session(
-            terms.budget,
-            shares=self.shares,
-            classes=voters.classes,
-            n_units=ballots.facts.n,
-            unit=self.unit,
-            fingerprint=ballots.registration().fingerprint,
-            ledger=terms.ledger,
-            name=None if terms.ledger is None else self.name,
-            noise_seed=terms.noise_seed,
-            tuning=terms.tuning,
-            stated=terms.stated,
-            force=self.force,
-            n_measured=len(self.measured_shares),
-        ) as session:
+        with self._opened(ballots) as session:
             session.binds = False  # only the last statement is released
             corrected = partial(self._corrected, session, rounds)
             with threadpool_limits(1):  # thin products: threads would only wait for each other
@@ -381,7 +378,9 @@ class RecordsPlan(Ask):
         labels = decided(found, model.weights)
         paid = rounds[-1].statement
         if counts and counts[-1].statement is not None:
-            accuracy = measured_accuracy(counts, mu=self.mu, share=math.fsum(self.measured_shares))
+            cost = sum_of_rounds(self.mechanisms[-len(counts) :]).mu_squared
+            share = math.fsum(self.measured_shares) if self.session is None else cost / charge.mu_squared
+            accuracy = measured_accuracy(counts, mu=self.mu, share=share)
             paid = replace(counts[-1].statement, measured=accuracy)
             model.temperature = temperature_as_measured(found, labels, accuracy.estimate)
         elif self.recipe.student != "image" and not measured_shares(None, n=self.n_units, mu=self.mu):
@@ -398,6 +397,27 @@ class RecordsPlan(Ask):
         release = RecordLabels.of(probability, tuple(rounds), charge, statement, labels=labels)
         cells = counts[1] if len(counts) > 1 else None
         return doubted(release, n_map=self.facts.n_public, commonest=commonest, cells=cells), model
+
+    def _opened(self, ballots: BallotSum) -> AbstractContextManager[BallotSession]:
+        """Return the session that was given, which stays open, or a new one."""
+        if self.session is not None:
+            return nullcontext(self.session)
+        terms = self.terms
+        return open_ballot_session(
+            terms.budget,
+            shares=self.shares,
+            classes=self.voters.classes,
+            n_units=ballots.facts.n,
+            unit=self.unit,
+            fingerprint=ballots.registration().fingerprint,
+            ledger=terms.ledger,
+            name=None if terms.ledger is None else self.name,
+            noise_seed=terms.noise_seed,
+            tuning=terms.tuning,
+            stated=terms.stated,
+            force=self.force,
+            n_measured=len(self.measured_shares),
+        )
 
     def _measured(
         self, session: BallotSession, model: RecordModel, held: HeldRecords | None, records: tuple[Any, Any, Any]
