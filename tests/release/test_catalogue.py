@@ -24,7 +24,7 @@ from pate.release.statement.catalogue import (
     open_catalogue,
     read_catalogue,
 )
-from pate.release.statement.fields import KINDS, LAYERS, Assumption, MeasuredAccuracy
+from pate.release.statement.fields import KINDS, LAYERS, Assumption, MeasuredAccuracy, MeasuredErrors
 from pate.release.statement.files import render_statement
 from pate.release.statement.model import PrivacyStatement
 from pate.release.statement.plain_language import explained, glossary, html, of_hundred, plain_language_page
@@ -41,6 +41,7 @@ def make(epsilon=1.0, **changes):
     )
 
 
+ERRORS = MeasuredErrors(mae=8.2, mae_error=0.1, r2=None, r2_error=None, unit="group", n=900, clip=60.0)
 MEASURED = MeasuredAccuracy(
     estimate=0.873, low=0.861, high=0.885, unit="record", n=9000, counted=0.88, correction=0.007, sigma=18.7, share=0.04
 )
@@ -74,6 +75,7 @@ def variants():
     yield make(not_covered=("the set of classes, which was read off the private labels",))
     yield make(seeded=True).of_file("labels.csv", b"x")
     yield make(measured=MEASURED)
+    yield make(errors=ERRORS)
     yield make(doubts=[{"kind": kind, "sentence": "it may be so."} for kind in KINDS])
     yield make(audits=[{"layer": n, "claim": "c", "tried": "t", "stood": n != "law"} for n in LAYERS])
 

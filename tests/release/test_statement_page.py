@@ -37,6 +37,8 @@ from pate.release.statement.fields import (
     ClassRecall,
     Doubt,
     MeasuredAccuracy,
+    MeasuredErrors,
+    MeasuredErrors,
 )
 from pate.release.statement.files import (
     check_against_ledger,
@@ -138,11 +140,14 @@ def test_the_schema_is_one_and_names_every_field():
     assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == {
         "audits",
         "doubts",
+        "errors",
         "measured",
     }  # came later: absent where there are none
     measured = SCHEMA["properties"]["measured"]
     assert set(measured["required"]) == set(measured["properties"]) == {f.name for f in fields(MeasuredAccuracy)}
     assert set(measured["properties"]["by_class"]["items"]["required"]) == {f.name for f in fields(ClassRecall)}
+    errors = SCHEMA["properties"]["errors"]
+    assert set(errors["required"]) == set(errors["properties"]) == {f.name for f in fields(MeasuredErrors)}
     doubts = SCHEMA["properties"]["doubts"]
     assert set(doubts["items"]["required"]) == {f.name for f in fields(Doubt)}
     assert doubts["items"]["properties"]["kind"]["enum"] == list(KINDS)

@@ -408,6 +408,59 @@ class MeasuredAccuracy(Part):
         return cls(**{**values, "by_class": ClassRecall.listed("by_class", held)})
 
 
+@dataclass(frozen=True, kw_only=True)
+class MeasuredErrors(Part):
+    """How far a released model of a number is off: measured with noise on records that it did not learn from. Public.
+
+    Parameters
+    ----------
+    mae, mae_error : float
+        Mean absolute error, in units of the target, and its standard error by noise and sampling.
+    r2, r2_error : float or None
+        Share of the target's variance that the model explains; None where that variance is not known well enough.
+    unit : {"record", "group"}
+    n : int
+        Held-out units, about so many of persons.
+    clip : float
+        Errors beyond it count as so large.
+
+    Examples
+    --------
+    >>> print(MeasuredErrors(mae=8.2, mae_error=0.1, r2=0.45, r2_error=0.01, unit="record", n=3000, clip=60.0))
+    off by 8.2 (standard error 0.1) on average, R2 0.450 (standard error 0.010)
+    """
+
+    mae: float
+    mae_error: float
+    r2: float | None
+    r2_error: float | None
+    unit: str
+    n: int
+    clip: float
+    _called = "the statement's errors"
+
+    def __post_init__(self) -> None:
+        if self.unit not in OF_UNIT:
+            raise InvalidInputError(f"measured unit must be one of {', '.join(OF_UNIT)}. Say what was counted.")
+        object.__setattr__(self, "n", check_whole("measured n", self.n, low=1))
+        for name, low in (("mae", 0), ("mae_error", 0), ("r2", -LARGEST), ("r2_error", 0), ("clip", 0)):
+            value = getattr(self, name)
+            if value is not None or name in ("mae", "mae_error", "clip"):
+                object.__setattr__(self, name, check_number(f"measured {name}", value, low=low, high=LARGEST))
+
+    def __str__(self) -> str:
+        of = "" if self.r2 is None else f", R2 {self.r2:.3f} (standard error {self.r2_error:.3f})"
+        return f"off by {self.mae:.4g} (standard error {self.mae_error:.2g}) on average{of}"
+
+    def rows(self) -> tuple[str, ...]:
+        """Return what a statement says of it: the measurement, and what it is."""
+        what = (
+            f"an estimate: sums over {self.n:,} {self.unit}s held out of training, with Gaussian noise, paid for within "
+            f"the same guarantee; errors beyond {self.clip:.4g} count as that"
+        )
+        return str(self), what
+
+
 def _check_interval(held: Any, name: str) -> None:
     for part in ("low", "estimate", "high"):
         value = check_number(f"{name} {part}", getattr(held, part), low=0, high=1)
@@ -499,6 +552,7 @@ class StatementFields:
     audits: tuple[CitedAudit, ...] = ()
     measured: MeasuredAccuracy | None = None
     doubts: tuple[Doubt, ...] = ()
+    errors: MeasuredErrors | None = None
     created: str = field(default_factory=now)
     versions: dict[str, str] = field(default_factory=versions)
     commit: str = field(default_factory=_commit)
@@ -543,6 +597,8 @@ class StatementFields:
         object.__setattr__(self, "audits", check_audits(self.audits))
         if self.measured is not None and not isinstance(self.measured, MeasuredAccuracy):
             object.__setattr__(self, "measured", MeasuredAccuracy.from_dict(self.measured))
+        if self.errors is not None and not isinstance(self.errors, MeasuredErrors):
+            object.__setattr__(self, "errors", MeasuredErrors.from_dict(self.errors))
         object.__setattr__(self, "doubts", check_doubts(self.doubts))
         self._check_promises()
         if not isinstance(self.versions, dict):
