@@ -38,7 +38,6 @@ from pate.release.statement.fields import (
     Doubt,
     MeasuredAccuracy,
     MeasuredErrors,
-    MeasuredErrors,
 )
 from pate.release.statement.files import (
     check_against_ledger,

@@ -455,7 +455,7 @@ class MeasuredErrors(Part):
     def rows(self) -> tuple[str, ...]:
         """Return what a statement says of it: the measurement, and what it is."""
         what = (
-            f"an estimate: sums over {self.n:,} {self.unit}s held out of training, with Gaussian noise, paid for within "
+            f"an estimate: sums over {self.n:,} {self.unit}s held out of training, with Gaussian noise, paid within "
             f"the same guarantee; errors beyond {self.clip:.4g} count as that"
         )
         return str(self), what
