@@ -318,10 +318,10 @@ def choose(facts: PublicFacts) -> Recipe:
     """
     weak = facts.kind == "table" and facts.evidence < _SOFT_BELOW and facts.n_public >= _SOFT_ROWS
     has_network = facts.kind == "image" and facts.n_public >= _STUDENT_ROWS
-    return _by_likelihood(facts) if weak or has_network or facts.kind == "glyph" else _by_descent(facts)
+    return _by_likelihood(facts) if weak or has_network or facts.kind == "glyph" else by_descent(facts)
 
 
-def _by_descent(facts: PublicFacts) -> Recipe:
+def by_descent(facts: PublicFacts) -> Recipe:
     representation = _REPRESENTATION[facts.kind]
     wanted = round(_COMPONENTS * (facts.evidence / _AT) ** _GROWTH)
     n = max(1, min(max(wanted, _FEWEST), _MOST, facts.most_components))
