@@ -25,6 +25,7 @@ from .vectors import (
     count_cells as count_cells,
     digest_of_query as digest_of_query,
     only as only,
+    sum_alone as sum_alone,
     sum_residuals as sum_residuals,
     sum_squares as sum_squares,
     sum_vectors as sum_vectors,

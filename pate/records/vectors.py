@@ -454,6 +454,41 @@ def sum_vectors(
     return VectorSum(total, facts, units.unit_owners)
 
 
+def sum_alone(units: Units, vectors: FloatArray, *, clip: float, what: str, query: str, part: str = "all") -> VectorSum:
+    """Return the exact sum of clip_C(r) over units: the mean over a person's records, as one.
+
+    Parameters
+    ----------
+    units : Units
+    vectors : float array of shape (n, m)
+        r of each record, from that record and public models alone; a row that is not finite counts as zero.
+    clip : float
+        C, the norm to which r is clipped.
+    what, query, part
+        See :class:`VectorFacts`.
+
+    Returns
+    -------
+    VectorSum
+        Of kind "signed" and shape (1, m), in units of C. **Sensitive.**
+    """
+    check_real("clip", clip, low=0, low_open=True)
+    r, mask = np.array(vectors, dtype=np.float64) / clip, units.part(part)
+    if r.ndim != 2 or len(r) != len(units.values):
+        raise InvalidInputError(f"vectors must have shape (n, m), got {r.shape}.")
+    mask &= np.isfinite(r).all(axis=1)
+    r[~mask] = 0.0
+    whole = _certified(r, GRID, 1.0)
+    if units.owners is not None:  # each entry cut towards zero, so that a person's is no longer than one record's
+        _, who = np.unique(units.owners, return_inverse=True)
+        many = np.maximum(np.bincount(who.reshape(-1), weights=mask), 1.0)[who.reshape(-1)].astype(np.int64)
+        whole = np.sign(whole) * (np.abs(whole) // many[:, None])
+    facts = units.facts(
+        kind="signed", what=what, query=query, shape=(1, r.shape[1]), scale=GRID, bound_squared=GRID**2, part=part
+    )
+    return VectorSum(whole.sum(axis=0, keepdims=True), facts, units.unit_owners)
+
+
 def sum_residuals(
     units: Units, voters: RecordVoters, held: HeldRecords, model: Any, *, clip: float, what: str, part: str = "all"
 ) -> VectorSum:

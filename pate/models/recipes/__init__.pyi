@@ -4,6 +4,8 @@ from ._build import (
     default_representation as default_representation,
     fitted_representation as fitted_representation,
     kind_of as kind_of,
+    make_space as make_space,
+    narrowed as narrowed,
     scattered as scattered,
 )
 from ._expected import (

@@ -1,0 +1,433 @@
+"""Plans of private regression on record voters: public map, price, rounds, and the model of a number that they give."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from threadpoolctl import threadpool_limits
+
+from pate._core.progress import track
+from pate._core.tensors import load_tensors, save_tensors
+from pate._core.types import FloatArray
+from pate.exceptions import InvalidInputError, NotWorthwhileError
+from pate.mechanisms import GaussianSum
+from pate.models.numbers import Ask, Bins, Numbers, NumbersModel, NumbersPlan
+from pate.models.recipes import (
+    RecordModel,
+    fitted_representation,
+    keep_record_model,
+    kind_of,
+    make_space,
+    narrowed,
+    read_record_model,
+    some_rows,
+)
+from pate.privacy.cost import Charge
+from pate.privacy.words import Guarantee
+from pate.records import (
+    BLOCK_ROWS,
+    HeldRecords,
+    RecordVoters,
+    Units,
+    VectorSum,
+    count_cells,
+    slabs,
+    sum_alone,
+    sum_residuals,
+    sum_vectors,
+    take,
+)
+from pate.records.ballot_sum import GRID
+from pate.release import (
+    BallotSession,
+    Evidence,
+    ReleaseTerms,
+    buy_rounds,
+    open_ballot_session,
+    stored_rounds,
+    sum_of_rounds,
+)
+from pate.release.statement.fields import MeasuredErrors
+from pate.release.statement.model import PrivacyStatement
+from pate.representations import Representation
+
+#: Rows that are predicted at once.
+_SLAB = 8192
+
+
+@dataclass(repr=False, eq=False)
+class RegressionModel(BaseEstimator):
+    """A public model of a number made from released sums: it maps raw rows to a value and a 90% interval, at no cost.
+
+    ``voters`` hold the public maps.
+    """
+
+    voters: RecordVoters
+    numbers: NumbersModel
+
+    def answer(self, X: Any) -> FloatArray:
+        """Return value, lower and upper end for each row, shape (n_rows, 3)."""
+        parts = [self._answer(take(X, np.arange(a, b))) for a, b in slabs(int(np.shape(X)[0]), _SLAB)]
+        return np.concatenate([np.zeros((0, 3)), *parts])
+
+    def _answer(self, rows: Any) -> FloatArray:
+        phi = self.voters.transform(rows)
+        return np.column_stack([self.numbers.predict(phi), *self.numbers.interval(phi)])
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the value for each row, shape (n_rows,)."""
+        return self.answer(X)[:, 0]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NumberRelease:
+    """Released values of public rows, with their intervals and what they cost: public.
+
+    Attributes
+    ----------
+    values, low, high : float64 arrays of shape (n_public,)
+        Value and ends of the 90% interval.
+    guarantee : Guarantee
+    statement : PrivacyStatement
+        Its ``errors`` say how far the model is off.
+
+    Examples
+    --------
+    >>> NumberRelease.__dataclass_params__.frozen
+    True
+    """
+
+    values: FloatArray
+    low: FloatArray
+    high: FloatArray
+    guarantee: Guarantee
+    statement: PrivacyStatement
+
+    def __repr__(self) -> str:
+        return f"NumberRelease({len(self.values)} rows, {self.guarantee})"
+
+    @property
+    def n_queries(self) -> int:
+        """The number of public rows."""
+        return len(self.values)
+
+    def to_frame(self) -> Any:
+        """Return a DataFrame with the columns value, low and high."""
+        import pandas as pd
+
+        return pd.DataFrame({"value": self.values, "low": self.low, "high": self.high})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RegressionPlan:
+    """A plan of rounds for a numeric target, with its public space and price, made without reading private data.
+
+    ``numbers`` says what is asked; ``rows`` are the public rows, and ``phi`` the directions of those that maps are
+    fitted on (at most 20,000).
+    """
+
+    numbers: NumbersPlan
+    terms: ReleaseTerms
+    voters: RecordVoters
+    rows: Any
+    phi: FloatArray
+    unit: str
+    force: bool = False
+    verbose: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        terms: ReleaseTerms,
+        X_public: Any,
+        *,
+        bounds: tuple[float, float],
+        n_units: int,
+        unit: str,
+        representation: Representation | None = None,
+        image_shape: tuple[int, ...] | None = None,
+        random_state: int = 0,
+        force: bool = False,
+        verbose: bool = False,
+    ) -> RegressionPlan:
+        """Fit the public maps and choose all rounds by public facts; nothing is spent.
+
+        Parameters
+        ----------
+        terms : ReleaseTerms
+        X_public : public rows
+        bounds : (float, float)
+            The stated range of the target; numbers outside count as its ends.
+        n_units : int
+            Records (persons, where ``unit`` is "group"): public.
+        representation, image_shape
+            See :func:`pate.models.recipes.fitted_representation`.
+        force : bool
+            Go on where the mean of all records may predict as well.
+
+        Raises
+        ------
+        NotWorthwhileError
+            Too few records for this budget.
+        InvalidInputError
+            A range that is none, or too few public rows.
+        BudgetExceededError
+            Nothing is left in the ledger, or next to nothing.
+        """
+        some, kind = some_rows(X_public, random_state), kind_of(X_public, image_shape)
+        seen = fitted_representation(
+            kind, some, representation=representation, image_shape=image_shape, random_state=random_state,
+            verbose=verbose,
+        )  # fmt: skip
+        z = np.asarray(seen.transform(some), dtype=np.float64)
+        # Of the whole budget, not of the rest in a ledger: the same plan must be recognised when it is run again.
+        numbers = NumbersPlan(
+            *bounds,
+            n_units=n_units,
+            mu=1 / GaussianSum.for_budget(terms.budget).noise_multiplier,
+            n_public=len(z),
+            kind=kind,
+            spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
+        )
+        if numbers.doubt is not None and not force:
+            raise NotWorthwhileError(f"{numbers.doubt} Or say force=True (--force). Nothing was spent.")
+        seen = narrowed(seen, numbers.recipe.n_components)
+        z = np.ascontiguousarray(z[:, : seen.n_features_out_])
+        with threadpool_limits(1):  # threads add in any order, and a ledger identifies a space by its last bits
+            space = make_space(numbers.recipe, z, random_state=random_state).fit(z)
+        voters = RecordVoters(seen, space, classes=numbers.n_bins, verbose=verbose)
+        made = cls(
+            numbers=numbers, terms=terms, voters=voters, rows=X_public, phi=space.transform(z), unit=unit,
+            force=force, verbose=verbose,
+        )  # fmt: skip
+        _ = made.mechanisms  # refused before anything is read
+        return made
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Shares of mu^2, round by round; those of held-out units come last, and sum to 1 by themselves."""
+        return (*self.numbers.shares, *self.numbers.held_out_shares)
+
+    @property
+    def n_held_out(self) -> int:
+        """The number of rounds that held-out units are asked in."""
+        return len(self.numbers.held_out_shares)
+
+    @property
+    def stored(self) -> bool:
+        """Whether the ledger was charged for this plan before; then it is resumed, or its release repeated, free."""
+        return stored_rounds(self.terms, self.shares, self.name, n_held_out=self.n_held_out) is not None
+
+    @property
+    def mechanisms(self) -> tuple[GaussianSum, ...]:
+        """The mechanism of each round: as paid before, else as the budget allows."""
+        paid = stored_rounds(self.terms, self.shares, self.name, n_held_out=self.n_held_out)
+        if paid is not None:
+            return paid
+        budget, ledger = self.terms.budget, self.terms.ledger
+        return buy_rounds(
+            budget, self.shares, ledger, n_units=self.numbers.n_units, force=True, n_held_out=self.n_held_out
+        )
+
+    @property
+    def charge(self) -> Charge:
+        """The privacy cost of all rounds together."""
+        return sum_of_rounds(self.mechanisms, self.n_held_out)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of :attr:`charge` at the budget's delta."""
+        return self.charge.guarantee(self.terms.budget.delta)
+
+    @property
+    def name(self) -> str:
+        """The session's name in a ledger: the same plan, run again, resumes the session or repeats its release."""
+        text = f"{self.voters.fingerprint()} {self.numbers!r} {self.unit}"
+        return "numbers " + hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def run(
+        self, X: Any, y: Any, *, groups: Any = None, evidence: Evidence | None = None
+    ) -> tuple[NumberRelease, RegressionModel]:
+        """Charge the budget, ask every round, and return the values of all public rows and the model.
+
+        Parameters
+        ----------
+        X, y, groups : private records, their numbers, and their owners
+            A record whose number, row or owner cannot be read contributes nothing.
+        evidence : Evidence or None
+            What the caller saw to, for the statement.
+
+        Raises
+        ------
+        BudgetExceededError, LedgerError, InvalidInputError
+            As of :func:`pate.open_ballot_session`.
+        """
+        terms, plan = self.terms, self.numbers
+        units = Units.of(y, groups, share=plan.n_held_out / plan.n_units)
+        if (units.n, units.unit) != (plan.n_units, self.unit):
+            raise InvalidInputError("X and y must be of as many units as the plan was made for. Make another plan.")
+        with ExitStack() as stack:
+            session = stack.enter_context(
+                open_ballot_session(
+                    terms.budget,
+                    shares=self.shares,
+                    classes=None,
+                    n_units=units.n,
+                    unit=units.unit,
+                    fingerprint=units.unit_owners.fingerprint(),
+                    ledger=terms.ledger,
+                    name=None if terms.ledger is None else self.name,
+                    noise_seed=terms.noise_seed,
+                    tuning=terms.tuning,
+                    stated=terms.stated,
+                    force=True,
+                    n_held_out=self.n_held_out,
+                )
+            )
+            session.binds = False  # only the last statement is released
+            stack.enter_context(threadpool_limits(1))  # thin products: threads would only wait for each other
+            state, statement = self._asked(session, units, X, groups)
+        assert state.model is not None
+        assert state.errors is not None
+        evidence = evidence or Evidence()
+        statement = evidence.message_of_model(
+            replace(statement, errors=MeasuredErrors(**asdict(state.errors), unit=self.unit))
+        )
+        model = RegressionModel(self.voters, state.model)
+        value, low, high = model.answer(self.rows).T
+        return NumberRelease(value, low, high, statement.guarantee, statement), model
+
+    def _asked(self, session: BallotSession, units: Units, X: Any, groups: Any) -> tuple[Numbers, PrivacyStatement]:
+        """Ask all rounds, and return what is known after the last one and the statement of all."""
+        state, records = self.numbers.start(self.phi), None
+        rounds = range(len(self.shares))
+        for _ in track(rounds, total=len(rounds), label="rounds", show=self.verbose and not units.unit_owners.grouped):
+            ask = state.ask
+            assert ask is not None
+            if records is None and ask.step != "range":  # the bins are known: records are mapped once
+                records = self._hold(X, units, state, groups)
+            release = session.ask_vectors(self._summed(ask, units, records, state))
+            unit = ask.bound if ask.step in ("residuals", "errors") else 1.0  # their sums are in units of the clip
+            state = state.told(release.statistics.reshape(ask.shape) * unit, sigma=release.sigma * unit)
+        return state, release.statement
+
+    def _hold(self, X: Any, units: Units, state: Numbers, groups: Any) -> tuple[RecordVoters, HeldRecords]:
+        """Return the records with their directions, and voters whose classes are the bins of the target."""
+        assert state.model is not None
+        voters = RecordVoters(
+            self.voters.representation, self.voters.space, classes=len(state.model.bins.means), verbose=self.verbose
+        )
+        usable = units.part("all")
+        bins = np.where(usable, state.model.bins.of(np.where(usable, units.values, 0.0)), -1)
+        return voters, voters.hold(X, bins, groups=groups)
+
+    def _summed(
+        self, ask: Ask, units: Units, records: tuple[RecordVoters, HeldRecords] | None, state: Numbers
+    ) -> VectorSum:
+        """Return the exact sum of what records contribute to this round."""
+        part = "held out" if ask.held_out else "training"
+        said: dict[str, Any] = {"part": part, "what": _WORDS[ask.step], "query": f"{self.name} {state.n_told}"}
+        if ask.step == "range":
+            votes = ask.votes(np.zeros((len(units.values), 0)), units.values)
+            return count_cells(units, votes.argmax(axis=1)[:, None], [ask.shape[0]], **said)
+        assert records is not None
+        voters, held = records
+        if ask.step == "bins":
+            assert state.model is not None
+            del said["query"]
+            return sum_residuals(units, voters, held, state.model.head, clip=ask.bound, **said)
+        votes = contributions(held, ask.votes, units.values, width=ask.shape[-1] if ask.step != "residuals" else 1)
+        if ask.step == "interval":
+            return count_cells(units, votes.argmax(axis=1)[:, None], [ask.shape[0]], **said)
+        own = voters.own_maps
+        if ask.step == "residuals":
+            return sum_vectors(units, held, votes, clip=ask.bound, own=own, **said)
+        return sum_alone(units, votes, clip=ask.bound, **said)
+
+
+#: What each step's sums are, for a statement.
+_WORDS = {
+    "range": "a histogram of the target",
+    "bins": "residuals of the target's bins under the model so far",
+    "residuals": "residuals of the target under the model so far",
+    "interval": "a histogram of how far the model is off",
+    "errors": "absolute and squared errors of the model",
+}
+
+
+def contributions(
+    held: HeldRecords, votes: Callable[[FloatArray, FloatArray], FloatArray], values: FloatArray, *, width: int
+) -> FloatArray:
+    """Return what a public function of a record's direction and number gives, shape (n, width): **sensitive**.
+
+    Records are asked about in blocks of one fixed shape, so that no record's answer depends on another.
+    """
+    found, start = np.zeros((len(values), width)), 0
+    assert held.order is not None
+    for piece in held.pieces:
+        index = held.order[start : start + len(piece.labels)]
+        start += len(index)
+        for a, b in slabs(len(index), BLOCK_ROWS):
+            rows = np.concatenate([np.arange(a, b), np.full(BLOCK_ROWS - (b - a), a)])
+            asked = votes(piece.p[rows].astype(np.float64) / GRID, values[index[rows]])
+            found[index[a:b]] = asked[: b - a]
+    return found
+
+
+# The model as files, and back.
+
+_FILE, _FORM = "numbers.safetensors", "model of a number 1"
+
+
+def keep_regression(model: RegressionModel, folder: Path) -> dict[str, Any]:
+    """Write a model into a folder, and return the facts that :func:`read_regression` needs besides."""
+    m, b = model.numbers, model.numbers.bins
+    facts = {
+        "low": m.low,
+        "high": m.high,
+        "scores": list(m.scores or ()),
+        "of_all": [b.mean, b.variance, b.variance_error],
+    }
+    arrays = {"weights": m.weights, "edges": b.edges, "means": b.means, "variances": b.variances}
+    save_tensors(folder / _FILE, arrays, facts, form=_FORM)
+    return keep_record_model(RecordModel(_voters_of(model.voters, len(b.means)), m.head), folder)
+
+
+def read_regression(folder: Path, facts: Any, *, module: Any = None) -> RegressionModel:
+    """Return the model that :func:`keep_regression` wrote; it predicts exactly the same numbers."""
+    arrays, known = load_tensors(folder / _FILE, form=_FORM)
+    n, scores = len(arrays["means"]), tuple(map(float, known["scores"]))
+    held = read_record_model(folder, facts, tuple(range(n)), module=module)
+    bins = Bins(arrays["edges"], arrays["means"], arrays["variances"], *map(float, known["of_all"]))
+    d = held.voters.space.n_components_
+    shapes = [arrays[name].shape for name in ("weights", "edges", "means", "variances")]
+    numbers = [*arrays.values(), np.array([known["low"], known["high"], *scores])]
+    if shapes != [(d,), (n - 1,), (n,), (n,)] or len(scores) != 2 or not all(np.isfinite(a).all() for a in numbers):
+        raise InvalidInputError("the model's numbers are not those that were saved. Fetch the file again.")
+    made = NumbersModel(bins, held.head, arrays["weights"], float(known["low"]), float(known["high"]), scores)
+    return RegressionModel(held.voters, made)
+
+
+def made_of_regression(model: RegressionModel) -> tuple[str, ...]:
+    """Return the parts of a model of a number, one line each."""
+    seen = getattr(model.voters.representation, "provenance_", None)
+    return (
+        *((f"rows: {seen}",) if seen else ()),
+        f"directions: {model.voters.space.provenance_}",
+        f"values: the mean over {len(model.numbers.bins.means)} bins of the target, from {model.numbers.low:.6g} to "
+        f"{model.numbers.high:.6g}, corrected by its residuals",
+    )
+
+
+def _voters_of(voters: RecordVoters, n_bins: int) -> RecordVoters:
+    return RecordVoters(voters.representation, voters.space, classes=n_bins)
