@@ -9,7 +9,7 @@ from pate._core.checks import check_choice, check_int
 from pate._core.provenance import package_versions
 from pate.comparison.studies._folders import plain_repr
 from pate.data import Dataset
-from pate.estimators import OF_SHARDS, chosen_voters
+from pate.estimators import chosen_voters
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget
@@ -125,7 +125,7 @@ class RunConfig:
 
     def who_votes(self) -> str:
         """Return who votes: "records", "heads" or "shards"."""
-        said = {name: getattr(self, name, None) for name in OF_SHARDS}
+        said = {name: getattr(self, name) for name in _OF_SHARDS}
         who = chosen_voters(self.voters, {**said, "estimator": self.teacher})
         if who == "dpsgd":
             raise InvalidInputError(
