@@ -140,9 +140,7 @@ class Former:
     is_said: Callable[[Any], bool] = lambda value: value is not None
 
 
-def _renew(
-    former: Mapping[str, str | Former], given: dict[str, Any], present: Callable[[str], Any]
-) -> dict[str, Any]:
+def _renew(former: Mapping[str, str | Former], given: dict[str, Any], present: Callable[[str], Any]) -> dict[str, Any]:
     """Replace former names among keyword arguments by those of today; return those that an object is to keep."""
     kept, said = {}, dict(given)
     for old in [name for name in given if name in former]:
@@ -216,7 +214,9 @@ def takes_former_names(**former: str | Former) -> Callable[[_Callable], _Callabl
 
 def _part(old: str, now: Former) -> property:
     def value(self: object) -> Any:
-        warnings.warn(f"{type(self).__name__}.{old} is deprecated: use {now.instead}.", DeprecationWarning, stacklevel=2)
+        warnings.warn(
+            f"{type(self).__name__}.{old} is deprecated: use {now.instead}.", DeprecationWarning, stacklevel=2
+        )
         return now.get(getattr(self, now.into) if now.into else self.__dict__.get("_former", {}).get(old))
 
     return property(value, doc=f"Deprecated: use {now.instead}.")

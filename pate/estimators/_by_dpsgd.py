@@ -138,8 +138,8 @@ def check_schema(schema: Any, voters: str) -> None:
     """Refuse a declared schema where nobody has a use for it."""
     if schema is not None and voters != "dpsgd":
         raise InvalidInputError(
-            f"schema (--ranges) must be left out where voters={voters!r}, who learn from public rows what columns are like. Leave "
-            "it out, or say voters='dpsgd' (--voters dpsgd)."
+            f"schema (--ranges) must be left out where voters={voters!r}, who learn from public rows what columns are "
+            "like. Leave it out, or say voters='dpsgd' (--voters dpsgd)."
         )
 
 

@@ -385,7 +385,7 @@ class PATEClassifier(ByDPSGD):
         )
         read, y = self._check_private(X, y, teachers, X_public)
         n_records = read.rows.shape[0] if groups is None else None
-        if teachers.n_teachers is None:
+        if who == "heads" and teachers.n_teachers is None:
             teachers.set_params(n_teachers=default_heads(n_records))
         X_public = self._check_public(X_public, teachers)
         n_public = X_public.shape[0]
@@ -496,12 +496,15 @@ class PATEClassifier(ByDPSGD):
             schema=schema,
         )
 
+    def _template(self) -> Any:
+        """Return what teachers on shards are made of: ``estimator``, or what stands for it where that is None."""
+        if self.estimator is not None:  # a forest's truth is its length
+            return self.estimator
+        return HeadTeacherEnsemble(None, cast("int", None)) if self.who_votes() == "heads" else LogisticRegression()
+
     def _ensemble(self, X_public: Any = None) -> ShardEnsemble:
-        heads = self.who_votes() == "heads"
-        teacher: Any = self.estimator  # a forest's truth is its length
-        if teacher is None:
-            teacher = HeadTeacherEnsemble(None, cast("int", None)) if heads else LogisticRegression()
-        if heads and teacher.representation is None:
+        teacher = self._template()
+        if self.who_votes() == "heads" and teacher.representation is None:
             rows, shape = flat_rows(read_rows(X_public, name="X_public")), self._image_shape()
             if isinstance(shape, list):
                 raise InvalidInputError(f"image_shape must be a tuple, got {shape!r}.")

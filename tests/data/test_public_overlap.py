@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
-from pate import Budget, InvalidInputError, PATEClassifier
+from pate import Budget, InvalidInputError, PATEClassifier, TeacherEnsemble
 from pate.cli import app
 from pate.data import check_public_rows
 from pate.exceptions import PublicOverlapWarning
@@ -35,12 +35,10 @@ class Never(GaussianNB):
 
 def classifier(teacher=None, **options):
     return PATEClassifier(
-        teacher or GaussianNB(),
-        n_teachers=10,
+        TeacherEnsemble(teacher or GaussianNB(), 10, partition_seed=0),
         budget=BUDGET,
         classes=[0, 1],
         random_state=0,
-        partition_seed=0,
         **options,
     )
 

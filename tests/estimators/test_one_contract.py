@@ -18,6 +18,7 @@ from pate import (
     DPSGDClassifier,
     HeadTeacherEnsemble,
     PATEClassifier,
+    Queries,
     RecordVoters,
     TeacherEnsemble,
     TorchTeacherEnsemble,
@@ -76,7 +77,13 @@ TEXTS = {
 
 def pate_by(**said):
     return PATEClassifier(
-        budget=BUDGET, classes=[0, 1], random_state=0, noise_seed=0, overlap_is_public=True, force=True, **said
+        budget=BUDGET,
+        classes=[0, 1],
+        random_state=0,
+        noise_seed=0,
+        stated={"overlap is public": "yes"},
+        queries=Queries(force=True),
+        **said,
     )
 
 

@@ -25,6 +25,7 @@ from pate import (
     Ledger,
     LNMax,
     PATEClassifier,
+    Queries,
     TeacherEnsemble,
     Votes,
     open_session,
@@ -105,7 +106,9 @@ def test_duplicates_that_were_only_warned_of_are_vouched_for_by_nobody():
 
 @pytest.mark.long
 def test_a_grid_search_says_that_its_fits_are_not_counted(tmp_path):
-    estimator = PATEClassifier(LogisticRegression(), n_teachers=5, budget=Budget(3.0, 1e-3), classes=[0, 1], force=True)
+    estimator = PATEClassifier(
+        LogisticRegression(), n_teachers=5, budget=Budget(3.0, 1e-3), classes=[0, 1], queries=Queries(force=True)
+    )
     search = GridSearchCV(estimator, {"n_teachers": [4, 5]}, cv=2, error_score="raise")
     best = search.fit(X, Y, X_public=PUBLIC).best_estimator_.statement_  # five fits, epsilon 3 each
     assert by(best)["parameters"] == "nobody"
@@ -113,9 +116,14 @@ def test_a_grid_search_says_that_its_fits_are_not_counted(tmp_path):
     assert best.tuning.startswith("open:")
     assert "how many other fits were made on these data is not known" in best.text().replace("\n" + " " * 26, " ")
     with_ledger = PATEClassifier(
-        LogisticRegression(), n_teachers=5, budget=Budget(1.0, 1e-3), classes=[0, 1], force=True,
-        ledger=Ledger(tmp_path / "l.sqlite", total=Budget(3.0, 1e-3)), tuning="nothing",
-    ).fit(X, Y, X_public=PUBLIC)  # fmt: skip
+        LogisticRegression(),
+        n_teachers=5,
+        budget=Budget(1.0, 1e-3),
+        classes=[0, 1],
+        queries=Queries(force=True),
+        ledger=Ledger(tmp_path / "l.sqlite", total=Budget(3.0, 1e-3)),
+        stated={"tuning": "nothing"},
+    ).fit(X, Y, X_public=PUBLIC)
     page = with_ledger.statement_.text()
     assert "nothing (stated by the curator)" in page
     assert "releases 1; head" in page

@@ -10,7 +10,17 @@ from scipy.stats import norm
 from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
-from pate import Budget, ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram, PATEClassifier, calibrate
+from pate import (
+    Budget,
+    ConfidentGNMax,
+    GNMax,
+    InvalidInputError,
+    LNMax,
+    NoisyHistogram,
+    PATEClassifier,
+    Queries,
+    calibrate,
+)
 from pate.models.students import VoteSpreading, default_student
 from pate.release import check_useful, default_heads, plan_release
 from pate.release._quote import affordable_queries, share_right
@@ -112,7 +122,7 @@ def test_a_teacher_of_one_record_is_no_better_than_a_guess_and_the_default_is():
     X, y, public = DIGITS[:1000], TRUTH[:1000], DIGITS[1000:1300]
     with pytest.raises(InvalidInputError, match="half the number of records"):
         PATEClassifier(n_teachers=1000, **options).fit(X, y, X_public=public)
-    alone = PATEClassifier(n_teachers=1000, force=True, **options).fit(X, y, X_public=public)
+    alone = PATEClassifier(n_teachers=1000, queries=Queries(force=True), **options).fit(X, y, X_public=public)
     clf = PATEClassifier(**options)
     teachers, _ = clf.fit_keeping(X, y, X_public=public)
     assert teachers.n_teachers == default_heads(1000) == 66
@@ -158,8 +168,9 @@ def test_the_classifier_refuses_before_training_and_learns_where_it_does_not():
     clf = PATEClassifier(model, budget=Budget(3.0, 1e-5), **options).fit(X, y, X_public=public)
     assert isinstance(clf.student_, VoteSpreading)
     assert len(clf.queries_) >= affordable_queries(Budget(3.0, 1e-5), 40) - 3  # "spread" may return slightly fewer
-    plain = PATEClassifier(model, budget=Budget(3.0, 1e-5), select="random", n_queries=4, force=True,
-                           student=model, **options)  # fmt: skip
+    plain = PATEClassifier(
+        model, budget=Budget(3.0, 1e-5), queries=Queries(4, select="random", force=True), student=model, **options
+    )
     plain.fit(X, y, X_public=public)
     assert clf.score(DIGITS[1300:], TRUTH[1300:]) > plain.score(DIGITS[1300:], TRUTH[1300:]) + 0.2
 
