@@ -14,6 +14,7 @@ import joblib
 import numpy as np
 import pytest
 from contestants_at_play import BUDGETS, CALLS, DELTA, FailsLate, Fake, WithPublic, small_data
+from pate_of import pate_of
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -228,12 +229,12 @@ def test_the_data_dependent_epsilon_is_that_of_the_votes():
     """Beside the public one, of the votes of this very fit; only where a mechanism has an exact law."""
     data = load_dataset("digits", n_private=900, n_public=120)
     set_to = {"n_teachers": 60, "classes": range(10), "mechanism": GNMax(10.0), "n_queries": 30, "force": True}
-    pate = PATEClassifier(KNeighborsClassifier(1), **set_to)
+    pate = pate_of(KNeighborsClassifier(1), **set_to)
     budget = Budget(8.0, DELTA)
     report = compare({"PATE": pate}, data, budgets=[budget], n_repeats=1, noise_seed=1)
     (cost,) = report.costs
     drawn, seed = data.redrawn(training_seed(0, 0)), training_seed(0, 0)
-    again = PATEClassifier(
+    again = pate_of(
         TeacherEnsemble(KNeighborsClassifier(1), 100, partition_seed=seed), **set_to, budget=budget, random_state=seed
     )
     _, votes = again.fit_keeping(drawn.private.X, drawn.private.y, X_public=drawn.public.X)

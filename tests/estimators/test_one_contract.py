@@ -6,6 +6,7 @@ from contextlib import suppress
 import numpy as np
 import pandas as pd
 import pytest
+from pate_of import pate_of
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
@@ -17,7 +18,6 @@ from pate import (
     CallableTeachers,
     DPSGDClassifier,
     HeadTeacherEnsemble,
-    PATEClassifier,
     Queries,
     RecordVoters,
     TeacherEnsemble,
@@ -76,7 +76,7 @@ TEXTS = {
 
 
 def pate_by(**said):
-    return PATEClassifier(
+    return pate_of(
         budget=BUDGET,
         classes=[0, 1],
         random_state=0,

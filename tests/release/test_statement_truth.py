@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from pate_of import pate_of
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -55,7 +56,7 @@ VOTES = Votes.from_counts(np.random.default_rng(0).multinomial(250, [0.9, 0.06, 
 
 def fitted(x=X, y=Y, **options):
     options = {"n_teachers": 20, "budget": BUDGET, "classes": [0, 1], "random_state": 0, **options}
-    return PATEClassifier(GaussianNB(), **options).fit(x, y, X_public=PUBLIC)
+    return pate_of(GaussianNB(), **options).fit(x, y, X_public=PUBLIC)
 
 
 def by(statement):
