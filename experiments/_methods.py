@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
-from pate import Budget, ConfidentGNMax, Dataset, PATEClassifier, load_dataset
+from pate import Budget, ConfidentGNMax, Dataset, PATEClassifier, Queries, load_dataset
 from pate.comparison.studies.config import make_dpsgd
 from pate.data import encode_dataset
 from pate.exceptions import BudgetExceededError
@@ -139,7 +139,9 @@ def _pate(problem: Problem, budget: Budget, code: str | None, **options: Any) ->
     data = problem.encoded if options.pop("encoded", False) else problem.data
     if code is not None:
         options |= {"representation": problem.representation(code), "image_shape": problem.image_shape}
-    clf = PATEClassifier(budget=budget, classes=problem.classes, random_state=problem.seed, force=True, **options)
+    clf = PATEClassifier(
+        budget=budget, classes=problem.classes, random_state=problem.seed, queries=Queries(force=True), **options
+    )
     private = data.private
     with warnings.catch_warnings():
         # Benchmarks hold the same row twice; what the check says is for curators of private tables.

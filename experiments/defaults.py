@@ -28,7 +28,7 @@ import pandas as pd
 from _tables import Cell, filled, rows_of, taken, write_page
 from sklearn.metrics import roc_auc_score
 
-from pate import Budget, PATEClassifier
+from pate import Budget, PATEClassifier, Queries
 from pate.exceptions import CovariateShiftWarning
 from pate.models.recipes._model import balancing, decided, noise_temperature
 from pate.release import _measured as law
@@ -96,9 +96,14 @@ def measured(table: tuple[str, str], how: str, n_public: int, epsilon: float, se
     private, public, test = cut(X, how, n_public, seed)
     private = private[: config.most_private]
     clf = PATEClassifier(
-        budget=Budget(epsilon, config.delta), classes=range(len(values)), voters=who, noise_seed=seed,
-        random_state=seed, overlap_is_public=True, force=True,
-    )  # fmt: skip
+        budget=Budget(epsilon, config.delta),
+        classes=range(len(values)),
+        voters=who,
+        noise_seed=seed,
+        random_state=seed,
+        stated={"overlap is public": "yes"},
+        queries=Queries(force=True),
+    )
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         plan, _ = clf.fit_keeping(taken(X, private), codes[private], X_public=taken(X, public))

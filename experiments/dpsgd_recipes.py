@@ -30,7 +30,7 @@ from _dpsgd_recipes_page import write_page
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 
-from pate import Budget, DPSGDClassifier, PATEClassifier, load_dataset
+from pate import Budget, DPSGDClassifier, PATEClassifier, Queries, load_dataset
 from pate._core.provenance import provenance
 from pate.dpsgd.recipes import RecipePlan, choose_recipe
 from pate.representations import FromTransformer
@@ -204,7 +204,11 @@ def _pate(plan: RecipePlan, prepared: Prepared, rows: dict[str, Any], **who: Any
     """Fit PATE on these rows; all settings are its own rules'."""
     data = prepared.data
     clf = PATEClassifier(
-        budget=plan.facts.budget, classes=range(len(data.classes)), random_state=prepared.seed, force=True, **who
+        budget=plan.facts.budget,
+        classes=range(len(data.classes)),
+        random_state=prepared.seed,
+        queries=Queries(force=True),
+        **who,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # benchmarks hold the same row twice

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from _tables import Cell, filled, rows_of, taken
 
-from pate import Budget, PATEClassifier, TableEncoder
+from pate import Budget, PATEClassifier, Queries, TableEncoder
 from pate.exceptions import CuratorWarning, PateWarning
 from pate.release import _measured as law
 
@@ -62,9 +62,14 @@ def measured(
     if hasattr(X, "iloc"):
         X = TableEncoder().fit(taken(X, public)).transform(X).astype(float)
     clf = PATEClassifier(
-        budget=Budget(epsilon, c.delta), classes=range(len(classes)), random_state=seed, measure=True, force=True,
-        overlap_is_public=True, voters=voters,
-    )  # fmt: skip
+        budget=Budget(epsilon, c.delta),
+        classes=range(len(classes)),
+        random_state=seed,
+        measure=True,
+        queries=Queries(force=True),
+        stated={"overlap is public": "yes"},
+        voters=voters,
+    )
     with warnings.catch_warnings():
         for kind in (CuratorWarning, PateWarning, FutureWarning):
             warnings.simplefilter("ignore", kind)

@@ -37,7 +37,7 @@ from sklearn.datasets import load_digits, make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from pate import Budget, PATEClassifier, load_dataset
+from pate import Budget, PATEClassifier, Queries, load_dataset
 from pate.mechanisms import GaussianSum
 from pate.models.heads import SelfTrainedHead
 from pate.models.recipes import PublicFacts, choose, fitted_representation, kind_of
@@ -242,9 +242,12 @@ def released(c: Config, folder: Path | None, name: str, against: str, seed: int)
     public, private, test = _parts(c, name, len(y), max(c.n_public), seed)
     private = private[: c.n_released]
     clf = PATEClassifier(
-        budget=Budget(c.epsilon_released, c.delta), classes=range(int(y.max()) + 1), random_state=seed, force=True,
-        overlap_is_public=True,
-    )  # fmt: skip
+        budget=Budget(c.epsilon_released, c.delta),
+        classes=range(int(y.max()) + 1),
+        random_state=seed,
+        queries=Queries(force=True),
+        stated={"overlap is public": "yes"},
+    )
     clf.fit(taken(X, private), y[private], X_public=taken(X, public))
     return {"n_records": len(private), "accuracy": float((clf.predict(taken(X, test)) == y[test]).mean())}
 

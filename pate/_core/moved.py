@@ -10,6 +10,7 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -113,8 +114,57 @@ def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     return __getattr__
 
 
-def takes_former_names(**former: str) -> Callable[[_Callable], _Callable]:
+@dataclass(frozen=True)
+class Former:
+    """What became of a parameter that is now a part of another one, or is said elsewhere.
+
+    Parameters
+    ----------
+    instead : str
+        What to say now, for the warning.
+    into : str
+        The parameter that it is a part of; empty where it is said elsewhere: an object then keeps the former value in
+        ``_former``, a dictionary.
+    put : callable
+        From the present value of ``into`` and the former value to the new value of ``into``.
+    get : callable
+        From the value of ``into`` to the former value; for what is kept, from the kept value or None.
+    is_said : callable
+        Whether a value of ``into`` says it already.
+    """
+
+    instead: str
+    into: str = ""
+    put: Callable[[Any, Any], Any] = lambda _, value: value
+    get: Callable[[Any], Any] = lambda value: value
+    is_said: Callable[[Any], bool] = lambda value: value is not None
+
+
+def _renew(former: Mapping[str, str | Former], given: dict[str, Any], present: Callable[[str], Any]) -> dict[str, Any]:
+    """Replace former names among keyword arguments by those of today; return those that an object is to keep."""
+    kept, said = {}, dict(given)
+    for old in [name for name in given if name in former]:
+        now, value = former[old], given.pop(old)
+        if isinstance(now, str):
+            if said.get(now, value) != value:
+                raise InvalidInputError(f"{old} is the former name of {now}, and both are given. Keep {now}.")
+            warnings.warn(f"{old} is now called {now}: use that.", DeprecationWarning, stacklevel=3)
+            given[now] = value
+            continue
+        warnings.warn(f"{old} is deprecated: use {now.instead}.", DeprecationWarning, stacklevel=3)
+        if not now.into:
+            kept[old] = value
+        elif now.into in said and now.is_said(said[now.into]):
+            raise InvalidInputError(f"{old} is formerly said for {now.instead}, and both are given. Leave {old} out.")
+        else:
+            given[now.into] = now.put(given.get(now.into, present(now.into)), value)
+    return kept
+
+
+def takes_former_names(**former: str | Former) -> Callable[[_Callable], _Callable]:
     """Return a decorator: a class or function also takes the former names of parameters, with a ``DeprecationWarning``.
+
+    With :class:`Former` (of classes only) such a name is taken by ``set_params``, too, and may be read.
 
     Examples
     --------
@@ -133,20 +183,43 @@ def takes_former_names(**former: str) -> Callable[[_Callable], _Callable]:
 
         @functools.wraps(call)
         def renaming(*args: Any, **given: Any) -> Any:
-            for old in former.keys() & given.keys():
-                name = former[old]
-                if given.get(name, given[old]) != given[old]:
-                    raise InvalidInputError(f"{old} is the former name of {name}, and both are given. Keep {name}.")
-                warnings.warn(f"{old} is now called {name}: use that.", DeprecationWarning, stacklevel=2)
-                given[name] = given.pop(old)
-            return call(*args, **given)
+            kept = _renew(former, given, lambda _: None)
+            made = call(*args, **given)
+            if kept:
+                args[0]._former = kept
+            return made
 
         if not of_class:
             return renaming  # type: ignore[return-value]
-        thing.__init__ = renaming  # type: ignore[method-assign]
+        cls: Any = thing
+        cls.__init__ = renaming
+        parts = {old: now for old, now in former.items() if isinstance(now, Former)}
+        if parts:
+            setting = cls.set_params
+
+            @functools.wraps(setting)
+            def set_params(self: Any, **given: Any) -> Any:
+                kept = _renew(former, given, lambda name: getattr(self, name))
+                if kept:
+                    self._former = {**self.__dict__.get("_former", {}), **kept}
+                return setting(self, **given)
+
+            cls.set_params = set_params
+        for old, now in parts.items():
+            setattr(cls, old, _part(old, now))
         return thing
 
     return decorated
+
+
+def _part(old: str, now: Former) -> property:
+    def value(self: object) -> Any:
+        warnings.warn(
+            f"{type(self).__name__}.{old} is deprecated: use {now.instead}.", DeprecationWarning, stacklevel=2
+        )
+        return now.get(getattr(self, now.into) if now.into else self.__dict__.get("_former", {}).get(old))
+
+    return property(value, doc=f"Deprecated: use {now.instead}.")
 
 
 def redirect_imports() -> None:

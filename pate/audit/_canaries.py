@@ -402,7 +402,7 @@ def _ensemble_of(model: PATEClassifier, n_records: int, X_public: Any) -> ShardE
             "RecordVoters themselves, a PATEClassifier with an estimator, or DPSGDClassifier(canaries=...)."
         )
     teachers = clone(model).set_params(ledger=None)._ensemble(X_public)
-    if who == "heads" and model.n_teachers is None:
+    if who == "heads" and teachers.n_teachers is None:
         teachers.set_params(n_teachers=default_heads(n_records))
     return teachers
 

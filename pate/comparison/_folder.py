@@ -21,6 +21,7 @@ from pate.data import Dataset
 from pate.estimators import PATEClassifier
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.report.result import Entrant
+from pate.teachers import ShardEnsemble
 from pate.teachers.checkpoints import describe
 
 # The contestants: those given as such, and plain classifiers that are made into contestants.
@@ -313,6 +314,9 @@ def _recipe(contestant: Contestant) -> str:
         return f"{contestant.role} {_describe(contestant.name, 'make', contestant.make)}"
     model = contestant.make.model
     takes = clone(model).get_params(deep=False)
+    if isinstance(takes.get("estimator"), ShardEnsemble):
+        for name in _WITHOUT_EFFECT & takes["estimator"].get_params(deep=False).keys():
+            setattr(takes["estimator"], name, None)
     parts = sorted(f"{k}={_describe(contestant.name, k, v)}" for k, v in takes.items() if k not in _WITHOUT_EFFECT)
     return f"{type(model).__module__}.{type(model).__qualname__}({', '.join(parts)})"
 

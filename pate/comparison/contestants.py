@@ -46,7 +46,7 @@ from pate.comparison.contract import Contestant, Setting, Tuning
 from pate.comparison.studies.run import ordinary_model
 from pate.dpsgd import DPSGDClassifier, fit_privately
 from pate.dpsgd.recipes import RecipePlan, choose_recipe, facts_of
-from pate.estimators import PATEClassifier, len_of
+from pate.estimators import PATEClassifier, Queries, len_of
 from pate.estimators.plan import PlanRow, shard_rows
 from pate.exceptions import InvalidInputError, PrivacyParameterWarning
 from pate.mechanisms import GaussianSum
@@ -56,6 +56,7 @@ from pate.privacy.budget import Budget
 from pate.records import HardSpace, RecordVoters
 from pate.release import release_ballots
 from pate.representations import PublicPCA, Representation, TableMap, UnitRows, chain
+from pate.teachers import TeacherEnsemble
 
 __all__ = ["NAMES", "default_contestants", "named"]
 
@@ -135,9 +136,10 @@ def by_2018(setting: Setting, *, name: str) -> PATEClassifier:
     """
     plan = plan_shards(setting, name)
     teacher, student = _models(setting)
-    asked = {"mechanism": plan.mechanism, "n_queries": plan.n_queries, "max_answers": plan.n_answers}
-    parameters = _parameters(setting, n_jobs=setting.n_jobs, force=True, image_shape=None, **asked)
-    return PATEClassifier(teacher, n_teachers=plan.n_teachers, student=student, on_exhausted="abstain", **parameters)
+    teachers = TeacherEnsemble(teacher, plan.n_teachers, n_jobs=setting.n_jobs)
+    queries = Queries(plan.n_queries, max_answers=plan.n_answers, on_exhausted="abstain", force=True)
+    parameters = _parameters(setting, mechanism=plan.mechanism, queries=queries, image_shape=None)
+    return PATEClassifier(teachers, n_teachers=plan.n_teachers, student=student, **parameters)
 
 
 def _models(setting: Setting) -> tuple[Any, Any]:
@@ -204,11 +206,13 @@ class HeadOfColumns(HeadAlone):
 class Noiseless(PATEClassifier):
     """The default method with negligible noise: a ceiling, without privacy and so without a statement."""
 
-    def fit_keeping(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> tuple[Any, Any]:
+    def fit_keeping(
+        self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, schema: Any = None
+    ) -> tuple[Any, Any]:
         """Fit as :class:`pate.PATEClassifier` does, without a statement."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyParameterWarning)  # nothing is promised
-            kept = super().fit_keeping(X, y, X_public=X_public, groups=groups)
+            kept = super().fit_keeping(X, y, X_public=X_public, groups=groups, schema=schema)
         del self.statement_
         return kept
 
@@ -250,7 +254,7 @@ def noiseless(setting: Setting) -> PATEClassifier:
 
 def _records(setting: Setting) -> dict[str, Any]:
     # A comparison shows the result of any budget.
-    return _parameters(setting, voters="records", n_jobs=setting.n_jobs, force=True)
+    return _parameters(setting, voters="records", queries=Queries(force=True))
 
 
 # Floors and ceilings: accuracies that a method must exceed, and those that it cannot.

@@ -3,10 +3,9 @@
 from ._by_dpsgd import (
     Ask as Ask,
     ByRecords as ByRecords,
-    OF_SHARDS as OF_SHARDS,
     TrainingPlan as TrainingPlan,
     check_likeliest as check_likeliest,
-    check_ranges as check_ranges,
+    check_schema as check_schema,
     chosen_voters as chosen_voters,
     len_of as len_of,
     measured_with as measured_with,
@@ -16,4 +15,5 @@ from ._by_dpsgd import (
     stand_ins as stand_ins,
 )
 from ._classifier import PATEClassifier as PATEClassifier
-from ._public_model import any_rows as any_rows, digest_of as digest_of
+from ._public_model import OVERLAP as OVERLAP, any_rows as any_rows, digest_of as digest_of
+from ._queries import Queries as Queries

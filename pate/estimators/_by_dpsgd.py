@@ -34,6 +34,7 @@ from pate.data import (
 )
 from pate.data.schema import declared_by_name
 from pate.estimators._public_model import PublicModel, any_rows, check_has_target, check_several, digest_of
+from pate.estimators._queries import Queries
 from pate.exceptions import CuratorWarning, InvalidInputError, PateError, PrivacyParameterWarning, RepeatedFitWarning
 from pate.models.recipes import (
     MappedLinear,
@@ -76,9 +77,6 @@ from pate.privacy.budget import Budget
 from pate.release import check_measure
 
 VOTERS = ("auto", "records", "heads", "shards", "dpsgd")
-#: What is said of shard teachers, and means that they are wanted.
-OF_SHARDS = ("estimator", "n_teachers", "mechanism", "n_queries", "gap", "max_answers", "partition_seed",
-             "checkpoint_dir")  # fmt: skip
 
 
 def chosen_voters(voters: str | None, said: Mapping[str, Any], *, not_of_heads: Sequence[str] = ("estimator",)) -> str:
@@ -120,7 +118,7 @@ def method_of(
     n_units: int,
     n_classes: int,
     image_shape: tuple[int, ...] | None = None,
-    ranges: Any = None,
+    schema: Any = None,
 ) -> tuple[str, str]:
     """Return ``"records"`` or ``"dpsgd"``, and why, by :func:`~pate.models.recipes.chosen_method`."""
     facts = PublicFacts(
@@ -132,16 +130,16 @@ def method_of(
     )
     method, why = chosen_method(facts)
     if method == "records":
-        check_ranges(ranges, method)
+        check_schema(schema, method)
     return method, why
 
 
-def check_ranges(ranges: Any, voters: str) -> None:
-    """Refuse declared ranges where nobody has a use for them."""
-    if ranges is not None and voters != "dpsgd":
+def check_schema(schema: Any, voters: str) -> None:
+    """Refuse a declared schema where nobody has a use for it."""
+    if schema is not None and voters != "dpsgd":
         raise InvalidInputError(
-            f"ranges must be left out where voters={voters!r}, who learn from public rows what columns are like. Leave "
-            "it out, or say voters='dpsgd' (--voters dpsgd)."
+            f"schema (--ranges) must be left out where voters={voters!r}, who learn from public rows what columns are "
+            "like. Leave it out, or say voters='dpsgd' (--voters dpsgd)."
         )
 
 
@@ -294,7 +292,7 @@ class TrainingPlan:
 
 
 def plan_training(
-    X_public: Any, terms: ReleaseTerms, ask: Ask, *, row_shape: tuple[int, ...], like: Any = None, ranges: Any = None
+    X_public: Any, terms: ReleaseTerms, ask: Ask, *, row_shape: tuple[int, ...], like: Any = None, schema: Any = None
 ) -> TrainingPlan:
     """Choose recipe, public map, steps and noise by public facts; nothing is spent.
 
@@ -335,7 +333,7 @@ def plan_training(
         representation=ask.representation,
         image_shape=ask.image_shape,
         random_state=ask.seed,
-        ranges=ranges,
+        ranges=schema,
     )
     run = along(clf, recipe_plan)
     shape = shape_of(run, ask.n_units, ask.unit)
@@ -382,16 +380,16 @@ def _may_be_stated(plan: TrainingPlan) -> list[str]:
     return [a.name for a in said.assumptions if a.name != "noise"]
 
 
-def stand_ins(X: Any, ranges: Any) -> Any:
+def stand_ins(X: Any, schema: Any) -> Any:
     """Return rows that say what private columns are like where none is public: made up, of declared ranges or zeros.
 
     Only the shape, or the names, of the private ones are looked at.
     """
     import pandas as pd
 
-    X, schema = plain_rows(X), declared_by_name(ranges)
-    if schema is not None and is_frame(X):
-        return schema.stand_ins()
+    X, named = plain_rows(X), declared_by_name(schema)
+    if named is not None and is_frame(X):
+        return named.stand_ins()
     shape = tuple(np.shape(X))
     if len(shape) < 2:
         raise InvalidInputError(
@@ -399,8 +397,8 @@ def stand_ins(X: Any, ranges: Any) -> Any:
             "fit(X, y, X_public=...), or rows of numbers."
         )
     zeros = np.zeros((2, *shape[1:]))
-    if schema is not None:
-        return np.asarray(schema.stand_ins(), dtype=object)
+    if named is not None:
+        return np.asarray(named.stand_ins(), dtype=object)
     return pd.DataFrame(zeros, columns=X.columns) if is_frame(X) else zeros
 
 
@@ -413,7 +411,7 @@ def _about_texts(records: Any) -> None:
         warnings.warn(
             f"the columns {', '.join(map(repr, texts[:5]))}{' and more' * (len(texts) > 5)} are none of numbers, and "
             "nothing public says which categories they have: they count for nothing. Declare them, "
-            "ranges={'sex': ['male', 'female'], ...}. (This is for the curator alone.)",
+            "schema={'sex': ['male', 'female'], ...}. (This is for the curator alone.)",
             CuratorWarning,
             stacklevel=5,
         )
@@ -425,8 +423,7 @@ class ByRecords(PublicModel):
     statement_: PrivacyStatement
 
     # What is said when a classifier is made.
-    n_jobs: int | None
-    force: bool
+    queries: Queries | int | None
     measure: bool | str | None
     decide: str
 
@@ -440,7 +437,7 @@ class ByRecords(PublicModel):
     ) -> RecordsPlan:
         check_ballots_stated(terms.stated, residual=True)
         rows, records, y = self._read(X, y, X_public)
-        if not self.overlap_is_public:
+        if not self._overlap_is_public():
             check_public_rows(records, records if same else rows, groups)
         messages = about_labels(y, groups, self.classes_.tolist())
         tell([*messages, *about_shift(records, rows, image_shape=self._image_shape())], stacklevel=5)
@@ -467,10 +464,10 @@ class ByRecords(PublicModel):
             representation=self.representation,
             image_shape=self._image_shape(),
             random_state=self.random_state,
-            n_jobs=self.n_jobs,
+            n_jobs=self._formerly("n_jobs"),
             checkpoint_dir=checkpoint_dir,
             verbose=self.verbose,
-            force=self.force,
+            force=Queries.of(self.queries).force,
             measure=measured_with(self.measure, self.student),
             decide=self.decide,
         )
@@ -519,13 +516,12 @@ class ByRecords(PublicModel):
 class ByDPSGD(ByRecords):
     """What :class:`pate.PATEClassifier` does where DP-SGD learns from the private rows; a mixin."""
 
-    ranges: Any
     checkpoint_dir: Any
 
     def _fit_by_dpsgd(
-        self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms, *, same: bool, why: str
+        self, X: Any, y: Any, X_public: Any, groups: Any, schema: Any, terms: ReleaseTerms, *, same: bool, why: str
     ) -> TrainingPlan:
-        like, records, y = self._read(X, y, stand_ins(X, self.ranges) if X_public is None else X_public)
+        like, records, y = self._read(X, y, stand_ins(X, schema) if X_public is None else X_public)
         rows = None if X_public is None else like
         # Of records that count for nothing fit itself warns.
         messages = about_labels(y, groups, self.classes_.tolist(), counted=False)
@@ -537,21 +533,21 @@ class ByDPSGD(ByRecords):
                     "Leave it out, or pass X_public."
                 )
         else:
-            if not self.overlap_is_public:
+            if not self._overlap_is_public():
                 check_public_rows(records, records if same else rows, groups)
             messages = [*messages, *about_shift(records, rows, image_shape=self._image_shape())]
             student = self._tried_student(rows)
         tell(messages, stacklevel=5)
-        if rows is None and self.ranges is None:
+        if rows is None and schema is None:
             _about_texts(records)
         with timed("startup"):
             plan = plan_training(
                 rows,
                 terms,
-                self._ask(records, groups, self._run_folder(records.shape, terms)),
+                self._ask(records, groups, self._run_folder(records.shape, schema, terms)),
                 row_shape=tuple(np.shape(records)[1:]),
-                like=None if rows is None and self.ranges is None else like,  # then any cell may be what it is
-                ranges=self.ranges,
+                like=None if rows is None and schema is None else like,  # then any cell may be what it is
+                schema=schema,
             )
         if plan.before:
             warnings.warn(
@@ -574,11 +570,11 @@ class ByDPSGD(ByRecords):
         tell_doubts(self.statement_, stacklevel=4)
         return plan
 
-    def _run_folder(self, shape: Any, terms: ReleaseTerms) -> Any:
+    def _run_folder(self, shape: Any, schema: Any, terms: ReleaseTerms) -> Any:
         """Return where the run is kept: as it was said, else beside the ledger, so that no dead one is paid twice."""
         if self.checkpoint_dir is not None or terms.ledger is None:
             return self.checkpoint_dir
-        ranges = getattr(self.ranges, "columns", self.ranges)
+        ranges = getattr(schema, "columns", schema)
         identity = f"{terms.budget!r} {self.classes_.tolist()!r} {tuple(shape)!r} {ranges!r} {self.random_state!r}"
         path = Path(terms.ledger.path)
         return path.with_name(path.name + ".dpsgd") / hashlib.sha256(identity.encode()).hexdigest()[:16]

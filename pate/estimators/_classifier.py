@@ -4,36 +4,37 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from pate._core.checks import check_int
 from pate._core.curator import tell
 from pate._core.frames import plain_column, plain_rows
-from pate._core.moved import takes_former_names
+from pate._core.moved import Former, takes_former_names
 from pate._core.progress import timed
 from pate._core.secret import beside_ledger
 from pate.data import about_shift, check_public_rows, flat_rows, image_shape, is_frame, read_rows
 from pate.data.queries import select_queries
 from pate.estimators._by_dpsgd import (
-    OF_SHARDS,
     VOTERS,
     ByDPSGD,
     check_likeliest,
-    check_ranges,
+    check_schema,
     chosen_voters,
     len_of,
     method_of,
 )
-from pate.estimators._public_model import digest_of
+from pate.estimators._public_model import OVERLAP, TUNING, digest_of, own_stated
+from pate.estimators._queries import Queries, former_part
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.models.file import InputSpec, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
@@ -50,7 +51,7 @@ from pate.models.recipes import (
 )
 from pate.models.recipes import made_of as made_of_ballots
 from pate.models.students import as_public, keep_student, made_of, measured_labels, read_student, try_student
-from pate.privacy.budget import check_budget
+from pate.privacy.budget import Budget, check_budget
 from pate.release import (
     BatchPlan,
     ReleaseTerms,
@@ -96,7 +97,31 @@ def _n_classes(classes: Any, y: Any) -> int:
     return 2
 
 
-@takes_former_names(anyway="force")
+def _former_entry(name: str, *, none: Any, says: Callable[[Any], Any] = lambda value: value) -> Former:
+    """Return what became of a parameter that is now an entry of ``stated``; ``none`` is where it says nothing."""
+
+    def put(stated: Any, value: Any) -> Any:
+        return stated if value is none or not str(value).strip() else {**(stated or {}), name: says(value)}
+
+    return Former(
+        f"stated={{{name!r}: ...}}",
+        "stated",
+        put=put,
+        get=lambda stated: type(none)((stated or {}).get(name, none)),
+        is_said=lambda stated: name in (stated or {}),
+    )
+
+
+@takes_former_names(
+    anyway=former_part("force"),
+    n_queries=former_part("n"),
+    **{name: former_part(name) for name in ("select", "gap", "max_answers", "on_exhausted", "force")},
+    tuning=_former_entry(TUNING, none=""),
+    overlap_is_public=_former_entry(OVERLAP, none=False, says=lambda _: "yes"),
+    n_jobs=Former("PATEClassifier(TeacherEnsemble(..., n_jobs=...)); where records vote, joblib.parallel_config"),
+    partition_seed=Former("PATEClassifier(TeacherEnsemble(..., partition_seed=...))"),
+    ranges=Former("fit(X, y, schema=...)"),
+)
 @dataclass(eq=False, repr=False)
 class PATEClassifier(ByDPSGD):
     """Learn from private data by letting it vote on public rows, within a privacy budget.
@@ -111,21 +136,30 @@ class PATEClassifier(ByDPSGD):
     ----------
     estimator : scikit-learn classifier, ensemble of teachers or None
         The teacher; None lets records vote (or takes DP-SGD), unless ``voters`` or what speaks of shards
-        (``n_teachers``, ``mechanism``, ``n_queries``, ``gap``, ``max_answers``, ``partition_seed``,
-        ``checkpoint_dir``) says otherwise: then it means ``LogisticRegression()``. Or how all of them are trained and
-        vote: an unfitted
-        :class:`TorchTeacherEnsemble` (or :class:`TeacherEnsemble`), which is cloned. What is said here wins over what
-        it says; what is None here (``n_teachers``, ``classes``, ``n_jobs``, ``random_state``, ``partition_seed``,
-        ``checkpoint_dir``) is as it says.
-    n_teachers : int or None
-        Number of shards. More teachers stand more noise, but each sees less data. None: the ensemble's own, or 100;
-        of ``voters="heads"`` one for every 15 records, ten at least and 1,000 at most (100 with ``groups``).
+        (``n_teachers``, ``mechanism``, ``checkpoint_dir``; of ``queries`` n, gap or max_answers) says otherwise: then
+        it means ``LogisticRegression()``. Or how all of them are trained and vote, and how shards are cut: an unfitted
+        :class:`TeacherEnsemble` (or :class:`TorchTeacherEnsemble`), which is cloned:
+        ``TeacherEnsemble(LogisticRegression(), n_jobs=2)``. What is said here wins over what it says; what is None here
+        (``n_teachers``, ``classes``, ``random_state``, ``checkpoint_dir``) is as it says. With ``voters="heads"`` a
+        :class:`HeadTeacherEnsemble`, whose representation and number of teachers may be None: as chosen here.
     budget : Budget
         The most that ``fit`` may spend. Every ``fit`` on private data is a fresh spend.
     classes : iterable or None
         Every class that could occur: public knowledge. None takes them from the private ``y`` and warns.
+    voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
+        Who votes; None is shard teachers where something is said of them, else ``"auto"``: records or DP-SGD, by a
+        public rule (:func:`pate.models.recipes.chosen_method`), and the statement says which and why. ``"heads"``
+        trains small heads on the shards, all on one representation of public rows
+        (:class:`pate.teachers.HeadTeacherEnsemble`). ``"dpsgd"``: nobody votes; :class:`pate.DPSGDClassifier` learns a
+        model by its planner's recipe, and labels of public rows are the model's.
+    n_teachers : int or None
+        Number of shards. More teachers stand more noise, but each sees less data. None: the ensemble's own, or 100;
+        of ``voters="heads"`` one for every 15 records, ten at least and 1,000 at most (100 with ``groups``).
     mechanism : Mechanism or None
         None calibrates a :class:`NoisyHistogram` to the budget.
+    queries : Queries, int or None
+        Which public rows teachers are asked about, and what to do when the budget buys too little; a number says how
+        many, so that a search may try several: ``param_grid={"queries": [100, 200]}``.
     student : scikit-learn classifier, str or None
         A name is one of :func:`pate.models.students.make_student`. With records, None takes the model of the ballots
         (:class:`pate.models.recipes.RecordModel`), with DP-SGD the model that was trained. With shards, None takes
@@ -133,60 +167,12 @@ class PATEClassifier(ByDPSGD):
         counts are released on rows of numbers (:func:`pate.models.students.default_student`), else a clone of
         ``estimator`` (of a :class:`TeacherEnsemble`'s); torch teachers then need it named, as a student is one
         scikit-learn classifier. Semi-supervised ones also learn from the rows without an answer.
-    n_queries : int or None
-        How many public rows to ask about. None: all of them when a mechanism is given, else as many as keep the
-        calibrated noise at or below 0.3 votes per teacher, and ten and one for each class at least.
-    select : {"auto", "random", "first", "spread", "cluster"}
-        How those rows are chosen, from public information alone; see :func:`pate.data.queries.select_queries`.
-    gap : float or None
-        Abstain where the noisy lead is below ``gap`` votes (:class:`NoisyHistogram` only); None means 0.
-    max_answers : int or None
-        Cap on answers for mechanisms that may refuse; None takes the most the budget allows.
-    on_exhausted : {"raise", "abstain"}
-        When the budget does not buy all queries.
-    n_jobs : int or None
-        Teachers trained side by side, as in joblib.
-    random_state : int or None
-        Seed of training and of the choice of queries; never of the shards, nor of the privacy noise. With None and a
-        ledger, the rows to ask about follow from the public rows, so that the same fit again finds its stored answers.
-    partition_seed : int or None
-        None cuts the shards by a secret, kept beside the ledger (or in ``checkpoint_dir``) so that every fit there cuts
-        the same data alike. A number is for experiments; the statement then says what it assumes. See
-        :func:`pate.partition`.
-    noise_seed : int or None
-        For tests and experiments only: the statement then says that nothing is private.
-    ledger : Ledger or None
-        Where releases are charged durably.
-    checkpoint_dir : path or None
-        Where finished teachers are kept (of DP-SGD its run; with a ledger that is kept beside it), so that a killed fit
-        goes on, and pays once.
-    tuning : str
-        What was tuned on private data and whether that is charged, for the statement; empty: open. In a grid search
-        every fit is a fresh spend: the statement counts those of this process (docs/private-selection.md), a ``ledger``
-        all.
-    overlap_is_public : bool
-        You say that the public rows are public, wherever they also stand: the private records are then not looked for
-        among them (see Notes), and the statement says that you said so.
-    stated : mapping of str to str, or None
-        What a person states for the statement, in their own words; see :func:`pate.release_labels`.
-    voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
-        Who votes; None is shard teachers where something is said of them, else ``"auto"``: records or DP-SGD, by a
-        public rule (:func:`pate.models.recipes.chosen_method`), and the statement says which and why. ``"heads"``
-        trains small heads on the shards, all on one representation of public rows
-        (:class:`pate.teachers.HeadTeacherEnsemble`). ``"dpsgd"``: nobody votes; :class:`pate.DPSGDClassifier` learns a
-        model by its planner's recipe, and labels of public rows are the model's.
     representation : Representation or None
         Of records, heads and DP-SGD: one of :mod:`pate.representations`, fitted on public rows or to be fitted
         on ``X_public``; None takes the default of this kind of data (docs/record-recipes.md).
     image_shape : (height, width), (channels, height, width) or None
         Says that rows are flattened images. Images of shape (n, height, width) or (n, channels, height, width) say so
         themselves.
-    ranges : mapping, sequence, Schema or None
-        Of DP-SGD, in place of public rows: the ranges of the columns, as you know them without these records; see
-        :class:`pate.DPSGDClassifier`.
-    force : bool
-        Go on with a setting from which nearly nothing is to be expected (:func:`pate.release.check_useful`), which is
-        refused otherwise.
     measure : bool, "by class" or None
         Whether the private records say in the end how often the model is right: one noisy count within the same budget,
         for 4% of its mu^2 (``"by class"``: as much again for recall by class). None: where its noise alone leaves an
@@ -196,6 +182,24 @@ class PATEClassifier(ByDPSGD):
         Which class ``predict`` takes, and released labels are: the likeliest one; or, for balanced accuracy where
         classes are of unequal size, the one whose probability is largest beside its mean over the public rows. Free,
         and what is measured is what is decided. Not where teachers on shards vote.
+    stated : mapping of str to str, or None
+        What a person states for the statement, in their own words; see :func:`pate.release_labels`. Two entries more:
+        ``"tuning"`` is what was tuned on private data and whether that is charged (in a grid search every fit is a
+        fresh spend: the statement counts those of this process, docs/private-selection.md, a ``ledger`` all).
+        ``"overlap is public": "yes"`` says that the public rows are public, wherever they also stand: the private
+        records are then not looked for among them (see Notes), and the statement says that you said so.
+    ledger : Ledger or None
+        Where releases are charged durably.
+    checkpoint_dir : path or None
+        Where finished teachers are kept (of DP-SGD its run; with a ledger that is kept beside it), so that a killed fit
+        goes on, and pays once.
+    random_state : int or None
+        Seed of training and of the choice of queries; never of the shards, nor of the privacy noise. With None and a
+        ledger, the rows to ask about follow from the public rows, so that the same fit again finds its stored answers.
+        Shards are cut by a secret, kept beside the ledger (or in ``checkpoint_dir``) so that every fit there cuts the
+        same data alike, unless an ensemble's ``partition_seed`` says otherwise.
+    noise_seed : int or None
+        For tests and experiments only: the statement then says that nothing is private.
     verbose : bool
         Show progress.
 
@@ -254,8 +258,8 @@ class PATEClassifier(ByDPSGD):
 
     Without public rows, DP-SGD learns from the private ones, here within the ranges that somebody declared:
 
-    >>> alone = PATEClassifier(budget=Budget(3.0, 1e-5), classes=range(10), ranges=(0, 16), random_state=0)
-    >>> alone = alone.fit(X[:1200], y[:1200])
+    >>> alone = PATEClassifier(budget=Budget(3.0, 1e-5), classes=range(10), random_state=0)
+    >>> alone = alone.fit(X[:1200], y[:1200], schema=(0, 16))
     >>> alone.voters_, alone.release_.n_queries, alone.score(X[1500:], y[1500:]) > 0.8
     ('dpsgd', 0, True)
 
@@ -272,23 +276,25 @@ class PATEClassifier(ByDPSGD):
 
     estimator: Any = None
     _: KW_ONLY
+    budget: Budget | None = None
+    classes: Any = None
+    voters: str | None = None
     n_teachers: int | None = None
     mechanism: Mechanism | None = None
-    select: str = "auto"
-    gap: float | None = None
-    max_answers: int | None = None
-    on_exhausted: str = "raise"
-    n_jobs: int | None = None
-    partition_seed: int | None = None
-    ledger: Any = None
-    checkpoint_dir: Any = None
-    voters: str | None = None
-    ranges: Any = None
-    force: bool = False
+    queries: Queries | int | None = None
+    student: Any = None
+    representation: Any = None
+    image_shape: Any = None
     measure: bool | str | None = None
     decide: str = "likeliest"
+    stated: Mapping[str, str] | None = None
+    ledger: Any = None
+    checkpoint_dir: Any = None
+    random_state: int | None = None
+    noise_seed: int | None = None
+    verbose: bool = False
 
-    def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, schema: Any = None) -> Self:
         """Train teachers on private data, release labels of public rows, train the student.
 
         Parameters
@@ -301,6 +307,9 @@ class PATEClassifier(ByDPSGD):
             Public rows, unlabelled. None: DP-SGD learns a model without them.
         groups : array-like of shape (n_records,) or None
             Who each record belongs to, for user-level privacy.
+        schema : mapping of str to (low, high) or list of str; (low, high); list of (low, high); Schema; or None
+            Of DP-SGD, in place of public rows: the ranges of the columns, or their categories, as you know them without
+            these records; see :class:`pate.DPSGDClassifier`.
 
         Returns
         -------
@@ -322,10 +331,12 @@ class PATEClassifier(ByDPSGD):
         Traceback (most recent call last):
         pate.exceptions.InvalidInputError: budget must be pate.Budget(epsilon, delta), got None. ...
         """
-        self.fit_keeping(X, y, X_public=X_public, groups=groups)
+        self.fit_keeping(X, y, X_public=X_public, groups=groups, schema=schema)
         return self
 
-    def fit_keeping(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> tuple[Any, Votes | None]:
+    def fit_keeping(
+        self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, schema: Any = None
+    ) -> tuple[Any, Votes | None]:
         """Do as :meth:`fit` does, and hand back the teachers and their votes instead of dropping them.
 
         For the curator's own eyes: both are **sensitive**.
@@ -339,28 +350,30 @@ class PATEClassifier(ByDPSGD):
         budget = check_budget(self.budget)
         if self.random_state is not None:
             check_int("random_state", self.random_state, low=0)
-        who = self.who_votes()
+        who, asked_for = self.who_votes(), Queries.of(self.queries)
+        schema = self._formerly("ranges") if schema is None else schema
         if X_public is None and who not in ("auto", "dpsgd"):
             raise InvalidInputError(
                 "X_public must be the public rows to label, got None. PATE releases labels of public data: pass "
                 "fit(X, y, X_public=...), or let DP-SGD learn without any: voters='dpsgd'."
             )
+        tuning, _, stated = own_stated(self.stated)
         terms = ReleaseTerms(
             budget=budget,
             ledger=self.ledger,
-            max_answers=self.max_answers,
-            on_exhausted=self.on_exhausted,
+            max_answers=asked_for.max_answers,
+            on_exhausted=asked_for.on_exhausted,
             noise_seed=self.noise_seed,
-            tuning=self.tuning,
-            stated=self.stated,
+            tuning=tuning,
+            stated=stated,
         )
         same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
         y, groups = plain_column(y), plain_column(groups, name="groups")
-        who, why = self._method(who, X, y, X_public, groups)
-        check_ranges(self.ranges, who)
+        who, why = self._method(who, X, y, X_public, groups, schema)
+        check_schema(schema, who)
         self.voters_ = who
         if who == "dpsgd":
-            return self._fit_by_dpsgd(X, y, X_public, groups, terms, same=same, why=why), None
+            return self._fit_by_dpsgd(X, y, X_public, groups, schema, terms, same=same, why=why), None
         if who == "records":
             return self._fit_by_records(X, y, X_public, groups, terms, same=same, why=why), None
         measure = check_measure(self.measure)
@@ -372,7 +385,7 @@ class PATEClassifier(ByDPSGD):
         )
         read, y = self._check_private(X, y, teachers, X_public)
         n_records = read.rows.shape[0] if groups is None else None
-        if self.n_teachers is None and self.who_votes() == "heads":
+        if who == "heads" and teachers.n_teachers is None:
             teachers.set_params(n_teachers=default_heads(n_records))
         X_public = self._check_public(X_public, teachers)
         n_public = X_public.shape[0]
@@ -381,25 +394,25 @@ class PATEClassifier(ByDPSGD):
             n_public,
             n_teachers=teachers.n_teachers,
             mechanism=self.mechanism,
-            n_queries=self.n_queries,
-            gap=self.gap,
+            n_queries=asked_for.n,
+            gap=asked_for.gap,
             n_classes=len(self.classes_),
             n_records=n_records,
-            force=self.force,
+            force=asked_for.force,
             measure=measure,
             n_units=units_of(groups, read.rows.shape[0])[0],
         )
         seen = flat_rows(X_public)  # a student is one of scikit-learn's
         student, lens = self._student(teachers, seen, isinstance(asking.mechanism, NoisyHistogram))
         seen = seen if lens is None else lens.transform(seen)
-        if not self.overlap_is_public:
+        if not self._overlap_is_public():
             check_public_rows(read.rows, read.rows if same else X_public, groups)
         messages = about_labels(y, groups, self.classes_.tolist(), counted=False)  # those that do not vote: fit says it
         tell([*messages, *about_shift(read.rows, X_public, image_shape=self._image_shape())], stacklevel=4)
         queries = select_queries(
             seen,
             asking.n_queries,
-            strategy=self.select,
+            strategy=asked_for.select,
             random_state=self._query_seed(X_public),
             one_scale=lens is not None,
         )
@@ -464,9 +477,12 @@ class PATEClassifier(ByDPSGD):
         >>> PATEClassifier().who_votes(), PATEClassifier(n_teachers=100).who_votes()
         ('auto', 'shards')
         """
-        return chosen_voters(self.voters, {name: getattr(self, name) for name in OF_SHARDS})
+        said = {name: getattr(self, name) for name in ("estimator", "n_teachers", "mechanism", "checkpoint_dir")}
+        said |= {**Queries.of(self.queries).of_shards(), "partition_seed": self._formerly("partition_seed")}
+        of_heads = self.voters == "heads" and isinstance(self.estimator, HeadTeacherEnsemble)
+        return chosen_voters(self.voters, said, not_of_heads=() if of_heads else ("estimator",))
 
-    def _method(self, who: str, X: Any, y: Any, X_public: Any, groups: Any) -> tuple[str, str]:
+    def _method(self, who: str, X: Any, y: Any, X_public: Any, groups: Any, schema: Any) -> tuple[str, str]:
         """Return who votes, and by which public rule, if by one: a function of shapes and public rows."""
         if who != "auto":
             return who, ""
@@ -477,33 +493,38 @@ class PATEClassifier(ByDPSGD):
             n_units=n_records if groups is None else units_of(groups, n_records)[0],
             n_classes=_n_classes(self.classes, y),
             image_shape=self.image_shape or image_shape(X_public, name="X_public"),
-            ranges=self.ranges,
+            schema=schema,
         )
 
+    def _template(self) -> Any:
+        """Return what teachers on shards are made of: ``estimator``, or what stands for it where that is None."""
+        if self.estimator is not None:  # a forest's truth is its length
+            return self.estimator
+        return HeadTeacherEnsemble(None, cast("int", None)) if self.who_votes() == "heads" else LogisticRegression()
+
     def _ensemble(self, X_public: Any = None) -> ShardEnsemble:
-        teacher = LogisticRegression() if self.estimator is None else self.estimator  # a forest's truth is its length
-        if self.who_votes() == "heads":
+        teacher = self._template()
+        if self.who_votes() == "heads" and teacher.representation is None:
             rows, shape = flat_rows(read_rows(X_public, name="X_public")), self._image_shape()
             if isinstance(shape, list):
                 raise InvalidInputError(f"image_shape must be a tuple, got {shape!r}.")
             seed = 0 if self.random_state is None else self.random_state % 2**32
-            teacher = HeadTeacherEnsemble(
-                fitted_representation(
-                    kind_of(rows, shape),
-                    rows,
-                    representation=self.representation,
-                    image_shape=shape,
-                    random_state=seed,
-                    verbose=self.verbose,
-                )
+            fitted = fitted_representation(
+                kind_of(rows, shape),
+                rows,
+                representation=self.representation,
+                image_shape=shape,
+                random_state=seed,
+                verbose=self.verbose,
             )
+            teacher = clone(teacher).set_params(representation=fitted)
         teachers = make_ensemble(
             teacher,
             self.n_teachers,
             classes=self.classes,
-            n_jobs=self.n_jobs,
+            n_jobs=self._formerly("n_jobs"),
             random_state=self.random_state,
-            partition_seed=self.partition_seed,
+            partition_seed=self._formerly("partition_seed"),
             checkpoint_dir=self.checkpoint_dir,
             verbose=self.verbose,
         )

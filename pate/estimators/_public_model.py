@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -31,6 +31,7 @@ from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.release import Evidence, LabelRelease, ModelLabels
 from pate.release.statement import CountedFits
+from pate.release.statement.fields import check_stated
 from pate.release.statement.files import bind_statement
 from pate.teachers import (
     HeadTeacherEnsemble,
@@ -91,6 +92,35 @@ def _share(name: str, value: float | None) -> float:
 OWN_MODEL = ("auto", "records", "dpsgd")
 
 
+#: Entries of ``stated`` that are no assumption's: what was tuned, and whether public rows may stand among private ones.
+TUNING, OVERLAP = "tuning", "overlap is public"
+
+
+def own_stated(stated: Any) -> tuple[str, str, Any]:
+    """Return what ``stated`` says of tuning and of the overlap, empty where nothing, and the rest of it.
+
+    Raises
+    ------
+    InvalidInputError
+        One of both says nothing, or of the overlap something else than ``"yes"``.
+
+    Examples
+    --------
+    >>> own_stated({"tuning": "nothing was tuned", "purpose": "research"})
+    ('nothing was tuned', '', {'purpose': 'research'})
+    """
+    if not isinstance(stated, Mapping):  # what checks the rest reports it
+        return "", "", stated
+    own = check_stated({name: stated[name] for name in (TUNING, OVERLAP) if name in stated}, (TUNING, OVERLAP))
+    overlap = own.get(OVERLAP, "")
+    if overlap not in ("", "yes"):
+        raise InvalidInputError(
+            f"stated[{OVERLAP!r}] must be 'yes', got {shown(overlap)}. Leave it out where private records are to be "
+            "looked for among the public rows; how you know that those are public stated['public rows'] says."
+        )
+    return own.get(TUNING, ""), overlap, {name: text for name, text in stated.items() if name not in own} or None
+
+
 def digest_of(hashes: tuple[str, ...]) -> str:
     """Return one digest of many rows."""
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
@@ -103,6 +133,7 @@ def _student_can(name: str) -> Any:
             if student is None and self.student is None and self.who_votes() in OWN_MODEL:
                 return hasattr(RecordModel, name)
             student = _student_of(self.estimator, self.student) if student is None else student
+            student = None if isinstance(student, HeadTeacherEnsemble) else student
         except InvalidInputError:  # no such name: fit will say so
             return False
         return student is None or hasattr(student, name)
@@ -141,25 +172,7 @@ def _teachers_rows(X: Any, name: str, teachers: ShardEnsemble) -> Any:
     return X if is_frame(X) else rows
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Said:
-    """What is said to any classifier that learns from public rows, or of them; each tells what its own are."""
-
-    budget: Budget | None = None
-    classes: Any = None
-    student: Any = None
-    n_queries: int | None = None
-    random_state: int | None = None
-    noise_seed: int | None = None
-    tuning: str = ""
-    overlap_is_public: bool = False
-    stated: Mapping[str, str] | None = None
-    representation: Any = None
-    image_shape: Any = None
-    verbose: bool = False
-
-
-class PublicModel(Said, CountedFits, ClassifierMixin, BaseEstimator):
+class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
     """The public half of :class:`pate.PATEClassifier`: nothing in here sees a private row or spends."""
 
     release_: LabelRelease | ModelLabels
@@ -169,7 +182,17 @@ class PublicModel(Said, CountedFits, ClassifierMixin, BaseEstimator):
     classes_: Any
     _model: RecordModel | MappedLinear
 
+    # What is said when a classifier is made.
     estimator: Any = None
+    budget: Budget | None
+    classes: Any
+    student: Any
+    random_state: int | None
+    noise_seed: int | None
+    stated: Mapping[str, str] | None
+    representation: Any
+    image_shape: Any
+    verbose: bool
     #: Shape of one public row where rows are images: public.
     _row_shape: tuple[int, ...] | None = None
 
@@ -283,7 +306,15 @@ class PublicModel(Said, CountedFits, ClassifierMixin, BaseEstimator):
 
     def _evidence(self, **seen: Any) -> Evidence:
         """Return what a fit with public rows saw to, for the statement."""
-        return Evidence(public_rows="declared" if self.overlap_is_public else "checked", **seen)
+        return Evidence(public_rows="declared" if self._overlap_is_public() else "checked", **seen)
+
+    def _formerly(self, name: str) -> Any:
+        """Return what was said by a name that is no parameter any more; None where nothing was."""
+        return self.__dict__.get("_former", {}).get(name)
+
+    def _overlap_is_public(self) -> bool:
+        """Return whether somebody said that public rows are public, wherever else they stand."""
+        return bool(own_stated(self.stated)[1])
 
     def _check_ledger(self, X: Any, y: Any, groups: Any, *, paid: bool) -> None:
         """Have the ledger compare these private records with its own, before anything is trained or charged.

@@ -193,7 +193,7 @@ class GradientMethod(ModelMethod):
             _ask(job, source, classes),
             row_shape=shape,
             like=stand_ins(source.X, ranges) if rows is None else rows,
-            ranges=ranges,
+            schema=ranges,
         )
         method, planned = training.recipe_plan, training.plan
         said = "what the public rows teach" if method.facts.n_public else "public constants"

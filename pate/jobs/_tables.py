@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pate._core.checks import check_classes
 from pate._core.curator import CuratorMessage, tell
 from pate.data import about_shift, check_other_file, check_public_rows, file_of, recognised_by
-from pate.estimators import check_ranges, method_of
+from pate.estimators import check_schema, method_of
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan
 from pate.jobs._reading import as_classes, chosen_teacher, read_classes, read_sources
 from pate.jobs._records import BallotMethod, GradientMethod, ShardMethod
@@ -187,9 +187,9 @@ class LabelJob(LabelSettings, LeavesModel):
                 n_units=source.n_units,
                 n_classes=2 if named is None else len(named),
                 image_shape=source.image_shape,
-                ranges=self.ranges,
+                schema=self.ranges,
             )
-        check_ranges(self.ranges, str(self.voters))
+        check_schema(self.ranges, str(self.voters))
         if self.voters == "dpsgd":
             self.check_heeded()
         if self.public is not None and not self.overlap_is_public:

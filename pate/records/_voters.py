@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pate._core.checks import check_choice, check_classes, check_int, check_real, shown
-from pate._core.cluster import in_order, on_cluster
+from pate._core.cluster import in_order, on_cluster, workers
 from pate._core.files import let_go
 from pate._core.progress import track
 from pate._core.recorder import note
@@ -439,7 +439,7 @@ class RecordVoters:
         made: Iterable[Any] = (work(*task) for task in read.pieces)
         if on_cluster():
             made = in_order(work, read.pieces, n_jobs=self.n_jobs)
-        elif self.n_jobs not in (None, 1):
+        elif workers(self.n_jobs) > 1:
             from joblib import Parallel, delayed
 
             made = Parallel(n_jobs=self.n_jobs, return_as="generator")(delayed(work)(*t) for t in read.pieces)

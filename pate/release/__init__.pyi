@@ -38,6 +38,7 @@ from ._pipeline import (
 )
 from ._quote import (
     NOISE_PER_TEACHER as NOISE_PER_TEACHER,
+    ON_EXHAUSTED as ON_EXHAUSTED,
     Quote as Quote,
     RECORDS_PER_TEACHER as RECORDS_PER_TEACHER,
     ReleaseTerms as ReleaseTerms,

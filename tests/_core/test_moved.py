@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import pytest
 from sklearn.base import clone
 
-from pate import Budget, InvalidInputError, PATEClassifier
+from pate import Budget, InvalidInputError, PATEClassifier, Queries
 from pate._core.moved import MOVED, STAY, new_path
 
 MODULES = sorted({*MOVED, "core.checks", "data.files.tables", "students._spreading", "statement.model"} - STAY)
@@ -81,4 +81,4 @@ def test_former_names_of_parameters_are_taken_with_a_warning():
     assert "anyway" not in clf.get_params()
     assert clone(clf).force is True
     with pytest.raises(InvalidInputError, match="both are given"):
-        PATEClassifier(anyway=True, force=False)
+        PATEClassifier(anyway=True, queries=Queries(force=False))

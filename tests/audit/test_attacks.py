@@ -17,7 +17,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 
-from pate import Budget, DPSGDClassifier, Guarantee, Ledger, NoisyHistogram, PATEClassifier, TeacherEnsemble
+from pate import Budget, DPSGDClassifier, Guarantee, Ledger, NoisyHistogram, PATEClassifier, Queries, TeacherEnsemble
 from pate.audit import Claim, attack
 from pate.audit._attacks import most_wealth, wealth_against
 from pate.audit._shadows import ATTACKS
@@ -147,7 +147,9 @@ def test_all_records_revealed_together_refute_no_sooner_than_a_claim_allows():
     "model",
     [
         DPSGDClassifier("linear", budget=Budget(1.0, 1e-5), classes=range(3), n_steps=5, **SMALL),
-        PATEClassifier(GaussianNB(), n_teachers=10, budget=Budget(1.0, 1e-5), classes=range(3), force=True),
+        PATEClassifier(
+            GaussianNB(), n_teachers=10, budget=Budget(1.0, 1e-5), classes=range(3), queries=Queries(force=True)
+        ),
         PATEClassifier(budget=Budget(1.0, 1e-5), classes=range(3)),
     ],
     ids=["DP-SGD", "shards", "records"],

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from pate import Budget, GaussianSum, GNMax, PATEClassifier, Votes, account, release_labels
+from pate import Budget, GaussianSum, GNMax, PATEClassifier, Queries, Votes, account, release_labels
 from pate._core.files import write_json
 from pate.audit import Audit, audit_mechanism, audit_statement, audit_votes, pair
 from pate.audit import _audited as audited
@@ -125,8 +125,9 @@ def test_a_statement_a_run_and_a_model_are_audited_alike(here):
     assert (here / "run.audit-2" / "audit.html").is_file()
 
     X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
-    clf = PATEClassifier(n_teachers=4, mechanism=GNMax(2.0), n_queries=3, budget=Budget(50, 1e-5), classes=[0, 1],
-                         force=True)  # fmt: skip
+    clf = PATEClassifier(
+        n_teachers=4, mechanism=GNMax(2.0), queries=Queries(3, force=True), budget=Budget(50, 1e-5), classes=[0, 1]
+    )
     clf.fit(X, y, X_public=X[::4] + 0.5).save(here / "model.pate")
     code, said = run("model.pate", *QUICK)
     assert (code, "GNMax(sigma=2.0)" in said) == (0, True)

@@ -147,10 +147,10 @@ def test_what_is_stored_needs_no_disk_to_write_to(tmp_path, read_only, monkeypat
     monkeypatch.undo()
     options = {"n_teachers": 4, "classes": [0, 1], "budget": Budget(100.0, 1e-5), "mechanism": GNMax(1.0)}
     path = tmp_path / "ledger.sqlite"
-    first = PATEClassifier(GaussianNB(), n_queries=9, random_state=0, ledger=Ledger(path), **options)
+    first = PATEClassifier(GaussianNB(), queries=9, random_state=0, ledger=Ledger(path), **options)
     first.fit(X, Y, X_public=X + 0.5)
     monkeypatch.setattr(Ledger, "check_writable", lambda self: pytest.fail("there is nothing to charge"))
-    again = PATEClassifier(GaussianNB(), n_queries=9, random_state=0, ledger=Ledger(path), **options)
+    again = PATEClassifier(GaussianNB(), queries=9, random_state=0, ledger=Ledger(path), **options)
     assert again.fit(X, Y, X_public=X + 0.5).release_.labels.tolist() == first.release_.labels.tolist()
 
 

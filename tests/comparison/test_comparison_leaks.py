@@ -10,7 +10,7 @@ from contestants_at_play import BUDGETS, DELTA, Fake, Stating, small_data
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.naive_bayes import GaussianNB
 
-from pate import Budget, PATEClassifier
+from pate import Budget, PATEClassifier, Queries
 from pate.comparison._report import ComparisonReport
 from pate.comparison.run import compare
 from pate.data import PrivateRows
@@ -185,7 +185,7 @@ def test_shards_of_data_that_are_not_published_are_cut_by_a_secret():
 
 def test_shards_that_may_be_known_are_noted_on_the_page():
     data = small_data()
-    teachers = PATEClassifier(GaussianNB(), n_teachers=5, classes=range(3), n_queries=9, force=True)
+    teachers = PATEClassifier(GaussianNB(), n_teachers=5, classes=range(3), queries=Queries(9, force=True))
     call = {"budgets": [Budget(8.0, DELTA)], "n_repeats": 1}
     warning = "shards were cut by a seed that may be known"
     secret = compare({"T": teachers}, data, **call)

@@ -14,12 +14,13 @@ import joblib
 import numpy as np
 import pytest
 from contestants_at_play import BUDGETS, CALLS, DELTA, FailsLate, Fake, WithPublic, small_data
+from pate_of import pate_of
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, account, load_dataset
+from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, Queries, TeacherEnsemble, account, load_dataset
 from pate._core.secret import training_seed
 from pate.comparison.contract import Contestant, Tuning
 from pate.comparison.run import compare
@@ -178,7 +179,7 @@ def test_what_is_made_is_looked_at():
 
     def promising(setting):
         return PATEClassifier(
-            GaussianNB(), n_teachers=5, budget=setting.budget, classes=range(3), n_queries=9, force=True
+            GaussianNB(), n_teachers=5, budget=setting.budget, classes=range(3), queries=Queries(9, force=True)
         )
 
     with pytest.raises(InvalidInputError, match="contestant 'a guess' failed"):
@@ -228,12 +229,14 @@ def test_the_data_dependent_epsilon_is_that_of_the_votes():
     """Beside the public one, of the votes of this very fit; only where a mechanism has an exact law."""
     data = load_dataset("digits", n_private=900, n_public=120)
     set_to = {"n_teachers": 60, "classes": range(10), "mechanism": GNMax(10.0), "n_queries": 30, "force": True}
-    pate = PATEClassifier(KNeighborsClassifier(1), **set_to)
+    pate = pate_of(KNeighborsClassifier(1), **set_to)
     budget = Budget(8.0, DELTA)
     report = compare({"PATE": pate}, data, budgets=[budget], n_repeats=1, noise_seed=1)
     (cost,) = report.costs
     drawn, seed = data.redrawn(training_seed(0, 0)), training_seed(0, 0)
-    again = PATEClassifier(KNeighborsClassifier(1), **set_to, budget=budget, random_state=seed, partition_seed=seed)
+    again = pate_of(
+        TeacherEnsemble(KNeighborsClassifier(1), 100, partition_seed=seed), **set_to, budget=budget, random_state=seed
+    )
     _, votes = again.fit_keeping(drawn.private.X, drawn.private.y, X_public=drawn.public.X)
     inside = account(votes, GNMax(10.0), delta=DELTA, max_answers=30).data_dependent.reveal()
     assert cost.data_dependent_epsilon == pytest.approx(inside.epsilon)
@@ -397,7 +400,9 @@ def owned_data() -> Dataset:
 def test_a_person_is_the_unit_on_both_sides():
     data = owned_data()
     contestants = {
-        "teachers": PATEClassifier(DecisionTreeClassifier(), n_teachers=30, classes=range(3), n_queries=30, force=True),
+        "teachers": PATEClassifier(
+            DecisionTreeClassifier(), n_teachers=30, classes=range(3), queries=Queries(30, force=True)
+        ),
         "records": PATEClassifier(classes=range(3)),
         "DP-SGD": DPSGDClassifier(budget=BUDGETS[0], classes=range(3)),
         "DP-SGD linear": DPSGDClassifier(

@@ -12,6 +12,7 @@ from contestants_at_play import DELTA
 from sklearn.base import clone
 from sklearn.neighbors import KNeighborsClassifier
 
+from pate import Queries
 from pate.comparison.run import compare, compare_on
 from pate.data import Dataset, load_dataset
 from pate.data._named.dataset import HeldOutRows, PrivateRows, PublicRows
@@ -28,7 +29,10 @@ ROOT = Path(__file__).parents[2]
 def test_pate_beside_dpsgd_on_digits(tmp_path):
     data = load_dataset("digits")
     pate = PATEClassifier(
-        KNeighborsClassifier(1), n_teachers=100, classes=range(10), n_queries=40, gap=0.0, select="spread", force=True
+        KNeighborsClassifier(1),
+        n_teachers=100,
+        classes=range(10),
+        queries=Queries(40, gap=0.0, select="spread", force=True),
     )
     dpsgd = DPSGDClassifier("linear", budget=Budget(1.0, DELTA), classes=range(10), epochs=5)
     call = {"budgets": [Budget(0.05, DELTA), Budget(8.0, DELTA)], "n_repeats": 1, "noise_seed": 0, "out": tmp_path}
@@ -61,7 +65,7 @@ def test_records_vote_where_a_comparison_says_nothing():
     assert [(r["queries"], r["answers"]) for r in report.rows()] == [(200, 200)] * 2
     assert report.rows()[1]["accuracy"] > max(0.8, report.rows()[0]["accuracy"])
     assert all("GaussianSum" in s.mechanism for s in report.statements.values())
-    heads = PATEClassifier(voters="heads", n_teachers=20, classes=range(10), force=True)
+    heads = PATEClassifier(voters="heads", n_teachers=20, classes=range(10), queries=Queries(force=True))
     (row,) = compare({"A": heads}, data, budgets=[Budget(8.0, DELTA)], n_repeats=1).rows()
     assert row["accuracy"] > 0.3
 
@@ -122,8 +126,9 @@ def test_named_contestants_on_named_data(data_home, tmp_path):
 @pytest.mark.long
 def test_a_budget_that_buys_nothing_is_a_cell_that_says_so(tmp_path):
     """What a fixed noise costs above the budget is refused by public facts: no end of the comparison, no accuracy."""
-    pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=20, classes=range(10), mechanism=GNMax(2.0), n_queries=5,
-                          force=True)  # fmt: skip
+    pate = PATEClassifier(
+        KNeighborsClassifier(1), n_teachers=20, classes=range(10), mechanism=GNMax(2.0), queries=Queries(5, force=True)
+    )
     budgets = [Budget(1.0, DELTA), Budget(80.0, DELTA)]
     call = {"budgets": budgets, "n_repeats": 1, "out": tmp_path}
     report = compare({"PATE": pate}, load_dataset("digits"), **call)
@@ -140,7 +145,7 @@ def test_a_budget_that_buys_nothing_is_a_cell_that_says_so(tmp_path):
 
 
 def test_a_setting_from_which_nothing_is_to_be_expected_is_refused_in_words():
-    pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=100, classes=range(10), n_queries=200)
+    pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=100, classes=range(10), queries=200)
     report = compare({"PATE": pate}, load_dataset("digits"), budgets=[Budget(0.1, DELTA)], n_repeats=1)
     assert "nearly nothing is to be expected" in report.cells[0].refused
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pate import Queries
 from pate.comparison.contestants import (
     NAMES,
     Fast,
@@ -209,7 +210,7 @@ def test_pate_is_the_default_of_the_package_and_dpsgd_its_planner(digits):
     """Nothing was set for the comparison: the same noise gives the same model as with nothing said."""
     X, y, X_public = digits.private.X, digits.private.y, digits.public.X
     said = {"budget": Budget(3.0, DELTA), "classes": range(10), "image_shape": (8, 8), "random_state": 11}
-    plain = PATEClassifier(**said, noise_seed=5, force=True).fit(X, y, X_public=X_public)
+    plain = PATEClassifier(**said, noise_seed=5, queries=Queries(force=True)).fit(X, y, X_public=X_public)
     ours = fitted("pate", digits).predict_proba(digits.test.X)
     np.testing.assert_allclose(ours, plain.predict_proba(digits.test.X), atol=1e-12)
     plain = DPSGDClassifier(**said, noise_seed=5).fit(X, y, X_public=X_public)

@@ -13,7 +13,7 @@ from sklearn.metrics import balanced_accuracy_score, recall_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
-from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, load_dataset
+from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, Queries, load_dataset
 from pate._core.progress import listening, timed
 from pate.comparison._cells import Cell
 from pate.comparison._fit import (
@@ -170,8 +170,14 @@ def test_a_column_that_names_no_groups_is_refused():
 @pytest.mark.long
 def test_a_fitted_model_tells_how_it_was_set():
     data = load_dataset("digits", n_private=600, n_public=100)
-    pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=50, classes=range(10), mechanism=GNMax(8.0), n_queries=20,
-                          budget=Budget(8.0, 1e-5), force=True)  # fmt: skip
+    pate = PATEClassifier(
+        KNeighborsClassifier(1),
+        n_teachers=50,
+        classes=range(10),
+        mechanism=GNMax(8.0),
+        queries=Queries(20, force=True),
+        budget=Budget(8.0, 1e-5),
+    )
     pate.fit(data.private.X, data.private.y, X_public=data.public.X)
     assert "GNMax(sigma=8" in settings_of(pate)
     assert "50 teachers" in settings_of(pate)
@@ -198,8 +204,13 @@ def test_time_goes_to_the_innermost_part():
 @pytest.mark.long
 def test_the_parts_of_a_pate_fit_are_timed_separately():
     data = load_dataset("digits", n_private=600, n_public=100)
-    pate = PATEClassifier(KNeighborsClassifier(1), n_teachers=50, classes=range(10), n_queries=20,
-                          budget=Budget(8.0, 1e-5), force=True)  # fmt: skip
+    pate = PATEClassifier(
+        KNeighborsClassifier(1),
+        n_teachers=50,
+        classes=range(10),
+        queries=Queries(20, force=True),
+        budget=Budget(8.0, 1e-5),
+    )
     with listening() as shards:
         pate.fit(data.private.X, data.private.y, X_public=data.public.X)
     assert shards.seconds["training"] > 0

@@ -13,7 +13,7 @@ import pytest
 from scipy.io import savemat
 from sklearn.linear_model import LogisticRegression
 
-from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, load_dataset, release_labels
+from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, Queries, load_dataset, release_labels
 from pate.comparison.studies.run import examples_of
 from pate.data._named import _fetch, datasets
 from pate.exceptions import DatasetNotFoundError, InvalidInputError
@@ -197,9 +197,8 @@ def test_representations_and_pate_take_colours(colours):
         budget=Budget(8.0, 1e-2),
         classes=range(10),
         n_teachers=2,
-        n_queries=20,
+        queries=Queries(20, force=True),
         random_state=0,
-        force=True,
     )
     images = d.private.X.reshape(-1, *d.image_shape), d.public.X.reshape(-1, *d.image_shape)
     clf.fit(images[0], d.private.y, X_public=images[1])

@@ -222,9 +222,16 @@ def test_a_damaged_secret_is_named_and_not_quoted(tmp_path, held):
 def test_fits_on_one_ledger_cut_alike_and_others_do_not(tmp_path):
     def cut(ledger, **options):
         clf = PATEClassifier(
-            GaussianNB(), n_teachers=8, budget=Budget(1e4, 1e-5), classes=(0, 1), mechanism=GNMax(1.0), n_queries=20,
-            ledger=ledger, random_state=0, **options,
-        )  # fmt: skip
+            GaussianNB(),
+            n_teachers=8,
+            budget=Budget(1e4, 1e-5),
+            classes=(0, 1),
+            mechanism=GNMax(1.0),
+            queries=20,
+            ledger=ledger,
+            random_state=0,
+            **options,
+        )
         warnings.simplefilter("ignore", CuratorWarning)  # of two ledgers for the same records
         return clf.fit_keeping(X, Y, X_public=X[:50] + 1)[0].partition_.fingerprint()
 
@@ -245,9 +252,15 @@ def test_every_version_of_the_records_is_cut_by_a_secret_of_its_own(tmp_path, gr
     for corrected in (False, True):
         ledger = Ledger(tmp_path / f"{corrected}.sqlite")
         clf = PATEClassifier(
-            GaussianNB(), n_teachers=8, budget=Budget(1e4, 1e-5), classes=(0, 1), mechanism=GNMax(1.0), n_queries=20,
-            ledger=ledger, random_state=0,
-        )  # fmt: skip
+            GaussianNB(),
+            n_teachers=8,
+            budget=Budget(1e4, 1e-5),
+            classes=(0, 1),
+            mechanism=GNMax(1.0),
+            queries=20,
+            ledger=ledger,
+            random_state=0,
+        )
         groups = np.arange(200) // 4 if grouped else None
         warnings.simplefilter("ignore", CuratorWarning)  # of two ledgers for the same records
         before = clf.fit_keeping(X, Y, X_public=X[:50] + 1, groups=groups)[0].partition_.fingerprint()

@@ -122,7 +122,7 @@ PUBLIC = np.random.default_rng(1).normal(size=(8, 3))
 def pate_fit(rng, X, y, groups):
     model = ESTIMATORS[rng.integers(0, len(ESTIMATORS))]()
     classes = [0, 1] if rng.random() < 0.7 else None
-    clf = PATEClassifier(model, n_teachers=3, budget=RICH, classes=classes, n_queries=4, student=GaussianNB())
+    clf = PATEClassifier(model, n_teachers=3, budget=RICH, classes=classes, queries=4, student=GaussianNB())
     clf.fit(X, y, X_public=PUBLIC, groups=groups)
 
 

@@ -10,11 +10,12 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from pate_of import pate_of
 from scipy import sparse
 from sklearn.naive_bayes import GaussianNB
 from typer.testing import CliRunner
 
-from pate import Budget, InvalidInputError, PATEClassifier
+from pate import Budget, InvalidInputError, TeacherEnsemble
 from pate.cli import app
 from pate.data import check_public_rows
 from pate.exceptions import PublicOverlapWarning
@@ -34,13 +35,11 @@ class Never(GaussianNB):
 
 
 def classifier(teacher=None, **options):
-    return PATEClassifier(
-        teacher or GaussianNB(),
-        n_teachers=10,
+    return pate_of(
+        TeacherEnsemble(teacher or GaussianNB(), 10, partition_seed=0),
         budget=BUDGET,
         classes=[0, 1],
         random_state=0,
-        partition_seed=0,
         **options,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from pate_of import pate_of
 
 from pate import Budget, BudgetExceededError, DPSGDClassifier, InvalidInputError, Ledger, PATEClassifier
 from pate.dpsgd._statement import priced
@@ -33,7 +34,7 @@ PUBLIC, TRUTH = people(60, 1)
 
 
 def of(**more):
-    return PATEClassifier(**({"voters": "dpsgd", "budget": BUDGET, "classes": ["no", "yes"], "random_state": 0} | more))
+    return pate_of(**({"voters": "dpsgd", "budget": BUDGET, "classes": ["no", "yes"], "random_state": 0} | more))
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from pate_of import pate_of
 from sklearn.pipeline import Pipeline
 
-from pate import Budget, GNMax, PATEClassifier
+from pate import Budget, GNMax
 from pate.models.students import VoteSpreading
 
 AMPLE = Budget(200.0, 1e-5)
@@ -38,7 +39,7 @@ def tables(n, seed):
 
 def heads(**options):
     seeds = {"random_state": 0, "partition_seed": 0, "noise_seed": 0}
-    return PATEClassifier(voters="heads", budget=AMPLE, classes=["no", "yes"], **(seeds | options))
+    return pate_of(voters="heads", budget=AMPLE, classes=["no", "yes"], **(seeds | options))
 
 
 @pytest.mark.few(2)

@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from pate_of import pate_of
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -32,7 +33,7 @@ ONE = Budget(1.0, 1e-5)
 
 
 def classifier(**options):
-    return PATEClassifier(**({"budget": ONE, "classes": range(10), "image_shape": (8, 8)} | options))
+    return pate_of(**({"budget": ONE, "classes": range(10), "image_shape": (8, 8)} | options))
 
 
 def blobs(n, seed, centres=((-3.0, 0.0), (3.0, 0.0), (0.0, 5.0))):
@@ -47,7 +48,7 @@ SMALL_TEST, SMALL_TEST_Y = blobs(200, 2)
 
 
 def small(**options):
-    return PATEClassifier(**({"budget": ONE, "classes": range(3)} | options))
+    return pate_of(**({"budget": ONE, "classes": range(3)} | options))
 
 
 # Rows of every kind --------------------------------------------------------------------------------------------

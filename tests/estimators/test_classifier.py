@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from pate_of import pate_of
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
@@ -64,7 +65,7 @@ def classifier(estimator=None, **options):
     }
     if isinstance(estimator, MustNotTrain):  # its student is tried before any training
         defaults["student"] = GaussianNB(var_smoothing=0.1)
-    return PATEClassifier(GaussianNB(var_smoothing=0.1) if estimator is None else estimator, **(defaults | options))
+    return pate_of(GaussianNB(var_smoothing=0.1) if estimator is None else estimator, **(defaults | options))
 
 
 def blobs(n, seed, centres=((-3.0, 0.0), (3.0, 0.0), (0.0, 5.0))):

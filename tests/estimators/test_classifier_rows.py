@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from pate_of import pate_of
 from scipy import sparse
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
@@ -16,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
-from pate import Budget, GNMax, InvalidInputError, Ledger, PATEClassifier, TeacherEnsemble
+from pate import Budget, GNMax, InvalidInputError, Ledger, TeacherEnsemble
 from pate.estimators._public_model import digest_of
 from pate.exceptions import CuratorWarning
 from pate.models.students import fit_student, make_student
@@ -43,7 +44,7 @@ def reader():
 
 def classifier(estimator, **options):
     defaults = {"n_teachers": 8, "budget": RICH, "n_queries": 60, "random_state": 0, "noise_seed": 0}
-    return PATEClassifier(estimator, **(defaults | options))
+    return pate_of(estimator, **(defaults | options))
 
 
 @pytest.mark.few(1)

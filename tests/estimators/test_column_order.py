@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from pate_of import pate_of
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -37,8 +38,8 @@ BY = {"n_teachers": 10, "partition_seed": 0}
 SCALED = make_pipeline(StandardScaler(), LogisticRegression())
 ESTIMATORS = {
     "records": PATEClassifier(**SETTINGS),
-    "shards": PATEClassifier(SCALED, **BY, **SETTINGS),
-    "heads": PATEClassifier(voters="heads", **BY, **SETTINGS),
+    "shards": pate_of(SCALED, **BY, **SETTINGS),
+    "heads": pate_of(voters="heads", **BY, **SETTINGS),
     "DP-SGD by a recipe": DPSGDClassifier(**SETTINGS),
     "DP-SGD": DPSGDClassifier("linear", expected_batch_size=20, **SETTINGS),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pate_of import pate_of
 
 from pate import Budget, InvalidInputError, PATEClassifier
 from pate.estimators._public_model import threshold_for
@@ -24,7 +25,7 @@ TEST, TRUTH = people(4_000, 2)
 
 def of(**more):
     given = {"voters": "records", "budget": BUDGET, "classes": ["well", "ill"], "random_state": 0}
-    return PATEClassifier(**(given | more))
+    return pate_of(**(given | more))
 
 
 @pytest.fixture(scope="module")

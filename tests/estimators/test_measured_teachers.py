@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from pate_of import pate_of
 from sklearn.ensemble import VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -24,7 +25,7 @@ X, Y, PUBLIC = ROWS[:2_000], Y[:2_000], ROWS[2_000:]
 
 def classifier(voters="shards", **more):
     more = {"budget": BUDGET, "classes": range(3), "measure": True, "random_state": 0, "n_teachers": 40} | more
-    return PATEClassifier(voters=voters, **more)
+    return pate_of(voters=voters, **more)
 
 
 def fitted(clf, **more):

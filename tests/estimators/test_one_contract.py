@@ -6,6 +6,7 @@ from contextlib import suppress
 import numpy as np
 import pandas as pd
 import pytest
+from pate_of import pate_of
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
@@ -17,7 +18,7 @@ from pate import (
     CallableTeachers,
     DPSGDClassifier,
     HeadTeacherEnsemble,
-    PATEClassifier,
+    Queries,
     RecordVoters,
     TeacherEnsemble,
     TorchTeacherEnsemble,
@@ -75,8 +76,14 @@ TEXTS = {
 
 
 def pate_by(**said):
-    return PATEClassifier(
-        budget=BUDGET, classes=[0, 1], random_state=0, noise_seed=0, overlap_is_public=True, force=True, **said
+    return pate_of(
+        budget=BUDGET,
+        classes=[0, 1],
+        random_state=0,
+        noise_seed=0,
+        stated={"overlap is public": "yes"},
+        queries=Queries(force=True),
+        **said,
     )
 
 

@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import pandas as pd
 import pytest
+from pate_of import pate_of
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -62,14 +63,14 @@ def digits():
 
 def shards(student=None, **more):
     classes = more.pop("classes", range(10))
-    return PATEClassifier(
+    return pate_of(
         KNeighborsClassifier(1), n_teachers=50, student=student, budget=Budget(20.0, 1e-4), classes=classes,
         random_state=0, **more,
     )  # fmt: skip
 
 
 def records(**more):
-    return PATEClassifier(budget=BUDGET, random_state=0, **{"classes": ["no", "yes"], **more})
+    return pate_of(budget=BUDGET, random_state=0, **{"classes": ["no", "yes"], **more})
 
 
 def taught(clf, data):

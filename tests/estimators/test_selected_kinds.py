@@ -13,7 +13,17 @@ from dp_accounting import pld
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from pate import Budget, Charge, DPSGDClassifier, GNMax, Ledger, PATEClassifier, TeacherEnsemble, private_select
+from pate import (
+    Budget,
+    Charge,
+    DPSGDClassifier,
+    GNMax,
+    Ledger,
+    PATEClassifier,
+    Queries,
+    TeacherEnsemble,
+    private_select,
+)
 from pate.dpsgd.mechanisms import Shape
 from pate.dpsgd.mechanisms._ftrl import BandedFTRL
 from pate.estimators.selection._statement import worst_of
@@ -214,8 +224,8 @@ def test_record_voters_beside_dpsgd_on_digits():
 @pytest.mark.long
 def test_teachers_on_shards_with_a_mechanism_of_their_own():
     both = {
-        "few": PATEClassifier(n_teachers=20, mechanism=GNMax(sigma=15.0), n_queries=5),
-        "more": PATEClassifier(n_teachers=20, n_queries=20, force=True),
+        "few": PATEClassifier(n_teachers=20, mechanism=GNMax(sigma=15.0), queries=5),
+        "more": PATEClassifier(n_teachers=20, queries=Queries(20, force=True)),
     }
     found = private_select(
         both, X, Y, X_public=X[:60] + 0.01, budget=Budget(6.0, 1e-4), classes=[0, 1], mean_runs=3.0, noise_seed=1

@@ -6,10 +6,11 @@ import warnings
 
 import numpy as np
 import pytest
+from pate_of import pate_of
 from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
-from pate import Budget, InvalidInputError, Ledger, PATEClassifier
+from pate import Budget, InvalidInputError, Ledger
 from pate.exceptions import CovariateShiftWarning, CuratorWarning, PrivacyLeakWarning
 
 X, Y = load_digits(return_X_y=True)
@@ -19,7 +20,7 @@ ROADS = ({}, {"estimator": GaussianNB(), "n_teachers": 20, "partition_seed": 0})
 
 def classifier(**options):
     given = {"budget": Budget(2.0, 1e-4), "classes": range(10), "noise_seed": 0, "random_state": 0}
-    return PATEClassifier(**{**given, **options})
+    return pate_of(**{**given, **options})
 
 
 def test_other_units_are_told_of_before_anything_is_spent(tmp_path):

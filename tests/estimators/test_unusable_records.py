@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from pate_of import pate_of
 from sklearn.naive_bayes import GaussianNB
 from torch import nn
 
@@ -20,7 +21,6 @@ from pate import (
     Budget,
     DPSGDClassifier,
     HeadTeacherEnsemble,
-    PATEClassifier,
     RecordVoters,
     TeacherEnsemble,
     TorchTeacherEnsemble,
@@ -72,7 +72,7 @@ def pate(**options):
         "budget": BUDGET, "classes": (0, 1), "noise_seed": 1, "random_state": 0, "overlap_is_public": True,
         "force": True, **options,
     }  # fmt: skip
-    return PATEClassifier(**settings)
+    return pate_of(**settings)
 
 
 def votes(ensemble, X, y, g):

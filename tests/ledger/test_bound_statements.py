@@ -16,6 +16,7 @@ from pate import (
     GNMax,
     Ledger,
     PATEClassifier,
+    Queries,
     RecordVoters,
     Votes,
     open_ballot_session,
@@ -89,7 +90,7 @@ def rounds(ledger):
 
 
 def classifier(ledger):
-    clf = PATEClassifier(n_teachers=4, budget=BUDGET, classes=[0, 1], ledger=ledger, force=True)
+    clf = PATEClassifier(n_teachers=4, budget=BUDGET, classes=[0, 1], ledger=ledger, queries=Queries(force=True))
     return clf.fit(X, Y, X_public=X[::4] + 0.5).statement_
 
 
@@ -141,7 +142,7 @@ def test_a_model_saved_by_hand_is_known_whole(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        clf = PATEClassifier(n_teachers=4, budget=BUDGET, classes=[0, 1], ledger=ledger, force=True)
+        clf = PATEClassifier(n_teachers=4, budget=BUDGET, classes=[0, 1], ledger=ledger, queries=Queries(force=True))
         clf.fit(X, Y, X_public=X[::4] + 0.5).save(tmp_path / "model.pate")
     assert ledger.verify(files=[tmp_path / "model.pate"]).as_released
     (tmp_path / "copy.pate").write_bytes((tmp_path / "model.pate").read_bytes())

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from pate_of import pate_of
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits
@@ -19,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import pate.teachers._ensemble
-from pate import Budget, ConfidentGNMax, GNMax, InvalidInputError, Ledger, PATEClassifier, PateError, release_labels
+from pate import Budget, ConfidentGNMax, GNMax, InvalidInputError, Ledger, PateError, release_labels
 from pate.exceptions import CuratorWarning, StudentError, StudentWarning
 from pate.jobs._choice import Uncertain
 from pate.models.students import VoteSpreading, fit_student, try_student
@@ -76,7 +77,7 @@ def classifier(ledger, **options):
         "select": "random",
         "force": True,
     }
-    return PATEClassifier(NB, ledger=ledger, **(defaults | options))
+    return pate_of(NB, ledger=ledger, **(defaults | options))
 
 
 @pytest.fixture
@@ -209,7 +210,7 @@ def test_students_that_want_ranks_get_ranks():
     names = [9, 77, *range(9)]  # no label is 77: a gap
     options = {"mechanism": GNMax(0.5), "budget": Budget(1e4, 1e-5), "student": OnlyRanks()}
     with pytest.warns(CuratorWarning, match="No record is of the class 77"):
-        clf = PATEClassifier(NB, n_teachers=10, classes=names, **options).fit(X, Y, X_public=PUBLIC)
+        clf = pate_of(NB, n_teachers=10, classes=names, **options).fit(X, Y, X_public=PUBLIC)
     assert 1 not in clf.release_.labels
     assert set(clf.student_.classes_) == set(clf.release_.labels)
     assert clf.score(TEST, TEST_Y) > 0.5

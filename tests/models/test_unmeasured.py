@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pate import Budget, PATEClassifier
+from pate import Budget, PATEClassifier, Queries
 from pate.models.heads import DescentHead, LikelihoodHead, LinearHead
 from pate.models.recipes import _run
 from pate.models.recipes._model import noise_temperature, unmeasured_temperature
@@ -83,9 +83,15 @@ def test_where_measuring_is_not_worth_it_and_no_class_changes(monkeypatch, n, as
     y = (X[:, 0] + rng.normal(size=len(X)) > 0).astype(int)
     for decide in ("likeliest", "balanced"):
         clf = PATEClassifier(
-            budget=Budget(1.0, 1e-5), classes=(0, 1), voters="records", noise_seed=0, decide=decide, force=True,
-            overlap_is_public=True, measure=False,
-        ).fit(X[:n], y[:n], X_public=X[n:])  # fmt: skip
+            budget=Budget(1.0, 1e-5),
+            classes=(0, 1),
+            voters="records",
+            noise_seed=0,
+            decide=decide,
+            queries=Queries(force=True),
+            stated={"overlap is public": "yes"},
+            measure=False,
+        ).fit(X[:n], y[:n], X_public=X[n:])
         assert len(times) == asked
         if asked:
             assert clf.student_.temperature == times[-1]

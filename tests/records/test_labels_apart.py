@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pate import Budget, PATEClassifier, RecordVoters
+from pate import Budget, PATEClassifier, Queries, RecordVoters
 from pate.data import check_public_rows
 from pate.data._columns import as_number
 from pate.exceptions import PublicOverlapWarning
@@ -71,7 +71,9 @@ def test_a_column_of_labels_with_an_odd_one_is_taken_like_any_other() -> None:
     for column in columns:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            clf = PATEClassifier(budget=Budget(1.0, 1e-5), classes=(0, 1), force=True).fit(Z, column, X_public=Z + 0.5)
+            clf = PATEClassifier(budget=Budget(1.0, 1e-5), classes=(0, 1), queries=Queries(force=True)).fit(
+                Z, column, X_public=Z + 0.5
+            )
         assert clf.release_.n_answered == N
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pate import Budget, GNMax, MeasuredAccuracy, PATEClassifier, Votes, release_labels
+from pate import Budget, GNMax, MeasuredAccuracy, PATEClassifier, Queries, Votes, release_labels
 from pate.exceptions import CuratorWarning, ResultWarning
 from pate.records._right import RightFacts
 from pate.release import ModelLabels, ReleasedCounts, doubted, tell_doubts
@@ -102,7 +102,7 @@ def test_a_fit_says_so_when_it_ends_and_its_statement_does():
     X = np.random.default_rng(0).normal(size=(200, 2))
     y, public = (X[:, 0] > 0).astype(int), np.random.default_rng(1).normal(size=(40, 2))
     y[:3] = 2
-    clf = PATEClassifier(n_teachers=8, budget=Budget(40.0, 1e-5), classes=[0, 1, 2], force=True)
+    clf = PATEClassifier(n_teachers=8, budget=Budget(40.0, 1e-5), classes=[0, 1, 2], queries=Queries(force=True))
     with pytest.warns(ResultWarning, match="1 of 3 classes is never named by the 40 released labels") as said:
         clf.fit(X, y, X_public=public)
     assert clf.release_.n_answered == 40

@@ -20,6 +20,8 @@ from pate import (
     Ledger,
     NoisyHistogram,
     PATEClassifier,
+    Queries,
+    TeacherEnsemble,
     Votes,
     open_session,
     open_vote_cap,
@@ -68,9 +70,16 @@ def by_vote_cap(ledger, folder):
 
 def by_classifier(ledger, folder):
     clf = PATEClassifier(
-        GaussianNB(), n_teachers=20, budget=BUDGET, classes=[0, 1], ledger=ledger, partition_seed=1, noise_seed=5,
-        random_state=0, overlap_is_public=True, n_queries=6, gap=2.0, student="decision-tree",
-    )  # fmt: skip
+        TeacherEnsemble(GaussianNB(), 20, partition_seed=1),
+        budget=BUDGET,
+        classes=[0, 1],
+        ledger=ledger,
+        noise_seed=5,
+        random_state=0,
+        stated={"overlap is public": "yes"},
+        queries=Queries(6, gap=2.0),
+        student="decision-tree",
+    )
     return clf.fit(X, Y, X_public=PUBLIC).release_.labels
 
 

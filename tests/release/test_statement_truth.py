@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from pate_of import pate_of
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -25,6 +26,7 @@ from pate import (
     Ledger,
     LNMax,
     PATEClassifier,
+    Queries,
     TeacherEnsemble,
     Votes,
     open_session,
@@ -54,7 +56,7 @@ VOTES = Votes.from_counts(np.random.default_rng(0).multinomial(250, [0.9, 0.06, 
 
 def fitted(x=X, y=Y, **options):
     options = {"n_teachers": 20, "budget": BUDGET, "classes": [0, 1], "random_state": 0, **options}
-    return PATEClassifier(GaussianNB(), **options).fit(x, y, X_public=PUBLIC)
+    return pate_of(GaussianNB(), **options).fit(x, y, X_public=PUBLIC)
 
 
 def by(statement):
@@ -105,7 +107,9 @@ def test_duplicates_that_were_only_warned_of_are_vouched_for_by_nobody():
 
 @pytest.mark.long
 def test_a_grid_search_says_that_its_fits_are_not_counted(tmp_path):
-    estimator = PATEClassifier(LogisticRegression(), n_teachers=5, budget=Budget(3.0, 1e-3), classes=[0, 1], force=True)
+    estimator = PATEClassifier(
+        LogisticRegression(), n_teachers=5, budget=Budget(3.0, 1e-3), classes=[0, 1], queries=Queries(force=True)
+    )
     search = GridSearchCV(estimator, {"n_teachers": [4, 5]}, cv=2, error_score="raise")
     best = search.fit(X, Y, X_public=PUBLIC).best_estimator_.statement_  # five fits, epsilon 3 each
     assert by(best)["parameters"] == "nobody"
@@ -113,9 +117,14 @@ def test_a_grid_search_says_that_its_fits_are_not_counted(tmp_path):
     assert best.tuning.startswith("open:")
     assert "how many other fits were made on these data is not known" in best.text().replace("\n" + " " * 26, " ")
     with_ledger = PATEClassifier(
-        LogisticRegression(), n_teachers=5, budget=Budget(1.0, 1e-3), classes=[0, 1], force=True,
-        ledger=Ledger(tmp_path / "l.sqlite", total=Budget(3.0, 1e-3)), tuning="nothing",
-    ).fit(X, Y, X_public=PUBLIC)  # fmt: skip
+        LogisticRegression(),
+        n_teachers=5,
+        budget=Budget(1.0, 1e-3),
+        classes=[0, 1],
+        queries=Queries(force=True),
+        ledger=Ledger(tmp_path / "l.sqlite", total=Budget(3.0, 1e-3)),
+        stated={"tuning": "nothing"},
+    ).fit(X, Y, X_public=PUBLIC)
     page = with_ledger.statement_.text()
     assert "nothing (stated by the curator)" in page
     assert "releases 1; head" in page

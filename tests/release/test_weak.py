@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 
-from pate import Budget, GaussianSum, GNMax, PATEClassifier, Votes, plan, release_ballots, release_labels
+from pate import Budget, GaussianSum, GNMax, PATEClassifier, Queries, Votes, plan, release_ballots, release_labels
 from pate.dpsgd import DPSGDClassifier
 from pate.exceptions import PrivacyParameterWarning
 from pate.records import RecordVoters, SignedSpace
@@ -19,7 +19,9 @@ Y = (X[:, 0] > 0).astype(int)
 
 
 def by_classifier(budget):
-    clf = PATEClassifier(GaussianNB(), n_teachers=4, classes=[0, 1], budget=budget, mechanism=GNMax(9.0), force=True)
+    clf = PATEClassifier(
+        GaussianNB(), n_teachers=4, classes=[0, 1], budget=budget, mechanism=GNMax(9.0), queries=Queries(force=True)
+    )
     clf.fit(X, Y, X_public=X[:30] + 0.5)
     return clf.statement_
 

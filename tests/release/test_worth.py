@@ -6,11 +6,21 @@ import re
 
 import numpy as np
 import pytest
+from pate_of import pate_of
 from scipy.stats import norm
 from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
-from pate import Budget, ConfidentGNMax, GNMax, InvalidInputError, LNMax, NoisyHistogram, PATEClassifier, calibrate
+from pate import (
+    Budget,
+    ConfidentGNMax,
+    GNMax,
+    InvalidInputError,
+    LNMax,
+    NoisyHistogram,
+    Queries,
+    calibrate,
+)
 from pate.models.students import VoteSpreading, default_student
 from pate.release import check_useful, default_heads, plan_release
 from pate.release._quote import affordable_queries, share_right
@@ -111,9 +121,9 @@ def test_a_teacher_of_one_record_is_no_better_than_a_guess_and_the_default_is():
                "partition_seed": 0, "noise_seed": 0}  # fmt: skip
     X, y, public = DIGITS[:1000], TRUTH[:1000], DIGITS[1000:1300]
     with pytest.raises(InvalidInputError, match="half the number of records"):
-        PATEClassifier(n_teachers=1000, **options).fit(X, y, X_public=public)
-    alone = PATEClassifier(n_teachers=1000, force=True, **options).fit(X, y, X_public=public)
-    clf = PATEClassifier(**options)
+        pate_of(n_teachers=1000, **options).fit(X, y, X_public=public)
+    alone = pate_of(n_teachers=1000, queries=Queries(force=True), **options).fit(X, y, X_public=public)
+    clf = pate_of(**options)
     teachers, _ = clf.fit_keeping(X, y, X_public=public)
     assert teachers.n_teachers == default_heads(1000) == 66
     assert alone.score(DIGITS[1300:], TRUTH[1300:]) < 0.4
@@ -131,7 +141,7 @@ def test_what_a_record_holds_does_not_move_the_number_of_heads():
     X, y = many[:150], truth[:150]
 
     def number(X, y, groups=None):
-        return PATEClassifier(**options).fit_keeping(X, y, X_public=public, groups=groups)[0].n_teachers
+        return pate_of(**options).fit_keeping(X, y, X_public=public, groups=groups)[0].n_teachers
 
     assert number(X, y) == 10
     for odd in ([float("nan")] * 3, [1e300, 0.0, 0.0]):
@@ -151,15 +161,16 @@ def test_the_classifier_refuses_before_training_and_learns_where_it_does_not():
     X, y, public = DIGITS[:1000], TRUTH[:1000], DIGITS[1000:1300]
     options = {"n_teachers": 40, "classes": range(10), "random_state": 0, "partition_seed": 0, "noise_seed": 0}
     model = GaussianNB(var_smoothing=0.1)
-    tight = PATEClassifier(model, budget=Budget(0.1, 1e-5), **options)
+    tight = pate_of(model, budget=Budget(0.1, 1e-5), **options)
     with pytest.raises(InvalidInputError, match="nearly nothing is to be expected"):
         tight.fit(X, y, X_public=public)
     tight.set_params(force=True).fit(X, y, X_public=public)
-    clf = PATEClassifier(model, budget=Budget(3.0, 1e-5), **options).fit(X, y, X_public=public)
+    clf = pate_of(model, budget=Budget(3.0, 1e-5), **options).fit(X, y, X_public=public)
     assert isinstance(clf.student_, VoteSpreading)
     assert len(clf.queries_) >= affordable_queries(Budget(3.0, 1e-5), 40) - 3  # "spread" may return slightly fewer
-    plain = PATEClassifier(model, budget=Budget(3.0, 1e-5), select="random", n_queries=4, force=True,
-                           student=model, **options)  # fmt: skip
+    plain = pate_of(
+        model, budget=Budget(3.0, 1e-5), queries=Queries(4, select="random", force=True), student=model, **options
+    )
     plain.fit(X, y, X_public=public)
     assert clf.score(DIGITS[1300:], TRUTH[1300:]) > plain.score(DIGITS[1300:], TRUTH[1300:]) + 0.2
 

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from pate_of import pate_of
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -14,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from pate import Budget, GNMax, InvalidInputError, PATEClassifier, TeacherEnsemble
+from pate import Budget, GNMax, InvalidInputError, TeacherEnsemble
 from pate.models.students import fit_student
 from pate.teachers._shards import OwnClasses, is_plain
 
@@ -72,7 +73,7 @@ def test_teachers_whose_shards_lack_classes(make, inside):
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_the_whole_river(make):
     names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
-    clf = PATEClassifier(
+    clf = pate_of(
         make(), n_teachers=15, budget=Budget(1e4, 1e-5), mechanism=GNMax(0.5), classes=[*names, "none"], random_state=0
     )
     with warnings.catch_warnings():

@@ -547,9 +547,12 @@ def test_a_cell_that_no_float_holds_is_its_own_records_matter(cell, form):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             clf = PATEClassifier(
-                LogisticRegression(), n_teachers=6, budget=Budget(1e3, 1e-5), classes=(0, 1), noise_seed=0,
-                random_state=0, partition_seed=0,
-            )  # fmt: skip
+                TeacherEnsemble(LogisticRegression(), 6, partition_seed=0),
+                budget=Budget(1e3, 1e-5),
+                classes=(0, 1),
+                noise_seed=0,
+                random_state=0,
+            )
             teachers, said = clf.fit_keeping(X, y, X_public=like)
         votes.append(teachers.vote(like).labels)
     owner = int(teachers.partition_.assignment[7])
@@ -565,6 +568,8 @@ def test_a_label_of_another_shape_is_its_own_records_matter(odd):
     y[7] = odd
     with pytest.warns(CuratorWarning, match="1 of 60 records cannot be used"):
         PATEClassifier(
-            LogisticRegression(), n_teachers=6, budget=Budget(1e3, 1e-5), classes=(0, 1), partition_seed=0,
+            TeacherEnsemble(LogisticRegression(), 6, partition_seed=0),
+            budget=Budget(1e3, 1e-5),
+            classes=(0, 1),
             random_state=0,
-        ).fit(X, y, X_public=X + 1)  # fmt: skip
+        ).fit(X, y, X_public=X + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -88,12 +88,33 @@ class Priced:
     charge: Charge | None = None
 
 
-class Baseline(ByRecords):
+@dataclass(eq=False, repr=False, kw_only=True)
+class Said:
+    """What is said to any baseline; each tells what its own are."""
+
+    budget: Budget | None = None
+    classes: Any = None
+    student: Any = None
+    n_queries: int | None = None
+    random_state: int | None = None
+    noise_seed: int | None = None
+    tuning: str = ""
+    overlap_is_public: bool = False
+    stated: Mapping[str, str] | None = None
+    representation: Any = None
+    image_shape: Any = None
+    verbose: bool = False
+
+
+class Baseline(Said, ByRecords):
     """Abstract base of the baselines: label public rows privately, then train a student on the labels."""
 
     #: No baseline can be charged to a ledger: see docs/baselines.md.
     ledger: Any = None
     _map: Representation
+
+    def _overlap_is_public(self) -> bool:
+        return self.overlap_is_public
 
     @abstractmethod
     def _price(self, task: Task) -> Priced:

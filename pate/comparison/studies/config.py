@@ -9,7 +9,7 @@ from pate._core.checks import check_choice, check_int
 from pate._core.provenance import package_versions
 from pate.comparison.studies._folders import plain_repr
 from pate.data import Dataset
-from pate.estimators import OF_SHARDS, chosen_voters
+from pate.estimators import chosen_voters
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget
@@ -21,6 +21,9 @@ MODULES = ("auto", "linear", "tanh-mlp", "tanh-cnn", "none")
 #: Steps of the baseline by module: the linear and mlp ones by its defaults, the cnn in fewer, larger batches.
 _DPSGD: dict[str, dict[str, Any]] = {"tanh-cnn": {"epochs": 5, "expected_batch_size": 1024, "learning_rate": 0.5}}
 
+
+#: Settings of teachers on shards: one of them means that those are wanted.
+OF_SHARDS = ("n_teachers", "mechanism", "n_queries", "gap", "max_answers", "partition_seed")
 
 #: Public rows of data sets that are too small for the usual share.
 _PUBLIC_ROWS = {"digits": 400}
@@ -125,7 +128,7 @@ class RunConfig:
 
     def who_votes(self) -> str:
         """Return who votes: "records", "heads" or "shards"."""
-        said = {name: getattr(self, name, None) for name in OF_SHARDS}
+        said = {name: getattr(self, name) for name in OF_SHARDS}
         who = chosen_voters(self.voters, {**said, "estimator": self.teacher})
         if who == "dpsgd":
             raise InvalidInputError(

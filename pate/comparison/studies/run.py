@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
@@ -24,7 +26,7 @@ from pate._core.provenance import provenance
 from pate.comparison.studies._folders import RunFolder
 from pate.comparison.studies.config import RunConfig, make_dpsgd
 from pate.data import Dataset, encode_dataset, load_dataset
-from pate.estimators import PATEClassifier
+from pate.estimators import PATEClassifier, Queries
 from pate.exceptions import PateWarning
 from pate.ledger import Ledger
 from pate.mechanisms import NOT_ASKED, LNMax, Mechanism
@@ -49,7 +51,14 @@ from pate.report.result import (
     SensitiveResult,
     Spent,
 )
-from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, TeacherEnsemble, ensemble_curve, make_teacher
+from pate.teachers import (
+    HeadTeacherEnsemble,
+    ShardEnsemble,
+    TeacherEnsemble,
+    ensemble_curve,
+    make_ensemble,
+    make_teacher,
+)
 from pate.votes import Votes
 
 # Numbers without privacy, for the curator's report only.
@@ -333,9 +342,10 @@ def run_experiment(
         rows_of = coded if config.who_votes() == "shards" else data
         clf = _classifier(config, data, seed, folder, repeat, verbose)
         started = perf_counter()
-        teachers, votes = clf.fit_keeping(
-            rows_of.private.X, data.private.y, X_public=rows_of.public.X, groups=data.private.groups
-        )
+        with nullcontext() if config.n_jobs is None else parallel_config(n_jobs=config.n_jobs):
+            teachers, votes = clf.fit_keeping(
+                rows_of.private.X, data.private.y, X_public=rows_of.public.X, groups=data.private.groups
+            )
         seconds.append(Seconds(name="PATE", seconds=perf_counter() - started, seed=seed))
         release = clf.release_
         rows.append(_row("PATE", config, clf.score(rows_of.test.X, data.test.y), seed, release))
@@ -369,8 +379,7 @@ class _First:
 
 
 #: Parameters that a run and its classifier share.
-_ALIKE = ("n_teachers", "budget", "mechanism", "n_queries", "select", "gap", "max_answers", "on_exhausted", "n_jobs",
-          "tuning")  # fmt: skip
+_ALIKE = ("n_teachers", "budget", "mechanism")
 
 
 def _classifier(
@@ -380,21 +389,27 @@ def _classifier(
     who = config.who_votes()
     by_teachers: dict[str, Any] = {}
     if who != "records":
+        teacher = None if config.teacher is None else make_teacher(config.teacher)
         by_teachers = {
-            "partition_seed": seed if config.partition_seed is None else config.partition_seed + repeat,
+            "estimator": make_ensemble(
+                PATEClassifier(teacher, voters=who)._template(),
+                n_jobs=config.n_jobs,
+                partition_seed=seed if config.partition_seed is None else config.partition_seed + repeat,
+            ),
             "checkpoint_dir": None if private is None else private / "teachers",
             "measure": False,  # accuracy is measured on test rows, and votes cost is computed for labels alone
         }
     alike: dict[str, Any] = {name: getattr(config, name) for name in _ALIKE}
+    how = {name: getattr(config, name) for name in ("select", "gap", "max_answers", "on_exhausted")}
     return PATEClassifier(
-        None if config.teacher is None else make_teacher(config.teacher),
         voters=who,
         classes=range(len(data.classes)),
         student=None if config.student is None else make_student(config.student),
         random_state=seed,
         image_shape=data.image_shape,
         ledger=None if private is None else Ledger(private / "ledger.sqlite"),
-        force=True,  # a study shows the result of any setting
+        queries=Queries(config.n_queries, force=True, **how),  # a study shows the result of any setting
+        stated={"tuning": config.tuning} if config.tuning.strip() else None,
         verbose=verbose,
         **alike,
         **by_teachers,

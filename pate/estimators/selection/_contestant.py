@@ -21,6 +21,8 @@ from sklearn.base import BaseEstimator, clone
 from pate._core.checks import shown
 from pate._core.types import FloatArray, IntArray
 from pate.data import by_name, check_public_rows, is_frame, read_rows
+from pate.estimators._public_model import OVERLAP
+from pate.estimators._queries import Queries
 from pate.exceptions import InvalidInputError, PateError
 from pate.privacy.budget import Budget
 from pate.privacy.compose.repetitions import Repetitions, deltas_of
@@ -374,19 +376,20 @@ class PATEContestant(Contestant):
         budget, own = self.budget(noise), self.estimator.mechanism
         if own is None:
             return Charge.gaussian(sensitivity=math.sqrt(budget.mu_squared) * (1 + 1e-12), sigma=1.0)
-        asked = self.estimator.n_queries or int(np.shape(self.facts.X_public)[0])
+        asked = Queries.of(self.estimator.queries)
         return quote(
-            asked,
+            asked.n or int(np.shape(self.facts.X_public)[0]),
             own,
             budget=budget,
-            max_answers=self.estimator.max_answers,
-            on_exhausted=self.estimator.on_exhausted,
+            max_answers=asked.max_answers,
+            on_exhausted=asked.on_exhausted,
         ).charge
 
     def settings(self, noise: float) -> dict[str, Any]:
         # Private rows are looked for among the public ones once, before the charge: no run may depend on what is found.
         # Nor is a candidate measured by itself: the selection scores it.
-        return {"budget": self.budget(noise), "overlap_is_public": True, "voters": self._who(), "measure": False}
+        stated = {**(self.estimator.stated or {}), OVERLAP: "yes"}
+        return {"budget": self.budget(noise), "stated": stated, "voters": self._who(), "measure": False}
 
     def fit(self, model: Any, X: Any, y: Any, groups: Any) -> None:
         model.fit(X, y, X_public=self.facts.X_public, groups=groups)
@@ -414,12 +417,12 @@ class PATEContestant(Contestant):
 
     def check_rows(self, rows: PrivateRows) -> None:
         public = self.check_columns(rows)
-        if not self.estimator.overlap_is_public:
+        if not self.estimator._overlap_is_public():
             check_public_rows(rows.X, public, rows.groups)
 
     def rests_on(self, model: Any) -> tuple[Assumption, ...]:
         found = super().rests_on(model)
-        if self.estimator.overlap_is_public:
+        if self.estimator._overlap_is_public():
             return found
         looked = "pate looked for private rows among them; what it found is not stated here"
         return tuple(replace(a, how=looked, by="nobody") if a.name == "public rows" else a for a in found)

@@ -119,7 +119,8 @@ class CountedFits(BaseEstimator):
 
     def __sklearn_clone__(self) -> Self:
         made = type(self)(**{name: _clone(value, safe=False) for name, value in self.get_params(deep=False).items()})
-        for name in ("_metadata_request", "_sklearn_output_config"):  # as scikit-learn's own clone does
+        # As scikit-learn's own clone does; and what was said by former names.
+        for name in ("_metadata_request", "_sklearn_output_config", "_former"):
             if name in self.__dict__:
                 setattr(made, name, copy.deepcopy(self.__dict__[name]))
         return self._is_kin(made)

@@ -1,0 +1,97 @@
+"""Which public rows a classifier asks about: ``queries=`` of :class:`pate.PATEClassifier`."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Self
+
+from pate._core.checks import check_choice, check_int, check_real, shown
+from pate._core.moved import Former
+from pate.data.queries import STRATEGIES
+from pate.exceptions import InvalidInputError
+from pate.release import ON_EXHAUSTED
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Which public rows to ask about, and what to do when the budget buys too little.
+
+    Parameters
+    ----------
+    n : int or None
+        How many public rows to ask about. None: all of them when a mechanism is given, else as many as keep the
+        calibrated noise at or below 0.3 votes per teacher, and ten and one for each class at least.
+    select : {"auto", "random", "first", "spread", "cluster"}
+        How those rows are chosen, from public information alone; see :func:`pate.data.queries.select_queries`.
+    gap : float or None
+        Abstain where the noisy lead is below ``gap`` votes (:class:`pate.NoisyHistogram` only); None means 0.
+    max_answers : int or None
+        Cap on answers for mechanisms that may refuse; None takes the most the budget allows.
+    on_exhausted : {"raise", "abstain"}
+        When the budget does not buy all queries.
+    force : bool
+        Go on with a setting from which nearly nothing is to be expected (:func:`pate.release.check_useful`), which is
+        refused otherwise; also where records vote.
+
+    Raises
+    ------
+    InvalidInputError
+        One of them is out of range.
+
+    Examples
+    --------
+    >>> Queries(300, select="random").n
+    300
+    >>> Queries.of(300) == Queries(300), Queries.of(None) == Queries()
+    (True, True)
+    """
+
+    n: int | None = None
+    _: KW_ONLY
+    select: str = "auto"
+    gap: float | None = None
+    max_answers: int | None = None
+    on_exhausted: str = "raise"
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("n", "max_answers"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, check_int(f"{name} of queries", value, low=1))
+        if self.gap is not None:
+            check_real("gap", self.gap, low=0)
+        check_choice("select", self.select, STRATEGIES)
+        check_choice("on_exhausted", self.on_exhausted, ON_EXHAUSTED)
+
+    @classmethod
+    def of(cls, queries: Any) -> Self:
+        """Return what was said as ``queries=``: itself, a number of rows, or None for the defaults.
+
+        Raises
+        ------
+        InvalidInputError
+            It is none of these.
+        """
+        if isinstance(queries, cls):
+            return queries
+        try:
+            return cls(queries)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"queries must be a number of public rows, from 1 on, pate.Queries(...) or None, got {shown(queries)}."
+            ) from error
+
+    def of_shards(self) -> dict[str, Any]:
+        """Return what of it speaks of teachers on shards, which are asked row by row; None where it says nothing."""
+        return {f"queries.{name}": getattr(self, name) for name in ("n", "gap", "max_answers")}
+
+
+def former_part(name: str) -> Former:
+    """Return what became of a parameter that is now a part of ``queries``."""
+    return Former(
+        f"queries=Queries({name}=...)",
+        "queries",
+        put=lambda queries, value: replace(Queries.of(queries), **{name: value}),
+        get=lambda queries: getattr(Queries.of(queries), name),
+    )
