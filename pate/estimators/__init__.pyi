@@ -15,5 +15,6 @@ from ._by_dpsgd import (
     stand_ins as stand_ins,
 )
 from ._classifier import PATEClassifier as PATEClassifier
-from ._public_model import OVERLAP as OVERLAP, any_rows as any_rows, digest_of as digest_of
+from ._public_model import digest_of as digest_of
+from ._public_rows import OVERLAP as OVERLAP, any_rows as any_rows
 from ._queries import Queries as Queries

@@ -22,18 +22,13 @@ from pate._core.progress import timed
 from pate._core.types import FloatArray
 from pate.data import (
     about_shift,
-    by_name,
     check_public_rows,
-    check_same_shape,
-    flat_rows,
     holds_numbers,
-    image_shape,
     is_frame,
-    is_texts,
-    read_rows,
 )
 from pate.data.schema import declared_by_name
-from pate.estimators._public_model import PublicModel, any_rows, check_has_target, check_several, digest_of
+from pate.estimators._public_model import PublicModel, digest_of
+from pate.estimators._public_rows import any_rows, check_has_target
 from pate.estimators._queries import Queries
 from pate.exceptions import CuratorWarning, InvalidInputError, PateError, PrivacyParameterWarning, RepeatedFitWarning
 from pate.models.recipes import (
@@ -51,7 +46,6 @@ from pate.models.recipes import (
 from pate.models.students import try_student
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.records import rows_of
 from pate.release import Evidence, ModelLabels, ReleaseTerms, check_ballots_stated, doubted, tell_doubts
 from pate.release.statement.fields import NAMED, MeasuredAccuracy, check_stated
 from pate.release.statement.model import PrivacyStatement
@@ -496,20 +490,10 @@ class ByRecords(PublicModel):
         return self.statement_.measured if self.__dict__.get("_measured_of") is self.student_ else None
 
     def _read(self, X: Any, y: Any, X_public: Any) -> tuple[Any, Any, Any]:
-        """Return public rows, private records for public maps, each read by itself, and labels; set ``classes_``.
-
-        Public rows alone say what a row is: of private ones, not even a column's kind depends on another record.
-        """
-        reader = any_rows(self.classes)
-        public = self._check_public(X_public, reader, reset=True)
+        """Return public rows, private records for public maps, each read by itself, and labels; set ``classes_``."""
         check_has_target(y)
-        width = None if is_texts(public) else int(np.prod(public.shape[1:]))
-        whole = isinstance(X, np.ndarray) and X.dtype.kind not in "OSU"  # its type and shape say what it is
-        check_same_shape(image_shape(X) if hasattr(X, "shape") else None, self._row_shape)
-        X = by_name(X, self._names(), other="the public rows")
-        rows = flat_rows(read_rows(X) if whole else rows_of(X, width=width)[0])
-        check_several(rows)
-        self._check_names(rows, reset=False, kinds=False)
+        reader = any_rows(self.classes)
+        public, rows = self._read_rows(X, X_public, reader)
         return public, rows, self._check_target(y, rows.shape[0], reader)
 
 

@@ -33,11 +33,12 @@ from pate.estimators._by_dpsgd import (
     len_of,
     method_of,
 )
-from pate.estimators._public_model import OVERLAP, TUNING, digest_of, own_stated
+from pate.estimators._public_model import digest_of
+from pate.estimators._public_rows import OVERLAP, TUNING, own_stated
 from pate.estimators._queries import Queries, former_part
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
-from pate.models.file import InputSpec, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
+from pate.models.file import Manifest, ModelFile, check_model_path, damaged, read_model, write_model
 from pate.models.recipes import (
     MappedLinear,
     RecordModel,
@@ -620,18 +621,3 @@ class PATEClassifier(ByDPSGD):
         if door.columns is not None:
             clf.feature_names_in_ = np.asarray(door.names, dtype=object)
         return clf
-
-    def _rows_taken(self) -> InputSpec:
-        """Return what a row is that the model takes."""
-        if "_door" in self.__dict__:
-            return self._door
-        said = self._image_shape()  # images handed over as such say their shape themselves
-        shape = None if said is None else tuple(int(side) for side in said)
-        if self._texts:
-            return InputSpec(kind="texts")
-        if self._kinds is not None and hasattr(self, "feature_names_in_"):
-            kinds = {name: "numeric" if kind == "number" else "text" for name, kind in self._kinds.items()}
-            columns = tuple((str(name), kinds[name]) for name in self.feature_names_in_)
-            return InputSpec(kind="table", n_features=int(self.n_features_in_), columns=columns, image_shape=shape)
-        mixed = None if self._objects is None else bool(self._objects)
-        return InputSpec(kind="array", n_features=int(self.n_features_in_), mixed=mixed, image_shape=shape)

@@ -3,56 +3,41 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pate._core.checks import check_classes, check_labels, check_real, quietly, shown
 from pate._core.frames import plain_column, plain_rows
-from pate._core.recorder import playing
 from pate._core.secret import training_seed
-from pate.data import by_name, check_same_shape, flat_rows, image_shape, quoted, read_numbers, recognised_by
+from pate.data import check_same_shape, flat_rows, image_shape, quoted, recognised_by
+from pate.estimators._public_rows import PublicRows, any_rows, check_has_target, check_several, teachers_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.ledger import Registration
 from pate.models.recipes import MappedLinear, RecordModel
 from pate.models.students import check_is_student, default_student, fit_student, make_student, mapped_student
 from pate.privacy.budget import Budget
-from pate.privacy.cost import Charge
-from pate.privacy.words import Guarantee
-from pate.release import Evidence, LabelRelease, ModelLabels
-from pate.release.statement import CountedFits
-from pate.release.statement.fields import check_stated
-from pate.release.statement.files import bind_statement
+from pate.release import LabelRelease, ModelLabels
 from pate.teachers import (
     HeadTeacherEnsemble,
     ReadRows,
     ShardEnsemble,
-    TableTeachers,
     TeacherEnsemble,
-    check_rows,
-    check_same_kind,
     class_indices,
     classes_in,
-    column_kinds,
     copy_input_tags,
     flat_labels,
     hash_rows,
-    holds_objects,
     is_frame,
-    is_texts,
     label_column,
     owned,
-    remember_columns,
     units_of,
 )
 from pate.votes import ABSTAIN
@@ -92,35 +77,6 @@ def _share(name: str, value: float | None) -> float:
 OWN_MODEL = ("auto", "records", "dpsgd")
 
 
-#: Entries of ``stated`` that are no assumption's: what was tuned, and whether public rows may stand among private ones.
-TUNING, OVERLAP = "tuning", "overlap is public"
-
-
-def own_stated(stated: Any) -> tuple[str, str, Any]:
-    """Return what ``stated`` says of tuning and of the overlap, empty where nothing, and the rest of it.
-
-    Raises
-    ------
-    InvalidInputError
-        One of both says nothing, or of the overlap something else than ``"yes"``.
-
-    Examples
-    --------
-    >>> own_stated({"tuning": "nothing was tuned", "purpose": "research"})
-    ('nothing was tuned', '', {'purpose': 'research'})
-    """
-    if not isinstance(stated, Mapping):  # what checks the rest reports it
-        return "", "", stated
-    own = check_stated({name: stated[name] for name in (TUNING, OVERLAP) if name in stated}, (TUNING, OVERLAP))
-    overlap = own.get(OVERLAP, "")
-    if overlap not in ("", "yes"):
-        raise InvalidInputError(
-            f"stated[{OVERLAP!r}] must be 'yes', got {shown(overlap)}. Leave it out where private records are to be "
-            "looked for among the public rows; how you know that those are public stated['public rows'] says."
-        )
-    return own.get(TUNING, ""), overlap, {name: text for name, text in stated.items() if name not in own} or None
-
-
 def digest_of(hashes: tuple[str, ...]) -> str:
     """Return one digest of many rows."""
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
@@ -148,31 +104,7 @@ def _student_of(teacher: Any, student: Any) -> Any:
     return make_student(student) if isinstance(student, str) else student
 
 
-def check_has_target(y: Any) -> None:
-    """Refuse to learn from nothing."""
-    if y is None:
-        raise InvalidInputError("requires y to be passed, but the target y is None. Pass the private classes.")
-
-
-def check_several(rows: Any) -> None:
-    """Refuse one record."""
-    if rows.shape[0] < 2:
-        raise InvalidInputError("X has 1 sample, and there is nothing to learn from one record. Pass them all.")
-
-
-def any_rows(classes: Any) -> TeacherEnsemble:
-    """Return a reader of rows of any kind: representations look at each cell themselves."""
-    return TeacherEnsemble(make_pipeline(FunctionTransformer(), LogisticRegression()), 2, classes=classes)
-
-
-def _teachers_rows(X: Any, name: str, teachers: ShardEnsemble) -> Any:
-    if isinstance(teachers, TableTeachers):
-        return check_rows(X, estimator=teachers._reader, name=name)
-    rows = read_numbers(X, name=name)
-    return X if is_frame(X) else rows
-
-
-class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
+class PublicModel(ClassifierMixin, PublicRows):
     """The public half of :class:`pate.PATEClassifier`: nothing in here sees a private row or spends."""
 
     release_: LabelRelease | ModelLabels
@@ -188,16 +120,10 @@ class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
     classes: Any
     student: Any
     random_state: int | None
-    noise_seed: int | None
-    stated: Mapping[str, str] | None
     representation: Any
-    image_shape: Any
     verbose: bool
-    #: Shape of one public row where rows are images: public.
-    _row_shape: tuple[int, ...] | None = None
 
     if TYPE_CHECKING:
-        ledger: Any
 
         def who_votes(self) -> str: ...
         def _ensemble(self, X_public: Any = None) -> ShardEnsemble: ...
@@ -214,7 +140,7 @@ class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
         strict = teachers.classes is None
         X = plain_rows(X)
         check_same_shape(image_shape(X) if hasattr(X, "shape") else None, self._row_shape)
-        read = quietly("X", teachers.read_private, _teachers_rows(X, "X", teachers) if strict else X, like)
+        read = quietly("X", teachers.read_private, teachers_rows(X, "X", teachers) if strict else X, like)
         rows = read.rows
         check_several(rows)
         self._check_names(rows, reset=True)
@@ -238,83 +164,13 @@ class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
         self.classes_ = classes_in(labels, stacklevel=5)
         return labels
 
-    def _check_public(self, X_public: Any, teachers: ShardEnsemble, *, reset: bool = False) -> Any:
-        X_public = plain_rows(X_public, name="X_public")
-        shape = image_shape(X_public, name="X_public")
-        if reset:
-            self._row_shape = shape
-        check_same_shape(shape, self._row_shape, name="X_public")
-        if not reset:
-            names = self._names()
-            if names is not None and not is_frame(X_public):
-                raise InvalidInputError(
-                    "X_public must be a DataFrame, as the private rows are: columns are identified by name. Pass one "
-                    "with the columns of X."
-                )
-            X_public = by_name(X_public, names, name="X_public", other="the private rows")
-        rows = _teachers_rows(X_public, "X_public", teachers)
-        self._check_names(rows, reset=reset, kinds=False)
-        # Public ones say what rows are to be like: any private cell might be a text.
-        self._objects, self._kinds = holds_objects(rows), column_kinds(rows)
-        self.__dict__.pop("_door", None)  # fitted again
-        return rows
-
-    def _check_rows(self, X: Any, student: Any) -> Any:
-        X = plain_rows(X)
-        check_same_shape(image_shape(X), self._row_shape)
-        rows = check_rows(by_name(X, self._names()), estimator=student)
-        self._check_names(rows, reset=False)
-        return rows
-
-    def _names(self) -> Any:
-        """Return the columns that are remembered; None where they have no names."""
-        return getattr(self, "feature_names_in_", None)
-
-    def _check_names(self, rows: Any, *, reset: bool, kinds: bool = True) -> None:
-        """Remember columns, or see that they are those that are remembered, and with ``kinds`` as many numbers."""
-        if reset:
-            for name in ("n_features_in_", "feature_names_in_"):
-                self.__dict__.pop(name, None)
-            self._texts, self._objects = is_texts(rows), holds_objects(rows)
-        if is_texts(rows) != self._texts:
-            raise InvalidInputError(
-                "private and public rows must be of one kind: some are texts, the others a table. Pass both alike."
-            )
-        if kinds:
-            check_same_kind(rows, objects=self._objects)
-        if is_texts(rows):
-            return
-        remember_columns(self, rows, reset=reset)
-
     # What it does with what is released.
-
-    def _image_shape(self) -> tuple[int, ...] | None:
-        """Return the shape of one image: as it was said, else as the public rows came; None of other rows."""
-        return self.image_shape if self.image_shape is not None else self._row_shape
 
     def _query_seed(self, X_public: Any) -> int | None:
         """Return the seed of the choice of rows: with a ledger the same for the same public rows."""
         if self.random_state is not None or self.ledger is None:
             return self.random_state
         return int(digest_of(hash_rows(X_public))[:32], 16)
-
-    def _count(self, guarantee: Guarantee, charge: Charge, groups: Any) -> None:
-        """Count what is about to be spent, with what clones of this classifier spent."""
-        if self.noise_seed is not None or playing() is not None:
-            guarantee = replace(guarantee, kind="seeded")
-        self._spend(guarantee, "record" if groups is None else "group", charge)
-
-    def _evidence(self, **seen: Any) -> Evidence:
-        """Return what a fit with public rows saw to, for the statement."""
-        return Evidence(public_rows="declared" if self._overlap_is_public() else "checked", **seen)
-
-    def _formerly(self, name: str) -> Any:
-        """Return what was said by a name that is no parameter any more; None where nothing was."""
-        return self.__dict__.get("_former", {}).get(name)
-
-    def _overlap_is_public(self) -> bool:
-        """Return whether somebody said that public rows are public, wherever else they stand."""
-        return bool(own_stated(self.stated)[1])
 
     def _check_ledger(self, X: Any, y: Any, groups: Any, *, paid: bool) -> None:
         """Have the ledger compare these private records with its own, before anything is trained or charged.
@@ -330,14 +186,6 @@ class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
         owners, _ = owned(groups, n_records)
         known = recognised_by(X, class_indices(y, classes), owners)
         self.ledger.check(Registration(unit, classes, n_units=n_units, **known))
-
-    def _message_in(self, release: Any) -> Any:
-        """Return a release whose statement tells of the other fits, too, and is bound to the ledger's release."""
-        if self.ledger is not None:
-            self.ledger.warn_of_other_features(release.statement.ledger_releases)
-        labelled = replace(release, statement=self._told(release.statement))
-        bind_statement(labelled.statement, self.ledger)
-        return labelled
 
     def refit_student(self, X_public: Any) -> Self:
         """Train ``student`` again on the labels that are released already; costs nothing.

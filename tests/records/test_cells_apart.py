@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from pate import RecordVoters
-from pate.estimators._public_model import any_rows
+from pate.estimators._public_rows import any_rows
 from pate.exceptions import InvalidInputError
 from pate.records import SignedSpace
 from pate.representations import TableMap

@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, clone
 from pate._core.checks import shown
 from pate._core.types import FloatArray, IntArray
 from pate.data import by_name, check_public_rows, is_frame, read_rows
-from pate.estimators._public_model import OVERLAP
+from pate.estimators._public_rows import OVERLAP
 from pate.estimators._queries import Queries
 from pate.exceptions import InvalidInputError, PateError
 from pate.privacy.budget import Budget

@@ -1,0 +1,212 @@
+"""What every estimator with public rows checks of the rows that it is given, remembers of them, and states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from pate._core.checks import shown
+from pate._core.frames import plain_rows
+from pate._core.recorder import playing
+from pate.data import by_name, check_same_shape, flat_rows, image_shape, read_numbers, read_rows
+from pate.exceptions import InvalidInputError
+from pate.models.file import InputSpec
+from pate.privacy.cost import Charge
+from pate.privacy.words import Guarantee
+from pate.records import rows_of
+from pate.release import Evidence
+from pate.release.statement import CountedFits
+from pate.release.statement.fields import check_stated
+from pate.release.statement.files import bind_statement
+from pate.teachers import (
+    ShardEnsemble,
+    TableTeachers,
+    TeacherEnsemble,
+    check_rows,
+    check_same_kind,
+    column_kinds,
+    holds_objects,
+    is_frame,
+    is_texts,
+    remember_columns,
+)
+
+#: Entries of ``stated`` that are no assumption's: what was tuned, and whether public rows may stand among private ones.
+TUNING, OVERLAP = "tuning", "overlap is public"
+
+
+def own_stated(stated: Any) -> tuple[str, str, Any]:
+    """Return what ``stated`` says of tuning and of the overlap, empty where nothing, and the rest of it.
+
+    Raises
+    ------
+    InvalidInputError
+        One of both says nothing, or of the overlap something else than ``"yes"``.
+
+    Examples
+    --------
+    >>> own_stated({"tuning": "nothing was tuned", "purpose": "research"})
+    ('nothing was tuned', '', {'purpose': 'research'})
+    """
+    if not isinstance(stated, Mapping):  # what checks the rest reports it
+        return "", "", stated
+    own = check_stated({name: stated[name] for name in (TUNING, OVERLAP) if name in stated}, (TUNING, OVERLAP))
+    overlap = own.get(OVERLAP, "")
+    if overlap not in ("", "yes"):
+        raise InvalidInputError(
+            f"stated[{OVERLAP!r}] must be 'yes', got {shown(overlap)}. Leave it out where private records are to be "
+            "looked for among the public rows; how you know that those are public stated['public rows'] says."
+        )
+    return own.get(TUNING, ""), overlap, {name: text for name, text in stated.items() if name not in own} or None
+
+
+def check_has_target(y: Any) -> None:
+    """Refuse to learn from nothing."""
+    if y is None:
+        raise InvalidInputError("requires y to be passed, but the target y is None. Pass the private classes.")
+
+
+def check_several(rows: Any) -> None:
+    """Refuse one record."""
+    if rows.shape[0] < 2:
+        raise InvalidInputError("X has 1 sample, and there is nothing to learn from one record. Pass them all.")
+
+
+def any_rows(classes: Any) -> TeacherEnsemble:
+    """Return a reader of rows of any kind: representations look at each cell themselves."""
+    return TeacherEnsemble(make_pipeline(FunctionTransformer(), LogisticRegression()), 2, classes=classes)
+
+
+def teachers_rows(X: Any, name: str, teachers: ShardEnsemble) -> Any:
+    if isinstance(teachers, TableTeachers):
+        return check_rows(X, estimator=teachers._reader, name=name)
+    rows = read_numbers(X, name=name)
+    return X if is_frame(X) else rows
+
+
+class PublicRows(CountedFits, BaseEstimator):
+    """What an estimator with public rows checks of rows, remembers of columns, and says in its statement; a mixin."""
+
+    # What is said when an estimator is made.
+    noise_seed: int | None
+    stated: Mapping[str, str] | None
+    image_shape: Any
+    ledger: Any
+    n_features_in_: int
+    #: Shape of one public row where rows are images: public.
+    _row_shape: tuple[int, ...] | None = None
+
+    def _check_public(self, X_public: Any, teachers: ShardEnsemble, *, reset: bool = False) -> Any:
+        X_public = plain_rows(X_public, name="X_public")
+        shape = image_shape(X_public, name="X_public")
+        if reset:
+            self._row_shape = shape
+        check_same_shape(shape, self._row_shape, name="X_public")
+        if not reset:
+            names = self._names()
+            if names is not None and not is_frame(X_public):
+                raise InvalidInputError(
+                    "X_public must be a DataFrame, as the private rows are: columns are identified by name. Pass one "
+                    "with the columns of X."
+                )
+            X_public = by_name(X_public, names, name="X_public", other="the private rows")
+        rows = teachers_rows(X_public, "X_public", teachers)
+        self._check_names(rows, reset=reset, kinds=False)
+        # Public ones say what rows are to be like: any private cell might be a text.
+        self._objects, self._kinds = holds_objects(rows), column_kinds(rows)
+        self.__dict__.pop("_door", None)  # fitted again
+        return rows
+
+    def _check_rows(self, X: Any, student: Any) -> Any:
+        X = plain_rows(X)
+        check_same_shape(image_shape(X), self._row_shape)
+        rows = check_rows(by_name(X, self._names()), estimator=student)
+        self._check_names(rows, reset=False)
+        return rows
+
+    def _names(self) -> Any:
+        """Return the columns that are remembered; None where they have no names."""
+        return getattr(self, "feature_names_in_", None)
+
+    def _check_names(self, rows: Any, *, reset: bool, kinds: bool = True) -> None:
+        """Remember columns, or see that they are those that are remembered, and with ``kinds`` as many numbers."""
+        if reset:
+            for name in ("n_features_in_", "feature_names_in_"):
+                self.__dict__.pop(name, None)
+            self._texts, self._objects = is_texts(rows), holds_objects(rows)
+        if is_texts(rows) != self._texts:
+            raise InvalidInputError(
+                "private and public rows must be of one kind: some are texts, the others a table. Pass both alike."
+            )
+        if kinds:
+            check_same_kind(rows, objects=self._objects)
+        if is_texts(rows):
+            return
+        remember_columns(self, rows, reset=reset)
+
+    def _image_shape(self) -> tuple[int, ...] | None:
+        """Return the shape of one image: as it was said, else as the public rows came; None of other rows."""
+        return self.image_shape if self.image_shape is not None else self._row_shape
+
+    def _count(self, guarantee: Guarantee, charge: Charge, groups: Any) -> None:
+        """Count what is about to be spent, with what clones of this classifier spent."""
+        if self.noise_seed is not None or playing() is not None:
+            guarantee = replace(guarantee, kind="seeded")
+        self._spend(guarantee, "record" if groups is None else "group", charge)
+
+    def _evidence(self, **seen: Any) -> Evidence:
+        """Return what a fit with public rows saw to, for the statement."""
+        return Evidence(public_rows="declared" if self._overlap_is_public() else "checked", **seen)
+
+    def _formerly(self, name: str) -> Any:
+        """Return what was said by a name that is no parameter any more; None where nothing was."""
+        return self.__dict__.get("_former", {}).get(name)
+
+    def _overlap_is_public(self) -> bool:
+        """Return whether somebody said that public rows are public, wherever else they stand."""
+        return bool(own_stated(self.stated)[1])
+
+    def _message_in(self, release: Any) -> Any:
+        """Return a release whose statement tells of the other fits, too, and is bound to the ledger's release."""
+        if self.ledger is not None:
+            self.ledger.warn_of_other_features(release.statement.ledger_releases)
+        labelled = replace(release, statement=self._told(release.statement))
+        bind_statement(labelled.statement, self.ledger)
+        return labelled
+
+    def _rows_taken(self) -> InputSpec:
+        """Return what a row is that the model takes."""
+        if "_door" in self.__dict__:
+            return self._door
+        said = self._image_shape()  # images handed over as such say their shape themselves
+        shape = None if said is None else tuple(int(side) for side in said)
+        if self._texts:
+            return InputSpec(kind="texts")
+        if self._kinds is not None and hasattr(self, "feature_names_in_"):
+            kinds = {name: "numeric" if kind == "number" else "text" for name, kind in self._kinds.items()}
+            columns = tuple((str(name), kinds[name]) for name in self.feature_names_in_)
+            return InputSpec(kind="table", n_features=int(self.n_features_in_), columns=columns, image_shape=shape)
+        mixed = None if self._objects is None else bool(self._objects)
+        return InputSpec(kind="array", n_features=int(self.n_features_in_), mixed=mixed, image_shape=shape)
+
+    def _read_rows(self, X: Any, X_public: Any, reader: TeacherEnsemble) -> tuple[Any, Any]:
+        """Return public rows, and private records for public maps, each read by itself.
+
+        Public rows alone say what a row is: of private ones, not even a column's kind depends on another record.
+        """
+        public = self._check_public(X_public, reader, reset=True)
+        width = None if is_texts(public) else int(np.prod(public.shape[1:]))
+        whole = isinstance(X, np.ndarray) and X.dtype.kind not in "OSU"  # its type and shape say what it is
+        check_same_shape(image_shape(X) if hasattr(X, "shape") else None, self._row_shape)
+        X = by_name(X, self._names(), other="the public rows")
+        rows = flat_rows(read_rows(X) if whole else rows_of(X, width=width)[0])
+        check_several(rows)
+        self._check_names(rows, reset=False, kinds=False)
+        return public, rows
