@@ -12,7 +12,7 @@ from .data import (
     read_table as read_table,
 )
 from .dpsgd import DPSGDClassifier as DPSGDClassifier
-from .estimators import PATEClassifier as PATEClassifier, Queries as Queries
+from .estimators import PATEClassifier as PATEClassifier, PATERegressor as PATERegressor, Queries as Queries
 from .exceptions import (
     BudgetExceededError as BudgetExceededError,
     InvalidInputError as InvalidInputError,

@@ -18,3 +18,10 @@ from ._classifier import PATEClassifier as PATEClassifier
 from ._public_model import digest_of as digest_of
 from ._public_rows import OVERLAP as OVERLAP, any_rows as any_rows
 from ._queries import Queries as Queries
+from ._regressor import (
+    PATERegressor as PATERegressor,
+    about_numbers as about_numbers,
+    check_bounds as check_bounds,
+    read_target as read_target,
+    registration_of_numbers as registration_of_numbers,
+)

@@ -597,6 +597,10 @@ class PATEClassifier(ByDPSGD):
     @classmethod
     def _of_file(cls, file: ModelFile, *, module: Any = None) -> Self:
         said = file.manifest
+        if said.kind == "numbers":
+            raise InvalidInputError(
+                f"{str(file.path)!r} holds a model of a number. Read it by pate.PATERegressor.load."
+            )
         if said.settings.get("voters") not in VOTERS[1:] or len(said.settings) != 1:
             raise damaged(file.path, "its settings are not a classifier's")
         with file.unpacked() as folder:
@@ -613,11 +617,7 @@ class PATEClassifier(ByDPSGD):
         """Return a classifier around a student that was taught elsewhere."""
         door, voters = said.door, said.settings["voters"]
         clf = cls(classes=said.classes, image_shape=door.image_shape).set_params(voters=voters)
-        clf.classes_, clf.student_, clf.statement_, clf._door = said.class_array(), student, statement, door
+        clf.classes_, clf.student_, clf.statement_ = said.class_array(), student, statement
         clf._measured_of, clf.voters_ = student, voters
-        clf._texts, clf._objects = door.kind == "texts", door.mixed
-        if door.n_features is not None:
-            clf.n_features_in_ = door.n_features
-        if door.columns is not None:
-            clf.feature_names_in_ = np.asarray(door.names, dtype=object)
+        clf._remember(door)
         return clf

@@ -196,6 +196,14 @@ class PublicRows(CountedFits, BaseEstimator):
         mixed = None if self._objects is None else bool(self._objects)
         return InputSpec(kind="array", n_features=int(self.n_features_in_), mixed=mixed, image_shape=shape)
 
+    def _remember(self, door: InputSpec) -> None:
+        """Remember what rows a model from a file takes."""
+        self._door, self._texts, self._objects = door, door.kind == "texts", door.mixed
+        if door.n_features is not None:
+            self.n_features_in_ = door.n_features
+        if door.columns is not None:
+            self.feature_names_in_ = np.asarray(door.names, dtype=object)
+
     def _read_rows(self, X: Any, X_public: Any, reader: TeacherEnsemble) -> tuple[Any, Any]:
         """Return public rows, and private records for public maps, each read by itself.
 

@@ -50,6 +50,7 @@ KINDS = {
     "records": "a model of the votes of private records, one bounded ballot each",
     "dpsgd": "a linear model of public maps, trained on private records by DP-SGD",
     "student": "a student trained on released labels of public rows",
+    "numbers": "a model of a number, with intervals: bins of it on which private records voted, and a correction",
 }
 ROWS = ("table", "array", "texts", "images")
 _COLUMNS = {"numeric": "number", "text": "text", "date": "date"}
@@ -152,9 +153,9 @@ class Manifest:
 
     Attributes
     ----------
-    kind : {"records", "dpsgd", "student"}
+    kind : {"records", "dpsgd", "student", "numbers"}
     classes : tuple
-        Class values: texts, truth values, whole or finite numbers.
+        Class values: texts, truth values, whole or finite numbers; of a model of a number the ends of its range.
     dtype : str
         Type of the array that holds the classes.
     door : InputSpec
@@ -333,7 +334,9 @@ class ModelFile:
         return [
             ("Model", KINDS[m.kind]),
             ("Made of", m.made_of),
-            ("Classes", f"{', '.join(map(str, m.classes))} ({', '.join(sorted(types[k] for k in kinds))})"),
+            ("Predicts", f"a number from {m.classes[0]:g} to {m.classes[1]:g}")
+            if m.kind == "numbers"
+            else ("Classes", f"{', '.join(map(str, m.classes))} ({', '.join(sorted(types[k] for k in kinds))})"),
             ("Takes", str(m.door)),
             ("Costs", "no more privacy, however often it is used: it is as public as the release it was made from"),
             ("Holds", "released statistics and public rows, and what was computed from them; no private row, vote, "

@@ -89,14 +89,14 @@ class NumbersPlan:
         low, high = check_real("low", self.low), check_real("high", self.high)
         if not (low < high and math.isfinite(high - low)):
             raise InvalidInputError(f"low must be below high, got {low:g} and {high:g}. State the range of the target.")
-        check_int("n_units", self.n_units, low=2 * _HELD_OUT, remedy="Fewer cannot be split.")
+        check_int("n_units", self.n_units, low=2, remedy="Fewer cannot be split.")
         check_real("mu", self.mu, low=0, low_open=True)
         _ = self.recipe  # checks all others
 
     @property
     def n_held_out(self) -> int:
-        """The number of held-out units: those whose place, counted from 0, is a multiple of 10."""
-        return -(-self.n_units // _HELD_OUT)
+        """The number of held-out units: one in ten; of persons about so many."""
+        return max(1, round(self.n_units / _HELD_OUT))
 
     @property
     def n_training(self) -> int:

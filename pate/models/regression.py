@@ -88,6 +88,12 @@ class RegressionModel(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        for name in ("allow_nan", "categorical", "string"):  # public maps read cell by cell
+            setattr(tags.input_tags, name, True)
+        return tags
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NumberRelease:

@@ -526,14 +526,3 @@ def only(held: HeldRecords, mask: Mask) -> HeldRecords:
         start += len(index)
         pieces.append(replace(piece, labels=np.where(mask[index], piece.labels, -1)).sealed())
     return replace(held, pieces=tuple(pieces))
-
-
-def digest_of_query(*parts: Any) -> str:
-    """Return a digest of public settings: numbers, texts and arrays of numbers."""
-    digest = hashlib.sha256()
-    for part in parts:
-        found = (
-            np.ascontiguousarray(part, dtype="<f8").tobytes() if isinstance(part, np.ndarray) else repr(part).encode()
-        )
-        digest.update(len(found).to_bytes(8, "little") + found)
-    return digest.hexdigest()

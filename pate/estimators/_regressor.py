@@ -1,0 +1,321 @@
+"""PATERegressor: learn to predict a number from private records, with intervals, within a privacy budget."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from pate._core.checks import check_int, shown
+from pate._core.curator import CuratorMessage, tell
+from pate._core.frames import plain_column, plain_rows
+from pate._core.progress import timed
+from pate.data import about_shift, check_public_rows, recognised_by
+from pate.estimators._public_rows import PublicRows, any_rows, check_has_target, own_stated
+from pate.exceptions import InvalidInputError
+from pate.ledger import Ledger, Registration
+from pate.models.file import InputSpec, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
+from pate.models.regression import (
+    NumberRelease,
+    RegressionModel,
+    RegressionPlan,
+    keep_regression,
+    made_of_regression,
+    read_regression,
+)
+from pate.privacy.budget import Budget, check_budget
+from pate.records import NUMBER, number_codes, read_numbers
+from pate.release import ReleaseTerms, check_ballots_stated, warn_if_weak
+from pate.release.statement.fields import MeasuredErrors
+from pate.release.statement.files import bind_released
+from pate.release.statement.model import PrivacyStatement
+from pate.teachers import flat_labels, owned, units_of
+
+#: With fewer public rows no map can be fitted.
+FEWEST_PUBLIC = 20
+
+
+def check_bounds(bounds: Any, *, name: str = "target_range") -> tuple[float, float]:
+    """Return the stated range of a target as two finite numbers, the lower first.
+
+    Examples
+    --------
+    >>> check_bounds((0, 120))
+    (0.0, 120.0)
+    >>> check_bounds((120, 0))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: target_range must have the lower number first, got (120, 0). Turn it.
+    """
+    fine = isinstance(bounds, tuple | list | np.ndarray) and len(bounds) == 2
+    try:
+        low, high = map(float, bounds) if fine else (np.nan, np.nan)
+    except (TypeError, ValueError):
+        low = high = np.nan
+    if not np.isfinite([low, high]).all():
+        raise InvalidInputError(
+            f"{name} must be (low, high), two finite numbers that the target lies between, got {shown(bounds)}. Say "
+            "them from public knowledge, wider rather than narrower: a hundred times too wide costs little."
+        )
+    if not low < high:
+        raise InvalidInputError(f"{name} must have the lower number first, got {shown(bounds)}. Turn it.")
+    return low, high
+
+
+def read_target(y: Any) -> npt.NDArray[np.float64]:
+    """Return a private numeric target, NaN where a cell is no number; a declared type that is none is refused."""
+    check_has_target(y)
+    y, shape = flat_labels(plain_column(y), strict=False)
+    if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
+        raise InvalidInputError(f"y must have shape (n,), one number for each record, got {shape}. Fit one target each.")
+    if getattr(getattr(y, "dtype", None), "kind", None) in ("U", "S", "m", "M"):
+        raise InvalidInputError(
+            f"y must hold numbers, got an array of {y.dtype}. Convert it, or predict classes: PATEClassifier."
+        )
+    return read_numbers(y)
+
+
+def about_numbers(values: npt.NDArray[np.float64], groups: Any) -> list[CuratorMessage]:
+    """Return what the curator should know of a private target: how many records contribute nothing."""
+    _, has_owner = owned(groups, len(values))
+    numbers = np.isfinite(values)
+    votes = numbers & has_owner
+    if votes.all():
+        return []
+    left_out = ((~numbers, "without a number"), (~has_owner, "of an unknown owner"))
+    why = [f"{int(out.sum()):,} {of}" for out, of in left_out if out.any()]
+    share = f"({votes.mean():.1%})"
+    return [CuratorMessage(f"{int(votes.sum()):,} of {len(values):,} records {share} vote: {', '.join(why)}.")]
+
+
+@dataclass(eq=False, repr=False)
+class PATERegressor(RegressorMixin, PublicRows):
+    """Learn to predict a number from private records that vote on public rows, within a privacy budget.
+
+    Noisy histograms find the target's range and cut it into bins; the records vote on the bins, and once on what is
+    left, in a space that the public rows alone define (docs/numbers.md). One record in ten is held out of that: 90%
+    intervals and the mean error are measured on those. ``predict`` and ``score`` never spend.
+
+    Parameters
+    ----------
+    budget : Budget
+        Spent whole by each ``fit`` on private data.
+    target_range : (float, float)
+        Two numbers that the target lies between, from public knowledge; numbers beyond count as the nearer one. A
+        range that is a hundred times too wide costs little accuracy.
+    representation, image_shape
+        As of :class:`pate.PATEClassifier`.
+    stated : mapping of str to str, or None
+        As of :class:`pate.PATEClassifier`.
+    ledger : Ledger or None
+        Where the fit is charged durably; the same fit again finds its sums there, and costs nothing.
+    force : bool
+        Go on with so few records for the budget that the mean of all may predict as well.
+    random_state : int or None
+        Seed of public maps; never of the noise.
+    noise_seed : int or None
+        For tests and experiments only: the statement then says that nothing is private.
+    verbose : bool
+        Show progress.
+
+    Attributes
+    ----------
+    release_ : NumberRelease
+        Values of all public rows, with their intervals: public.
+    statement_ : PrivacyStatement
+    measured_ : MeasuredErrors
+        Mean absolute error and R2 on held-out records, with their standard errors.
+    n_features_in_ : int
+
+    Notes
+    -----
+    **Guarantees.** Everything reachable from the fitted object satisfies the statement's (epsilon, delta) under
+    replace-one adjacency, of a record, or of a person with all their records (``groups``). The sums are exact, each
+    record's part is bounded in whole numbers (:mod:`pate.records.vectors`), and mu^2 of all rounds adds up (Dong, Roth
+    and Su 2022, Corollary 3.3); rounds of held-out units are charged beside those of the others, not on top of them
+    (parallel composition, McSherry 2009). Public rows must be public: see :class:`pate.PATEClassifier`.
+
+    Examples
+    --------
+    >>> from pate import Budget, PATERegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5_000, 3))
+    >>> y = 10 * X[:, 0] + rng.normal(size=5_000)
+    >>> reg = PATERegressor(Budget(3.0, 1e-5), target_range=(-1000, 1000))
+    >>> reg = reg.fit(X[:4000], y[:4000], X_public=X[4000:4500])
+    >>> reg.score(X[4500:], y[4500:]) > 0.8
+    True
+    >>> value, low, high = reg.predict(X[4500:], return_interval=True)
+    >>> 0.8 < ((low <= y[4500:]) & (y[4500:] <= high)).mean() <= 1.0
+    True
+    """
+
+    budget: Budget | None = None
+    _: KW_ONLY
+    target_range: Any = None
+    representation: Any = None
+    image_shape: Any = None
+    stated: Mapping[str, str] | None = None
+    ledger: Ledger | None = None
+    force: bool = False
+    random_state: int | None = None
+    noise_seed: int | None = None
+    verbose: bool = False
+
+    def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> Self:
+        """Learn from private records and public rows, spending the budget once.
+
+        Parameters
+        ----------
+        X : array, DataFrame or sparse matrix of shape (n, n_features), or texts of shape (n,)
+            Private records.
+        y : array-like of shape (n,)
+            Their numbers. A record without one contributes nothing.
+        X_public : rows of the same kind, at least 20
+            Public ones: they teach how rows are read, and get the released values.
+        groups : array-like of shape (n,) or None
+            Whose each record is: then persons are protected, with all their records.
+
+        Raises
+        ------
+        InvalidInputError
+            A bad parameter, rows that do not fit, or mostly the same rows on both sides; nothing was spent.
+        NotWorthwhileError
+            Too few records for this budget, and ``force`` is False; nothing was spent.
+        BudgetExceededError, LedgerError
+            The ledger does not pay for it, or is for other data.
+        """
+        budget, bounds = check_budget(self.budget), check_bounds(self.target_range)
+        if self.random_state is not None:
+            check_int("random_state", self.random_state, low=0)
+        if X_public is None:
+            raise InvalidInputError(
+                "X_public must be public rows, got None: they define the space in which records vote. Pass "
+                "fit(X, y, X_public=...), or train with DP-SGD, which needs none: pate.DPSGDRegressor."
+            )
+        tuning, _, stated = own_stated(self.stated)
+        terms = ReleaseTerms(
+            budget=budget, ledger=self.ledger, noise_seed=self.noise_seed, tuning=tuning,
+            stated=check_ballots_stated(stated, residual=True),
+        )  # fmt: skip
+        same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
+        check_has_target(y)
+        rows, records = self._read_rows(X, X_public, any_rows(None))
+        groups, values = plain_column(groups, name="groups"), read_target(y)
+        if records.shape[0] != len(values):
+            raise InvalidInputError(f"X and y must have as many rows, got {records.shape[0]} and {len(values)}.")
+        if rows.shape[0] < FEWEST_PUBLIC:
+            raise InvalidInputError(
+                f"X_public must have at least {FEWEST_PUBLIC} rows, got {rows.shape[0]}. Pass more."
+            )
+        if not self._overlap_is_public():
+            check_public_rows(records, records if same else rows, groups)
+        shift = about_shift(records, rows, image_shape=self._image_shape())
+        tell([*about_numbers(values, groups), *shift], stacklevel=3)
+        n_units, unit = units_of(groups, len(values))
+        warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
+        with timed("startup"):
+            plan = RegressionPlan.of(
+                terms, rows, bounds=bounds, n_units=n_units, unit=unit, representation=self.representation,
+                image_shape=self._image_shape(), random_state=(self.random_state or 0) % 2**32, force=self.force,
+                verbose=self.verbose,
+            )  # fmt: skip
+        self._check_numbers_ledger(records, values, groups, plan)
+        if not plan.stored:
+            self._count(plan.guarantee, plan.charge, groups)
+        with timed("labelling"):
+            release, self._model = plan.run(records, values, groups=groups, evidence=self._evidence())
+        self.release_: NumberRelease = self._message_in(release)
+        self.statement_: PrivacyStatement = self.release_.statement
+        return self
+
+    def _check_numbers_ledger(self, X: Any, values: Any, groups: Any, plan: RegressionPlan) -> None:
+        """Have the ledger compare these private records with its own before anything is charged."""
+        if self.ledger is None:
+            return
+        if not plan.stored:
+            self.ledger.check_writable()
+        self.ledger.check(registration_of_numbers(X, values, groups, n_units=plan.numbers.n_units, unit=plan.unit))
+
+    @property
+    def measured_(self) -> MeasuredErrors | None:
+        """How far the model is off, by held-out records."""
+        check_is_fitted(self, "statement_")
+        return self.statement_.errors
+
+    def predict(self, X: Any, *, return_interval: bool = False) -> Any:
+        """Return the value for each row, and its 90% interval where asked for; costs nothing.
+
+        Parameters
+        ----------
+        X : array, DataFrame or sparse matrix of shape (n_rows, n_features), or texts of shape (n_rows,)
+        return_interval : bool
+
+        Returns
+        -------
+        value : float64 array of shape (n_rows,)
+        low, high : float64 arrays of shape (n_rows,)
+            Only with ``return_interval``: nine in ten numbers lie between them, over rows drawn as the private ones.
+        """
+        check_is_fitted(self, "statement_")
+        found = self._model.answer(self._check_rows(X, self._model))
+        return tuple(found.T) if return_interval else found[:, 0]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model and its statement to one file, as :meth:`pate.PATEClassifier.save` does."""
+        check_is_fitted(self, "statement_")
+        check_model_path(path)
+        with tempfile.TemporaryDirectory(prefix="pate-model-") as name:
+            folder = Path(name)
+            parts = keep_regression(self._model, folder)
+            held = {part.name: part.read_bytes() for part in folder.iterdir()}
+        m = self._model.numbers
+        manifest = Manifest(
+            kind="numbers", classes=(m.low, m.high), dtype="<f8", door=self._rows_taken(),
+            made_of=made_of_regression(self._model), parts=parts,
+        )  # fmt: skip
+        ledger = self.ledger if self.statement_.ledger_releases else None
+        write_model(path, manifest, self.statement_, held, before=partial(bind_released, ledger, ()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, module: Any = None) -> Self:
+        """Read a regressor that was saved, as :meth:`pate.PATEClassifier.load` does; it predicts the very same."""
+        return cls._of_file(read_model(path), module=module)
+
+    @classmethod
+    def _of_file(cls, file: ModelFile, *, module: Any = None) -> Self:
+        said = file.manifest
+        if said.kind != "numbers" or said.settings:
+            raise damaged(file.path, "it holds no model of a number")
+        with file.unpacked() as folder:
+            model = read_regression(folder, said.parts, module=module)
+        return cls._of_model(model, said.door, file.statement)
+
+    @classmethod
+    def _of_model(cls, model: RegressionModel, door: InputSpec, statement: PrivacyStatement) -> Self:
+        """Return a regressor around a model that was made elsewhere."""
+        reg = cls(target_range=(model.numbers.low, model.numbers.high), image_shape=door.image_shape)
+        reg._model, reg.statement_ = model, statement
+        reg._remember(door)
+        return reg
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        for name in ("allow_nan", "categorical", "sparse", "string"):  # representations look at each cell themselves
+            setattr(tags.input_tags, name, True)
+        return tags
+
+
+def registration_of_numbers(X: Any, values: Any, groups: Any, *, n_units: int, unit: str) -> Registration:
+    """Return the data set of a numeric target as a ledger registers it: **sensitive**."""
+    owners, _ = owned(groups, len(values))
+    known = recognised_by(X, number_codes(values), owners)
+    return Registration(unit, NUMBER, n_units=n_units, **known)
