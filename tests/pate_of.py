@@ -12,7 +12,7 @@ OF_SHARDS = ("n_jobs", "partition_seed")
 
 def pate_of(estimator=None, **said):
     queries = {QUERIES[name]: said.pop(name) for name in QUERIES.keys() & said.keys()}
-    cut = {name: said.pop(name) for name in OF_SHARDS if name in said}
+    cut = {name: value for name in OF_SHARDS if (value := said.pop(name, None)) is not None}
     stated = {"tuning": said.pop("tuning")} if "tuning" in said else {}
     stated |= {OVERLAP: "yes"} if said.pop("overlap_is_public", False) else {}
     if queries:

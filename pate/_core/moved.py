@@ -204,7 +204,14 @@ def takes_former_names(**former: str | Former) -> Callable[[_Callable], _Callabl
                     self._former = {**self.__dict__.get("_former", {}), **kept}
                 return setting(self, **given)
 
-            cls.set_params = set_params
+            listing = cls.__dir__
+
+            def __dir__(self: Any) -> list[str]:  # scikit-learn reads every attribute that it lists
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    return [name for name in listing(self) if name not in parts]
+
+            cls.set_params, cls.__dir__ = set_params, __dir__
         for old, now in parts.items():
             setattr(cls, old, _part(old, now))
         return thing

@@ -141,13 +141,13 @@ class LabelOptions:
         "columns without a range are left out.",
         o.PUBLIC,
         metavar="COLUMN=LOW:HIGH|A,B,...",
-        argument="ranges",
+        argument="schema",
     )
     ranges: Path | None = o.setting(
         "The same in a TOML or JSON file: age = [0, 120], sex = ['male', 'female']; or a schema of the columns, as "
         "pate.data.Schema.write makes one.",
         o.PUBLIC,
-        argument="ranges",
+        argument="schema",
         rare=True,
     )
     overlap_is_public: bool = o.setting(
@@ -178,7 +178,9 @@ class LabelOptions:
     text: list[str] = o.setting(
         "Columns of codes: text even where they look like numbers.", o.TABLES, default=o.Names(), **o.AS_NAMES
     )
-    only_common: bool = o.setting("Leave out columns that are in one file only.", o.TABLES, default=False)
+    only_common: bool = o.setting(
+        "Leave out columns that are in one file only.", o.TABLES, default=False, rare=True
+    )
     sep: str | None = o.setting(
         "What separates the cells of a CSV file: one character, or tab; recognised by the header line.",
         o.TABLES,
@@ -203,7 +205,7 @@ class LabelOptions:
 
     size: o.Size | None = o.setting("Size of all images; the public ones' when left out.", o.IMAGES, **o.AS_SIZE)
     resize: bool = o.setting("Bring other images to that size, not refuse them.", o.IMAGES, default=False, rare=True)
-    color: Literal["grey", "rgb"] | None = o.setting("Bring all images to that.", o.IMAGES)
+    color: Literal["grey", "rgb"] | None = o.setting("Bring all images to that.", o.IMAGES, rare=True)
 
     votes: Path | None = o.setting(
         "Instead of --private: votes cast elsewhere, npy, npz or csv; labels (teachers x rows, indices into "
@@ -416,7 +418,7 @@ class LabelOptions:
             "mechanism": o.chosen_mechanism(*noise),
             "classes": self.classes if self.classes_file is None else _classes_in(self.classes_file, self.classes),
             "stated": _stated(self.stated, **named),
-            "ranges": _ranges(self.range, self.ranges),
+            "schema": _ranges(self.range, self.ranges),
             "keep_model": not self.no_model,
             "measure": {"yes": True, "no": False, "by-class": "by class"}.get(self.measure or ""),
             "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers" if keeps else None,

@@ -140,7 +140,7 @@ _OF_TABLES = ("target", "drop", "text", "id", "only_common", "sep", "encoding", 
 def read_sources(job: LabelSettings, classes: tuple[Any, ...] | None = None) -> Sources:
     """Read both sides; what columns and images are like is decided by the public one, whatever private cells are.
 
-    ``classes`` are held against public labels alone. Without a public side ``ranges`` decide, of images their size and
+    ``classes`` are held against public labels alone. Without a public side ``schema`` decides, of images their size and
     colour.
     """
     private, public = job.private, job.public
@@ -176,9 +176,9 @@ def _images(held: ImageFolder, public: Any = None, hashed: Any = None, names: tu
 
 
 def _images_alone(job: LabelSettings) -> Sources:
-    if job.size is None or job.color is None or job.ranges is not None:
+    if job.size is None or job.color is None or job.schema is not None:
         raise InvalidInputError(
-            "size and color must be named (--size, --color), and ranges left out, where no public images say what "
+            "size and color must be named (--size, --color), and schema left out, where no public images say what "
             "images are like: the private ones must not."
         )
     return _images(
@@ -192,19 +192,19 @@ def _images_alone(job: LabelSettings) -> Sources:
 def _alone(job: LabelSettings) -> Sources:
     """Read the private table where nothing is public but what a person declared of it."""
     private, target, name = job.private, job.target, file_of(job.private).name
-    if job.ranges is None:
+    if job.schema is None:
         raise InvalidInputError(
-            "ranges must be declared where there are no public rows: they say which columns there are, and what is in "
-            "them. Pass public=, or ranges={'age': (0, 120), 'sex': ['male', 'female']} (--range age=0:120)."
+            "schema must be declared where there are no public rows: it says which columns there are, and what is in "
+            "them. Pass public=, or schema={'age': (0, 120), 'sex': ['male', 'female']} (--range age=0:120)."
         )
     _check_target(target, private, name)
-    schema = declared_by_name(job.ranges)
+    schema = declared_by_name(job.schema)
     if schema is None:
-        raise InvalidInputError("ranges of a table must be by the names of its columns. Say {'age': (0, 120), ...}.")
+        raise InvalidInputError("schema of a table must be by the names of its columns. Say {'age': (0, 120), ...}.")
     kinds = schema.kinds
     roles = [one for one in (target, job.group, job.id) if one is not None]
     if clash := [one for one in roles if one in kinds]:
-        raise InvalidInputError(f"ranges must be of features, got one of {clash[0]!r}, which has another role.")
+        raise InvalidInputError(f"schema must be of features, got one of {clash[0]!r}, which has another role.")
     held = read_table(
         private, target=target, group=job.group, id=job.id, like=schema, sep=job.sep, encoding=job.encoding,
         decimal=job.decimal, sheet=job.sheet,
@@ -212,7 +212,7 @@ def _alone(job: LabelSettings) -> Sources:
     absent = [column for column in kinds if column not in held.X.columns]
     if absent:
         raise InvalidInputError(
-            f"ranges names columns that {name} lacks: {quoted(absent)}. It has: {quoted(held.X.columns)}."
+            f"schema names columns that {name} lacks: {quoted(absent)}. It has: {quoted(held.X.columns)}."
         )
     if held.y is None:
         raise InvalidInputError(f"target must name the column of classes in {name}, got {target!r}.")

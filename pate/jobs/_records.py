@@ -186,18 +186,18 @@ class GradientMethod(ModelMethod):
     ) -> Self:
         """Choose recipe, public map and noise, and price the run; of private records only their number is used."""
         rows = None if source.public is None else in_planes(source.public, source.image_shape)
-        shape, ranges = tuple(np.shape(source.X)[1:]), job.ranges
+        shape, schema = tuple(np.shape(source.X)[1:]), job.schema
         training = plan_training(
             rows,
             job.terms(ledger, dict(job.stated or {})),  # the plan knows what may be stated
             _ask(job, source, classes),
             row_shape=shape,
-            like=stand_ins(source.X, ranges) if rows is None else rows,
-            schema=ranges,
+            like=stand_ins(source.X, schema) if rows is None else rows,
+            schema=schema,
         )
         method, planned = training.recipe_plan, training.plan
         said = "what the public rows teach" if method.facts.n_public else "public constants"
-        said = said if ranges is None else "declared ranges"
+        said = said if schema is None else "declared ranges"
         after = method.maps[-1].n_features_out_ if method.maps else int(np.prod(shape))
         plan = GradientPlan(
             n_units=training.ask.n_units,

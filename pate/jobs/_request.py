@@ -106,7 +106,7 @@ class JobSettings:
             )
 
 
-@takes_former_names(anyway="force", ledger_currency="accounting_unit")
+@takes_former_names(anyway="force", ledger_currency="accounting_unit", ranges="schema")
 @dataclass(kw_only=True, eq=False, repr=False)
 class LabelSettings(JobSettings):
     """The settings of a job on private records; see :class:`pate.jobs.LabelJob`."""
@@ -124,7 +124,7 @@ class LabelSettings(JobSettings):
     sheet: str | None = None
     dates: str = "auto"
     voters: str | None = None
-    ranges: Mapping[str, Any] | Schema | None = None
+    schema: Mapping[str, Any] | Schema | None = None
     teacher: Any = None
     allow_import: bool = False
     rounds: int | None = None

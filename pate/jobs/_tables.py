@@ -35,7 +35,7 @@ class LabelJob(LabelSettings, LeavesModel):
         Two tables (see :func:`pate.read_table`), or two folders of images (see :func:`pate.data.read_images`): private
         ones in one sub-folder per class, public ones flat. Of tables the public one says which columns are numbers; a
         private cell that is none there, a missing label or a missing owner affects its own record only. No public one:
-        DP-SGD learns from the private one alone, of a table within ``ranges``; there is a model then, and no labels.
+        DP-SGD learns from the private one alone, of a table within ``schema``; there is a model then, and no labels.
     target : str or None
         Column of the private table with the classes; None for folders, and for an npz with ``y``.
     classes : iterable or None
@@ -56,7 +56,7 @@ class LabelJob(LabelSettings, LeavesModel):
         DP-SGD, by a public rule), unless something is said of teachers on shards (``teacher`` to ``preprocess`` below,
         or ``partition_seed``). Records need 20 public rows at least. ``"heads"`` trains small heads on the shards.
         ``"dpsgd"``: there are no votes; a model learns from the records, and labels all public rows.
-    ranges : mapping, Schema or None
+    schema : mapping, Schema or None
         Of DP-SGD, by column of a table: (low, high), or all categories as texts; see :class:`pate.DPSGDClassifier`. A
         :class:`pate.data.Schema` says the same, and which columns are dates.
         Columns without one are left out where there is no public table.
@@ -157,7 +157,7 @@ class LabelJob(LabelSettings, LeavesModel):
 
     No public rows, but a publicly known range:
 
-    >>> alone = LabelJob(folder / "private.csv", ranges={"age": (0, 1000)}, **given)
+    >>> alone = LabelJob(folder / "private.csv", schema={"age": (0, 1000)}, **given)
     >>> print(alone.plan)
     DP-SGD learns from 600 records in 40 steps, ...; no public rows; will spend (1, 0.0001)-DP, public, ...
     >>> release = alone.run()
@@ -187,9 +187,9 @@ class LabelJob(LabelSettings, LeavesModel):
                 n_units=source.n_units,
                 n_classes=2 if named is None else len(named),
                 image_shape=source.image_shape,
-                schema=self.ranges,
+                schema=self.schema,
             )
-        check_schema(self.ranges, str(self.voters))
+        check_schema(self.schema, str(self.voters))
         if self.voters == "dpsgd":
             self.check_heeded()
         if self.public is not None and not self.overlap_is_public:

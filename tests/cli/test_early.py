@@ -138,7 +138,7 @@ def test_a_picture_of_costs_is_placed_before_it_is_computed(tmp_path, blocked, m
 
 def test_a_classifier_asks_its_ledger_before_it_trains(tmp_path, blocked, untrained):
     clf = PATEClassifier(GaussianNB(), n_teachers=4, classes=[0, 1], budget=Budget(100.0, 1e-5), mechanism=GNMax(1.0))
-    clf.set_params(n_queries=1, force=True, ledger=Ledger(blocked / "ledger.sqlite"))
+    clf.set_params(queries=Queries(1, force=True), ledger=Ledger(blocked / "ledger.sqlite"))
     with pytest.raises(LedgerError, match=r"Not a directory.*Nothing was trained or charged"):
         clf.fit(X, Y, X_public=X + 0.5)
 

@@ -146,7 +146,7 @@ def test_what_several_options_make_together_is_made():
     """None of them is handed on raw in place of the argument that they make."""
     arguments = [use.argument for use in uses_of(LabelOptions).values() if use.argument is not None]
     shared_arguments = {argument for argument in arguments if arguments.count(argument) > 1}
-    assert shared_arguments == {"budget", "classes", "mechanism", "ranges", "stated"}
+    assert shared_arguments == {"budget", "classes", "mechanism", "schema", "stated"}
     made = minimal("private", mechanism="gnmax", sigma=7.0, purpose="why", stated=["a=b"]).arguments()
     assert (made["mechanism"], made["stated"]) == (GNMax(7.0), {"purpose": "why", "a": "b"})
     assert shared_arguments <= set(minimal("votes")._made())
@@ -284,7 +284,7 @@ def test_help_has_the_common_options_and_says_where_the_others_are():
     every, common = (groups_of(pate("label", how).stdout) for how in ("--help-all", "--help"))
     assert list(common) == list(every)
     shown = [name for names in common.values() for name in names]
-    assert 40 <= len(shown) <= 50
+    assert 40 <= len(shown) <= 45
     assert set(SPOKEN) <= set(shown)
     for name in ("private", "target", "classes", "public", "epsilon", "delta", "out", "voters", "plan", "config"):
         assert flag(name) in shown
@@ -498,7 +498,7 @@ def test_an_option_is_called_as_its_argument_is_but_for_n():
     named = {name: use.argument for name, use in uses_of(LabelOptions).items() if use.argument is not None}
     other = {name: argument for name, argument in named.items() if argument not in (name, f"n_{name}")}
     of_several = {
-        name for name, argument in other.items() if argument in ("budget", "classes", "mechanism", "ranges", "stated")
+        name for name, argument in other.items() if argument in ("budget", "classes", "mechanism", "schema", "stated")
     }
     assert set(other) - of_several == {"checkpoints", "no_model", "seed"}
     assert named["stated"] == "stated"

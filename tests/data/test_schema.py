@@ -217,11 +217,11 @@ def test_classifiers_without_public_rows_take_a_schema_for_declared_ranges(of, f
     X = pd.DataFrame({"town": ["Oslo", "Rome"] * 20, "age": np.linspace(0, 99, 40)})
     given = {"budget": Budget(1.0, 1e-3), "classes": (0, 1), "noise_seed": 0, "random_state": 0}
     if of is PATEClassifier:
-        X, given = X[["age", "town"]], given | {"voters": "dpsgd", "force": True}
-    said = [
-        of(**given, ranges=ranges).fit(X, np.arange(40) % 2).predict_proba(X[["age", "town"]])
-        for ranges in (RANGES, Schema.read(file))
-    ]
+        X, given = X[["age", "town"]], given | {"voters": "dpsgd"}
+        fit = lambda schema: of(**given).fit(X, np.arange(40) % 2, schema=schema)  # noqa: E731
+    else:
+        fit = lambda ranges: of(**given, ranges=ranges).fit(X, np.arange(40) % 2)  # noqa: E731
+    said = [fit(one).predict_proba(X[["age", "town"]]) for one in (RANGES, Schema.read(file))]
     assert np.array_equal(*said)
 
 

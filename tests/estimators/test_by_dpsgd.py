@@ -110,13 +110,13 @@ def test_fits_are_counted_with_those_of_clones():
 # What it may look at ---------------------------------------------------------------------------------------------
 
 
-def _plan(rows, y, public, *, ranges=None, **more):
+def _plan(rows, y, public, *, schema=None, **more):
     terms = ReleaseTerms(budget=BUDGET)
     ask = Ask(classes=("no", "yes"), n_units=len(rows), unit="record", **more)
-    return plan_training(public, terms, ask, row_shape=(3,), ranges=ranges)
+    return plan_training(public, terms, ask, row_shape=(3,), schema=schema)
 
 
-@pytest.mark.parametrize(("public", "more"), [(PUBLIC, {}), (None, {"ranges": RANGES}), (PUBLIC[:5], {})])
+@pytest.mark.parametrize(("public", "more"), [(PUBLIC, {}), (None, {"schema": RANGES}), (PUBLIC[:5], {})])
 def test_neighbouring_tables_have_one_plan_one_map_and_one_road(public, more):
     other, y = X.copy(), Y.copy()
     other.iloc[3] = [1e9, np.nan, "Kyiv"]
@@ -124,7 +124,7 @@ def test_neighbouring_tables_have_one_plan_one_map_and_one_road(public, more):
     one, two = _plan(X, Y, public, **more), _plan(other, y, public, **more)
     assert (one.recipe_plan.recipe, one.plan) == (two.recipe_plan.recipe, two.plan)
     assert [m.fingerprint() for m in one.recipe_plan.maps] == [m.fingerprint() for m in two.recipe_plan.maps]
-    roads = [of(voters=None)._method("auto", rows, labels, public, None) for rows, labels in ((X, Y), (other, y))]
+    roads = [of(voters=None)._method("auto", rows, labels, public, None, None) for rows, labels in ((X, Y), (other, y))]
     assert roads[0] == roads[1]
 
 
@@ -172,12 +172,12 @@ def test_the_statement_of_records_says_why_too():
     ("options", "public", "text"),
     [
         ({"n_teachers": 10}, PUBLIC, "voters='dpsgd' must stand without n_teachers"),
-        ({"voters": "auto", "gap": 1.0}, PUBLIC, "voters='auto' must stand without gap"),
-        ({"voters": "records", "ranges": RANGES}, PUBLIC, "ranges must be left out where voters='records'"),
-        ({"voters": None, "ranges": RANGES}, PUBLIC, "ranges must be left out where voters='records'"),
+        ({"voters": "auto", "gap": 1.0}, PUBLIC, "voters='auto' must stand without queries.gap"),
+        ({"voters": "records", "schema": RANGES}, PUBLIC, "schema .--ranges. must be left out where voters='records'"),
+        ({"voters": None, "schema": RANGES}, PUBLIC, "schema .--ranges. must be left out where voters='records'"),
         ({"voters": "records"}, None, "X_public must be the public rows to label"),
         ({"student": "decision-tree"}, None, "student must be None where there are no public rows"),
-        ({"ranges": {"age": (0, 100)}}, None, "other columns than"),
+        ({"schema": {"age": (0, 100)}}, None, "other columns than"),
         ({"stated": {"disjoint shards": "mine"}}, PUBLIC, "stated has the unknown entry"),
         ({"voters": "dp-sgd"}, PUBLIC, "voters must be one of"),
     ],
@@ -185,7 +185,9 @@ def test_the_statement_of_records_says_why_too():
 def test_what_does_not_go_together_is_refused_before_anything_is_spent(options, public, text, monkeypatch):
     monkeypatch.setattr("pate.dpsgd._fit.run_training", lambda *_, **__: pytest.fail("something was trained"))
     with pytest.raises(InvalidInputError, match=text):
-        of(**options).fit(X, Y, X_public=public)
+        of(**{name: options[name] for name in options if name != "schema"}).fit(
+            X, Y, X_public=public, schema=options.get("schema")
+        )
 
 
 # What it gives ---------------------------------------------------------------------------------------------------
@@ -212,9 +214,9 @@ def test_it_answers_as_the_trained_module_does():
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("ranges", [None, RANGES])
-def test_a_file_gives_the_very_same_model(tmp_path, ranges):
-    clf = of(ranges=ranges).fit(X, Y, X_public=None if ranges else PUBLIC)
+@pytest.mark.parametrize("schema", [None, RANGES])
+def test_a_file_gives_the_very_same_model(tmp_path, schema):
+    clf = of().fit(X, Y, X_public=None if schema else PUBLIC, schema=schema)
     clf.save(tmp_path / "model.pate")
     again = PATEClassifier.load(tmp_path / "model.pate")
     assert np.array_equal(again.predict_proba(PUBLIC), clf.predict_proba(PUBLIC))

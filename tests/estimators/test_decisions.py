@@ -81,7 +81,7 @@ def test_balanced_decisions_find_more_of_a_rare_class_and_go_with_the_model(vote
         ({"decide": "fair"}, PUBLIC, "decide must be one of 'likeliest', 'balanced'"),
         ({"decide": "fair", "voters": "dpsgd"}, PUBLIC, "decide must be one of"),
         ({"decide": "balanced", "voters": "shards"}, PUBLIC, "where teachers on shards vote"),
-        ({"decide": "balanced", "voters": "dpsgd", "ranges": (-9, 9)}, None, "where there are no public rows"),
+        ({"decide": "balanced", "voters": "dpsgd"}, None, "where there are no public rows"),
     ],
 )
 def test_what_cannot_be_decided_is_refused(options, public, text):

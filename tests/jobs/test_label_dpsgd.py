@@ -62,7 +62,7 @@ def test_labels_model_and_statement_are_of_one_run(files):
 
 @pytest.mark.long
 def test_without_public_rows_there_is_a_model_within_declared_ranges(files):
-    made = job(files, None, ranges=RANGES, group="who")
+    made = job(files, None, schema=RANGES, group="who")
     reported = dict(made.plan.lines())
     assert reported["columns"].splitlines() == ["age: number from 0 to 100", "town: 2 categories"]
     assert reported["labels"].startswith("none, as there are no public rows")
@@ -80,17 +80,17 @@ def test_without_public_rows_there_is_a_model_within_declared_ranges(files):
 
 
 def test_columns_without_a_range_are_left_out_and_said(files):
-    made = job(files, None, ranges={"age": (0, 100)})
+    made = job(files, None, schema={"age": (0, 100)})
     assert "town: left out, as no range of it was declared" in made.plan.text()
 
 
 def test_a_schema_declares_columns_too_and_dates_among_them(files):
-    assert job(files, None, ranges=Schema.declared(RANGES)).plan.text() == job(files, None, ranges=RANGES).plan.text()
+    assert job(files, None, schema=Schema.declared(RANGES)).plan.text() == job(files, None, schema=RANGES).plan.text()
     dated = Schema((Column("age", "date:year-first", range=(0, 20_000)), Column("town", "category", ("Oslo", "Rome"))))
     with pytest.warns(CuratorWarning, match="'age' has 600 that are not what the public rows have"):
-        assert "age: day from 0 to 20000" in job(files, None, ranges=dated).plan.text()
-    with pytest.raises(InvalidInputError, match="ranges of a table must be by the names of its columns"):
-        job(files, None, ranges=(0, 1)).plan  # noqa: B018
+        assert "age: day from 0 to 20000" in job(files, None, schema=dated).plan.text()
+    with pytest.raises(InvalidInputError, match="schema of a table must be by the names of its columns"):
+        job(files, None, schema=(0, 1)).plan  # noqa: B018
 
 
 @pytest.mark.long
@@ -104,13 +104,13 @@ def test_auto_says_why(files):
 
 
 def test_neighbouring_files_have_one_plan(files):
-    before = job(files, None, ranges=RANGES).plan.text()
+    before = job(files, None, schema=RANGES).plan.text()
     lines = (files / "private.csv").read_text().splitlines()
     lines[5] = "1e99,?,,"
     (files / "private.csv").write_text("\n".join(lines) + "\n")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert job(files, None, ranges=RANGES).plan.text() == before
+        assert job(files, None, schema=RANGES).plan.text() == before
 
 
 @pytest.mark.long
@@ -138,14 +138,14 @@ def test_a_job_that_died_after_its_run_gives_the_same_model_for_nothing(files):
         ),
         ("public.csv", {"commonest": 0.6}, "commonest"),
         ("public.csv", {"n_teachers": 9}, "voters='dpsgd' must stand without n_teachers"),
-        ("public.csv", {"voters": "records", "ranges": RANGES}, "ranges must be left out"),
+        ("public.csv", {"voters": "records", "schema": RANGES}, "schema .--ranges. must be left out"),
         ("public.csv", {"stated": {"disjoint shards": "mine"}}, "stated has the unknown entry"),
-        (None, {}, "ranges must be declared"),
-        (None, {"ranges": RANGES, "student": "svm"}, "student .* where there are no public rows"),
-        (None, {"ranges": RANGES, "keep_model": False}, "keep_model must be True"),
-        (None, {"ranges": RANGES, "voters": "heads"}, "public must be given where voters='heads'"),
-        (None, {"ranges": {"weight": (0, 9)}}, "ranges names columns that private.csv lacks: 'weight'"),
-        (None, {"ranges": {"ill": ["no", "yes"]}}, "has another role"),
+        (None, {}, "schema must be declared"),
+        (None, {"schema": RANGES, "student": "svm"}, "student .* where there are no public rows"),
+        (None, {"schema": RANGES, "keep_model": False}, "keep_model must be True"),
+        (None, {"schema": RANGES, "voters": "heads"}, "public must be given where voters='heads'"),
+        (None, {"schema": {"weight": (0, 9)}}, "schema names columns that private.csv lacks: 'weight'"),
+        (None, {"schema": {"ill": ["no", "yes"]}}, "has another role"),
     ],
 )
 def test_what_makes_no_sense_is_refused(files, public, options, text):
@@ -154,7 +154,7 @@ def test_what_makes_no_sense_is_refused(files, public, options, text):
 
 
 def test_the_statement_file_is_whole(files):
-    made = job(files, None, ranges=RANGES)
+    made = job(files, None, schema=RANGES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyParameterWarning)
         paths = made.write(made.run(), files / "out.csv")
