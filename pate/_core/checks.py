@@ -267,8 +267,8 @@ def check_no_amounts(name: str, values: Any, n_records: int, *, named: str = "cl
     if n > _FEW_NUMBERS and (n > _MOST_NUMBERS or n_records < 10 * n):
         raise InvalidInputError(
             f"{name} holds many different numbers, as an amount does: that is regression, and labels are classes. "
-            "Every number would become public. Cut it into ranges beforehand; or, if these are codes, name them all: "
-            f"{named}."
+            "Every number would become public. Predict the number itself: pate.PATERegressor, or --numeric --range "
+            f"LOW,HIGH. Or cut it into ranges beforehand; or, if these are codes, name them all: {named}."
         )
 
 

@@ -110,6 +110,14 @@ class LabelOptions:
         o.PRIVATE,
     )
     target: str | None = o.setting("Column of the classes; folders of images have none.", o.PRIVATE)
+    numeric: bool = o.setting(
+        "The target is a number between the two of --range LOW,HIGH, from public knowledge; its value, low and high "
+        "are written.",
+        o.PRIVATE,
+        default=False,
+        argument=None,
+        way="numbers",
+    )
     classes: list[str] | None = o.setting(
         "Every class that could occur, by commas, or one each time it is given. Public knowledge.",
         o.PRIVATE,
@@ -138,7 +146,7 @@ class LabelOptions:
     range: list[str] | None = o.setting(
         "What a column may hold, where there is no public table: age=0:120, or sex=male,female; given again for "
         "each column. From public knowledge, never read off the private table. DP-SGD then learns from that alone; "
-        "columns without a range are left out.",
+        "columns without a range are left out. With --numeric what the target lies between: 0,5000.",
         o.PUBLIC,
         metavar="COLUMN=LOW:HIGH|A,B,...",
         argument="schema",
@@ -178,9 +186,7 @@ class LabelOptions:
     text: list[str] = o.setting(
         "Columns of codes: text even where they look like numbers.", o.TABLES, default=o.Names(), **o.AS_NAMES
     )
-    only_common: bool = o.setting(
-        "Leave out columns that are in one file only.", o.TABLES, default=False, rare=True
-    )
+    only_common: bool = o.setting("Leave out columns that are in one file only.", o.TABLES, default=False, rare=True)
     sep: str | None = o.setting(
         "What separates the cells of a CSV file: one character, or tab; recognised by the header line.",
         o.TABLES,
@@ -382,8 +388,15 @@ class LabelOptions:
 
     @property
     def way(self) -> str:
-        """The way in: votes cast elsewhere, or private data to train teachers on."""
-        return "private" if self.votes is None else "votes"
+        """The way in: votes cast elsewhere, private data with classes, or private data with numbers."""
+        return "votes" if self.votes is not None else "numbers" if self.numeric else "private"
+
+    @property
+    def job(self) -> Any:
+        """The class of the job of this way in."""
+        from pate.jobs import LabelJob, NumberJob, VoteJob
+
+        return {"private": LabelJob, "numbers": NumberJob, "votes": VoteJob}[self.way]
 
     @property
     def is_folder(self) -> bool:
@@ -396,14 +409,17 @@ class LabelOptions:
         """Return whether this way in heeds an option: its job takes what is made of it, where nothing else is said."""
         if use.way or use.argument is None:
             return use.way in ("", self.way)
-        from pate.jobs import LabelJob, VoteJob
-
-        return use.argument in inspect.signature(LabelJob if self.way == "private" else VoteJob).parameters
+        if self.numeric and use.argument == "schema":
+            return True  # of the target
+        return use.argument in inspect.signature(self.job).parameters
 
     def arguments(self) -> dict[str, Any]:
-        """Return what a job of this way in is given: ``LabelJob(**arguments)`` or ``VoteJob(**arguments)``."""
+        """Return what a job of this way in is given: ``options.job(**arguments)``."""
         named = {use.argument: getattr(self, name) for name, use in o.uses_of(type(self)).items() if self.heeds(use)}
         made = self._made()
+        if self.numeric:
+            del named["schema"]
+            named["target_range"] = None
         return {argument: made.get(argument, value) for argument, value in named.items() if argument is not None}
 
     def _made(self) -> dict[str, Any]:
@@ -418,7 +434,8 @@ class LabelOptions:
             "mechanism": o.chosen_mechanism(*noise),
             "classes": self.classes if self.classes_file is None else _classes_in(self.classes_file, self.classes),
             "stated": _stated(self.stated, **named),
-            "schema": _ranges(self.range, self.ranges),
+            "schema": None if self.numeric else _ranges(self.range, self.ranges),
+            "target_range": _target_range(self.range, self.ranges) if self.numeric else None,
             "keep_model": not self.no_model,
             "measure": {"yes": True, "no": False, "by-class": "by class"}.get(self.measure or ""),
             "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers" if keeps else None,
@@ -441,6 +458,21 @@ def _classes_in(path: Path, classes: list[str] | None) -> list[str]:
             f"--classes-file {str(path)!r} cannot be read as UTF-8 text. Write one class a line."
         ) from None
     return [line.strip() for line in lines if line.strip()]
+
+
+def _target_range(given: list[str] | None, path: Path | None) -> tuple[float, float]:
+    """Return the two numbers that a numeric target lies between."""
+    if path is not None:
+        raise InvalidInputError("--ranges is of columns, not of a numeric target. Leave it out; say --range LOW,HIGH.")
+    parts = ",".join(given or ()).replace(":", ",").split(",")
+    try:
+        low, high = map(float, parts)
+    except ValueError:
+        raise InvalidInputError(
+            f"--range must be LOW,HIGH with --numeric, two numbers that the target lies between, got "
+            f"{','.join(given or ())[:60]!r}. Say them from public knowledge, rather too wide: --range 0,5000."
+        ) from None
+    return low, high
 
 
 def _ranges(pairs: list[str] | None, path: Path | None) -> Any:
@@ -518,17 +550,17 @@ _DECLINED = 1
 def label(context: typer.Context, options: LabelOptions) -> None:
     """Label public rows by what private records show, within a privacy budget."""
     _check_way_in(context, options)
-    from pate.jobs import LabelJob, VoteJob, check_new_files, check_proba
+    from pate.jobs import check_new_files, check_proba
     from pate.privacy.convert import format_up
 
     check_new_files(options.out, model=not options.no_model)
     arguments = options.arguments()
     stored = options.out.with_name(options.out.stem + ".private")
     new = not stored.exists()
-    job: Any = LabelJob(**arguments, verbose=show_progress()) if options.way == "private" else VoteJob(**arguments)
+    job: Any = options.job(**arguments, **({} if options.way == "votes" else {"verbose": show_progress()}))
     if options.proba:
         check_proba(job.plan)
-    messages = job.check_records() if options.way == "private" else ()
+    messages = () if options.way == "votes" else job.check_records()
     planned = {"plan": dict(job.plan.lines()), "will_spend": job.plan.guarantee.to_dict(), "paid": job.plan.is_paid}
     plan = job.plan.text(brief=not manner.verbose)
     if plan != job.plan.text():
@@ -552,13 +584,18 @@ def label(context: typer.Context, options: LabelOptions) -> None:
             raise typer.Exit(_DECLINED)
     release = job.run()
     paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)
-    answered = f"{release.n_answered} of {release.n_queries} questions answered."
+    n_answered = release.n_queries if options.numeric else release.n_answered
+    answered = f"{n_answered} of {release.n_queries} questions answered."
+    if options.numeric:
+        answered = f"Values of {release.n_queries} public rows."
     if job.plan.n_public == 0:
         answered = "There are no public rows to label: the model is what was learnt."
     answer(f"{answered} {release.statement.headline}")
     if (measured := release.statement.measured) is not None:
         for line in (f"The model is {measured}.", *(f"Of class {one}" for one in measured.by_class)):
             answer(line)
+    if (errors := release.statement.errors) is not None:
+        answer(f"The model is {errors}.")
     for doubt in release.statement.doubts:
         answer(f"Doubt: {doubt}")
     answer("Wrote " + ", ".join(str(p) for p in paths))
@@ -567,9 +604,9 @@ def label(context: typer.Context, options: LabelOptions) -> None:
         job.model(release).save(model)
         paths.append(model)
         answer(f"Wrote {model}, the model: pate predict ROWS.csv --model {model} --out predictions.csv")
-    if options.way == "private":
+    if options.way != "votes":
         job.finish()
-    done = {"answered": release.n_answered, "queries": release.n_queries}
+    done = {"answered": n_answered, "queries": release.n_queries}
     say_json({**planned, **done, "statement": release.statement.to_dict(), "files": paths})
 
 
@@ -582,11 +619,19 @@ def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
         )
     for name, use in o.uses_of(type(options)).items():
         if was_given(context, name) and not options.heeds(use):
-            here = {"votes": "votes cast elsewhere (--votes)", "private": "teachers trained here (--private)"}
+            here = {
+                "votes": "votes cast elsewhere (--votes)",
+                "private": "teachers trained here (--private)",
+                "numbers": "a numeric target (--numeric)",
+            }
             raise InvalidInputError(f"--{name.replace('_', '-')} has no effect on {here[options.way]}. Leave it out.")
     ranged = options.ranges is not None or options.range is not None
     alone = options.public is None and not ranged and not options.is_folder
-    if options.way == "private" and (options.private is None or alone):
+    if options.way == "numbers" and options.private is not None and options.public is None:
+        raise InvalidInputError(
+            "--public is missing: with --numeric private records vote on public rows, a table with the same features."
+        )
+    if options.way != "votes" and (options.private is None or alone):
         if options.private is None:
             raise InvalidInputError("--private is missing: name private and public data, or --votes cast elsewhere.")
         raise InvalidInputError(

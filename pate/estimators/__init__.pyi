@@ -19,6 +19,7 @@ from ._public_model import digest_of as digest_of
 from ._public_rows import OVERLAP as OVERLAP, any_rows as any_rows
 from ._queries import Queries as Queries
 from ._regressor import (
+    FEWEST_PUBLIC as FEWEST_PUBLIC,
     PATERegressor as PATERegressor,
     about_numbers as about_numbers,
     check_bounds as check_bounds,

@@ -159,7 +159,7 @@ class PublicModel(ClassifierMixin, PublicRows):
         if labels.dtype.kind == "f" and (labels != np.floor(labels)).any():
             raise InvalidInputError(
                 "Unknown label type: continuous. y must hold class values, and it holds fractions: that is regression. "
-                "Cut it into classes."
+                "Predict it with pate.PATERegressor, or cut it into classes."
             )
         self.classes_ = classes_in(labels, stacklevel=5)
         return labels

@@ -66,7 +66,7 @@ def check_bounds(bounds: Any, *, name: str = "target_range") -> tuple[float, flo
             "them from public knowledge, wider rather than narrower: a hundred times too wide costs little."
         )
     if not low < high:
-        raise InvalidInputError(f"{name} must have the lower number first, got {shown(bounds)}. Turn it.")
+        raise InvalidInputError(f"{name} must have the lower number first, got ({low:g}, {high:g}). Turn it.")
     return low, high
 
 
@@ -75,7 +75,9 @@ def read_target(y: Any) -> npt.NDArray[np.float64]:
     check_has_target(y)
     y, shape = flat_labels(plain_column(y), strict=False)
     if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
-        raise InvalidInputError(f"y must have shape (n,), one number for each record, got {shape}. Fit one target each.")
+        raise InvalidInputError(
+            f"y must have shape (n,), one number for each record, got {shape}. Fit one target each."
+        )
     if getattr(getattr(y, "dtype", None), "kind", None) in ("U", "S", "m", "M"):
         raise InvalidInputError(
             f"y must hold numbers, got an array of {y.dtype}. Convert it, or predict classes: PATEClassifier."

@@ -5,6 +5,7 @@ from pate.jobs._choice import OneRound as OneRound
 from pate.jobs._choice import QueryChoice as QueryChoice
 from pate.jobs._choice import Uncertain as Uncertain
 from pate.jobs._choice import make_choice as make_choice
+from pate.jobs._numbers import NumberJob, NumberPlan
 from pate.jobs._plan import BallotPlan as BallotPlan
 from pate.jobs._plan import GradientPlan as GradientPlan
 from pate.jobs._plan import LabelPlan, VotePlan
@@ -20,6 +21,8 @@ __all__ = [
     "CHOICES",
     "LabelJob",
     "LabelPlan",
+    "NumberJob",
+    "NumberPlan",
     "Predictions",
     "VoteJob",
     "VotePlan",

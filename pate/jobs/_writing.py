@@ -13,13 +13,14 @@ import numpy.typing as npt
 
 from pate._core.files import check_can_write, json_text, write_bytes
 from pate.data import Table, TableFormat, file_of, is_table, quoted, read_images, read_table
-from pate.estimators import PATEClassifier
+from pate.estimators import PATEClassifier, PATERegressor
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.jobs._reading import in_planes
 from pate.jobs._request import check_id, proba_columns
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
 from pate.models.file import InputSpec, read_model
+from pate.models.regression import as_frame
 from pate.release import LabelRelease, ModelLabels, ReleasedLabels
 from pate.release.statement.files import bind_released
 from pate.release.statement.model import PrivacyStatement
@@ -56,13 +57,13 @@ def check_new_files(out: str | os.PathLike[str], *, model: bool = False) -> list
     >>> [path.name for path in check_new_files(Path(tempfile.mkdtemp()) / "labels.csv")]
     ['labels.csv', 'labels.statement.json', 'labels.statement.txt', 'labels.statement.html']
     """
-    paths = _new_paths(out, (*_STATEMENT, MODEL) if model else _STATEMENT)
+    paths = new_paths(out, (*_STATEMENT, MODEL) if model else _STATEMENT)
     for path in paths:
         check_can_write("out", path)
     return paths
 
 
-def _new_paths(out: str | os.PathLike[str], beside: Sequence[str] = _STATEMENT) -> list[Path]:
+def new_paths(out: str | os.PathLike[str], beside: Sequence[str] = _STATEMENT) -> list[Path]:
     goal = Path(out)
     if not goal.name:
         raise InvalidInputError(
@@ -95,7 +96,7 @@ def write_labels(
     All files are written or none; ``how`` as for :func:`as_csv`. Where there are no public rows there is a statement
     alone. With a ledger the files' digests are bound first: whatever lies there after a crash is known to it.
     """
-    paths, statement, content = _new_paths(out), release.statement, b""
+    paths, statement, content = new_paths(out), release.statement, b""
     if n_public:
         frame = release.to_frame(rows=rows).set_index("row")
         found, margin = sureness(release, proba=proba)
@@ -116,6 +117,12 @@ def write_labels(
     files = {path: text.encode("utf-8") for path, text in zip(paths[1:], texts, strict=True)}
     if n_public:  # last: without their statement they should not lie around
         files[paths[0]] = content
+    write_files(files, statement, ledger)
+    return (paths if n_public else paths[1:]), statement
+
+
+def write_files(files: Mapping[Path, bytes], statement: PrivacyStatement, ledger: Ledger | None) -> None:
+    """Write released files, all or none; with a ledger their digests are bound first."""
     if statement.ledger_releases:
         bind_released(ledger, contents={path.name: data for path, data in files.items()})
     try:
@@ -125,10 +132,9 @@ def write_labels(
         for path in files:
             path.unlink(missing_ok=True)  # none was there before
         raise InvalidInputError(
-            f"out={str(paths[0])!r} could not be written: {error.strerror or error}. No file was left. The ledger "
-            "holds what was paid for: make room or name another file, and the same command writes it, free."
+            f"out={str(list(files)[-1])!r} could not be written: {error.strerror or error}. No file was left. "
+            "The ledger holds what was paid for: make room or name another file, and the same command writes it, free."
         ) from error
-    return (paths if n_public else paths[1:]), statement
 
 
 def check_proba(plan: Any) -> None:
@@ -292,7 +298,8 @@ def predict_file(
         A cell that is none of its column's kind counts as missing, for its own row alone.
     out : path
         A CSV file, which must not exist: the id where one is named, ``row`` (from 0; of images ``file``), ``label`` and
-        ``confidence``, the label's probability by the model where it gives any.
+        ``confidence``, the label's probability by the model where it gives any; of a model of a number ``value``,
+        ``low`` and ``high``, the ends of its 90% interval.
     id : str or None
         Column that is carried over, as it is written.
     proba : bool
@@ -337,21 +344,30 @@ def predict_file(
     check_can_write("out", goal)
     file = read_model(model)
     check_id(id, file.manifest.classes)
-    clf: Any = PATEClassifier._of_file(file)
+    numbers = file.manifest.kind == "numbers"
+    clf: Any = PATERegressor._of_file(file) if numbers else PATEClassifier._of_file(file)
+    if proba and numbers:
+        raise InvalidInputError("proba must be left out: the model predicts a number, and there are no classes.")
     if proba and not hasattr(clf, "predict_proba"):
         raise InvalidInputError(
             f"proba must be left out: the model's student ({', '.join(file.manifest.made_of)}) gives no probabilities."
         )
     written = {"sep": sep, "encoding": encoding, "decimal": decimal, "sheet": sheet}
     X, ids, names, left_out = _read(file.manifest.door, rows, id, resize=resize, written=written)
-    frame = _asked(clf, X, proba=proba)
+    frame = _values(clf, X) if numbers else _asked(clf, X, proba=proba)
     content = as_csv(frame, names=names, ids=ids, id_name=id, safe_csv=safe_csv)
     try:
         write_bytes(goal, content)
     except OSError as error:
         raise InvalidInputError(f"out={os.fspath(out)!r} could not be written: {error.strerror or error}.") from error
-    measured = "" if file.statement.measured is None else str(file.statement.measured)
+    found = file.statement.errors if numbers else file.statement.measured
+    measured = "" if found is None else str(found)
     return Predictions(goal, len(frame), left_out, file.statement.headline, measured)
+
+
+def _values(reg: PATERegressor, X: Any) -> pd.DataFrame:
+    found: pd.DataFrame = as_frame(np.column_stack(reg.predict(X, return_interval=True)))
+    return found
 
 
 def _asked(clf: Any, X: Any, *, proba: bool) -> pd.DataFrame:

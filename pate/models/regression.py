@@ -128,10 +128,17 @@ class NumberRelease:
         return len(self.values)
 
     def to_frame(self) -> Any:
-        """Return a DataFrame with the columns value, low and high."""
-        import pandas as pd
+        """Return a DataFrame with the columns value, low and high, of six digits."""
+        return as_frame(np.column_stack([self.values, self.low, self.high]))
 
-        return pd.DataFrame({"value": self.values, "low": self.low, "high": self.high})
+
+def as_frame(answers: FloatArray) -> Any:
+    """Return values and ends of intervals, shape (n_rows, 3), as a DataFrame of six digits."""
+    import pandas as pd
+
+    scale = 10.0 ** (5 - np.floor(np.log10(np.maximum(np.abs(answers), 1e-300))))
+    rounded = np.where(answers == 0, 0.0, np.round(answers * scale) / scale)
+    return pd.DataFrame(rounded, columns=["value", "low", "high"])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -270,9 +270,9 @@ class Units:
 def read_numbers(y: Any, *, name: str = "y") -> FloatArray:
     """Return a private target as float64 of shape (n,): NaN where a cell is no finite number; each cell by itself."""
     from pate.data import numbers_of
-    from pate.teachers import label_column
+    from pate.teachers import as_column, label_column
 
-    held = label_column(y, len(y))
+    held = label_column(y, len(as_column(y)))
     if held.dtype.kind in "biuf":
         values = held.astype(np.float64)
     else:
