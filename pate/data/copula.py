@@ -22,14 +22,12 @@ import numpy.typing as npt
 from scipy import special
 
 from pate._core.checks import check_int, check_real
+from pate._core.types import FloatArray
 from pate.data._cells import read_cells
 from pate.data._columns import DATE, as_number, column_like, odd_cells, warn_curator
 from pate.data._validation import by_name, is_frame
 from pate.data.schema import CATEGORY, MOST_VALUES, TEXT, Column, Schema
 from pate.exceptions import InvalidInputError
-
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int32]
 
 #: Whole numbers of at most so many values have a cell each.
 MOST_WHOLE = 150
@@ -64,8 +62,8 @@ class ColumnCells:
     """
 
     column: Column
-    low: Floats
-    high: Floats
+    low: FloatArray
+    high: FloatArray
 
     @classmethod
     def of(cls, column: Column) -> ColumnCells:
@@ -85,9 +83,11 @@ class ColumnCells:
                 f"{at} must list 1 to {MOST_VALUES} categories where there are no public rows, got "
                 f"{len(column.categories or ())}. List the frequent ones, or leave it out."
             )
-        if column.range is None:
-            raise InvalidInputError(f"{at} must have a range where there are no public rows. Say range = [0, 120].")
-        low, high = column.range
+        low, high = column.range or (0.0, math.inf)
+        if not math.isfinite(high - low):
+            raise InvalidInputError(
+                f"{at} must have a finite range where there are no public rows, got {column.range}. Say [0, 120]."
+            )
         if column.integer:
             low, high = math.ceil(low), math.floor(high)
             if low > high:
@@ -118,7 +118,7 @@ class ColumnCells:
             return np.zeros(self.n_cells, dtype=bool)
         return np.append(~np.isin(self.low, self.column.special) | (self.low < self.high), False)
 
-    def codes(self, cells: Any) -> Codes:
+    def codes(self, cells: Any) -> npt.NDArray[np.int32]:
         """Return the cell of each value: a text, or a number (NaN: missing), by itself."""
         if self.column.categories is not None:
             known = {text: place for place, text in enumerate(self.column.categories)}
@@ -136,7 +136,7 @@ class ColumnCells:
             found[np.abs(values - self.low[place]) <= 2.0**-24 * abs(self.low[place])] = place
         return found
 
-    def values(self, codes: Codes, within: Floats) -> npt.NDArray[Any]:
+    def values(self, codes: npt.NDArray[np.int32], within: FloatArray) -> npt.NDArray[Any]:
         """Return what stands in these cells, at ``within`` (0 to 1) of each: float64, or texts; NaN where missing."""
         if self.column.categories is not None:
             return np.array([*self.column.categories, np.nan], dtype=object)[codes]
@@ -158,16 +158,16 @@ class Marginals:
     """
 
     cells: tuple[ColumnCells, ...]
-    probabilities: tuple[Floats, ...]
+    probabilities: tuple[FloatArray, ...]
 
     @cached_property
-    def _ends(self) -> list[Floats]:
+    def _ends(self) -> list[FloatArray]:
         """Ends of each column's cells as normal quantiles, the outer ones infinite."""
         sums = [np.append(0.0, np.minimum(np.cumsum(p), 1.0)) for p in self.probabilities]
         return [special.ndtri(np.where(s > 1 - 1e-12, 1.0, s)) for s in sums]
 
     @cached_property
-    def scores(self) -> tuple[Floats, ...]:
+    def scores(self) -> tuple[FloatArray, ...]:
         """The normal score of each cell: the mean of a normal variable there, scaled to variance 1 over the column."""
         made = []
         for p, ends in zip(self.probabilities, self._ends, strict=True):
@@ -180,7 +180,7 @@ class Marginals:
         return tuple(made)
 
     @cached_property
-    def _series(self) -> Floats:
+    def _series(self) -> FloatArray:
         """Coefficients of each column's score in normalised Hermite polynomials of degree 1, 2, ..., as rows."""
         made = np.zeros((len(self.cells), _TERMS))
         for j, (score, ends) in enumerate(zip(self.scores, self._ends, strict=True)):
@@ -201,7 +201,7 @@ def cells_of(schema: Schema) -> tuple[ColumnCells, ...]:
     return tuple(map(ColumnCells.of, schema.columns))
 
 
-def cell_codes(X: Any, schema: Schema, cells: Sequence[ColumnCells]) -> Codes:
+def cell_codes(X: Any, schema: Schema, cells: Sequence[ColumnCells]) -> npt.NDArray[np.int32]:
     """Return which cell of each column each private row is in, int32 of shape (n, p); each row by itself.
 
     Numbers beyond a range are in its end cells; what is no number, no listed category or not readable is missing, and
@@ -240,7 +240,7 @@ def _read(column: Any, known: Column) -> Any:
     return read.where(read.notna(), numbers)
 
 
-def fit_marginals(cells: Sequence[ColumnCells], noisy: Floats, n: int, sigma: float) -> Marginals:
+def fit_marginals(cells: Sequence[ColumnCells], noisy: FloatArray, n: int, sigma: float) -> Marginals:
     """Return the distribution of each column from noisy counts of all cells.
 
     Counts of cells that lie side by side are smoothed where they differ by no more than noise would make them, and
@@ -270,14 +270,14 @@ def fit_marginals(cells: Sequence[ColumnCells], noisy: Floats, n: int, sigma: fl
     return Marginals(tuple(cells), tuple(made))
 
 
-def _to_simplex(values: Floats) -> Floats:
+def _to_simplex(values: FloatArray) -> FloatArray:
     """Return the nearest probabilities: all values less by one amount, and none below 0."""
     down = np.sort(values)[::-1]
     over = (np.cumsum(down) - 1) / np.arange(1, len(values) + 1)
     return np.maximum(values - over[np.flatnonzero(down > over)[-1]], 0.0)
 
 
-def _smoothed(counts: Floats, sigma: float) -> Floats:
+def _smoothed(counts: FloatArray, sigma: float) -> FloatArray:
     """Return counts without Haar details that noise alone makes, averaged over shifts (Coifman and Donoho 1995)."""
     n = len(counts)
     size = 1 << max(0, n - 1).bit_length()
@@ -303,7 +303,7 @@ def score_bound(n_columns: int) -> float:
     return _CLIP * math.sqrt(n_columns)
 
 
-def normal_scores(codes: Codes, marginals: Marginals) -> Floats:
+def normal_scores(codes: npt.NDArray[np.int32], marginals: Marginals) -> FloatArray:
     """Return the normal scores of private rows, (n, p), each row clipped to :func:`score_bound` by itself.
 
     Their second moment S^T S moves by at most **sqrt(2) B^2** in Frobenius norm, B the bound, where one record is
@@ -314,7 +314,7 @@ def normal_scores(codes: Codes, marginals: Marginals) -> Floats:
     return np.asarray(made * np.minimum(1.0, score_bound(made.shape[1]) / np.maximum(norms, 1e-12)))
 
 
-def fit_correlation(noisy: Floats, marginals: Marginals, n: int, sigma: float) -> Floats:
+def fit_correlation(noisy: FloatArray, marginals: Marginals, n: int, sigma: float) -> FloatArray:
     """Return the correlation of the normal variables behind the columns, shape (p, p).
 
     Parameters
@@ -341,19 +341,21 @@ def fit_correlation(noisy: Floats, marginals: Marginals, n: int, sigma: float) -
         for k in range(j):
             curve = powers @ (series[j] * series[k])  # what the scores' covariance is at each correlation
             made[j, k] = made[k, j] = np.interp(means[j, k], curve, _RHO) if curve[-1] > 1e-9 else 0.0
-            noise[j, k] = noise[k, j] = sigma / math.sqrt(2) / n / max(abs(series[j, 0] * series[k, 0]), 1e-3)
+            slope = abs(series[j, 0] * series[k, 0])
+            noise[j, k] = noise[k, j] = sigma / math.sqrt(2) / n / slope if slope > 1e-9 else np.inf
     return _to_correlation(_shrunk(made, noise))
 
 
-def _shrunk(R: Floats, noise: Floats) -> Floats:
-    """Return correlations less what noise adds to them: all by one factor (James and Stein)."""
+def _shrunk(R: FloatArray, noise: FloatArray) -> FloatArray:
+    """Return correlations shrunk each by its known noise and the mean square of all (empirical Bayes)."""
     off = ~np.eye(len(R), dtype=bool)
-    heard = float((R[off] ** 2).sum())
-    keep = max(0.0, 1 - float((np.minimum(noise, 1.0)[off] ** 2).sum()) / heard) if heard else 0.0
-    return np.where(off, keep * R, 1.0)
+    weight = off / (noise**2 + 0.01) ** 2
+    total = float(weight.sum())
+    signal = float((weight * (R**2 - np.minimum(noise**2, 1.0))).sum()) / total if total else 0.0
+    return np.where(off, R * signal / (signal + noise**2), 1.0) if signal > 0 else np.eye(len(R))
 
 
-def _to_correlation(R: Floats) -> Floats:
+def _to_correlation(R: FloatArray) -> FloatArray:
     """Return the nearest of unit diagonal and positive eigenvalues, by clipping those."""
     values, vectors = np.linalg.eigh(R)
     made = (vectors * np.maximum(values, _LEAST_VARIANCE)) @ vectors.T
@@ -367,7 +369,7 @@ class Copula:
 
     schema: Schema
     marginals: Marginals
-    correlation: Floats
+    correlation: FloatArray
 
     def sample(self, n_rows: int = N_ROWS, *, seed: int = _SEED) -> Any:
         """Draw rows, a DataFrame, or a float64 array where the schema is of an array; the seed is public."""

@@ -162,6 +162,14 @@ def test_noise_is_taken_off(codes):
     copula.Copula(SCHEMA, marginals, R).sample(100)
 
 
+def test_dates_may_be_days_already_and_a_constant_column_takes_nothing_from_others(rows, codes, fitted):
+    days = rows.assign(seen=65.0)
+    assert np.array_equal(copula.cell_codes(days, SCHEMA, CELLS), codes)
+    S = copula.normal_scores(codes, fitted.marginals)
+    noisy = copula.fit_correlation(S.T @ S, fitted.marginals, len(codes), 0.02 * len(codes))
+    assert np.abs(noisy - fitted.correlation).max() < 0.05
+
+
 def test_an_array_gives_an_array():
     schema = Schema(tuple(Column(f"x{j}", "numeric", range=(0, 100), integer=True) for j in range(3)), "array")
     cells = copula.cells_of(schema)
@@ -183,8 +191,9 @@ def test_an_array_gives_an_array():
     [
         (Column("a", "text"), "the column 'a' must list 1 to 256 categories where there are no public rows"),
         (Column("a", "category", tuple(map(str, range(300)))), "got 300"),
-        (Column("a", "numeric"), "the column 'a' must have a range where there are no public rows"),
-        (Column("a", "date:year-first"), "'a' must have a range"),
+        (Column("a", "numeric"), "the column 'a' must have a finite range where there are no public rows, got None"),
+        (Column("a", "date:year-first"), "'a' must have a finite range"),
+        (Column("a", "numeric", range=(-1e308, 1e308)), "'a' must have a finite range"),
         (Column("a", "numeric", range=(0.2, 0.8), integer=True), "'a' is of whole numbers, and none is in its range"),
     ],
 )
