@@ -42,7 +42,8 @@ class Config:
     """Everything that is fixed before a private row is looked at; ``data``: name, records (None: all)."""
 
     data: tuple[tuple[str, int | None], ...] = (
-        ("pendigits", None), ("adult", None), ("spambase", None), ("optdigits", None), ("pendigits", 1000), ("adult", 1000),
+        ("pendigits", None), ("adult", None), ("spambase", None), ("optdigits", None), ("pendigits", 1000),
+        ("adult", 1000),
     )  # fmt: skip
     seeds: int = 2
     epsilons: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0)
