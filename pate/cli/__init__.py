@@ -8,6 +8,7 @@ from pate.cli import _audit as audit
 from pate.cli import _experiment as experiment
 from pate.cli import _label as label
 from pate.cli import _ledger as ledger
+from pate.cli import _schema as schema
 from pate.cli import _statement as statement
 from pate.cli._app import add_commands
 from pate.cli._app import app as app
@@ -21,6 +22,7 @@ add_commands(
     label.label,
     label.predict,
     label.show,
+    schema.schema,
     account.account,
     account.plan,
     experiment.compare,

@@ -45,6 +45,8 @@ pate predict new.csv --model labels.pate --id patient_id --out predictions.csv
 pate predict new.csv --model labels.pate --out predictions.csv --proba
 pate show labels.pate
 pate show labels.pate --out model.html
+pate schema patients.csv --out schema.toml --target ill --drop patient_id
+pate schema patients.csv --out schema.toml --no-input
 pate account votes.npy --mechanism gnmax --sigma 40 --delta 1e-5
 pate account votes.npy --mechanism gnmax --sigma 40 --delta 1e-5 --reveal --plot epsilon.png
 pate plan --epsilon 1 --classes 2 --records 5000 --public 800

@@ -33,7 +33,7 @@ from .partition import (
     Partition as Partition,
     partition as partition,
 )
-from .schema import Column as Column, Schema as Schema
+from .schema import Column as Column, Schema as Schema, draft_schema as draft_schema
 from ._cells import (
     NO_OWNER as NO_OWNER,
     ODD_CELLS as ODD_CELLS,
@@ -44,6 +44,7 @@ from ._cells import (
     usable_records as usable_records,
 )
 from ._columns import (
+    as_days as as_days,
     as_float as as_float,
     as_label as as_label,
     as_number as as_number,
@@ -56,7 +57,7 @@ from ._columns import (
     order_key as order_key,
 )
 from ._files._arrow import beside as beside, file_of as file_of
-from ._files._csv import TableFormat as TableFormat
+from ._files._csv import TableFormat as TableFormat, read_header as read_header
 from ._files._npz import BROKEN as BROKEN, read_npy as read_npy, read_npz as read_npz
 from ._files._opened import is_table as is_table
 from ._files.tables import TARGET as TARGET, quoted as quoted

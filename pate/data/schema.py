@@ -30,6 +30,8 @@ _ROWS = ("table", "array", "texts")
 MOST_VALUES = 256
 #: Rows that are made up within declared ranges: in each column evenly spread, every category about as often as others.
 _MADE_UP, _SEED = 1024, 0x5EED
+#: A column's kind in a draft, where a person is to say it.
+_OPEN = "?"
 _SAY = "Say (low, high), two numbers, or the list of its categories, as texts."
 
 
@@ -304,6 +306,11 @@ class Schema:
         known = [field.name for field in fields(Column)]
         for j, table in enumerate(tables):
             _check_keys(f"the column {shown(table.get('name', j))}", table, known, needed=("name", "kind"))
+            if table["kind"] == _OPEN:
+                raise InvalidInputError(
+                    f"the column {shown(table['name'])} is not filled in yet. Write its kind (numeric with a range, or "
+                    "category with its categories) in place of '?', or take its [[column]] out."
+                )
         return cls(tuple(Column(**table) for table in tables), held.get("rows", "table"))
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -317,6 +324,27 @@ class Schema:
             lines += ["", "[[column]]", *(f"{name} = {_toml(value)}" for name, value, usual in held if value != usual)]
         with atomic_path(path) as beside:
             beside.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+
+
+_DRAFT = """\
+# What the columns of a table hold, as pate reads them. All of it is public: fill it in from a codebook or common
+# knowledge, never by looking at the records. Of {file} the header line alone was read.
+#
+# Write in place of "?" what a column is, keep the lines that go with it without their #, and delete the others:
+#   kind = "numeric"   range = [0, 120]; integer = true where all are whole; special = [-9], numbers that are codes
+#                      ("not asked") or stand out (0 for "none")
+#   kind = "category"  categories = ["no", "yes"], all of them, as they are written
+#   kind = "date:year-first", "date:day-first" or "date:month-first"   range in days since 1970-01-01
+# A column that is not to be used: delete it, from [[column]] on.
+rows = "table"
+"""
+
+
+def draft_schema(names: Sequence[str], file: str) -> str:
+    """Return the TOML of a schema that a person is to fill in; :meth:`Schema.read` refuses it until that is done."""
+    lines = ["# range = [0, 1]", "# integer = true", "# special = []", '# categories = ["", ""]']
+    made = ["\n".join(["", "[[column]]", f"name = {_toml(n)}", f'kind = "{_OPEN}"', *lines, ""]) for n in names]
+    return _DRAFT.format(file=_toml(file)) + "".join(made)
 
 
 def schema_like(like: Any) -> Schema | None:

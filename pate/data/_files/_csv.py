@@ -6,6 +6,7 @@ import bisect
 import codecs
 import csv
 import io
+import os
 import re
 import warnings
 import zlib
@@ -14,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, AnyStr
+from typing import IO, TYPE_CHECKING, Any, AnyStr
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 # The format of a table: kind of file, separator, encoding, decimal mark.
 
+TEXT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz")
 #: In the order of preference where a public file's rows fit several.
 _SAID_AS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "pipes"}
 #: What a person may call them where they cannot be typed.
@@ -377,6 +379,95 @@ def _open_private(
     records = records_of(path, lines[n_lines:], sep, len(header), end=end)
     known = TableFormat("CSV", sep=sep, encoding=encoding.removesuffix("-le").removesuffix("-be"), decimal=decimal)
     return CsvTable(path, _named(header), known, records=records)
+
+
+# The header of a private text table, and not one byte more.
+
+#: No header line is longer, in bytes.
+_LONGEST_HEADER = 2**20
+
+
+def read_header(
+    path: str | os.PathLike[str], *, sep: str | None = None, encoding: str | None = None
+) -> tuple[str, ...]:
+    """Return the names of a private text table's columns from its header line; no record is read.
+
+    Raises
+    ------
+    InvalidInputError
+        No such file, or none of text; a header of several lines; a column that is named twice.
+    """
+    path, wanted = Path(path), Wanted(sep=sep, encoding=encoding)
+    if not path.name.lower().endswith(TEXT_SUFFIXES):
+        raise InvalidInputError(
+            f"private must end in {', '.join(TEXT_SUFFIXES)}, got {path.name!r}: of other files no header is read "
+            "without the records. Save the names of the columns, by commas, as a .csv file, and name that."
+        )
+    if not path.exists() or path.is_dir():
+        raise InvalidInputError(f"there is no file {path}. Check the name and the folder.")
+    with _readable(path), path.open("rb", buffering=0) as stream, _cells_of_any_length():
+        letters = _one_by_one(stream, packed=path.name.lower().endswith(".gz"))
+        start = next(letters, b"")
+        while any(mark != start and mark.startswith(start) for mark, _ in _BOMS) and (more := next(letters, b"")):
+            start += more
+        start, name = _private_encoding(start, path, wanted, None)
+        name = f"{name}-le" if name in ("utf-16", "utf-32") else name
+        head = _line(start, letters, name, path)
+        said = _SAID_SEP.fullmatch(f"{head.strip()}\n")
+        if said:  # Excel's own first line; a \r may have ended it, and a \n be left
+            head = _line(b"", letters, name, path) or _line(b"", letters, name, path)
+        _check_text(head, path)
+        _check_header(head, path)
+        mark = said[1] if said and sep is None else _separator(head, path, wanted, None, None)
+        found, _ = header_of([head], mark, "\n")
+    if not found:
+        raise InvalidInputError(
+            f"{path}: its header is not one line of names, or has a quote too many. Write the names of its columns "
+            "into its first line: nothing else is read."
+        )
+    names = _named(found)
+    if any(_POINT_NUMBER.fullmatch(one) and one not in (str(j), str(j + 1)) for j, one in enumerate(names)):
+        raise InvalidInputError(
+            f"{path}: its first line has numbers among its cells, as a record has. Write the names of the columns "
+            "above it: the first line is taken for public."
+        )
+    twice = [one for one in dict.fromkeys(names) if names.count(one) > 1]
+    if twice:
+        raise InvalidInputError(f"{path}: its header has the column {twice[0]!r} twice. Rename one.")
+    return names
+
+
+def _line(start: bytes, letters: Iterator[bytes], encoding: str, path: Path) -> str:
+    r"""Return the text up to the end of a line, which a \r or \n is."""
+    width = _WIDE.get(encoding, 1)
+    ends = ("\n".encode(encoding), "\r".encode(encoding))
+    data = bytearray(start)
+    while len(data) % width or bytes(data[-width:]) not in ends:
+        byte = next(letters, None)
+        if byte is None:
+            break
+        data += byte
+        if len(data) > _LONGEST_HEADER:
+            raise InvalidInputError(
+                f"{path}: its first megabyte has no end of a line. Name a table with a header line."
+            )
+    try:
+        return data.decode(encoding).rstrip("\r\n")
+    except UnicodeError:
+        raise _not_of(encoding, path) from None
+
+
+def _one_by_one(stream: IO[bytes], *, packed: bool) -> Iterator[bytes]:
+    """Yield a file's bytes, unpacked one at a time where it is a gzip file."""
+    unpack = zlib.decompressobj(wbits=31) if packed else None
+    while byte := stream.read(1):
+        if unpack is None:
+            yield byte
+            continue
+        part = unpack.decompress(byte, 1)
+        while part:
+            yield part
+            part = unpack.decompress(unpack.unconsumed_tail, 1)
 
 
 def _named(header: list[str]) -> tuple[str, ...]:

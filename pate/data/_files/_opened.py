@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pate._core.curator import need
 from pate.data._columns import with_float_columns
 from pate.data._files._arrow import Database, is_key, object_frame, parquet_blocks, parquet_parts, read_parquet
-from pate.data._files._csv import MISSING, TableFormat, Wanted, open_csv
+from pate.data._files._csv import MISSING, TEXT_SUFFIXES, TableFormat, Wanted, open_csv
 from pate.data._files._npz import check_unpacked, is_matrix, read_npy_table, read_npz_table, readable
 from pate.exceptions import InvalidInputError
 
@@ -76,9 +76,8 @@ def _chosen(path: Path, names: list[str], sheet: str | None) -> str:
     )
 
 
-_TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz")
 _EXCEL = (".xlsx", ".xlsm")
-SUFFIXES = (*_TEXT, ".parquet", *_EXCEL, ".npz", ".npy")
+SUFFIXES = (*TEXT_SUFFIXES, ".parquet", *_EXCEL, ".npz", ".npy")
 #: What may be said of how files of each kind are written.
 _HEEDED = {"CSV": ("sep", "encoding", "decimal"), "Excel": ("sheet",)}
 #: Kinds whose columns have no declared type: each cell has its own.
@@ -145,7 +144,7 @@ def open_table(
         raise InvalidInputError(f"there is no file {place}. Check the name and the folder.")
     if place.stat().st_size == 0:
         raise InvalidInputError(f"{place} is empty. Write the table again.")
-    if suffix in _TEXT:
+    if suffix in TEXT_SUFFIXES:
         text = open_csv(place, wanted, like=like, names=names)
         return Opened(place, place.name, text.names, text.format, text.frame, spelt=True, zeros=text.zeros)
     if suffix in _EXCEL:
@@ -199,7 +198,9 @@ def heeded_by(path: str | os.PathLike[str]) -> tuple[str, ...]:
     if Database.of(path) is not None:
         return ()
     name = Path(path).name.lower()
-    return _HEEDED["CSV" if name.endswith(_TEXT) else "Excel"] if name.endswith((*_TEXT, *_EXCEL)) else ()
+    return (
+        _HEEDED["CSV" if name.endswith(TEXT_SUFFIXES) else "Excel"] if name.endswith((*TEXT_SUFFIXES, *_EXCEL)) else ()
+    )
 
 
 def check_heeded(wanted: Wanted, *paths: str | os.PathLike[str]) -> None:
