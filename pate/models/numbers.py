@@ -42,6 +42,8 @@ _HELD_OUT = 10
 _INTERVAL = 0.5
 #: Below this n mu the mean of all records predicts as well.
 LEAST = 200.0
+#: Ends of a range, and how narrow it may be relative to them: its fourth power and a thousandth are numbers.
+_FARTHEST, _NARROWEST = 1e70, 1e-6
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,14 @@ class NumbersPlan:
     spectrum: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        low, high = check_real("low", self.low), check_real("high", self.high)
-        if not (low < high and math.isfinite(high - low)):
+        low, high = (check_real(end, getattr(self, end), low=-_FARTHEST, high=_FARTHEST) for end in ("low", "high"))
+        if not low < high:
             raise InvalidInputError(f"low must be below high, got {low:g} and {high:g}. State the range of the target.")
+        if high - low < max(_NARROWEST * max(abs(low), abs(high)), 1 / _FARTHEST):
+            raise InvalidInputError(
+                f"low and high must be further apart, got {low:.17g} and {high:.17g}: there are too few numbers between "
+                "them. Subtract a public constant from the target."
+            )
         check_int("n_units", self.n_units, low=2 * _HELD_OUT, remedy="Fewer cannot be split.")
         check_real("mu", self.mu, low=0, low_open=True)
         _ = self.recipe  # checks all others
@@ -228,9 +235,12 @@ class Zoom:
         means = np.bincount(of, weight * middle) / mass
         width = edges[1] - edges[0]
         variances = np.bincount(of, weight * np.square(middle - means[of])) / mass + width**2 / 12
-        mean = float(weight @ middle / weight.sum())
-        variance = float(weight @ np.square(middle - mean) / weight.sum()) + float(width) ** 2 / 12
-        noise = float(np.sqrt(np.square(np.square(middle - mean) - variance).sum() / self.precision)) / n
+        # The nearest counts that sum to n, negative ones too: moments of them are unbiased.
+        flat = self.counts + (n - self.counts.sum()) / _FINE
+        mean = float(flat @ middle) / n
+        far = np.square(middle - mean)
+        variance = max(float(flat @ far) / n, 0.0) + float(width) ** 2 / 12
+        noise = float(np.linalg.norm(far - far.mean())) / (n * math.sqrt(self.precision))
         return Bins(edges[last[:-1] + 1], means, variances, mean, variance, noise)
 
 
@@ -335,11 +345,13 @@ class NumbersModel:
         return self._both(phi)[1]
 
     def interval(self, phi: Any) -> tuple[FloatArray, FloatArray]:
-        """Return lower and upper ends of each row's 90% interval."""
+        """Return lower and upper ends of each row's 90% interval, within the range that was found."""
         if self.scores is None:
             raise InvalidInputError("the model must have its interval's scores. Release the histogram of residuals.")
         mean, spread = self._both(phi)
-        return mean + self.scores[0] * spread, mean + self.scores[1] * spread
+        ends = (mean + score * spread for score in self.scores)
+        low, high = (np.clip(end, self.low, self.high) for end in ends)
+        return low, high
 
     def scored(self, phi: Any, y: Any) -> FloatArray:
         """Return each record's residual in its row's spreads. **Sensitive** where the records are."""
@@ -398,8 +410,9 @@ def _tails(counts: FloatArray, sigma: float, n: int, tail: float) -> tuple[float
 
 # Measured errors.
 
-#: Errors are clipped to so many times the end of the interval at the root-mean-square spread.
-_ERROR_CLIP = 2.0
+#: Errors are clipped to so many times the end of the interval at the root-mean-square spread, at least and at most, and
+#: between where noise adds this part to their mean square (about (end/1.645)^2).
+_LEAST_CLIP, _MOST_CLIP, _NOISE = 1.5, 4.0, 0.05
 #: Kurtosis of errors, less 1, for the sampling error of their mean square.
 _KURTOSIS = 4.0
 
@@ -611,8 +624,10 @@ class Numbers:
         if ask.step == "interval":
             model = model.calibrated(sums, sigma=sigma, n=ask.n)
             assert model.scores is not None
-            far = max(abs(score) for score in model.scores)
-            clip = _ERROR_CLIP * max(far, 1e-3) * _mean_spread(model, self.phi)
+            far = max(*map(abs, model.scores), 1e-3)
+            many = ask.n * self.plan.mu * math.sqrt(1 - _INTERVAL)
+            times = math.sqrt(_NOISE * many / (math.sqrt(2) * 1.645**2))
+            clip = max(_LEAST_CLIP, min(times, _MOST_CLIP)) * far * _mean_spread(model, self.phi)
             return replace(after, model=model, clip=min(clip, self.zoom.high - self.zoom.low))
         errors = measured_errors(sums, sigma=sigma, clip=self.clip, n=ask.n, bins=model.bins)
         return replace(after, errors=errors)
