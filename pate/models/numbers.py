@@ -93,8 +93,8 @@ class NumbersPlan:
             raise InvalidInputError(f"low must be below high, got {low:g} and {high:g}. State the range of the target.")
         if high - low < max(_NARROWEST * max(abs(low), abs(high)), 1 / _FARTHEST):
             raise InvalidInputError(
-                f"low and high must be further apart, got {low:.17g} and {high:.17g}: there are too few numbers between "
-                "them. Subtract a public constant from the target."
+                f"low and high must be further apart, got {low:.17g} and {high:.17g}: few numbers lie between them. "
+                "Subtract a public constant from the target."
             )
         check_int("n_units", self.n_units, low=2 * _HELD_OUT, remedy="Fewer cannot be split.")
         check_real("mu", self.mu, low=0, low_open=True)
