@@ -32,7 +32,7 @@ from pate.models.numbers import NumbersPlan
 from pate.models.recipes import fitted_representation, kind_of
 from pate.records import SignedSpace
 
-RESULT = Path(__import__("os").environ.get("E_RES", str(Path(__file__).parent / "results" / "predict_numbers.json")))
+RESULT = Path(__file__).parent / "results" / "predict_numbers.json"
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,11 @@ from pate.models.recipes._rule import PublicFacts, Recipe, by_descent
 #: Histograms: shares of mu^2 of the training records. The first ones look for the range, if it was stated too wide.
 _HISTOGRAMS = (0.02, 0.02, 0.02, 0.05)
 #: Of what histograms leave: the bins' rounds; the others are of residuals of the number.
-_BINS = 0.6
+_BINS = 0.5
 #: Clip of the bins' residuals. A smaller one (.1 is best for classes) leans to the commonest bin.
 _CLIP = 0.5
 #: Bins at n mu = _AT, growing with its power, and least and most of them.
-_N_BINS, _AT, _GROWTH, _FEWEST, _MOST = 12.0, 3000.0, 0.3, 4, 12
+_N_BINS, _AT, _GROWTH, _FEWEST, _MOST = 12.0, 3000.0, 0.6, 4, 12
 #: One unit in so many is held out of training, for intervals and errors.
 _HELD_OUT = 10
 #: Of the held-out records' mu^2: the histogram of residuals. The rest measures the errors.
@@ -73,7 +73,7 @@ class NumbersPlan:
     --------
     >>> plan = NumbersPlan(0, 100, n_units=30_000, mu=0.27, n_public=2_000)
     >>> plan.n_bins, plan.recipe.n_components, len(plan.shares)
-    (12, 134, 45)
+    (12, 125, 45)
     >>> round(math.fsum(plan.shares), 9), math.fsum(plan.held_out_shares)
     (1.0, 1.0)
     """
@@ -300,7 +300,7 @@ LEVEL = 0.9
 #: Cells of the histogram of residuals, in units of a row's own spread: out to _OUTMOST, and narrow near zero.
 _CELLS, _OUTMOST, _BEND = 34, 8.0, 3.5
 #: Residuals are clipped to so many of their standard deviations.
-_RESIDUAL_CLIP = 2.0
+_RESIDUAL_CLIP = 1.75
 
 
 @dataclass(frozen=True, eq=False)
