@@ -100,7 +100,7 @@ def measured(c: Config, target: str, epsilon: float, wide: float, seed: int) -> 
         r = ask.votes(seen, numbers)
         sums = (seen.T @ r if ask.with_phi else r.sum(axis=0)).reshape(ask.shape)
         sigma = ask.delta / (mu * math.sqrt(ask.share))
-        state = state.told(sums + sigma * noise.normal(size=ask.shape), sigma=sigma)
+        state = state.updated(sums + sigma * noise.normal(size=ask.shape), sigma=sigma)
     model, errors = state.model, state.errors
     assert model is not None
     assert errors is not None

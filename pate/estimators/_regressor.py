@@ -153,10 +153,10 @@ class PATERegressor(RegressorMixin, PublicRows):
     >>> y = 10 * X[:, 0] + rng.normal(size=5_000)
     >>> reg = PATERegressor(Budget(3.0, 1e-5), target_range=(-1000, 1000))
     >>> reg = reg.fit(X[:4000], y[:4000], X_public=X[4000:4500])
-    >>> reg.score(X[4500:], y[4500:]) > 0.8
+    >>> bool(reg.score(X[4500:], y[4500:]) > 0.8)
     True
     >>> value, low, high = reg.predict(X[4500:], return_interval=True)
-    >>> 0.8 < ((low <= y[4500:]) & (y[4500:] <= high)).mean() <= 1.0
+    >>> bool(((low <= y[4500:]) & (y[4500:] <= high)).mean() > 0.8)
     True
     """
 

@@ -128,7 +128,7 @@ class NumberJob:
 
     Examples
     --------
-    >>> import tempfile, pandas as pd
+    >>> import tempfile, numpy as np, pandas as pd
     >>> folder = Path(tempfile.mkdtemp())
     >>> rows = pd.DataFrame({"size": np.arange(3000.0), "price": np.arange(3000.0) * 2})
     >>> rows.to_csv(folder / "private.csv", index=False)

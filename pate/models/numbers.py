@@ -2,7 +2,7 @@
 
 Nothing here reads a private record or draws noise. :class:`NumbersPlan` fixes all shares of the budget by public facts;
 :meth:`NumbersPlan.start` gives a :class:`Numbers`, whose :attr:`~Numbers.ask` says what records contribute next, and
-:meth:`~Numbers.told` takes the released noisy sum. Steps: histograms find the range and quantile bins; the bins are
+:meth:`~Numbers.updated` takes the released noisy sum. Steps: histograms find the range and quantile bins; the bins are
 classes of a :class:`pate.models.heads.DescentHead`; one sum of residuals corrects its mean; records that were held out
 give 90% intervals and the mean error. All of it is post-processing of released sums (Dwork & Roth 2014, Proposition
 2.1), which compose adaptively (Dong, Roth & Su, JRSS B 84, 2022, Corollary 2).
@@ -31,17 +31,19 @@ from pate.models.recipes._rule import PublicFacts, Recipe, by_descent
 #: Histograms: shares of mu^2 of the training records. The first ones look for the range, if it was stated too wide.
 _HISTOGRAMS = (0.02, 0.02, 0.02, 0.05)
 #: Of what histograms leave: the bins' rounds; the others are of residuals of the number.
-_BINS = 0.6
+_BINS = 0.5
 #: Clip of the bins' residuals. A smaller one (.1 is best for classes) leans to the commonest bin.
 _CLIP = 0.5
 #: Bins at n mu = _AT, growing with its power, and least and most of them.
-_N_BINS, _AT, _GROWTH, _FEWEST, _MOST = 12.0, 3000.0, 0.3, 4, 12
+_N_BINS, _AT, _GROWTH, _FEWEST, _MOST = 12.0, 3000.0, 0.6, 4, 12
 #: One unit in so many is held out of training, for intervals and errors.
 _HELD_OUT = 10
 #: Of the held-out records' mu^2: the histogram of residuals. The rest measures the errors.
 _INTERVAL = 0.5
 #: Below this n mu the mean of all records predicts as well.
 LEAST = 200.0
+#: Ends of a range, and how narrow it may be relative to them: its fourth power and a thousandth are numbers.
+_FARTHEST, _NARROWEST = 1e70, 1e-6
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class NumbersPlan:
     --------
     >>> plan = NumbersPlan(0, 100, n_units=30_000, mu=0.27, n_public=2_000)
     >>> plan.n_bins, plan.recipe.n_components, len(plan.shares)
-    (12, 134, 45)
+    (12, 125, 45)
     >>> round(math.fsum(plan.shares), 9), math.fsum(plan.held_out_shares)
     (1.0, 1.0)
     """
@@ -86,10 +88,15 @@ class NumbersPlan:
     spectrum: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        low, high = check_real("low", self.low), check_real("high", self.high)
-        if not (low < high and math.isfinite(high - low)):
+        low, high = (check_real(end, getattr(self, end), low=-_FARTHEST, high=_FARTHEST) for end in ("low", "high"))
+        if not low < high:
             raise InvalidInputError(f"low must be below high, got {low:g} and {high:g}. State the range of the target.")
-        check_int("n_units", self.n_units, low=2, remedy="Fewer cannot be split.")
+        if high - low < max(_NARROWEST * max(abs(low), abs(high)), 1 / _FARTHEST):
+            raise InvalidInputError(
+                f"low and high must be further apart, got {low:.17g} and {high:.17g}: few numbers lie between them. "
+                "Subtract a public constant from the target."
+            )
+        check_int("n_units", self.n_units, low=2)
         check_real("mu", self.mu, low=0, low_open=True)
         _ = self.recipe  # checks all others
 
@@ -228,9 +235,12 @@ class Zoom:
         means = np.bincount(of, weight * middle) / mass
         width = edges[1] - edges[0]
         variances = np.bincount(of, weight * np.square(middle - means[of])) / mass + width**2 / 12
-        mean = float(weight @ middle / weight.sum())
-        variance = float(weight @ np.square(middle - mean) / weight.sum()) + float(width) ** 2 / 12
-        noise = float(np.sqrt(np.square(np.square(middle - mean) - variance).sum() / self.precision)) / n
+        # The nearest counts that sum to n, negative ones too: moments of them are unbiased.
+        flat = self.counts + (n - self.counts.sum()) / _FINE
+        mean = float(flat @ middle) / n
+        far = np.square(middle - mean)
+        variance = max(float(flat @ far) / n, 0.0) + float(width) ** 2 / 12
+        noise = float(np.linalg.norm(far - far.mean())) / (n * math.sqrt(self.precision))
         return Bins(edges[last[:-1] + 1], means, variances, mean, variance, noise)
 
 
@@ -290,7 +300,7 @@ LEVEL = 0.9
 #: Cells of the histogram of residuals, in units of a row's own spread: out to _OUTMOST, and narrow near zero.
 _CELLS, _OUTMOST, _BEND = 34, 8.0, 3.5
 #: Residuals are clipped to so many of their standard deviations.
-_RESIDUAL_CLIP = 2.0
+_RESIDUAL_CLIP = 1.75
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,11 +345,13 @@ class NumbersModel:
         return self._both(phi)[1]
 
     def interval(self, phi: Any) -> tuple[FloatArray, FloatArray]:
-        """Return lower and upper ends of each row's 90% interval."""
+        """Return lower and upper ends of each row's 90% interval, within the range that was found."""
         if self.scores is None:
             raise InvalidInputError("the model must have its interval's scores. Release the histogram of residuals.")
         mean, spread = self._both(phi)
-        return mean + self.scores[0] * spread, mean + self.scores[1] * spread
+        ends = (mean + score * spread for score in self.scores)
+        low, high = (np.clip(end, self.low, self.high) for end in ends)
+        return low, high
 
     def scored(self, phi: Any, y: Any) -> FloatArray:
         """Return each record's residual in its row's spreads. **Sensitive** where the records are."""
@@ -398,8 +410,9 @@ def _tails(counts: FloatArray, sigma: float, n: int, tail: float) -> tuple[float
 
 # Measured errors.
 
-#: Errors are clipped to so many times the end of the interval at the root-mean-square spread.
-_ERROR_CLIP = 2.0
+#: Errors are clipped to so many times the end of the interval at the root-mean-square spread, at least and at most, and
+#: between where noise adds this part to their mean square (about (end/1.645)^2).
+_LEAST_CLIP, _MOST_CLIP, _NOISE = 1.5, 4.0, 0.05
 #: Kurtosis of errors, less 1, for the sampling error of their mean square.
 _KURTOSIS = 4.0
 
@@ -502,7 +515,7 @@ class Numbers:
     zoom : Zoom
     model : NumbersModel or None
         None before the histograms are known.
-    n_told : int
+    n_rounds : int
         Rounds so far.
     clip : float
         Of the residuals, or errors, that are asked next.
@@ -517,7 +530,7 @@ class Numbers:
     ...     part = np.arange(1_000) % 10 == 0
     ...     part = part if ask.held_out else ~part
     ...     r = ask.votes(phi[part], y[part])
-    ...     state = state.told((phi[part].T @ r if ask.with_phi else r.sum(axis=0)).reshape(ask.shape), sigma=1e-3)
+    ...     state = state.updated((phi[part].T @ r if ask.with_phi else r.sum(axis=0)).reshape(ask.shape), sigma=1e-3)
     >>> state.model.predict(np.eye(2)).round(1)
     array([2., 8.])
     """
@@ -526,16 +539,16 @@ class Numbers:
     phi: FloatArray
     zoom: Zoom
     model: NumbersModel | None = None
-    n_told: int = 0
+    n_rounds: int = 0
     clip: float = 1.0
     errors: MeasuredErrors | None = None
 
     @property
     def ask(self) -> Ask | None:
-        """The next round; None when all were told."""
+        """The next round; None when all were asked."""
         plan, d = self.plan, self.phi.shape[1]
         shares = (*plan.shares, *plan.held_out_shares)
-        if self.n_told == len(shares):
+        if self.n_rounds == len(shares):
             return None
         step = self._step
         held_out = step in ("interval", "errors")
@@ -547,20 +560,20 @@ class Numbers:
             "interval": lambda: ((_CELLS,), False, True, 1.0),
             "errors": lambda: ((2,), False, False, math.sqrt(0.5)),
         }[step]()
-        return Ask(step, held_out, shares[self.n_told], shape, with_phi, one_hot, bound, n, self)
+        return Ask(step, held_out, shares[self.n_rounds], shape, with_phi, one_hot, bound, n, self)
 
     @property
     def _step(self) -> str:
         n_range, n_all = len(_HISTOGRAMS), len(self.plan.shares)
-        if self.n_told < n_range:
+        if self.n_rounds < n_range:
             return "range"
-        if self.n_told < n_all - 1:
+        if self.n_rounds < n_all - 1:
             return "bins"
-        return ("residuals", "interval", "errors")[self.n_told - n_all + 1]
+        return ("residuals", "interval", "errors")[self.n_rounds - n_all + 1]
 
     @property
     def _edges(self) -> FloatArray:
-        return self.zoom.edges(fine=self.n_told == len(_HISTOGRAMS) - 1)
+        return self.zoom.edges(fine=self.n_rounds == len(_HISTOGRAMS) - 1)
 
     @property
     def _model(self) -> NumbersModel:
@@ -581,7 +594,7 @@ class Numbers:
         r = np.clip((y - model.predict(phi)) / self.clip, -1.0, 1.0)
         return r[:, None] if ask.step == "residuals" else np.stack([np.abs(r) - 0.5, r**2 - 0.5], axis=1)
 
-    def told(self, sums: Any, *, sigma: float) -> Numbers:
+    def updated(self, sums: Any, *, sigma: float) -> Numbers:
         """Return the state after the released noisy sum that was asked for; ``sigma`` is the noise in its entries.
 
         Raises
@@ -591,19 +604,19 @@ class Numbers:
         """
         ask = self.ask
         if ask is None:
-            raise InvalidInputError("all rounds of these numbers were told. Read the model.")
+            raise InvalidInputError("all rounds of these numbers were asked. Read the model.")
         sums = np.asarray(sums, dtype=np.float64)
         if sums.shape != ask.shape or not np.isfinite(sums).all():
             raise InvalidInputError(f"sums must be finite, of shape {ask.shape}, got shape {sums.shape}.")
         check_real("sigma", sigma, low=0)
-        after = replace(self, n_told=self.n_told + 1)
+        after = replace(self, n_rounds=self.n_rounds + 1)
         if ask.step == "range":
             return replace(after, zoom=self.zoom.updated(sums, sigma=sigma, n=ask.n))._with_bins()
         model = self._model
         if ask.step == "bins":
             classes = model.head.classes_
-            told: Any = SimpleNamespace(statistics=sums, sigma=sigma, n_units=ask.n, classes=classes, clip=_CLIP)
-            model = replace(model, head=model.head.updated(told))
+            release: Any = SimpleNamespace(statistics=sums, sigma=sigma, n_units=ask.n, classes=classes, clip=_CLIP)
+            model = replace(model, head=model.head.updated(release))
             return replace(after, model=model, clip=_RESIDUAL_CLIP * _mean_spread(model, self.phi))
         if ask.step == "residuals":
             model = model.corrected(sums, sigma=sigma, clip=self.clip, n=ask.n, phi_public=self.phi)
@@ -611,15 +624,17 @@ class Numbers:
         if ask.step == "interval":
             model = model.calibrated(sums, sigma=sigma, n=ask.n)
             assert model.scores is not None
-            far = max(abs(score) for score in model.scores)
-            clip = _ERROR_CLIP * max(far, 1e-3) * _mean_spread(model, self.phi)
+            far = max(*map(abs, model.scores), 1e-3)
+            many = ask.n * self.plan.mu * math.sqrt(1 - _INTERVAL)
+            times = math.sqrt(_NOISE * many / (math.sqrt(2) * 1.645**2))
+            clip = max(_LEAST_CLIP, min(times, _MOST_CLIP)) * far * _mean_spread(model, self.phi)
             return replace(after, model=model, clip=min(clip, self.zoom.high - self.zoom.low))
         errors = measured_errors(sums, sigma=sigma, clip=self.clip, n=ask.n, bins=model.bins)
         return replace(after, errors=errors)
 
     def _with_bins(self) -> Numbers:
-        """Return the state with bins, and a model that knows nothing yet, once the last histogram was told."""
-        if self.n_told < len(_HISTOGRAMS):
+        """Return the state with bins, and a model that knows nothing yet, once the last histogram was asked."""
+        if self.n_rounds < len(_HISTOGRAMS):
             return self
         bins = self.zoom.bins(self.plan.n_bins, self.plan.n_training)
         n_rounds, classes = len(self.plan.recipe.rounds), tuple(range(len(bins.means)))

@@ -331,7 +331,7 @@ class RegressionPlan:
                 records = self._hold(X, units, state, groups)
             release = session.ask_vectors(self._summed(ask, units, records, state))
             unit = ask.bound if ask.step in ("residuals", "errors") else 1.0  # their sums are in units of the clip
-            state = state.told(release.statistics.reshape(ask.shape) * unit, sigma=release.sigma * unit)
+            state = state.updated(release.statistics.reshape(ask.shape) * unit, sigma=release.sigma * unit)
         return state, release.statement
 
     def _hold(self, X: Any, units: Units, state: Numbers, groups: Any) -> tuple[RecordVoters, HeldRecords]:
@@ -349,7 +349,7 @@ class RegressionPlan:
     ) -> VectorSum:
         """Return the exact sum of what records contribute to this round."""
         part = "held out" if ask.held_out else "training"
-        said: dict[str, Any] = {"part": part, "what": _WORDS[ask.step], "query": f"{self.name} {state.n_told}"}
+        said: dict[str, Any] = {"part": part, "what": _WORDS[ask.step], "query": f"{self.name} {state.n_rounds}"}
         if ask.step == "range":
             votes = ask.votes(np.zeros((len(units.values), 0)), units.values)
             return count_cells(units, votes.argmax(axis=1)[:, None], [ask.shape[0]], **said)
