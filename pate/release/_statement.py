@@ -149,6 +149,9 @@ def with_public_rows(statement: PrivacyStatement, public_rows: str | None) -> Pr
     if public_rows == "checked":
         looked = "pate looked for private rows among them; what it found is not told here"
         return statement.with_evidence("public rows", looked, by="nobody")
+    if public_rows == "drawn":
+        made = "pate drew them from sums that were released before, in this run, and that this price includes"
+        return statement.with_evidence("public rows", made)
     return statement
 
 
