@@ -178,9 +178,7 @@ class LabelOptions:
     text: list[str] = o.setting(
         "Columns of codes: text even where they look like numbers.", o.TABLES, default=o.Names(), **o.AS_NAMES
     )
-    only_common: bool = o.setting(
-        "Leave out columns that are in one file only.", o.TABLES, default=False, rare=True
-    )
+    only_common: bool = o.setting("Leave out columns that are in one file only.", o.TABLES, default=False, rare=True)
     sep: str | None = o.setting(
         "What separates the cells of a CSV file: one character, or tab; recognised by the header line.",
         o.TABLES,

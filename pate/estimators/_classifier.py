@@ -34,7 +34,7 @@ from pate.estimators._by_dpsgd import (
     method_of,
 )
 from pate.estimators._public_model import OVERLAP, TUNING, digest_of, own_stated
-from pate.estimators._queries import Queries, former_part
+from pate.estimators._queries import Queries, former_part, in_own_words
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.models.file import InputSpec, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
@@ -331,7 +331,8 @@ class PATEClassifier(ByDPSGD):
         Traceback (most recent call last):
         pate.exceptions.InvalidInputError: budget must be pate.Budget(epsilon, delta), got None. ...
         """
-        self.fit_keeping(X, y, X_public=X_public, groups=groups, schema=schema)
+        with in_own_words():
+            self.fit_keeping(X, y, X_public=X_public, groups=groups, schema=schema)
         return self
 
     def fit_keeping(

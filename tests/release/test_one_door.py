@@ -7,6 +7,7 @@ import inspect
 import numpy as np
 import pandas as pd
 import pytest
+from pate_of import pate_of
 from sklearn.naive_bayes import GaussianNB
 
 from pate import (
@@ -410,7 +411,7 @@ class NeverTrained(GaussianNB):
 )
 def test_terms_are_checked_at_the_door_wherever_they_come_in(tmp_path, wrong, text):
     given = {"budget": BUDGET} | wrong
-    clf = PATEClassifier(NeverTrained(), n_teachers=5, classes=[0, 1], student=GaussianNB(), **given)
+    clf = pate_of(NeverTrained(), n_teachers=5, classes=[0, 1], student=GaussianNB(), **given)
     doors = {
         "terms": lambda: ReleaseTerms(**given),
         "release": lambda: release_labels(votes(), GNMax(40.0), **given),
