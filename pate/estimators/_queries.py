@@ -60,11 +60,11 @@ class Queries:
         for name in ("n", "max_answers"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, check_int(f"{name} of queries", value, low=1))
+                object.__setattr__(self, name, check_int(f"queries.{name}", value, low=1))
         if self.gap is not None:
-            check_real("gap", self.gap, low=0)
-        check_choice("select", self.select, STRATEGIES)
-        check_choice("on_exhausted", self.on_exhausted, ON_EXHAUSTED)
+            check_real("queries.gap", self.gap, low=0)
+        check_choice("queries.select", self.select, STRATEGIES)
+        check_choice("queries.on_exhausted", self.on_exhausted, ON_EXHAUSTED)
 
     @classmethod
     def of(cls, queries: Any) -> Self:
