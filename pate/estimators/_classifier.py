@@ -503,6 +503,12 @@ class PATEClassifier(ByDPSGD):
             return self.estimator
         return HeadTeacherEnsemble(None, cast("int", None)) if self.who_votes() == "heads" else LogisticRegression()
 
+    def _cut_by(self, partition_seed: int | None) -> None:
+        """Have shards cut by this seed, or with None by a secret, whatever was said of it."""
+        former = {**self.__dict__.get("_former", {}), "partition_seed": None}
+        self._former, teachers = former, make_ensemble(self._template())
+        self.set_params(estimator=teachers.set_params(partition_seed=partition_seed))
+
     def _ensemble(self, X_public: Any = None) -> ShardEnsemble:
         teacher = self._template()
         if self.who_votes() == "heads" and teacher.representation is None:

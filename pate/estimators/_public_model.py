@@ -179,6 +179,7 @@ class PublicModel(CountedFits, ClassifierMixin, BaseEstimator):
     queries_: npt.NDArray[np.int64]
     student_: Any
     _asked: str
+    _former: dict[str, Any]
     classes_: Any
     _model: RecordModel | MappedLinear
 
