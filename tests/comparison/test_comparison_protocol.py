@@ -460,5 +460,5 @@ def test_shards_are_cut_as_the_comparison_says_whatever_a_contestant_was_built_w
         for seed in (None, 3):
             clf._cut_by(seed)
             assert clf.estimator.partition_seed == seed
-            assert clf._ensemble(np.zeros((30, 2))).partition_seed == seed
+            assert clf._ensemble(np.arange(60.0).reshape(30, 2)).partition_seed == seed
     assert seeded.partition_seed == 7
