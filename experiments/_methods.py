@@ -139,9 +139,8 @@ def _pate(problem: Problem, budget: Budget, code: str | None, **options: Any) ->
     data = problem.encoded if options.pop("encoded", False) else problem.data
     if code is not None:
         options |= {"representation": problem.representation(code), "image_shape": problem.image_shape}
-    clf = PATEClassifier(
-        budget=budget, classes=problem.classes, random_state=problem.seed, queries=Queries(force=True), **options
-    )
+    given = {"classes": problem.classes, "random_state": problem.seed, "queries": Queries(force=True), **options}
+    clf = PATEClassifier(budget=budget, **given)
     private = data.private
     with warnings.catch_warnings():
         # Benchmarks hold the same row twice; what the check says is for curators of private tables.
@@ -233,10 +232,13 @@ def pate_2018(problem: Problem, budget: Budget, code: str) -> Fit:
         estimator=teacher,
         n_teachers=250,
         mechanism=mechanism,
-        n_queries=low,
-        max_answers=max(1, round(low * answered)),
-        on_exhausted="abstain",
-        select="random",
+        queries=Queries(
+            low,
+            max_answers=max(1, round(low * answered)),
+            on_exhausted="abstain",
+            select="random",
+            force=True,
+        ),
         student=RandomForestClassifier(100, random_state=seed) if forest else "label-spreading",
         encoded=True,
     )

@@ -29,7 +29,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, load_dataset
+from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, Queries, load_dataset
 from pate._core.provenance import provenance
 from pate.audit import attack
 
@@ -132,7 +132,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
 
 def model_of(kind: str) -> Any:
     """Return the unfitted model of a kind."""
-    shards = {"classes": range(10), "force": True}
+    shards = {"classes": range(10), "queries": Queries(force=True)}
     return {
         "kernel": KernelClassifier(),
         "linear": LogisticRegression(max_iter=100),

@@ -151,11 +151,11 @@ def _renew(former: Mapping[str, str | Former], given: dict[str, Any], present: C
             warnings.warn(f"{old} is now called {now}: use that.", DeprecationWarning, stacklevel=3)
             given[now] = value
             continue
+        if now.into in said and now.is_said(said[now.into]):
+            raise InvalidInputError(f"{old} is the former name of {now.instead}, and both are given. Leave {old} out.")
         warnings.warn(f"{old} is deprecated: use {now.instead}.", DeprecationWarning, stacklevel=3)
         if not now.into:
             kept[old] = value
-        elif now.into in said and now.is_said(said[now.into]):
-            raise InvalidInputError(f"{old} is formerly said for {now.instead}, and both are given. Leave {old} out.")
         else:
             given[now.into] = now.put(given.get(now.into, present(now.into)), value)
     return kept

@@ -28,7 +28,6 @@ from pate.release.statement import counted_elsewhere
 from pate.release.statement.model import PrivacyStatement
 from pate.report.result import FitCost, GroupScore
 from pate.representations import RowMemory
-from pate.teachers import make_ensemble
 
 # Peak memory of this process since the last reset: from Linux, and of a CUDA device.
 
@@ -391,7 +390,7 @@ def _made(task: Task, data: Dataset) -> Any:
         )
     chosen = {"noise_seed": task.noise_seed, "partition_seed": task.cut_seed}
     if isinstance(model, PATEClassifier) and model.who_votes() in ("heads", "shards"):
-        model.set_params(estimator=make_ensemble(model._template(), partition_seed=task.cut_seed))
+        model._cut_by(task.cut_seed)
     chosen = {name: seed for name, seed in chosen.items() if name in takes}
     return model.set_params(**chosen) if chosen else model
 

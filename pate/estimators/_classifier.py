@@ -35,7 +35,7 @@ from pate.estimators._by_dpsgd import (
 )
 from pate.estimators._public_model import digest_of
 from pate.estimators._public_rows import OVERLAP, TUNING, own_stated
-from pate.estimators._queries import Queries, former_part
+from pate.estimators._queries import Queries, former_part, in_own_words
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.models.file import Manifest, ModelFile, check_model_path, damaged, read_model, write_model
@@ -332,7 +332,8 @@ class PATEClassifier(ByDPSGD):
         Traceback (most recent call last):
         pate.exceptions.InvalidInputError: budget must be pate.Budget(epsilon, delta), got None. ...
         """
-        self.fit_keeping(X, y, X_public=X_public, groups=groups, schema=schema)
+        with in_own_words():
+            self.fit_keeping(X, y, X_public=X_public, groups=groups, schema=schema)
         return self
 
     def fit_keeping(
@@ -502,6 +503,12 @@ class PATEClassifier(ByDPSGD):
         if self.estimator is not None:  # a forest's truth is its length
             return self.estimator
         return HeadTeacherEnsemble(None, cast("int", None)) if self.who_votes() == "heads" else LogisticRegression()
+
+    def _cut_by(self, partition_seed: int | None) -> None:
+        """Have shards cut by this seed, or with None by a secret, whatever was said of it."""
+        former = {**self.__dict__.get("_former", {}), "partition_seed": None}
+        self._former, teachers = former, make_ensemble(self._template())
+        self.set_params(estimator=teachers.set_params(partition_seed=partition_seed))
 
     def _ensemble(self, X_public: Any = None) -> ShardEnsemble:
         teacher = self._template()

@@ -111,6 +111,7 @@ class PublicModel(ClassifierMixin, PublicRows):
     queries_: npt.NDArray[np.int64]
     student_: Any
     _asked: str
+    _former: dict[str, Any]
     classes_: Any
     _model: RecordModel | MappedLinear
 

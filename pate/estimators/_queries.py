@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 from pate._core.checks import check_choice, check_int, check_real, shown
 from pate._core.moved import Former
 from pate.data.queries import STRATEGIES
-from pate.exceptions import InvalidInputError
+from pate.exceptions import InvalidInputError, PateError
 from pate.release import ON_EXHAUSTED
 
 
@@ -58,11 +60,11 @@ class Queries:
         for name in ("n", "max_answers"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, check_int(f"{name} of queries", value, low=1))
+                object.__setattr__(self, name, check_int(f"queries.{name}", value, low=1))
         if self.gap is not None:
-            check_real("gap", self.gap, low=0)
-        check_choice("select", self.select, STRATEGIES)
-        check_choice("on_exhausted", self.on_exhausted, ON_EXHAUSTED)
+            check_real("queries.gap", self.gap, low=0)
+        check_choice("queries.select", self.select, STRATEGIES)
+        check_choice("queries.on_exhausted", self.on_exhausted, ON_EXHAUSTED)
 
     @classmethod
     def of(cls, queries: Any) -> Self:
@@ -85,6 +87,28 @@ class Queries:
     def of_shards(self) -> dict[str, Any]:
         """Return what of it speaks of teachers on shards, which are asked row by row; None where it says nothing."""
         return {f"queries.{name}": getattr(self, name) for name in ("n", "gap", "max_answers")}
+
+
+#: What errors call it that jobs may meet as well, and what a classifier calls it.
+_HERE = {
+    "n_queries": "queries",
+    "on_exhausted='abstain'": "queries=Queries(on_exhausted='abstain')",
+    "force=True (--force)": "queries=Queries(force=True)",
+    "overlap_is_public=True (--overlap-is-public)": "stated={'overlap is public': 'yes'}",
+}
+
+
+@contextmanager
+def in_own_words() -> Iterator[None]:
+    """Have errors name the parameters of a classifier, where those of jobs are others."""
+    try:
+        yield
+    except PateError as error:
+        if error.args and isinstance(text := error.args[0], str):
+            for job, here in _HERE.items():
+                text = text.replace(job, here)
+            error.args = (text, *error.args[1:])
+        raise
 
 
 def former_part(name: str) -> Former:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 
-from pate import Budget, InvalidInputError, PATEClassifier, Queries
+from pate import Budget, HeadTeacherEnsemble, InvalidInputError, PATEClassifier, Queries, TeacherEnsemble
 from pate._core.moved import MOVED, STAY, new_path
+from pate.release import plan_release
 
 MODULES = sorted({*MOVED, "core.checks", "data.files.tables", "students._spreading", "statement.model"} - STAY)
 PRIVATE = {
@@ -75,10 +80,78 @@ def test_a_former_public_name_gives_the_very_same_object():
 
 
 def test_former_names_of_parameters_are_taken_with_a_warning():
-    with pytest.warns(DeprecationWarning, match="anyway is now called force"):
+    with pytest.warns(DeprecationWarning, match="anyway is deprecated: use queries=Queries"):
         clf = PATEClassifier(budget=Budget(1.0, 1e-5), anyway=True)
-    assert clf.force is True
+    assert clf.queries == Queries(force=True)
     assert "anyway" not in clf.get_params()
-    assert clone(clf).force is True
+    with pytest.warns(DeprecationWarning, match="anyway is now called force"):
+        assert plan_release(Budget(0.1, 1e-5), 100, n_teachers=10, n_classes=10, anyway=True).n_queries == 10
     with pytest.raises(InvalidInputError, match="both are given"):
-        PATEClassifier(anyway=True, queries=Queries(force=False))
+        plan_release(Budget(0.1, 1e-5), 100, n_teachers=10, anyway=True, force=False)
+
+
+FORMER = {
+    "n_queries": (60, {"queries": Queries(60)}),
+    "select": ("random", {"queries": Queries(select="random")}),
+    "gap": (2.0, {"queries": Queries(gap=2.0)}),
+    "max_answers": (5, {"queries": Queries(max_answers=5)}),
+    "on_exhausted": ("abstain", {"queries": Queries(on_exhausted="abstain")}),
+    "force": (True, {"queries": Queries(force=True)}),
+    "tuning": ("nothing", {"stated": {"tuning": "nothing"}}),
+    "overlap_is_public": (True, {"stated": {"overlap is public": "yes"}}),
+    "n_jobs": (2, {}),
+    "partition_seed": (3, {}),
+    "ranges": ((0, 16), {}),
+}
+
+
+@pytest.mark.parametrize("old", FORMER)
+def test_a_former_parameter_is_taken_set_read_and_cloned(old):
+    value, now = FORMER[old]
+    with pytest.warns(DeprecationWarning, match=f"^{old} is deprecated"):
+        made = PATEClassifier(**{old: value})
+    with pytest.warns(DeprecationWarning, match=f"^{old} is deprecated"):
+        changed = PATEClassifier().set_params(**{old: value})
+    for clf in (made, changed, clone(made), pickle.loads(pickle.dumps(made))):
+        assert {name: getattr(clf, name) for name in now} == now
+        assert len(clf.get_params(deep=False)) == 18
+        assert old not in clf.get_params()
+        with pytest.warns(DeprecationWarning, match=f"PATEClassifier.{old} is deprecated"):
+            assert getattr(clf, old) == value
+    for name, new in now.items():
+        with pytest.raises(InvalidInputError, match="both are given"):
+            PATEClassifier(**{old: value, name: new})
+    assert old not in dir(PATEClassifier())
+
+
+def test_former_parameters_go_together_and_those_of_today_stay():
+    with pytest.warns(DeprecationWarning, match="is deprecated: use"):
+        clf = PATEClassifier(n_queries=9, gap=1.0, tuning="none", stated={"purpose": "research"})
+    assert (clf.queries, clf.stated) == (Queries(9, gap=1.0), {"purpose": "research", "tuning": "none"})
+    with pytest.warns(DeprecationWarning, match="is deprecated: use"):
+        clf.set_params(gap=2.0, tuning="nothing", overlap_is_public=False)
+    assert (clf.queries, clf.stated) == (Queries(9, gap=2.0), {"purpose": "research", "tuning": "nothing"})
+
+
+def test_former_parameters_have_their_former_effect():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y, public = (X[:, 0] > 0).astype(int), rng.normal(size=(60, 2))
+    given = {"budget": Budget(9.0, 1e-3), "classes": (0, 1), "n_teachers": 10, "random_state": 0, "noise_seed": 0}
+    with pytest.warns(DeprecationWarning, match="is deprecated: use"):
+        old = PATEClassifier(partition_seed=3, n_queries=20, tuning="none", overlap_is_public=True, **given)
+    teachers = TeacherEnsemble(LogisticRegression(), 100, partition_seed=3)
+    new = PATEClassifier(teachers, queries=20, stated={"tuning": "none", "overlap is public": "yes"}, **given)
+    one, two = (clf.fit(X, y, X_public=public) for clf in (clone(old), new))
+    assert np.array_equal(one.release_.noisy_counts, two.release_.noisy_counts)
+    assert replace(one.statement_, created=two.statement_.created) == two.statement_
+    assert (one.statement_.tuning, one.who_votes()) == ("none", "shards")
+    with pytest.warns(DeprecationWarning, match="is deprecated: use"):
+        heads = PATEClassifier(voters="heads", partition_seed=3, **given)
+    teachers = HeadTeacherEnsemble(None, None, partition_seed=3)
+    two = PATEClassifier(teachers, voters="heads", **given).fit(X, y, X_public=public)
+    assert np.array_equal(heads.fit(X, y, X_public=public).release_.noisy_counts, two.release_.noisy_counts)
+    with pytest.warns(DeprecationWarning, match="is deprecated: use"):
+        clf = PATEClassifier(voters="records", ranges=(0, 1), budget=given["budget"], classes=(0, 1))
+    with pytest.raises(InvalidInputError, match=r"schema .--ranges. must be left out"):
+        clone(clf).fit(X, y, X_public=public)

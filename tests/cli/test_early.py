@@ -11,7 +11,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 from test_cli import label, pate, tables  # noqa: F401  a fixture
 
-from pate import Budget, GNMax, Ledger, NoisyHistogram, PATEClassifier, compare, load_dataset
+from pate import Budget, GNMax, Ledger, NoisyHistogram, PATEClassifier, Queries, compare, load_dataset
 from pate._core.files import check_can_write
 from pate.comparison.studies._folders import RunFolder
 from pate.exceptions import InvalidInputError, LedgerError

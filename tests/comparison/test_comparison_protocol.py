@@ -20,7 +20,17 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, Queries, TeacherEnsemble, account, load_dataset
+from pate import (
+    Budget,
+    DPSGDClassifier,
+    GNMax,
+    HeadTeacherEnsemble,
+    PATEClassifier,
+    Queries,
+    TeacherEnsemble,
+    account,
+    load_dataset,
+)
 from pate._core.secret import training_seed
 from pate.comparison.contract import Contestant, Tuning
 from pate.comparison.run import compare
@@ -440,3 +450,15 @@ def test_patients_with_several_stays(data_home):
         assert weighted == pytest.approx(cell.accuracy)
     assert report.cells[0].groups[0].answer_rate == 1.0
     assert report.cells[1].groups[0].answer_rate is None
+
+
+def test_shards_are_cut_as_the_comparison_says_whatever_a_contestant_was_built_with():
+    seeded = TeacherEnsemble(GaussianNB(), 5, partition_seed=7)
+    with pytest.warns(DeprecationWarning, match="partition_seed"):
+        former = PATEClassifier(GaussianNB(), n_teachers=5, partition_seed=7)
+    for clf in (PATEClassifier(seeded), former, PATEClassifier(HeadTeacherEnsemble(None, None), voters="heads")):
+        for seed in (None, 3):
+            clf._cut_by(seed)
+            assert clf.estimator.partition_seed == seed
+            assert clf._ensemble(np.arange(60.0).reshape(30, 2)).partition_seed == seed
+    assert seeded.partition_seed == 7

@@ -273,8 +273,8 @@ def test_probabilities_exist_only_where_the_student_has_them():
     [
         ({"budget": None}, r"budget must be pate.Budget\(epsilon, delta\), got None"),
         ({"budget": 1.0}, "budget must be"),
-        ({"n_queries": 201}, "n_queries must be a whole number >= 1 and <= 200.*There are 200 public rows"),
-        ({"n_queries": 0}, "n of queries"),
+        ({"n_queries": 201}, "queries must be a whole number >= 1 and <= 200.*There are 200 public rows"),
+        ({"n_queries": 0}, "queries.n must be"),
         ({"select": "best"}, "select must be one of"),
         ({"gap": -1.0}, "gap"),
         ({"mechanism": GNMax(40.0), "gap": 3.0}, "only NoisyHistogram releases the counts"),

@@ -218,7 +218,7 @@ def test_record_voters_beside_dpsgd_on_digits():
     assert all(one.statement is found.statement and one.guarantee == found.guarantee for one in release.rounds)
     assert found.winner.statement_ is found.statement
     assert {a.name: a.by for a in found.statement.assumptions}["public rows"] == "nobody"
-    assert not found.winner.overlap_is_public
+    assert found.winner.stated is None
 
 
 @pytest.mark.long
