@@ -10,9 +10,9 @@ from pate.mechanisms._noisy_max import (
     NoisyHistogram,
     make_mechanism,
     named_mechanisms,
-    read_mechanisms,
 )
-from pate.mechanisms.vote_cap import VoteCap, VoteCapSession
+from pate.mechanisms._noisy_max import read_mechanisms as read_mechanisms
+from pate.mechanisms._vote_cap import VoteCap, VoteCapSession
 
 __all__ = [
     "ANSWERED",
@@ -30,5 +30,4 @@ __all__ = [
     "VoteCapSession",
     "make_mechanism",
     "named_mechanisms",
-    "read_mechanisms",
 ]

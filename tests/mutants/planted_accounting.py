@@ -16,7 +16,7 @@ from pate import Accountant, Charge, GNMax, LNMax
 from pate.audit import Claim
 from pate.mechanisms._base import all_answered
 from pate.privacy.attacker import largest_success
-from pate.privacy.exact import GaussianNoise, log_probs, pair_law
+from pate.privacy.exact import GaussianNoise, _pair_law, log_probs
 from pate.privacy.exact import _quadrature as quadrature
 from pate.privacy.noise import real_argmax
 from pate.privacy.noise.source import NoiseSource
@@ -82,7 +82,7 @@ def coarse_law() -> np.ndarray:
     with ExitStack() as stack:
         stack.enter_context(patch.object(quadrature, "STEP", 1.5))
         stack.enter_context(patch.object(quadrature, "allowance", lambda step: (7.0 * step, 1e9)))
-        stack.enter_context(patch.object(pair_law, "SUM_ERROR", 1e9))
+        stack.enter_context(patch.object(_pair_law, "SUM_ERROR", 1e9))
         return exact_law()
 
 

@@ -10,9 +10,9 @@ import pytest
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import DEFAULT_ORDERS, rdp_to_epsilon
 from pate.privacy.exact import native
+from pate.privacy.exact._histograms import distinct_histograms, group_counts, merge_far
 from pate.privacy.exact._laws import exact_divergences, exact_rdp, group_divergences, log_probs, upper_bound
 from pate.privacy.exact._quadrature import divergence_terms, log_terms, plan_orders
-from pate.privacy.exact.histograms import distinct_histograms, group_counts, merge_far
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest
 
 ENGINES = ["numpy", "log", pytest.param("native", marks=pytest.mark.skipif(not native.available(), reason="not built"))]

@@ -30,9 +30,9 @@ from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, check_orders
 from pate.privacy.exact._composition import PROBABILITY_ERROR
+from pate.privacy.exact._histograms import check_counts
 from pate.privacy.exact._laws import NoiseLike, log_probs
 from pate.privacy.exact._quadrature import log_sum, log_terms
-from pate.privacy.exact.histograms import check_counts
 from pate.privacy.exact.noise import ThresholdTest
 
 __all__ = ["GivenPair", "PairEpsilon", "given_pair"]
