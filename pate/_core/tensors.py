@@ -54,7 +54,7 @@ def pack_estimator(estimator: Any, *, trusted: Collection[str] = HARMLESS, refus
     return data
 
 
-def settled(data: bytes) -> bytes:
+def canonical_bytes(data: bytes) -> bytes:
     """Return packed bytes in which only the estimator is left: no hour, and nothing of the memory it stood in.
 
     skops writes addresses, and NumPy the gaps between the fields of a record (a tree's nodes), where whatever was in

@@ -161,7 +161,7 @@ def _members(data: bytes) -> dict[str, bytes]:
             if odd or len(infos) > _MOST_MEMBERS or sum(info.file_size for info in infos) > len(data):
                 return {}
             return {info.filename: archive.read(info) for info in infos}
-    except Exception:  # any way in which a parser of somebody's bytes may fail
+    except Exception:  # any way in which a parser of unknown bytes may fail
         return {}
 
 

@@ -264,7 +264,7 @@ def doubted(
     return replace(release, statement=replace(release.statement, doubts=doubts)) if doubts else release
 
 
-def tell_doubts(statement: PrivacyStatement, *, stacklevel: int = 2) -> None:
+def warn_of_doubts(statement: PrivacyStatement, *, stacklevel: int = 2) -> None:
     """Warn of every doubt of a statement.
 
     Warns
@@ -277,11 +277,14 @@ def tell_doubts(statement: PrivacyStatement, *, stacklevel: int = 2) -> None:
     >>> from pate import Budget, GNMax, Votes, release_labels
     >>> votes = Votes.from_counts([[9, 1]])
     >>> sure = release_labels(votes, GNMax(sigma=9.0), budget=Budget(2.0, 1e-5)).statement
-    >>> tell_doubts(sure) is None, sure.doubts
+    >>> warn_of_doubts(sure) is None, sure.doubts
     (True, ())
     """
     for doubt in statement.doubts:
         warnings.warn(str(doubt), ResultWarning, stacklevel=stacklevel + 1)
+
+
+tell_doubts = warn_of_doubts  # for callers in pate.estimators
 
 
 def _few(n_map: int | None) -> Doubt | None:

@@ -557,7 +557,7 @@ def rehearse(
                     if wrong_setting:
                         raise InvalidInputError(f"the estimator cannot be trained: {reason}") from None
     if is_frame(like) and not public and any(kind != np.float64 for kind in like.dtypes):
-        return  # what its columns of text must look like, nobody can guess
+        return  # what its columns of text must look like is not known
     rows = "public rows with made-up classes" if public else "made-up rows of the shape that a shard has"
     raise InvalidInputError(
         f"the estimator cannot be trained on {n_rows} {rows}: {reason}. No private record was looked at: it would fail "

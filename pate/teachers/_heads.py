@@ -538,7 +538,7 @@ class HeadTeacherEnsemble(TableTeachers):
             self._n_outputs = shown.shape[1]
 
         rehearse(work, X, n_rows=max(2, min(n_rows, _ROWS)), n_classes=recipe.n_classes, public=public)
-        if not self._n_outputs:  # columns of text, of which nobody can guess what they must hold
+        if not self._n_outputs:  # columns of text, whose required contents are not known
             raise InvalidInputError(
                 "X_public must be given to fit: the representation takes columns of text, and no private row may tell "
                 "what they hold. Pass fit(X, y, X_public=...)."

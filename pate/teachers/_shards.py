@@ -377,7 +377,7 @@ class Failure:
 
 @dataclass(frozen=True, repr=False)
 class ShardTask:
-    """One teacher to train: its own rows and nobody else's, or in ``failure`` what is in their place."""
+    """One teacher to train: its own rows and no others, or in ``failure`` what is in their place."""
 
     index: int
     estimator: Any = None

@@ -27,7 +27,7 @@ from pate import (
     release_labels,
 )
 from pate._core import secret
-from pate._core.recorder import Outcome, ReplayRecorder, note, play, playing, settle
+from pate._core.recorder import Outcome, ReplayRecorder, note, play, playing, resolve
 from pate._core.secret import fresh_secret, stored_secret, system_bytes, unreplayed_bytes
 from pate.audit import replay
 from pate.exceptions import InvalidInputError, ReplayError
@@ -85,9 +85,9 @@ def test_the_second_run_lets_out_what_the_first_did():
 
 def test_what_is_followed_ends_where_something_else_is_asked():
     with play(ReplayRecorder(KEY, follows=(Outcome("mean", 1.0), Outcome("mean", 2.0)))):
-        assert settle("mean", 5.0) == 1.0
-        assert settle("median", 5.0) == 5.0
-        assert settle("mean", 6.0) == 6.0  # another course
+        assert resolve("mean", 5.0) == 1.0
+        assert resolve("median", 5.0) == 5.0
+        assert resolve("mean", 6.0) == 6.0  # another course
 
 
 # What is said

@@ -136,7 +136,7 @@ def test_what_is_told_changes_nothing_that_is_released(tables, monkeypatch):
     heard = []
     for options in ({}, {"n_teachers": 20, "partition_seed": 0}):
         with monkeypatch.context() as patch:
-            patch.setattr(_tables, "tell", lambda found, **_: heard.extend(one.text for one in found))
+            patch.setattr(_tables, "warn_curator", lambda found, **_: heard.extend(one.text for one in found))
             reported = released(**options)
         for words in ("stands elsewhere", "No record is of", "ids of people"):
             assert any(words in text for text in heard), words

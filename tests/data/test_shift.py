@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 from sklearn import datasets
 
-from pate._core.curator import tell
+from pate._core.curator import warn_curator
 from pate.data._shift import about_shift
 from pate.exceptions import CovariateShiftWarning, CuratorWarning
 
@@ -85,7 +85,7 @@ def test_one_column_is_named_with_its_factor():
     assert told.text.startswith("1 of 2 columns of the private rows stands elsewhere")
     assert "'height' (private values are about 2.5 times the public ones)" in told.text
     with pytest.warns(CovariateShiftWarning, match="for the curator alone"):
-        tell([told])
+        warn_curator([told])
 
 
 def test_what_one_side_was_kept_in_is_no_other_unit():
@@ -133,5 +133,5 @@ def test_it_can_be_silenced_by_itself():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", CovariateShiftWarning)
-        assert tell(about_shift(X * 100, X))
+        assert warn_curator(about_shift(X * 100, X))
     assert issubclass(CovariateShiftWarning, CuratorWarning)

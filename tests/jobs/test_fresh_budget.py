@@ -172,7 +172,10 @@ def test_two_releases_under_one_total(tables):
 def test_a_begun_ledger_is_new_until_something_is_charged(tables):
     job(tables, "private.csv").run()
     ledger = tables / "second.sqlite"
-    assert pate("ledger", "begin", ledger, "--epsilon", 3, "--delta", 1e-5, "--currency", "gdp", "-q").exit_code == 0
+    assert (
+        pate("ledger", "begin", ledger, "--epsilon", 3, "--delta", 1e-5, "--accounting-unit", "gdp", "-q").exit_code
+        == 0
+    )
     with pytest.raises(InvalidInputError, match="largely of the same people"):
         job(tables, "less.csv", ledger=ledger).check_records()
     job(tables, "less.csv", ledger=ledger, new_ledger=True).run()

@@ -740,7 +740,7 @@ def test_the_ledger_takes_the_next_answers_from_one_holder_only(path):
     assert ledger.add_answers(run, answers_from(0, 2), 0) == ledger.head
     before = path.read_bytes()
     for wrong in (0, 1, 3):
-        with pytest.raises(LedgerError, match="somebody else goes on"):
+        with pytest.raises(LedgerError, match="another process goes on"):
             ledger.add_answers(run, answers_from(2, 1), wrong)
     assert path.read_bytes() == before
     head = ledger.add_answers(run, answers_from(2, 1), expect_before=2)

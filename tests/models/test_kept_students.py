@@ -20,7 +20,7 @@ from sklearn.svm import SVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from pate import InvalidInputError
-from pate._core.tensors import pack_estimator, settled
+from pate._core.tensors import canonical_bytes, pack_estimator
 from pate.models.students import ImageStudent, VoteSpreading
 from pate.models.students._serialised import keep_student, make_safe, read_student
 
@@ -114,7 +114,7 @@ def test_memory_between_the_fields_of_a_tree_is_not_written():
     import zipfile
 
     tree = DecisionTreeClassifier(random_state=0).fit(X, Y)
-    packed = settled(pack_estimator(tree, trusted=["sklearn.tree._tree.Tree"], refusal="", remedy=""))
+    packed = canonical_bytes(pack_estimator(tree, trusted=["sklearn.tree._tree.Tree"], refusal="", remedy=""))
     with zipfile.ZipFile(io.BytesIO(packed)) as file:
         arrays = [np.load(io.BytesIO(file.read(n)), allow_pickle=False) for n in file.namelist() if n.endswith(".npy")]
     (nodes,) = [a for a in arrays if a.dtype.names is not None]

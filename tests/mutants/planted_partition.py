@@ -21,7 +21,7 @@ from wall import Mutant
 from wall_looks import by_check, by_replay
 
 from pate import Budget, ConfidentGNMax, GNMax, TeacherEnsemble, release_labels
-from pate._core.curator import tell
+from pate._core.curator import warn_curator
 from pate.data.partition import Partition
 from pate.data.partition import partition as honest_partition
 from pate.teachers._usable import about_labels
@@ -264,13 +264,13 @@ def once(seed: int) -> Data:
 
 
 def told_of_classes(X, y, groups=None):
-    tell(about_labels(y, None, CLASSES))
+    warn_curator(about_labels(y, None, CLASSES))
     return shards(X, y)
 
 
 def acts_on_what_is_told(X, y, groups=None):
     """Classes without records, by the curator's warning, are left out of those that were named."""
-    warned = tell(about_labels(y, None, CLASSES))
+    warned = warn_curator(about_labels(y, None, CLASSES))
     return shards(X, y, classes=CLASSES[:-1] if warned else CLASSES)
 
 

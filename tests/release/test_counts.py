@@ -236,7 +236,7 @@ def test_of_two_runs_side_by_side_one_draws(tmp_path):
     run(plan_of(ledger=Ledger(path)))
     one, other = (run(plan_of(ledger=Ledger(path))) for _ in range(2))
     found = one.counts.release(right())
-    with pytest.raises(LedgerError, match="somebody else goes on"):
+    with pytest.raises(LedgerError, match="another process goes on"):
         other.counts.release(right("another"))
     assert other.counts.release(right()).noisy == found.noisy  # the stored one
     assert Ledger(path).n_answers(1) == N_QUERIES + 1

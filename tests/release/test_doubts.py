@@ -11,7 +11,7 @@ import pytest
 from pate import Budget, GNMax, MeasuredAccuracy, PATEClassifier, Votes, release_labels
 from pate.exceptions import CuratorWarning, ResultWarning
 from pate.records._right import RightFacts
-from pate.release import ModelLabels, ReleasedCounts, doubted, tell_doubts
+from pate.release import ModelLabels, ReleasedCounts, doubted, warn_of_doubts
 
 MEASURED = MeasuredAccuracy(
     estimate=0.58, low=0.55, high=0.61, unit="record", n=900, counted=0.6, correction=0.02, sigma=18.7, share=0.04
@@ -91,7 +91,7 @@ def test_each_is_one_public_warning():
     release = doubted(released([0] * 15, measured=MEASURED), n_map=30)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        tell_doubts(release.statement)
+        warn_of_doubts(release.statement)
     assert [str(one.message) for one in said] == [str(doubt) for doubt in release.statement.doubts]
     assert kinds(release) == ["few public rows", "classes never named", "below the commonest"]
     assert all(one.category is ResultWarning for one in said)

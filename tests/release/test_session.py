@@ -386,9 +386,9 @@ def test_without_the_lock_the_ledger_decides(ledger):
     second = session(ledger=ledger, name="May")
     assert (first.n_left, second.n_left) == (20, 20)
     first.ask(votes_of(range(12)))
-    with pytest.raises(LedgerError, match="somebody else goes on"):
+    with pytest.raises(LedgerError, match="another process goes on"):
         second.ask(votes_of(range(100, 105)))
-    with pytest.raises(LedgerError, match="somebody else goes on"):
+    with pytest.raises(LedgerError, match="another process goes on"):
         second.ask(votes_of(range(105, 106)))
     first.ask(votes_of(range(12, 20)))
     assert ledger.show()[0]["n_answers"] == 20

@@ -362,7 +362,7 @@ def test_a_copy_of_a_run_cannot_go_on_with_its_release(tmp_path):
     options = {"n_teachers": 50, "classes": 2, "budget": Budget(4.0, 1e-5), "ledger": ledger}
     run = open_vote_cap(VoteCap(3, 8.0), **options)
     ledger.add_answers(run.release, [("x", "vote-cap", 0, None)])
-    with pytest.raises(LedgerError, match="somebody else goes on"):
+    with pytest.raises(LedgerError, match="another process goes on"):
         run.ask(np.zeros((50, 1), dtype=int))
     assert ledger.n_answers(run.release) == 1
 

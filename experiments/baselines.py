@@ -1,9 +1,9 @@
 """Other people's private methods beside ours: private kNN, the sparse-vector scheme, record voters and DP-SGD.
 
-    PATE_DATA_HOME=... python experiments/rivals.py               # a quarter of an hour of one core, then the page
-    PATE_DATA_HOME=... python experiments/rivals.py --develop     # what the rules were chosen from: training rows alone
-    python experiments/rivals.py --page                           # the page's tables from the stored JSON
-    python experiments/rivals.py --smoke                          # does it run?
+    PATE_DATA_HOME=... python experiments/baselines.py # a quarter of an hour of one core, then the page
+    PATE_DATA_HOME=... python experiments/baselines.py --develop # what the rules were chosen from: training rows alone
+    python experiments/baselines.py --page # the page's tables from the stored JSON
+    python experiments/baselines.py --smoke # does it run?
 
 Everybody takes the settings of their own public rule and is asked about the same test rows; splits, teachers, samples
 and noise are drawn anew by every seed. ``--develop`` cuts the training parts only (seeds from 100 on; digits has no
@@ -35,11 +35,11 @@ from pate.models.recipes import fitted_representation, kind_of
 from pate.teachers import HeadTeacherEnsemble
 
 ROOT = Path(__file__).parents[1]
-RESULT = ROOT / "experiments" / "results" / "rivals.json"
+RESULT = ROOT / "experiments" / "results" / "baselines.json"
 PAGE = ROOT / "docs" / "baselines.md"
 DELTA, EPSILONS = 1e-5, (0.5, 1.0, 3.0)
 #: Between these lines of the page nothing is typed by hand.
-BEGIN, END = "<!-- {} of experiments/rivals.py -->", "<!-- end -->"
+BEGIN, END = "<!-- {} of experiments/baselines.py -->", "<!-- end -->"
 KEY = ("data", "epsilon", "seed", "method")
 #: name -> private, public rows of a split of the training part
 TRAINING = {"digits": (1_038, 400), "optdigits": (2_400, 600), "pendigits": (5_000, 1_000)}
@@ -307,7 +307,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.smoke:
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "rivals.json"
+            file = Path(folder) / "baselines.json"
             run(file, ("digits",), (3.0,), (0,))
             print("\n".join(accuracy_table(read(file)["cells"])))
         return
