@@ -36,7 +36,7 @@ def vote(X, y):
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
-def test_no_interrupt_leaves_a_tape_on():
+def test_no_interrupt_leaves_a_recorder_on():
     """Ctrl-C may come between any two instructions; the exception, and so every frame, is held as a notebook does."""
 
     def stop(*_):
@@ -76,7 +76,7 @@ def test_an_interrupted_replay_leaves_the_system_s_noise():
     assert not NoiseSource().seeded
 
 
-def test_samplers_take_their_values_by_name_on_a_tape_or_not():
+def test_samplers_take_their_values_by_name_on_a_recorder_or_not():
     def named():
         return real_argmax(counts=[[9, 1]], scale=0.001, source=NoiseSource(1)).tolist()
 

@@ -42,8 +42,8 @@ def made_up(method="records", epsilon=1.0, seed=0, accuracy=0.9, **more):
     key = {"data": "digits", "protocol": "standard", "method": method, "epsilon": epsilon, "seed": seed}
     sizes = {"n_private": 1_038, "n_public": 400, "n_test": 359, "kind": "table", "commonest": 0.11}
     found = {"accuracy": accuracy, "balanced_accuracy": accuracy, "auc": None, "seconds": 2.0}
-    told = {"representation_seconds": 0.5, "settings": "s", "guarantee": {"epsilon": epsilon, "delta": 1e-5}}
-    return {**key, **sizes, **found, **told, "code": "c" * 64, "commit": "d" * 40, **more}
+    common = {"representation_seconds": 0.5, "settings": "s", "guarantee": {"epsilon": epsilon, "delta": 1e-5}}
+    return {**key, **sizes, **found, **common, "code": "c" * 64, "commit": "d" * 40, **more}
 
 
 @pytest.mark.long
@@ -94,7 +94,7 @@ def test_cells_of_other_code_or_settings_or_that_failed_are_not_done(parts):
 
 
 @pytest.mark.long
-def test_a_failing_cell_is_told_and_the_others_go_on(parts, tiny, tmp_path, monkeypatch):
+def test_a_failing_cell_is_reported_and_the_others_go_on(parts, tiny, tmp_path, monkeypatch):
     methods, sweep, *_ = parts
 
     def fails(problem, budget, code):

@@ -84,7 +84,7 @@ def test_a_table_with_a_row_less_asks_which_ledger_is_meant(tables):
 
 
 @pytest.mark.long
-def test_without_owners_it_is_told_by_rows_and_other_people_are_not_asked(tables):
+def test_without_owners_it_is_found_by_rows_and_other_people_are_not_asked(tables):
     job(
         tables,
         "private.csv",

@@ -174,8 +174,8 @@ def test_what_is_as_it_was_fitted_comes_back(kind, n_classes, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.* is now pate.models.students:DeprecationWarning")
 def test_a_student_whose_file_names_the_former_module_is_read(tmp_path):
-    told = np.where(np.arange(200) % 4 == 0, Y, -1)
-    student = VoteSpreading().fit(X, told)
+    labelled = np.where(np.arange(200) % 4 == 0, Y, -1)
+    student = VoteSpreading().fit(X, labelled)
     about = keep_student(student, tmp_path)
     kept = tmp_path / "student.skops"
     with zipfile.ZipFile(kept) as archive:

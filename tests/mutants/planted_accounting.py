@@ -159,7 +159,7 @@ MUTANTS = (
         },
     ),
     Mutant(
-        "an attacker's guess told for one answer of many",
+        "an attacker's guess stated for one answer of many",
         "plain words beside an epsilon, worked out by themselves",
         {"pair": by_pair(lambda: guesses(ASKED), lambda: guesses(1), GNMAX, TIE, TIE_PRIME, ASKED)},
     ),
@@ -180,6 +180,6 @@ MUTANTS = (
         "bounds that overflow and are then compared",
         {"game": by_game(*PUBLISHED, most=50)},
         tried={"textbook": by_textbook(*PUBLISHED, most=50)},
-        blind={"pair": "the number is released beside the answers, which cost what is told"},
+        blind={"pair": "the number is released beside the answers, which cost what is stated"},
     ),
 )

@@ -140,12 +140,12 @@ def _passing_edits(check: Callable[[Any, Ledger], bool]) -> str:
 
 
 def _without_a_key(key: bytes, *signed: Any) -> str:
-    """Whoever has the ledger can make this."""
+    """Anyone who has the ledger can make this."""
     return hashlib.sha256(canonical(signed).encode()).hexdigest()
 
 
 def _forger_binds(patches: list[Any]) -> str:
-    """Somebody with the ledger and a key of their own binds a file; the check has the curator's key again."""
+    """A person with the ledger and a key of their own binds a file; the check has the curator's key again."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         for patch in patches:
             stack.enter_context(patch)
@@ -241,7 +241,7 @@ MUTANTS = (
     ),
     Mutant(
         "released files signed without a key",
-        "hash chains and lists of checksums, which whoever edits a file makes anew",
+        "hash chains and lists of checksums, which a person who edits a file makes again",
         {
             "check": by_check(
                 list,

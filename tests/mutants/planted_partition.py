@@ -326,7 +326,7 @@ MUTANTS = (
         _replayed(fixed_threshold, tuned_threshold, world, another_label),
     ),
     Mutant(
-        "what the curator is told changes what is released",
+        "the curator's warnings change what is released",
         "scripts that mend what they warn of",
         _replayed(told_of_classes, acts_on_what_is_told, once, another_label),
     ),

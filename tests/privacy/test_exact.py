@@ -248,7 +248,7 @@ def test_monte_carlo():
 
 def test_edges():
     assert exact_rdp(np.zeros((0, 3), int), [2.0], noise=GaussianNoise(1.0)).shape == (0, 1)
-    # Nobody voted: there is no vote to replace.
+    # No one voted: there is no vote to replace.
     assert exact_rdp([[0, 0]], [2.0], noise=GaussianNoise(1.0))[0, 0] == 0
     for bad in ([[1.5, 2]], [[-1, 2]], [[1]], [[[1, 2]]]):
         with pytest.raises(InvalidInputError, match="counts"):
