@@ -194,8 +194,8 @@ def _knows(book: Any, data: Registration) -> bool:
         return False
     in_order = book.recognises(data.fingerprint.partition(":")[0])
     n_once = 0 if data.sketch is None else len(data.sketch[0])
-    told_apart = data.unit == "record" and n_once >= _FEWEST_APART and book.has_sketch
-    return in_order or not told_apart or book.overlap(data) >= LARGELY
+    distinct = data.unit == "record" and n_once >= _FEWEST_APART and book.has_sketch
+    return in_order or not distinct or book.overlap(data) >= LARGELY
 
 
 def _is_blind(book: Any, data: Registration) -> bool:

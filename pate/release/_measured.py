@@ -211,7 +211,7 @@ def _recalls(cells: ReleasedCounts, b: float) -> tuple[ClassRecall, ...]:
     found = []
     for value, hits, n in zip(facts.classes, right.tolist(), all_of.tolist(), strict=True):
         name = as_plain_text(value)
-        if n <= _TOLD * math.sqrt(2) * sigma or n < 1:
+        if n <= _CLEAR * math.sqrt(2) * sigma or n < 1:
             found.append(ClassRecall(name=name))
             continue
         low, estimate, high = _interval(hits / n, b, n, sigma, n_is_noisy=True)
@@ -229,7 +229,7 @@ FEW_PUBLIC = 100
 _LABELS_PER_CLASS = 5
 _LISTED = 5
 #: A noisy class count says something above so many standard deviations.
-_TOLD = 4.0
+_CLEAR = 4.0
 
 
 def doubted(
@@ -335,7 +335,7 @@ def _commonest(
         m = len(release.classes)
         counts = cells.noisy[:m] + cells.noisy[m:]
         total = float(cells.facts.n or counts.sum())
-        if counts.max() > _TOLD * math.sqrt(2) * cells.sigma and total > 0:
+        if counts.max() > _CLEAR * math.sqrt(2) * cells.sigma and total > 0:
             return min(1.0, float(counts.max()) / total), "by the noisy counts of each class"
     if commonest is not None:
         return commonest, "as stated"
