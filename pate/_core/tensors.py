@@ -118,7 +118,7 @@ _DTYPES = frozenset(
 
 
 def plain(name: Any, array: Any) -> npt.NDArray[Any]:
-    """Return an array as safetensors takes it: in order, little-endian, of a type that everybody knows."""
+    """Return an array as safetensors takes it: in order, little-endian, of a type that all readers know."""
     if not _is_text(name) or name == "__metadata__":
         raise InvalidInputError(f"arrays to keep must have texts other than '__metadata__' as names, got {name!r}.")
     values = np.asarray(array, order="C")

@@ -154,7 +154,7 @@ def test_means_and_deviations_of_made_up_cells(parts):
     rows += [{**made_up(seed=1), "failed": "later"}, made_up(seed=7, accuracy=0.1), made_up(epsilon=2.0)]
     found = summary.summarise(rows, config)
     (row,) = found["summary"]
-    # The later of two words on seed 0; a later failure takes nothing back; nobody asked for seed 7 or epsilon 2.
+    # The later of two words on seed 0; a later failure takes nothing back; no one asked for seed 7 or epsilon 2.
     assert row["accuracy"]["mean"] == pytest.approx(0.92)
     assert row["accuracy"]["sd"] == pytest.approx(0.04 / 2**0.5)
     assert row["accuracy"]["n"] == 2

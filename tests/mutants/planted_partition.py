@@ -263,12 +263,12 @@ def once(seed: int) -> Data:
     return X, y, groups
 
 
-def told_of_classes(X, y, groups=None):
+def warns_of_classes(X, y, groups=None):
     warn_curator(about_labels(y, None, CLASSES))
     return shards(X, y)
 
 
-def acts_on_what_is_told(X, y, groups=None):
+def acts_on_the_warning(X, y, groups=None):
     """Classes without records, by the curator's warning, are left out of those that were named."""
     warned = warn_curator(about_labels(y, None, CLASSES))
     return shards(X, y, classes=CLASSES[:-1] if warned else CLASSES)
@@ -328,7 +328,7 @@ MUTANTS = (
     Mutant(
         "the curator's warnings change what is released",
         "scripts that mend what they warn of",
-        _replayed(told_of_classes, acts_on_what_is_told, once, another_label),
+        _replayed(warns_of_classes, acts_on_the_warning, once, another_label),
     ),
     Mutant(
         "a student validated on private rows",

@@ -249,13 +249,13 @@ def test_a_count_read_between_is_found_out(tmp_path, monkeypatch):
     other = run(plan_of(ledger=Ledger(path)))
     n_answers = Ledger.n_answers
 
-    def then_somebody_draws(self, release):
+    def then_another_draws(self, release):
         found = n_answers(self, release)
         if not seen:
             seen.append(other.counts.release(right()))
         return found
 
-    monkeypatch.setattr(Ledger, "n_answers", then_somebody_draws)
+    monkeypatch.setattr(Ledger, "n_answers", then_another_draws)
     late = run(plan_of(ledger=Ledger(path)))
     monkeypatch.undo()
     assert late.counts.release(right()).noisy == seen[0].noisy
