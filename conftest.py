@@ -32,11 +32,11 @@ def pytest_collection() -> Iterator[None]:
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of a test marked ``few(4)`` four cases stay short, spread evenly from first to last; the others are long."""
-    told: dict[tuple[str, int], list[pytest.Item]] = {}
+    grouped: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
         if (mark := item.get_closest_marker("few")) and item.get_closest_marker("long") is None:
-            told.setdefault((item.nodeid.partition("[")[0], mark.args[0]), []).append(item)
-    for (_, few), cases in told.items():
+            grouped.setdefault((item.nodeid.partition("[")[0], mark.args[0]), []).append(item)
+    for (_, few), cases in grouped.items():
         kept = {round(at * (len(cases) - 1) / max(few - 1, 1)) for at in range(few)}
         for at, case in enumerate(cases):
             if at not in kept:

@@ -4,9 +4,9 @@
 
 A step is: take the batch out of the records, clipped sum, optimiser. Everybody runs the same module on the same
 batches, one thread, and takes turns within a repeat; a ratio is the median of the repeats' ratios to plain SGD. Noise
-and Poisson sampling hang on the numbers of parameters and of records alone: they are timed by themselves, ours from a
+and Poisson sampling depend on the numbers of parameters and of records alone: they are timed by themselves, ours from a
 cryptographic generator and, beside it, Opacus' default (torch's generator) and its secure mode. Memory: high-water mark
-of a process of its own that runs a few steps. Rows are random numbers of MNIST's shape: no figure here hangs on what
+of a process of its own that runs a few steps. Rows are random numbers of MNIST's shape: no figure here depends on what
 they are.
 """
 

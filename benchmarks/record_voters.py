@@ -3,7 +3,7 @@
     python benchmarks/record_voters.py [--smoke] [--records 100000] [--streamed 1000000] [--fitted 100000] [--jobs 2]
         [--repeats 3]
 
-Tables are made: numbers alone, and numbers beside 20 columns of text. The command is told classes and epsilon, and
+Tables are made: numbers alone, and numbers beside 20 columns of text. The command is given classes and epsilon, and
 nothing else; reading, fitting on public rows, all rounds, ledger, statement and writing are in its time.
 Beside it: casting by exact sums of whole numbers against the same arithmetic in plain NumPy floats (scipy's distances,
 two products, one sum), on the same rows, with one process and as many threads each, taking turns. The ratio is the

@@ -163,7 +163,7 @@ def group_memory(config: Config) -> dict[str, float]:
         "    lines = Path('/proc/self/status').read_text().splitlines()\n"
         "    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))\n"
         "teachers = ensemble('cnn float32', replace(config, n_jobs=1, epochs=2), n_teachers=10, group_size=10)\n"
-        "Path('/proc/self/clear_refs').write_text('5')  # the peak begins anew\n"
+        "Path('/proc/self/clear_refs').write_text('5')  # the peak begins again\n"
         "before = status('VmRSS')\n"
         "teachers.fit(X, y)\n"
         "print(before, status('VmHWM') - before)\n"

@@ -88,8 +88,8 @@ def page(stored: Mapping[str, Any]) -> str:
     for e in levels:
         count, asked = counted(questions, e), [q for q in questions if e in _of_pate(q)]
         above = sum(_of_pate(q)[e]["difference"] >= 0 for q in asked)
-        told = [count["ahead"], count["undecided"], count["behind"], f"{above} of {len(asked)}"]
-        rows.append([f"{e:g}", *map(str, told)])
+        results = [count["ahead"], count["undecided"], count["behind"], f"{above} of {len(asked)}"]
+        rows.append([f"{e:g}", *map(str, results)])
     lines += table(head, rows)
     rule = next((q["rule"] for q in questions if q["rule"]), None)
     if rule:

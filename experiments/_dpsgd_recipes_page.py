@@ -46,9 +46,9 @@ def _own(file: Path) -> dict[tuple[str, float], dict[str, dict[str, Any]]]:
     if not file.exists():
         return {}
     found: dict[tuple[str, float], dict[str, dict[str, Any]]] = {}
-    told = json.loads(file.read_text(encoding="utf-8"))
-    public = {(p["data"], p["protocol"]): p["n_public"] for p in told["problems"]}
-    for row in told["summary"]:
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    public = {(p["data"], p["protocol"]): p["n_public"] for p in stored["problems"]}
+    for row in stored["summary"]:
         if row["protocol"] == "standard" and row["epsilon"] is not None and row["method"] in _OWN:
             cell = {**row["accuracy"], "n_public": public[row["data"], row["protocol"]]}
             found.setdefault((row["data"], row["epsilon"]), {})[row["method"]] = cell
@@ -62,7 +62,7 @@ def _measured(cells: Sequence[Mapping[str, Any]]) -> tuple[float, str]:
 
 
 def _ahead(found: Mapping[str, float]) -> list[str]:
-    """Return whoever is ahead, as far as two digits tell."""
+    """Return who is ahead, as far as two digits tell."""
     best = max(found.values())
     return [words for words, value in found.items() if f"{value:.2f}" == f"{best:.2f}"]
 
@@ -105,13 +105,13 @@ def _row(q: Mapping[str, Any], cells: Sequence[Mapping[str, Any]], own: Mapping[
 
 def write_page(result: Path, others: Path, page: Path) -> None:
     """Write the page: a row for each question, the best of each in bold."""
-    told, own = json.loads(result.read_text(encoding="utf-8")), _own(others)
+    stored, own = json.loads(result.read_text(encoding="utf-8")), _own(others)
     heads = ["data", "public rows", "adjacency", "epsilon", "recipe", "seconds", "to reach", "DP-SGD", *_SAME.values()]
     heads += ["highest mean, same rows", *_OWN.values(), "highest mean of all"]
     rows: list[list[str]] = []
     lines = [_INTRODUCTION, f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for q in told["questions"]:
-        cells = [c for c in told["cells"] if all(c[k] == q[k] for k in ("data", "public", "adjacency", "epsilon"))]
+    for q in stored["questions"]:
+        cells = [c for c in stored["cells"] if all(c[k] == q[k] for k in ("data", "public", "adjacency", "epsilon"))]
         if any(c.get("contestant", MINE) == MINE for c in cells):
             alike = q["public"] and q["adjacency"] == "replace-one"
             row = _row(q, cells, own.get((q["data"], q["epsilon"]), {}) if alike else {})

@@ -197,15 +197,17 @@ def records_alone(problem: Problem, budget: Budget, code: str) -> Fit:
 def heads(problem: Problem, budget: Budget, code: str) -> Fit:
     """Small heads on shards, all on the shared public representation."""
     clf, teachers = _pate(problem, budget, code, voters="heads")
-    told = f"{teachers.n_teachers} heads, {len(clf.queries_)} queries, {type(clf.student_).__name__}"
-    return _fit_of(clf, problem.data.test.X, told, clf.release_.guarantee)
+    described = f"{teachers.n_teachers} heads, {len(clf.queries_)} queries, {type(clf.student_).__name__}"
+    return _fit_of(clf, problem.data.test.X, described, clf.release_.guarantee)
 
 
 def shards(problem: Problem, budget: Budget, code: str) -> Fit:
     """Name an estimator, and nothing else: shard teachers by pate's rule."""
     clf, teachers = _pate(problem, budget, None, estimator=LogisticRegression(max_iter=200), encoded=True)
-    told = f"{teachers.n_teachers} logistic regressions, {len(clf.queries_)} queries, {type(clf.student_).__name__}"
-    return _fit_of(clf, problem.encoded.test.X, told, clf.release_.guarantee)
+    described = (
+        f"{teachers.n_teachers} logistic regressions, {len(clf.queries_)} queries, {type(clf.student_).__name__}"
+    )
+    return _fit_of(clf, problem.encoded.test.X, described, clf.release_.guarantee)
 
 
 def pate_2018(problem: Problem, budget: Budget, code: str) -> Fit:
@@ -242,19 +244,19 @@ def pate_2018(problem: Problem, budget: Budget, code: str) -> Fit:
         student=RandomForestClassifier(100, random_state=seed) if forest else "label-spreading",
         encoded=True,
     )
-    told = (
+    described = (
         f"250 {'random forests' if forest else 'logistic regressions'}, Confident-GNMax({threshold:g}, {test_noise:g}, "
         f"{noise:g}), {low} queries, {'random forest' if forest else 'label spreading'}"
     )
-    return _fit_of(clf, problem.encoded.test.X, told, clf.release_.guarantee)
+    return _fit_of(clf, problem.encoded.test.X, described, clf.release_.guarantee)
 
 
-def _dpsgd(problem: Problem, budget: Budget, module: str, data: Dataset, told: str = "", **settings: Any) -> Fit:
+def _dpsgd(problem: Problem, budget: Budget, module: str, data: Dataset, described: str = "", **settings: Any) -> Fit:
     clf = make_dpsgd(module, data, budget, random_state=problem.seed).set_params(**settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         clf.fit(data.private.X, data.private.y, groups=data.private.groups)
-    words = f"{module}, {clf.epochs} epochs, batch {clf.expected_batch_size}, rate {clf.learning_rate:g}{told}"
+    words = f"{module}, {clf.epochs} epochs, batch {clf.expected_batch_size}, rate {clf.learning_rate:g}{described}"
     return _fit_of(clf, data.test.X, words, clf.guarantee_)
 
 
@@ -291,16 +293,16 @@ def _represented(problem: Problem, code: str) -> tuple[Dataset, str]:
 
 def dp_sgd_on_representation(problem: Problem, budget: Budget, code: str) -> Fit:
     """Linear DP-SGD on the records' representation."""
-    mapped, told = _represented(problem, code)
-    return _dpsgd(problem, budget, "linear", mapped, told)
+    mapped, described = _represented(problem, code)
+    return _dpsgd(problem, budget, "linear", mapped, described)
 
 
 def dp_sgd_best(problem: Problem, budget: Budget, code: str) -> Fit:
     """DP-SGD's best of six settings, chosen on the test rows themselves: an upper bound of what choosing would give."""
-    rows, (mapped, told) = problem.encoded, _represented(problem, code)
+    rows, (mapped, described) = problem.encoded, _represented(problem, code)
     fits, groups = [], rows.private.groups
     n = len(rows.private.y) if groups is None else len(np.unique(np.asarray(groups)))
-    for module, data, words in ((_module(rows), rows, ""), ("linear", mapped, told)):
+    for module, data, words in ((_module(rows), rows, ""), ("linear", mapped, described)):
         fits.append(_dpsgd(problem, budget, module, data, words))
         for batch, rate in ((n // 2, 0.5), (n, 1.0)):  # large batches, which small budgets ask for
             fits.append(_dpsgd(problem, budget, module, data, words, expected_batch_size=batch, learning_rate=rate))

@@ -168,9 +168,9 @@ def _gaps(summary: Summary) -> list[str]:
     if summary["missing"]:
         by_data: dict[str, list[str]] = {}
         for m in summary["missing"]:
-            told = f"{m['method']} {m['missing']} of {m['of']}"
-            by_data.setdefault(f"{m['data']}/{m['protocol']}", []).append(told)
-        rows = [[data, ", ".join(told)] for data, told in by_data.items()]
+            stored = f"{m['method']} {m['missing']} of {m['of']}"
+            by_data.setdefault(f"{m['data']}/{m['protocol']}", []).append(stored)
+        rows = [[data, ", ".join(stored)] for data, stored in by_data.items()]
         lines += ["Cells that are not computed yet:", "", *table(["data", "missing"], rows)]
     for kind in ("refused", "failed"):
         counts: dict[tuple[str, str], list[float]] = {}
@@ -200,7 +200,7 @@ def write_page(summary: Summary, picture: str | None) -> str:
         f"Accuracy on the test rows in %, mean ± standard deviation of {n} seed{'s' * (n > 1)}; a number in brackets "
         f"says how many seeds are there where fewer are. Public epsilon (nothing data-dependent) at delta "
         f"{summary['delta']:g}, replace-one; one record is protected, in Diabetes 130 one person. Every seed draws "
-        "split, representation, noise and student anew; the `paper` protocol's split is published, and is the same for "
+        "split, representation, noise and student; the `paper` protocol's split is published, and is the same for "
         "all seeds. Every cell is a fit of its own with the whole budget.",
         "",
         "Methods: `records` is `PATEClassifier(budget=...)` with nothing else said; `records-head` is the same "

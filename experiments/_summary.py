@@ -38,11 +38,11 @@ def merged(new: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
         return entry["data"], entry["protocol"], entry.get("method")
 
     fresh = {of(entry) for entry in new["summary"]}
-    told = {**stored, **{key: new[key] for key in ("created", "commit", "versions")}}
+    results = {**stored, **{key: new[key] for key in ("created", "commit", "versions")}}
     for table in ("summary", "refused", "failed", "missing"):
-        told[table] = [e for e in stored[table] if of(e) not in fresh] + [e for e in new[table] if of(e) in fresh]
-    told["commits"] = sorted({*stored["commits"], *new["commits"]})
-    return told
+        results[table] = [e for e in stored[table] if of(e) not in fresh] + [e for e in new[table] if of(e) in fresh]
+    results["commits"] = sorted({*stored["commits"], *new["commits"]})
+    return results
 
 
 def summarise(rows: Iterable[Mapping[str, Any]], config: Config) -> dict[str, Any]:

@@ -243,7 +243,7 @@ def run(config: Config, folder: Path, *, say: Any = print) -> bool:
         except REFUSALS as refusal:
             row |= {"code": code_of(method), "refused": str(refusal)}
             result = f"refused: {refusal}"
-        except Exception as error:  # a sweep of days goes on; what failed is told, and tried again next time
+        except Exception as error:  # a sweep of days goes on; what failed is reported, and tried again next time
             row |= {"code": code_of(method), "failed": f"{type(error).__name__}: {error}"}
             fine, result = False, f"FAILED: {row['failed']}"
         if problem is not None:

@@ -40,26 +40,26 @@ def taken(X: Any, rows: npt.NDArray[Any]) -> Any:
 def filled(config: Any, tables: Iterable[str], cells: Iterable[Cell], result: Path | None) -> dict[str, Any]:
     """Measure what is missing in ``result`` under the same ``config`` (a dataclass), and return all rows."""
     stamp = provenance()  # before the result, which git knows too, is another
-    told: dict[str, Any] = {"config": json.loads(json.dumps(asdict(config))), **{table: [] for table in tables}}
-    told |= {"commits": [stamp.pop("commit")], **stamp}
+    results: dict[str, Any] = {"config": json.loads(json.dumps(asdict(config))), **{table: [] for table in tables}}
+    results |= {"commits": [stamp.pop("commit")], **stamp}
     if result is not None and result.exists():
         stored = json.loads(result.read_text(encoding="utf-8"))
-        if stored["config"] == told["config"]:
-            told |= {table: stored[table] for table in tables}
-            told["commits"] = list(dict.fromkeys([*stored["commits"], *told["commits"]]))
+        if stored["config"] == results["config"]:
+            results |= {table: stored[table] for table in tables}
+            results["commits"] = list(dict.fromkeys([*stored["commits"], *results["commits"]]))
     for table, key, measure in cells:
-        if not any(key.items() <= row.items() for row in told[table]):
-            told[table].append({**key, **measure()})
-            print(told[table][-1], flush=True)
+        if not any(key.items() <= row.items() for row in results[table]):
+            results[table].append({**key, **measure()})
+            print(results[table][-1], flush=True)
             if result is not None:
-                result.write_text(_written(told), encoding="utf-8")
-    return told
+                result.write_text(_written(results), encoding="utf-8")
+    return results
 
 
-def _written(told: dict[str, Any]) -> str:
+def _written(results: dict[str, Any]) -> str:
     """Return JSON with a line for each row of a table."""
     parts = []
-    for key, value in told.items():
+    for key, value in results.items():
         rows = isinstance(value, list) and all(isinstance(row, dict) for row in value)
         text = "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]" if rows and value else json.dumps(value)
         parts.append(f" {json.dumps(key)}: {text}")

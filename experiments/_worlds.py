@@ -109,7 +109,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Nearest(Pool):
-    """As a pool, of learners that hang on single rows: the class of the nearest one. One epsilon, without noise."""
+    """As a pool, of learners that depend on single rows: the class of the nearest one. One epsilon, without noise."""
 
     def _fit(self, rng, X, y, train, X_test, y_test, e) -> Rights:  # type: ignore[no-untyped-def]
         found = [y[train][cdist(X_test[:, a], X[train, a]).argmin(axis=1)] == y_test for a in range(X.shape[1])]

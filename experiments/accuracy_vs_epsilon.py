@@ -5,7 +5,7 @@
     python experiments/accuracy_vs_epsilon.py --page                                    # page and picture from the JSON
     python experiments/accuracy_vs_epsilon.py --smoke                                   # under a minute: does it run?
 
-Split, representation, noise and student are drawn anew by every seed (the paper protocol's split is published, and
+Split, representation, noise and student are drawn by every seed (the paper protocol's split is published, and
 fixed). A representation is fitted once per data set and seed; all methods on it, and all epsilons, share it. Finished
 cells are appended to ``WORK/cells.jsonl``, so a killed run goes on where it was; a cell of other code or settings is
 computed again. Several runs may fill one folder, each with other --data. Numbers, page and picture come from the JSON.

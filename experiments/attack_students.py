@@ -183,8 +183,8 @@ def measure(config: Config, kind: str, seed: int, n_jobs: int, folder: Path | No
 
 def run(config: Config, result: Path, n_jobs: int, work: Path | None) -> None:
     """Measure what is not stored yet."""
-    told = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {"configs": {}, "cells": []}
-    have = {tuple(cell[name] for name in KEY) for cell in told["cells"]}
+    stored = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {"configs": {}, "cells": []}
+    have = {tuple(cell[name] for name in KEY) for cell in stored["cells"]}
     stamp = provenance()
     for seed in config.seeds:
         for kind in config.kinds:
@@ -193,15 +193,15 @@ def run(config: Config, result: Path, n_jobs: int, work: Path | None) -> None:
                 continue
             folder = None if work is None else work / f"{config.data}-{seed}-{config.kinds.index(kind)}.private"
             cell = dict(zip(KEY, key, strict=True)) | measure(config, kind, seed, n_jobs, folder)
-            told["cells"].append(cell | {"n_jobs": n_jobs, "n_cores": os.cpu_count(), "commit": stamp["commit"]})
-            _keep(told, stamp, config, result)
+            stored["cells"].append(cell | {"n_jobs": n_jobs, "n_cores": os.cpu_count(), "commit": stamp["commit"]})
+            _keep(stored, stamp, config, result)
             print(*key, f"{cell['seconds']} s", flush=True)
-    _keep(told, stamp, config, result)
+    _keep(stored, stamp, config, result)
 
 
-def _keep(told: dict[str, Any], stamp: dict[str, Any], config: Config, result: Path) -> None:
+def _keep(stored: dict[str, Any], stamp: dict[str, Any], config: Config, result: Path) -> None:
     result.parent.mkdir(parents=True, exist_ok=True)
-    kept = {**stamp, "configs": told["configs"] | {config.data: asdict(config)}, "cells": told["cells"]}
+    kept = {**stamp, "configs": stored["configs"] | {config.data: asdict(config)}, "cells": stored["cells"]}
     result.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
@@ -240,13 +240,13 @@ def _row(cells: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def table(told: dict[str, Any]) -> str:
+def table(stored: dict[str, Any]) -> str:
     """Return a table for each data set."""
     lines: list[str] = []
     heads = ["model", "accuracy", "AUC, LiRA", "found at 1%, LiRA", "other seeds too", "found at 0.1%, LiRA",
              "offline", "RMIA", "loss", "allowed at 1%", "core seconds"]  # fmt: skip
-    for name, config in told["configs"].items():
-        mine = [cell for cell in told["cells"] if cell["data"] == name]
+    for name, config in stored["configs"].items():
+        mine = [cell for cell in stored["cells"] if cell["data"] == name]
         first = mine[0]
         lines += [
             f"**{name}**: {first['n_records']:,} records, {first['n_targets']} targets of each kind, "
@@ -265,9 +265,9 @@ def table(told: dict[str, Any]) -> str:
 
 def write_page(result: Path, page: Path) -> None:
     """Put the tables between their marks in the page."""
-    told, text = json.loads(result.read_text(encoding="utf-8")), page.read_text(encoding="utf-8")
+    stored, text = json.loads(result.read_text(encoding="utf-8")), page.read_text(encoding="utf-8")
     before, mark, after = text.partition(BEGIN)
-    page.write_text(f"{before}{mark}\n\n{table(told)}\n\n{END}{after.partition(END)[2]}", encoding="utf-8")
+    page.write_text(f"{before}{mark}\n\n{table(stored)}\n\n{END}{after.partition(END)[2]}", encoding="utf-8")
 
 
 def main() -> None:

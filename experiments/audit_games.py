@@ -148,8 +148,8 @@ def tables(config: Config) -> Iterator[tuple[str, dict[str, Any]]]:
                 return out, in_
 
             for row in powers(labels, claim, config.tie_runs, config, (1, j, i)):
-                told = {"sigma": sigma, "queries": n_queries, "sigma x": factor, "epsilon": claim.epsilon(1e-5)}
-                yield "GNMax at the tie", {**told, **row}
+                stored = {"sigma": sigma, "queries": n_queries, "sigma x": factor, "epsilon": claim.epsilon(1e-5)}
+                yield "GNMax at the tie", {**stored, **row}
     worlds = filter_worlds()
     claim = Claim.of(Charge.at_order(BUDGET, order=ORDER))
 
@@ -224,14 +224,14 @@ def said(found: Any) -> dict[str, Any]:
 
 def run(config: Config, result: Path | None) -> dict[str, Any]:
     """Play everything and return all rows."""
-    told: dict[str, Any] = {"config": json.loads(json.dumps(asdict(config))), **provenance()}
+    stored: dict[str, Any] = {"config": json.loads(json.dumps(asdict(config))), **provenance()}
     parts = (("whole games", whole_games(config)), ("false alarms", honest(config)))
     for table, row in chain(((name, row) for name, rows in parts for row in rows), tables(config)):
-        told.setdefault(table, []).append(row)
+        stored.setdefault(table, []).append(row)
         print(table, row, flush=True)
     if result is not None:
-        result.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    return told
+        result.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+    return stored
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
     PATE_DATA_HOME=... python experiments/audit_pairs.py [--data optdigits mnist] [--seeds 100 101 102]
 
 Exact numbers, no sampling. The data sets are published, so that what derives from them may be shown. The adversary who
-"knows the rest" crafts the query with the very teachers; the other one trains teachers on rows that are nobody's.
+"knows the rest" crafts the query with the very teachers; the other one trains teachers on other rows.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def worst_case(config):
     for gap in range(12):
         counts = [[half + gap, config.n_teachers - half - gap]] * config.n_queries
         moved = [[a - 1, b + 1] for a, b in counts]
-        told = pair(counts, moved, GNMax(config.sigma), delta=config.delta, published=True)
-        found.append({"votes ahead": 2 * half + 2 * gap - config.n_teachers, "epsilon": told[PAIR].value})
+        stored = pair(counts, moved, GNMax(config.sigma), delta=config.delta, published=True)
+        found.append({"votes ahead": 2 * half + 2 * gap - config.n_teachers, "epsilon": stored[PAIR].value})
     return found
 
 
@@ -130,8 +130,8 @@ def main():
                     flush=True,
                 )
                 # After every row: a run that is stopped keeps what it has found.
-                told = {"config": asdict(config), "worst_case": worst, "rows": rows, "made": provenance()}
-                args.out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+                stored = {"config": asdict(config), "worst_case": worst, "rows": rows, "made": provenance()}
+                args.out.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

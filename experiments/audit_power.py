@@ -3,9 +3,9 @@
     python experiments/audit_power.py            # half an hour of one core: both tables
     python experiments/audit_power.py --smoke    # does it run?
 
-Faults are planted in samplers beside an honest claim, 50 seeds each; told are the releases of each histogram that the
+Faults are planted in samplers beside an honest claim, 50 seeds each; shown are the releases of each histogram that the
 sequential test drew, by quartiles, and its seconds. Honest mechanisms run to the end, 20,000 releases of each
-histogram; told are how many were refuted, and the largest log e-value that any run ever had (refuted from 13.8 on).
+histogram; reported are how many were refuted, and the largest log e-value that any run ever had (refuted from 13.8 on).
 The bank's own choice, by how many scales a leader stands above equals, is found again on a grid of exact divergences.
 The JSON is written after every row: a killed run goes on where it was, with the same code and Config.
 """

@@ -1,6 +1,6 @@
 """Audit a release of one's own, from certain to suggestive: replay, law, pair, game.
 
-python experiments/audit_release.py --out runs/audit                             (digits, which are nobody's secret)
+python experiments/audit_release.py --out runs/audit                             (digits, which are no secret)
 python experiments/audit_release.py --out runs/audit --pictures docs/images      (and the pictures of docs/audit.md)
 """
 

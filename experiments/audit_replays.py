@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=list(plans), default=list(plans))
     parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args()
-    honest(X, Y)  # imports are nobody's cost
+    honest(X, Y)  # imports cost no one
     facts = {"records": N, "features": D, "teachers": TEACHERS, "queries": QUERIES, "python": platform.python_version()}
     held = json.loads(args.out.read_text(encoding="utf-8"))["rows"] if args.out.exists() else []
     rows = {one["pipeline"]: one for one in held}

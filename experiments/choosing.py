@@ -5,7 +5,7 @@
     python experiments/choosing.py --page                                # the page from the stored JSON
     python experiments/choosing.py --smoke
 
-Every contestant has its own public rule, with nothing else said; split, partition, noise and training are drawn anew by
+Every contestant has its own public rule, with nothing else said; split, partition, noise and training are drawn by
 every repeat. Finished fits stay in WORK (a killed run goes on); experiments/results/choosing.json is written after
 every question.
 """
@@ -50,7 +50,7 @@ def asked(question: Question, work: Path, *, n_jobs: int, smoke: bool) -> dict[s
             out=folder,
             verbose=True,
         )
-    told = report.to_dict()
+    figures = report.to_dict()
     return {
         "name": question.name,
         "about": question.about,
@@ -62,9 +62,9 @@ def asked(question: Question, work: Path, *, n_jobs: int, smoke: bool) -> dict[s
         "n_test": len(data.test.y),
         "n_classes": len(data.classes),
         "repeats": question.repeats,
-        **{key: told[key] for key in ("bands", "side_verdicts", "crossings", "rule", "redraws")},
-        "balanced": _balanced(told["rows"]),
-        **{key: told[key] for key in ("created", "commit", "versions")},
+        **{key: figures[key] for key in ("bands", "side_verdicts", "crossings", "rule", "redraws")},
+        "balanced": _balanced(figures["rows"]),
+        **{key: figures[key] for key in ("created", "commit", "versions")},
     }
 
 

@@ -103,7 +103,7 @@ def looked(X: pd.DataFrame, y: np.ndarray, config: Config, rng: np.random.Genera
 
 
 def measure(config: Config, folder: Path | None) -> dict[str, Any]:
-    """Return how often each was told of."""
+    """Return how often each gave a warning."""
     rng, found, names = np.random.default_rng(config.seed), {}, []
     for name, X, y in tables(config, folder):
         names.append(name)
@@ -111,13 +111,13 @@ def measure(config: Config, folder: Path | None) -> dict[str, Any]:
             for what, excess in looked(X, y, config, rng):
                 found.setdefault(what, []).append(excess > _shift._MOST)
         print(name, flush=True)
-    rows = [{"what": what, "told": int(sum(told)), "of": len(told)} for what, told in found.items()]
+    rows = [{"what": what, "told": int(sum(flags)), "of": len(flags)} for what, flags in found.items()]
     return {"config": asdict(config), "tables": names, "rows": rows, "provenance": provenance()}
 
 
-def table(told: dict[str, Any]) -> str:
+def table(stored: dict[str, Any]) -> str:
     """Return the page's table."""
-    share = {row["what"]: f"{100 * row['told'] / row['of']:.1f}% of {row['of']:,}" for row in told["rows"]}
+    share = {row["what"]: f"{100 * row['told'] / row['of']:.1f}% of {row['of']:,}" for row in stored["rows"]}
     lines = ["| what differs | warned of |", "|---|---|"]
     lines += [f"| {what} | {n} |" for what, n in share.items() if ":" not in what]
     lines += ["", "| other units on one side | all columns, warned of | one column, warned of |", "|---|---|---|"]
@@ -133,12 +133,12 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="does it run?")
     given = parser.parse_args()
     if given.smoke:
-        told = measure(Config(named=("pendigits",), repeats=1), None)
-        print(table(told))
+        stored = measure(Config(named=("pendigits",), repeats=1), None)
+        print(table(stored))
         return
     if not given.page:
-        told = measure(Config(), given.tables)
-        RESULT.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        stored = measure(Config(), given.tables)
+        RESULT.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
     write_page(PAGE, "shift", table(json.loads(RESULT.read_text(encoding="utf-8"))))
 
 

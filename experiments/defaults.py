@@ -43,7 +43,7 @@ WORDS = {"random": "at random", "first": "lowest third along the first principal
 class Config:
     """Fixed before any row is looked at."""
 
-    #: Table, class that is told from the rest (or none).
+    #: Table, class that is separated from the rest (or none).
     tables: tuple[tuple[str, str], ...] = (
         ("vowel", ""), ("pima", ""), ("german", ""), ("churn", ""), ("credit", ""), ("income", ""), ("reviews", ""),
         ("adult", ""), ("spambase", ""), ("optdigits", ""), ("pendigits", ""), ("optdigits", "8"), ("pendigits", "9"),
@@ -104,7 +104,7 @@ def measured(table: tuple[str, str], how: str, n_public: int, epsilon: float, se
         stated={"overlap is public": "yes"},
         queries=Queries(force=True),
     )
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as stored:
         warnings.simplefilter("always")
         plan, _ = clf.fit_keeping(taken(X, private), codes[private], X_public=taken(X, public))
         p = clf.predict_proba(taken(X, test))
@@ -117,7 +117,7 @@ def measured(table: tuple[str, str], how: str, n_public: int, epsilon: float, se
         "auc": float(roc_auc_score(truth, p[:, 1])) if len(values) == 2 else None,
         "error": calibration_error(p, truth),
         "doubts": [doubt.kind for doubt in clf.statement_.doubts],
-        "shift": any(issubclass(w.category, CovariateShiftWarning) for w in told),
+        "shift": any(issubclass(w.category, CovariateShiftWarning) for w in stored),
         "measured": None,
     }  # fmt: skip
     if clf.measured_ is not None:
@@ -151,9 +151,9 @@ def cells(config: Config, folder: Path | None) -> Iterator[Cell]:
 KEY = ["public", "asked", "epsilon", "table", "against", "seed"]
 
 
-def pairs(told: dict[str, Any]) -> pd.DataFrame:
+def pairs(stored: dict[str, Any]) -> pd.DataFrame:
     """Return accuracies in %, a column a method, of fits that both made."""
-    D = pd.DataFrame(told["rows"])
+    D = pd.DataFrame(stored["rows"])
     both: pd.DataFrame = 100 * D.pivot_table(index=KEY, columns="voters", values="accuracy").dropna()
     return both.reset_index()
 
@@ -173,14 +173,14 @@ def _line(words: str, q: pd.DataFrame) -> str:
     )
 
 
-def by_public_rows(told: dict[str, Any]) -> str:
+def by_public_rows(stored: dict[str, Any]) -> str:
     """Return the table of both methods, by public rows and epsilon: means over tables, standard errors over them."""
-    both = pairs(told)
+    both = pairs(stored)
     lines = [
         "| public rows, epsilon | tables | fits of each | records | DP-SGD | records ahead by | regret of records |"
     ]
     lines.append("|---|---|---|---|---|---|---|")
-    for how, asked in dict.fromkeys(map(tuple, told["config"]["draws"])):
+    for how, asked in dict.fromkeys(map(tuple, stored["config"]["draws"])):
         drawn = both[(both.public == how) & (both.asked == asked)]
         for epsilon in sorted(drawn.epsilon.unique()):
             lines.append(_line(f"{asked:,} {WORDS[how]}, {epsilon:g}", drawn[drawn.epsilon == epsilon]))
@@ -189,10 +189,10 @@ def by_public_rows(told: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def by_table(told: dict[str, Any]) -> str:
+def by_table(stored: dict[str, Any]) -> str:
     """Return how far records are ahead of DP-SGD on each table with most public rows, by epsilon."""
-    both = pairs(told)
-    asked = max(a for _, a in told["config"]["draws"])
+    both = pairs(stored)
+    asked = max(a for _, a in stored["config"]["draws"])
     q = both[(both.public == "random") & (both.asked == asked)]
     q = q.assign(table=[f"{t}, {a} or not" if a else t for t, a in zip(q.table, q.against, strict=True)])
     ahead = (q.records - q.dpsgd).groupby([q.table, q.epsilon]).mean().unstack()
@@ -202,11 +202,11 @@ def by_table(told: dict[str, Any]) -> str:
     return "\n".join([*lines, "| not more than a point behind | " + " | ".join(f"{v:.0%}" for v in level) + " |"])
 
 
-def imbalanced(told: dict[str, Any]) -> str:
+def imbalanced(stored: dict[str, Any]) -> str:
     """Return what both reach on imbalanced tables, beside the commonest class, with most public rows at random."""
-    D = pd.DataFrame(told["rows"])
-    asked = max(a for _, a in told["config"]["draws"])
-    D = D[(D.public == "random") & (D.asked == asked) & (D.m == 2) & (D.rarest < told["config"]["rare"])]
+    D = pd.DataFrame(stored["rows"])
+    asked = max(a for _, a in stored["config"]["draws"])
+    D = D[(D.public == "random") & (D.asked == asked) & (D.m == 2) & (D.rarest < stored["config"]["rare"])]
     lines = ["| epsilon | who | fits | accuracy | commonest class | a point below it | AUC | balanced accuracy |"]
     lines.append("|---|---|---|---|---|---|---|---|")
     for (epsilon, who), q in D.groupby(["epsilon", "voters"], sort=True):
@@ -218,9 +218,9 @@ def imbalanced(told: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def of_itself(told: dict[str, Any]) -> str:
+def of_itself(stored: dict[str, Any]) -> str:
     """Return how true what a fit says of itself is: measured accuracy, sureness, and warnings."""
-    D = pd.DataFrame(told["rows"])
+    D = pd.DataFrame(stored["rows"])
     seen = D[D.measured.notna()]
     seen = seen.assign(**{name: [m[i] for m in seen.measured] for i, name in enumerate(("estimate", "low", "high"))})
     own = 1.96 * np.sqrt(seen.accuracy * (1 - seen.accuracy) / seen.n_test)  # a test part is a sample too
@@ -237,7 +237,7 @@ def of_itself(told: dict[str, Any]) -> str:
         q = (seen.voters == who) & (seen.epsilon == 1) & (seen.n >= 3000)
         words = f"{who}, epsilon 1, 3,000 records or more"
         lines.append(f"| median half-width in points | {words} | {q.sum()} | {half[q].median():.1f} |")
-    size, half_at = refitted(told)
+    size, half_at = refitted(stored)
     shipped = f"size {law.SIZE:g}, half {law._HALF:g}; these fits give {size:g}, {half_at:g}"
     lines.append(f"| constants of the correction | records, public rows at random | | {shipped} |")
     r = D[(D.voters == "records") & (D.public == "random")]
@@ -252,12 +252,12 @@ def of_itself(told: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def refitted(told: dict[str, Any]) -> tuple[float, float]:
+def refitted(stored: dict[str, Any]) -> tuple[float, float]:
     """Return the constants (size, half) of :func:`pate.release.corrected` that come nearest to these fits.
 
     By least squares over the fits of record voters on public rows at random: counted - correction against test rows.
     """
-    D = pd.DataFrame(told["rows"])
+    D = pd.DataFrame(stored["rows"])
     D = D[D.measured.notna() & (D.voters == "records") & (D.public == "random")]
     if not len(D):
         return math.nan, math.nan
@@ -270,13 +270,13 @@ def refitted(told: dict[str, Any]) -> tuple[float, float]:
     return round(float(size), 2), half
 
 
-def of_probabilities(told: dict[str, Any]) -> str:
+def of_probabilities(stored: dict[str, Any]) -> str:
     """Return what calibration and balanced decisions come to, in two sentences."""
-    D = pd.DataFrame(told["rows"])
+    D = pd.DataFrame(stored["rows"])
     D = D[(D.voters == "records") & (D.public == "random")]
     seen = D.measured.notna()
     error = [f"from {100 * q.untempered.mean():.1f} to {100 * q.error.mean():.1f}" for q in (D[seen], D[~seen])]
-    rare = D[(D.m == 2) & (D.rarest < told["config"]["rare"])]
+    rare = D[(D.m == 2) & (D.rarest < stored["config"]["rare"])]
     found = f"from {100 * rare.balanced.mean():.1f} to {100 * rare.decide_balanced.mean():.1f}"
     return (
         f"On development tables, epsilon .1 to 8, public rows at random, the expected calibration error went "
@@ -304,15 +304,15 @@ def main() -> None:
             tables=(("pendigits", "9"),), draws=(("random", 60), ("first", 60)), seeds=(100,), epsilons=(1.0,),
             most_private=300,
         )  # fmt: skip
-        told = filled(config, ["rows"], cells(config, None), None)
-        print("\n\n".join(table(told) for _, table in TABLES.values()))
+        stored = filled(config, ["rows"], cells(config, None), None)
+        print("\n\n".join(table(stored) for _, table in TABLES.values()))
         return
     if not given.page:
         config = Config()
         filled(config, ["rows"], cells(config, given.tables), RESULT)
-    told = json.loads(RESULT.read_text(encoding="utf-8"))
+    stored = json.loads(RESULT.read_text(encoding="utf-8"))
     for name, (page, table) in TABLES.items():
-        write_page(page, name, table(told))
+        write_page(page, name, table(stored))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
 
 Every setting is the planner's, from public facts; presets were tuned on splits of private parts with seeds from 100 on,
 never on these test rows. Records and shards see the rows that DP-SGD's module sees, mapped once, and are set by pate's
-own rules. Split, noise and samples are drawn anew by every seed. The JSON is written after every cell: a killed run
+own rules. Split, noise and samples are drawn by every seed. The JSON is written after every cell: a killed run
 goes on where it was. Wavelets of images are computed once per data set and kept in --work.
 """
 
@@ -83,12 +83,12 @@ QUESTIONS = (
 SMOKE = (Question("digits", n_public=200, epsilon=3.0), Question("digits", False, epsilon=3.0))
 
 
-#: A classifier, the test rows as it takes them, and what is told of it.
+#: A classifier, the test rows as it takes them, and what is reported of it.
 Fitted = tuple[Any, Any, dict[str, Any]]
 
 
 class Kept:
-    """Wavelet scattering of the rows of one data set: a row's map hangs on nothing but the row."""
+    """Wavelet scattering of the rows of one data set: a row's map depends on nothing but the row."""
 
     def __init__(self, name: str, rows: Any, folder: Path) -> None:
         file, keys = folder / f"{name}_scattering.npy", folder / f"{name}_keys.json"
@@ -291,9 +291,9 @@ def run(
                     prepared = Prepared(q, seed, work)
                 found = measure(q, prepared, contestant)
                 stored.append(cell | found | {"commit": stamp["commit"]})
-                told = {"delta": DELTA, **stamp, "questions": [asdict(q) for q in QUESTIONS], "cells": stored}
+                figures = {"delta": DELTA, **stamp, "questions": [asdict(q) for q in QUESTIONS], "cells": stored}
                 result.parent.mkdir(parents=True, exist_ok=True)
-                result.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+                result.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
                 print(f"{key_of(cell)}: {100 * found['accuracy']:.2f}% in {found['seconds']:.1f} s", flush=True)
 
 

@@ -52,7 +52,7 @@ WORLDS: dict[str, tuple[Any, str]] = {
     "nearest": (Nearest(n_rows=200), "one nearest neighbour, one pool of 200"),
     "stumps": (Stumps(n_rows=100, test_share=0.1), "stumps, one pool of 100, a tenth of it for the test"),
 }  # fmt: skip
-#: Learners that hang on single rows, also over so many repeats; they know no epsilon.
+#: Learners that depend on single rows, also over so many repeats; they know no epsilon.
 UNSTABLE, MANY_REPEATS = ("nearest", "stumps"), 30
 #: No rule over a few repeats can keep its level here (Bahadur and Savage 1956).
 LOPSIDED: dict[str, tuple[Any, str]] = {
@@ -109,8 +109,8 @@ def count(world: Any, k: int, e: int, j: int, studies: int, config: Config) -> d
     critical = stats.t.isf((1 - config.level) / (2 * e * k * (k - 1) / 2), j - 1)
     for _ in range(studies):
         right = world.draw(rng, k, e, j)
-        told = judged(right, world, config.level)
-        found["rule"] += any(pair.verdict != "undecided" for at in told for pair in at.pairs.values())
+        judgements = judged(right, world, config.level)
+        found["rule"] += any(pair.verdict != "undecided" for at in judgements for pair in at.pairs.values())
         means = right.mean(axis=3)
         gaps = [means[a] - means[b] for a, b in combinations(range(k), 2)]
         spreads = [means[a].std(axis=1, ddof=1) + means[b].std(axis=1, ddof=1) for a, b in combinations(range(k), 2)]
@@ -127,8 +127,8 @@ def power(world: Any, e: int, j: int, gap: float, config: Config) -> dict[str, A
     found = {"found": 0, "reversed": 0}
     studies = max(config.studies // 4, 20)
     for _ in range(studies):
-        told = judged(ahead_by(world.draw(rng, 2, e, j), gap, e // 2, rng), world, config.level)[e // 2]
-        pair = told.pairs.get(("c0", "c1")) or told.pairs["c1", "c0"].reversed()
+        judgements = judged(ahead_by(world.draw(rng, 2, e, j), gap, e // 2, rng), world, config.level)[e // 2]
+        pair = judgements.pairs.get(("c0", "c1")) or judgements.pairs["c1", "c0"].reversed()
         found["found"] += pair.verdict == "ahead"
         found["reversed"] += pair.verdict == "behind"
     return {"studies": studies, **found}
@@ -140,8 +140,8 @@ def crossings(world: Any, j: int, slope: float, config: Config) -> dict[str, int
     epsilons, studies = (0.1, 0.3, 1.0, 3.0, 10.0), max(config.studies // 4, 20)
     found = {"studies": studies, "covered": 0, "sure": 0}
     for _ in range(studies):
-        told = judged(tilted(world.draw(rng, 2, 5, j), slope, rng), world, config.level)
-        pairs = [at.pairs.get(("c0", "c1")) or at.pairs["c1", "c0"].reversed() for at in told]
+        judgements = judged(tilted(world.draw(rng, 2, 5, j), slope, rng), world, config.level)
+        pairs = [at.pairs.get(("c0", "c1")) or at.pairs["c1", "c0"].reversed() for at in judgements]
         seen = crossover_points(epsilons, pairs)
         found["covered"] += any((one.low or 0) <= 3**0.5 <= (one.high or np.inf) for one in seen.where)
         found["sure"] += bool(seen.sure)
@@ -180,24 +180,24 @@ def _percent(rows: list[dict[str, Any]], what: str) -> str:
     return " / ".join(f"{100 * row[what] / row['studies']:.1f}" for row in rows)
 
 
-def tables(told: dict[str, Any]) -> dict[str, str]:
+def tables(judgements: dict[str, Any]) -> dict[str, str]:
     """Return the page's tables in Markdown, by name."""
-    repeats = " / ".join(str(j) for j in told["config"]["repeats"])
+    repeats = " / ".join(str(j) for j in judgements["config"]["repeats"])
     head = "| world | contestants | epsilons | the rule | repeats alone | the old rule |\n|---|---|---|---|---|---|\n"
 
     def falses(names: dict[str, tuple[Any, str]]) -> str:
         lines = []
         for name, (_, says) in names.items():
-            keys = dict.fromkeys((r["contestants"], r["epsilons"]) for r in told["rates"] if r["world"] == name)
+            keys = dict.fromkeys((r["contestants"], r["epsilons"]) for r in judgements["rates"] if r["world"] == name)
             for k, e in keys:
-                rows = [r for r in told["rates"] if (r["world"], r["contestants"], r["epsilons"]) == (name, k, e)]
+                rows = [r for r in judgements["rates"] if (r["world"], r["contestants"], r["epsilons"]) == (name, k, e)]
                 cells = [_percent(rows, rule) for rule in ("rule", "repeats_alone", "old")]
                 lines.append(f"| {says} | {k} | {e} | {' | '.join(cells)} |")
         return head + "\n".join(lines)
 
-    honest = [r for r in told["rates"] if r["world"] in WORLDS]
-    worst, level = max(honest, key=lambda r: r["rule"] / r["studies"]), 100 * told["config"]["level"]
-    studies = " or ".join(f"{n:,}" for n in sorted({r["studies"] for r in told["rates"]}, reverse=True))
+    honest = [r for r in judgements["rates"] if r["world"] in WORLDS]
+    worst, level = max(honest, key=lambda r: r["rule"] / r["studies"]), 100 * judgements["config"]["level"]
+    studies = " or ".join(f"{n:,}" for n in sorted({r["studies"] for r in judgements["rates"]}, reverse=True))
     summary = (
         f"False verdicts in % of the made-up comparisons, at {repeats} repeats ({studies} comparisons for a number; at "
         f"most {100 - level:g} are promised); a fourth number is at {MANY_REPEATS}. "
@@ -207,13 +207,13 @@ def tables(told: dict[str, Any]) -> dict[str, str]:
     )
     lines = [f"| world | gap | epsilons | found at {repeats} repeats | called behind |", "|---|---|---|---|---|"]
     for name, (_, says) in POWER.items():
-        for gap, e in dict.fromkeys((r["gap"], r["epsilons"]) for r in told["power"] if r["world"] == name):
-            rows = [r for r in told["power"] if (r["world"], r["gap"], r["epsilons"]) == (name, gap, e)]
+        for gap, e in dict.fromkeys((r["gap"], r["epsilons"]) for r in judgements["power"] if r["world"] == name):
+            rows = [r for r in judgements["power"] if (r["world"], r["gap"], r["epsilons"]) == (name, gap, e)]
             lines.append(f"| {says} | {100 * gap:g} | {e} | {_percent(rows, 'found')} | {_percent(rows, 'reversed')} |")
     crossed = [f"| world | slope | in the stretches at {repeats} repeats | surely seen |", "|---|---|---|---|"]
     for name, (_, says) in POWER.items():
-        for slope in dict.fromkeys(r["slope"] for r in told["crossings"] if r["world"] == name):
-            rows = [r for r in told["crossings"] if (r["world"], r["slope"]) == (name, slope)]
+        for slope in dict.fromkeys(r["slope"] for r in judgements["crossings"] if r["world"] == name):
+            rows = [r for r in judgements["crossings"] if (r["world"], r["slope"]) == (name, slope)]
             crossed.append(f"| {says} | {100 * slope:g} | {_percent(rows, 'covered')} | {_percent(rows, 'sure')} |")
     return {
         "false verdicts": f"{summary}\n\n{falses(WORLDS)}",
@@ -225,8 +225,8 @@ def tables(told: dict[str, Any]) -> dict[str, str]:
 
 def write_page(result: Path, page: Path) -> None:
     """Put the tables of a stored result into the page."""
-    told, text = json.loads(result.read_text(encoding="utf-8")), page.read_text(encoding="utf-8")
-    for name, table in tables(told).items():
+    judgements, text = json.loads(result.read_text(encoding="utf-8")), page.read_text(encoding="utf-8")
+    for name, table in tables(judgements).items():
         before, mark, after = text.partition(BEGIN.format(name))
         text = f"{before}{mark}\n\n{table}\n\n{END}{after.partition(END)[2]}"
     page.write_text(text, encoding="utf-8")

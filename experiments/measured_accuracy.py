@@ -36,7 +36,7 @@ RESULT = Path(__file__).parent / "results" / "measured_accuracy_teachers.json"
 class Config:
     """Fixed before any row is looked at."""
 
-    #: Table, class that is told from the rest (or none).
+    #: Table, class that is separated from the rest (or none).
     tables: tuple[tuple[str, str], ...] = (
         ("german", ""), ("churn", ""), ("credit", ""), ("income", ""), ("pendigits", ""),
     )  # fmt: skip
@@ -75,12 +75,12 @@ def measured(
             warnings.simplefilter("ignore", kind)
         clf.fit(taken(X, private), codes[private], X_public=taken(X, public))
         right = float((clf.predict(taken(X, test)) == codes[test]).mean())
-    told = clf.measured_
-    assert told is not None
+    estimate = clf.measured_
+    assert estimate is not None
     return {
-        "n": n, "n_test": len(test), "m": len(classes), "mu": math.sqrt(clf.statement_.mu**2 * (1 - told.share)),
-        "sigma": told.sigma, "counted": told.counted, "correction": told.correction,
-        "estimate": told.estimate, "low": told.low, "high": told.high, "test": right,
+        "n": n, "n_test": len(test), "m": len(classes), "mu": math.sqrt(clf.statement_.mu**2 * (1 - estimate.share)),
+        "sigma": estimate.sigma, "counted": estimate.counted, "correction": estimate.correction,
+        "estimate": estimate.estimate, "low": estimate.low, "high": estimate.high, "test": right,
     }  # fmt: skip
 
 
@@ -115,8 +115,10 @@ def fitted(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return coverage by epsilon, the median half width, how far off the estimate is, and constants of a new fit."""
-    told: dict[str, Any] = {"shipped": {"size": law.SIZE_OF_LABELS, "half": law._HALF, "spread": round(law._SPREAD, 3)}}
-    told["fitted"] = fitted(rows)
+    results: dict[str, Any] = {
+        "shipped": {"size": law.SIZE_OF_LABELS, "half": law._HALF, "spread": round(law._SPREAD, 3)}
+    }
+    results["fitted"] = fitted(rows)
     parts = {f"epsilon {e:g}": [r for r in rows if r["epsilon"] == e] for e in sorted({r["epsilon"] for r in rows})}
     parts |= {
         name: [r for r in rows if r["voters"] == name] for name in sorted({r.get("voters", "") for r in rows}) if name
@@ -133,14 +135,14 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
             off.append(r["estimate"] - r["test"])
         wide = [(r["high"] - r["low"]) / 2 for r in part]
         large = [w for w, r in zip(wide, part, strict=True) if r["n"] >= 3_000]
-        told[name] = {
+        results[name] = {
             "fits": len(part), "coverage": round(float(np.mean(held)), 3),
             "mean of counted - test": round(float(np.mean([r["counted"] - r["test"] for r in part])), 4),
             "mean of estimate - test": round(float(np.mean(off)), 4),
             "median half width": round(float(np.median(wide)), 4),
             "median half width, 3,000 records or more": round(float(np.median(large)), 4) if large else None,
         }  # fmt: skip
-    return told
+    return results
 
 
 def main() -> None:
@@ -151,11 +153,11 @@ def main() -> None:
     asked = parser.parse_args()
     c = Config(tables=(("digits", ""),), epsilons=(3.0,), seeds=(0,)) if asked.smoke else Config()
     result = None if asked.smoke else RESULT
-    told = filled(c, ["fits"], cells(c, asked.tables), result)
-    told["summary"] = summary(told["fits"])
-    print(json.dumps(told["summary"], indent=1))
+    results = filled(c, ["fits"], cells(c, asked.tables), result)
+    results["summary"] = summary(results["fits"])
+    print(json.dumps(results["summary"], indent=1))
     if result is not None:
-        result.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        result.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def candidates(among: str, budget: Budget, seed: int) -> dict[str, Any]:
 
 @contextmanager
 def _wavelets(question: Question, data: Any, work: Path) -> Iterator[None]:
-    """Keep wavelets of images, which hang on nothing but the image."""
+    """Keep wavelets of images, which depend on nothing but the image."""
     if question.data != "mnist" or question.among != "recipes":
         yield
         return
@@ -147,8 +147,8 @@ def run(questions: tuple[Question, ...], result: Path, work: Path) -> None:
                     continue
                 found = measure(q, seed, fitted, work)
                 stored.append(dict(zip(KEY, key, strict=True)) | found | {"commit": stamp["commit"]})
-                told = {"delta": DELTA, **stamp, "laws": laws(), "questions": [asdict(q) for q in QUESTIONS]}
-                result.write_text(json.dumps(told | {"cells": stored}, indent=1) + "\n", encoding="utf-8")
+                figures = {"delta": DELTA, **stamp, "laws": laws(), "questions": [asdict(q) for q in QUESTIONS]}
+                result.write_text(json.dumps(figures | {"cells": stored}, indent=1) + "\n", encoding="utf-8")
                 print(key, found, flush=True)
 
 
@@ -158,14 +158,14 @@ def _mean(values: list[float | None]) -> str:
     return f"{statistics.fmean(known):.1f}{spread}" if known else "nothing"
 
 
-def measured(told: dict[str, Any]) -> str:
+def measured(figures: dict[str, Any]) -> str:
     """Return the table of what was measured."""
     lines = [
         "| data | epsilon | runs on average | selected (of seeds) | won | each setting alone, at the whole epsilon |",
         "|---|---|---|---|---|---|",
     ]
-    for q in told["questions"]:
-        cells = [c for c in told["cells"] if all(c[k] == q[k] for k in ("data", "among", "epsilon"))]
+    for q in figures["questions"]:
+        cells = [c for c in figures["cells"] if all(c[k] == q[k] for k in ("data", "among", "epsilon"))]
         selected = [c for c in cells if c["fitted"] == "selected"]
         if not selected:
             continue
@@ -179,11 +179,11 @@ def measured(told: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def priced(told: dict[str, Any]) -> str:
+def priced(figures: dict[str, Any]) -> str:
     """Return the table of the laws."""
     head = f"| `distribution` | K | a run may have mu (epsilon 1 in all, delta 1e-5, {MEAN_RUNS:g} runs on average) |"
     lines = [head + " finds the one best of four |", "|---|---|---|---|"]
-    for law in told["laws"]:
+    for law in figures["laws"]:
         name = law["distribution"]
         lines.append(f'| `"{name}"` | {_SAYS[name]} | {law["mu"]:.3f} | {100 * law["finds"]:.0f} % |')
     return "\n".join(lines)
@@ -191,8 +191,8 @@ def priced(told: dict[str, Any]) -> str:
 
 def write_page(result: Path, page: Path) -> None:
     """Put the tables between their marks in the page."""
-    told, text = json.loads(result.read_text(encoding="utf-8")), page.read_text(encoding="utf-8")
-    for name, table in (("laws", priced(told)), ("accuracies", measured(told))):
+    figures, text = json.loads(result.read_text(encoding="utf-8")), page.read_text(encoding="utf-8")
+    for name, table in (("laws", priced(figures)), ("accuracies", measured(figures))):
         before, mark, after = text.partition(BEGIN.format(name))
         rest = after.partition(END)[2]
         text = f"{before}{mark}\n\n{table}\n\n{END}{rest}"

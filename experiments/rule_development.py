@@ -57,7 +57,7 @@ Labels = npt.NDArray[np.int64]
 class Config:
     """Fixed before any row is looked at."""
 
-    #: Table, class that is told from the rest (or none).
+    #: Table, class that is separated from the rest (or none).
     tables: tuple[tuple[str, str], ...] = (
         ("vowel", ""), ("pima", ""), ("german", ""), ("churn", ""), ("credit", ""), ("income", ""), ("reviews", ""),
         ("diamonds", ""), ("spambase", ""), ("optdigits", ""), ("pendigits", ""), ("adult", ""), ("optdigits", "8"),

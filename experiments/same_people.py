@@ -33,7 +33,7 @@ class Config:
 
 
 def known(rng, rows, owners=None):
-    """Return what a ledger is told of these records, half of them of either class, in any order."""
+    """Return what a ledger is given of these records, half of them of either class, in any order."""
     n = len(rows)
     found = recognised_by(rows, rng.permutation(np.arange(n) % 2), owners)
     return Registration("record" if owners is None else "group", (0, 1), n_units=n, **found)

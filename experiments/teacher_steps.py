@@ -103,9 +103,9 @@ def measure(
     }
 
 
-def table(told: dict[str, Any]) -> str:
+def table(stored: dict[str, Any]) -> str:
     """Return the page's table in Markdown."""
-    config = told["config"]
+    config = stored["config"]
     kinds: list[tuple[str, int | None, int | None]] = [
         (f"{config['passes']} passes (the default before)", config["passes"], None),
         *((f"{n:,} steps", None, n) for n in config["n_steps"]),
@@ -116,7 +116,7 @@ def table(told: dict[str, Any]) -> str:
         "|---|---|---|---|" + "---|" * (len(kinds) + 1),
     ]
     for name, module, records, _ in config["questions"]:
-        here = [c for c in told["cells"] if (c["data"], c["module"], c["records"]) == (name, module, records)]
+        here = [c for c in stored["cells"] if (c["data"], c["module"], c["records"]) == (name, module, records)]
         found = {(c["passes"], c["n_steps"]): c for c in here}
         shown = [f"{100 * found[p, n]['teacher']:.1f} / {100 * found[p, n]['vote']:.1f}" for _, p, n in kinds]
         rule, before = found[None, None], found[config["passes"], None]

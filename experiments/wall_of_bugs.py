@@ -45,7 +45,7 @@ class Config:
 def looked(look: Look, config: Config) -> dict[str, Any]:
     """Return whether the fault was found with every seed, medians of releases and seconds, and honest refutations."""
     found, seconds = [], []
-    look(True, 0)  # imports and caches are nobody's cost
+    look(True, 0)  # imports and caches cost no one
     for seed in config.seeds:
         start = time.perf_counter()
         found.append(look(True, seed))
@@ -95,29 +95,29 @@ def _count(n: int, layer: str) -> str:
     return f"no {what}" if n == 0 else f"{n:,} {what}{'s' * (n != 1)}"
 
 
-def _cell(told: dict[str, Any], layer: str) -> str:
+def _cell(stored: dict[str, Any], layer: str) -> str:
     """Return what one layer needs for one fault, in a few words."""
-    if layer in told["blind"]:
+    if layer in stored["blind"]:
         return "blind"
-    if layer not in told["layers"]:
+    if layer not in stored["layers"]:
         return ""
-    got = told["layers"][layer]
+    got = stored["layers"][layer]
     took = f"{_count(got['releases'], layer)}, {got['seconds']:g} s"
     if got["found"] == got["of"]:
         return took
     return f"missed ({took})" if not got["found"] else f"{got['found']} of {got['of']} times ({took})"
 
 
-def _cells(told: dict[str, Any]) -> dict[str, str]:
-    return {layer: cell for layer in COLUMNS if (cell := _cell(told, layer))}
+def _cells(stored: dict[str, Any]) -> dict[str, str]:
+    return {layer: cell for layer in COLUMNS if (cell := _cell(stored, layer))}
 
 
-def table(told: dict[str, Any]) -> str:
+def table(stored: dict[str, Any]) -> str:
     """Return the wall in Markdown, and why layers are blind."""
-    seeds = len(told["config"]["seeds"])
+    seeds = len(stored["config"]["seeds"])
     lines = [
-        f"{len(told['rows'])} faults, each planted by itself; medians of {seeds} runs, one core. Empty: this layer was "
-        "not tried. Missed: it was tried with so many runs and did not find it. Blind: it cannot see such a fault. "
+        f"{len(stored['rows'])} faults, each planted by itself; medians of {seeds} runs, one core. Empty: this layer "
+        "was not tried. Missed: it was tried with so many runs and did not find it. Blind: it cannot see such a fault. "
         "Textbook: the game's runs, held against the claim's epsilon at delta 1e-5 alone. Check: of something that the "
         "layers hold fixed.",
         "",
@@ -125,10 +125,10 @@ def table(told: dict[str, Any]) -> str:
         f"|---|---|{'---|' * len(COLUMNS)}",
     ]
     lines += [
-        f"| {r['name']} | {r['seen']} | {' | '.join(_cell(r, layer) for layer in COLUMNS)} |" for r in told["rows"]
+        f"| {r['name']} | {r['seen']} | {' | '.join(_cell(r, layer) for layer in COLUMNS)} |" for r in stored["rows"]
     ]
     why: dict[tuple[str, str], list[str]] = {}
-    for r in told["rows"]:
+    for r in stored["rows"]:
         for layer, reason in r["blind"].items():
             why.setdefault((layer, reason), []).append(r["name"])
     if why:
@@ -139,11 +139,11 @@ def table(told: dict[str, Any]) -> str:
 
 def write_page(result: Path, page: Path) -> None:
     """Put the table of a stored result between the page's marks."""
-    told, text = json.loads(result.read_text(encoding="utf-8")), page.read_text(encoding="utf-8")
+    stored, text = json.loads(result.read_text(encoding="utf-8")), page.read_text(encoding="utf-8")
     before, mark, after = text.partition(BEGIN)
     if not mark or END not in after:
         raise ValueError(f"{page} lacks the lines {BEGIN} and {END}")
-    page.write_text(f"{before}{mark}\n\n{table(told)}\n\n{END}{after.partition(END)[2]}", encoding="utf-8")
+    page.write_text(f"{before}{mark}\n\n{table(stored)}\n\n{END}{after.partition(END)[2]}", encoding="utf-8")
 
 
 def main() -> None:

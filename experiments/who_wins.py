@@ -27,14 +27,14 @@ class Config:
 
 def measured(config: Config) -> dict[str, Any]:
     """Return what was said of PATE against DP-SGD, question by question and epsilon by epsilon."""
-    told = json.loads(config.comparisons.read_text(encoding="utf-8"))
+    stored = json.loads(config.comparisons.read_text(encoding="utf-8"))
     rows = [
         {"data": question["name"], "epsilon": found["epsilon"], "verdict": found["verdict"]}
-        for question in told["questions"]
+        for question in stored["questions"]
         for found in question["side_verdicts"]
         if (found["side"], found["other"]) == ("PATE", "DP-SGD")
     ]
-    return {"delta": told["delta"], "sources": ["docs/choosing.md"], "rows": rows}
+    return {"delta": stored["delta"], "sources": ["docs/choosing.md"], "rows": rows}
 
 
 def main() -> None:

@@ -1,4 +1,8 @@
-"""PATE: learn from private data by asking an ensemble of teachers, and know exactly what it cost.
+"""PATE: learn from private data by letting it vote on public rows, and know exactly what it cost.
+
+Begin with :class:`PATEClassifier`, or for files with ``pate label --help``. :func:`release_labels` makes private labels
+of votes. Noise and its cost are in :mod:`pate.mechanisms`, the sampling of noise in :mod:`pate.privacy.noise`, budgets
+and sums of costs in :mod:`pate.privacy`, what was spent in :class:`Ledger`; :mod:`pate.audit` tries to refute claims.
 
 Public names are loaded when first used, so that ``import pate`` stays light.
 

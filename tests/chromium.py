@@ -110,7 +110,7 @@ class Browser:
             self._events.append(self._read(until))
 
     def look(self, page: Path, *, width: int, dark: bool = False, whole: bool = True) -> Seen:
-        """Open a page in a window so wide, as somebody with a light or a dark desktop."""
+        """Open a page in a window so wide, as a user with a light or a dark desktop."""
         self._events.clear()
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -129,15 +129,15 @@ class Browser:
         (across, down), cut = found["result"]["value"]
         shot = self.call("Page.captureScreenshot", session, format="png", captureBeyondViewport=whole)
         self.call("Target.closeTarget", targetId=target)
-        told = [(e.get("method"), e.get("params", {})) for e in self._events]
+        messages = [(e.get("method"), e.get("params", {})) for e in self._events]
         return Seen(
             width=across,
             height=down,
             cut=tuple(cut),
-            requests=tuple(p["request"]["url"] for m, p in told if m == "Network.requestWillBeSent"),
+            requests=tuple(p["request"]["url"] for m, p in messages if m == "Network.requestWillBeSent"),
             complaints=tuple(
                 json.dumps(p)
-                for m, p in told
+                for m, p in messages
                 if m in ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
             ),
             png=base64.b64decode(shot["data"]),

@@ -102,7 +102,7 @@ def divergence(p: Sequence[Any], q: Sequence[Any], order: float) -> Any:
     """D_order(p || q).
 
     The sum of p^a q^(1 - a) is written as 1 + sum of q g(log p/q), equal because p and q sum to 1, so that
-    divergences far below the working precision can be told from 0.
+    divergences far below the working precision differ from 0.
     """
     a = mp.mpf(order)
     total = mp.mpf(0)

@@ -215,10 +215,10 @@ def test_packages_of_one_layer_do_not_import_each_other():
     across = sideways(inner())
     assert [str(a) for a in across if (a.package, a.imported_package) not in NEIGHBOURS] == []
     used = {(a.package, a.imported_package) for a in across}
-    assert {pair for pair in NEIGHBOURS if pair not in used} == set(), "an allowance nobody needs any more"
+    assert {pair for pair in NEIGHBOURS if pair not in used} == set(), "an allowance that is not needed any more"
 
 
-def test_nobody_imports_through_the_public_face():
+def test_no_module_imports_through_the_public_face():
     """``from pate import GNMax`` inside the package would hide which layer is meant."""
     known = {*LAYERS, "__version__"}
     assert [str(a) for a in inner() if a.imported_package is None or a.imported_package not in known] == []
@@ -426,7 +426,7 @@ def test_the_reader_of_loads_sees_them(source):
     assert unsafe_loads(ast.parse(source))
 
 
-#: Absolute paths of somebody's machine. URLs and the roots of routes are not.
+#: Absolute paths of one machine. URLs and the roots of routes are not.
 _MACHINE_PATH = re.compile(r"(?:^|[\s'\"=(:])(?:/(?:home|root|work|Users|mnt|opt|srv|tmp|usr|var)/|[A-Z]:\\)")
 
 
@@ -461,7 +461,7 @@ def test_only_one_module_draws_noise_and_writes_charges():
     """Anyone who samples a mechanism or makes a noise source elsewhere would release past the budget."""
     # A source makes its own children. An audit samples made-up votes; the transaction makes a run of capped votes.
     # A private selection draws its runs and its split, and noises the scores that it has paid for. Rivals draw what
-    # their own mechanisms priced, in no ledger's currency. A game plays made-up releases that nobody is given.
+    # their own mechanisms priced, in no ledger's accounting unit. A game plays made-up releases that are not given out.
     assert callers_of("NoiseSource") == {
         "release._transaction",
         "audit",
@@ -472,5 +472,5 @@ def test_only_one_module_draws_noise_and_writes_charges():
     }
     assert callers_of("sample") == {"release._transaction", "audit", "mechanisms"}
     assert callers_of("release_smooth") == {"release._transaction", "audit"}
-    # A gate pays from the purse that it is given (Ledger.pay), before it tests.
+    # A gate pays from the ledger that it is given (Ledger.pay), before it tests.
     assert callers_of("record") == {"release._transaction", "ledger", "dpsgd", "estimators"}

@@ -27,7 +27,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 #: Extras that are a person's own choice: pate imports none of these packages.
 CHOSEN = {"dask", "docs", "ray", "boosters", "crosscheck", "search"}
 distributions = cache(packages_distributions)
-#: Imported by nobody, and why it is asked for.
+#: Imported by no module, and why it is asked for.
 UNSEEN: dict[str, str] = {}
 
 

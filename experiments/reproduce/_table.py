@@ -2,7 +2,7 @@
 
 A script has a frozen ``Config`` (every setting of the paper, the figures it published and, stated beforehand, how far
 ours may lie from them) and a function ``measure(config, seed)`` that returns a number for each figure's key. Every
-finished seed is kept, so that a stopped run goes on; another ``Config`` begins anew.
+finished seed is kept, so that a stopped run goes on; another ``Config`` begins again.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def or_why_not(measure: Callable[[], float | Mapping[str, float]], *keys: str) -
     try:
         found = measure()
     except (NotRun, DatasetNotFoundError) as error:
-        # Of a missing file its name is said, not the folder of whoever ran this.
+        # Of a missing file its name is said, not the folder in which this ran.
         said = str(error) if isinstance(error, NotRun) else "not run: no file"
         return dict.fromkeys(keys, said)
     return dict(found) if isinstance(found, Mapping) else dict.fromkeys(keys, found)
@@ -127,13 +127,13 @@ def reproduce(
             with kept.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(cells[seed]) + "\n")
     done = [cells[seed] for seed in config.seeds]
-    told = asdict(config)
-    told.pop("figures")
+    stored = asdict(config)
+    stored.pop("figures")
     last = max(done, key=lambda c: c["created"])
     return {
         "name": name,
         "title": title,
-        "config": told,
+        "config": stored,
         "lines": table(config.figures, done),
         "seconds": sum(c["seconds"] for c in done),
         "cpu_seconds": sum(c["cpu_seconds"] for c in done),

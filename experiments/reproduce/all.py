@@ -2,7 +2,7 @@
 
     PATE_DATA_HOME=... python experiments/reproduce/all.py [--smoke] [--only NAME ...]
 
-What is finished is not computed again: a stopped run goes on. A script that fails is told, and the others go on.
+What is finished is not computed again: a stopped run goes on. A script that fails is reported, and the others go on.
 """
 
 from __future__ import annotations

@@ -74,19 +74,19 @@ def _measure(config, seed):
     mechanism = ConfidentGNMax(threshold=config.threshold, sigma_threshold=config.sigma_threshold, sigma=config.sigma)
     release = release_labels(votes, mechanism, budget=Budget(1000.0, config.delta), max_answers=config.n_queries)
     report = account(votes, mechanism, delta=config.delta, pld=False)
-    told = release.answered
-    student = RandomForestClassifier(config.n_trees, random_state=seed).fit(asked[told], release.labels[told])
+    answered = release.answered
+    student = RandomForestClassifier(config.n_trees, random_state=seed).fit(asked[answered], release.labels[answered])
     baseline = RandomForestClassifier(config.n_trees, random_state=seed).fit(data.private.X, data.private.y)
     return {
         "accuracy": 100 * float(student.score(data.test.X, data.test.y)),
         "baseline": 100 * float(baseline.score(data.test.X, data.test.y)),
-        "answers": int(told.sum()),
+        "answers": int(answered.sum()),
         "published bound": report.papernot2018.reveal().epsilon,
         "exact": report.data_dependent.reveal().epsilon,
         "public": release.guarantee.epsilon,
         "majority": 100 * float((data.test.y == 0).mean()),
         "teacher": 100 * float((votes.labels == truth).mean()),
-        "labels": 100 * float((release.labels[told] == truth[told]).mean()),
+        "labels": 100 * float((release.labels[answered] == truth[answered]).mean()),
     }
 
 

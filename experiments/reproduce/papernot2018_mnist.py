@@ -102,16 +102,16 @@ def _measure(config, seed):
     labels = np.full(len(X), ABSTAIN)
     labels[queries] = release.labels
     student = ImageStudent(epochs=config.student_epochs, random_state=seed, device="cpu").fit(X, labels)
-    told = release.answered
+    answered = release.answered
     return {
         "accuracy": 100 * float((student.predict(data.test.X) == data.test.y).mean()),
-        "answers": int(told.sum()),
+        "answers": int(answered.sum()),
         "published bound": report.papernot2018.reveal().epsilon,
         "exact": report.data_dependent.reveal().epsilon,
         "public": release.guarantee.epsilon,
         "teacher": 100 * float((votes.labels == truth[queries]).mean()),
         "plurality": 100 * float((votes.counts.argmax(axis=1) == truth[queries]).mean()),
-        "labels": 100 * float((release.labels[told] == truth[queries][told]).mean()),
+        "labels": 100 * float((release.labels[answered] == truth[queries][answered]).mean()),
     }
 
 

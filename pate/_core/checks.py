@@ -23,7 +23,7 @@ class CellKindError(InvalidInputError, TypeError):
 
 
 def quietly(name: str, read: Callable[..., _T], *args: Any, **options: Any) -> _T:
-    """Return ``read(*args, **options)`` of somebody's data; what a library says of a failure is not passed on.
+    """Return ``read(*args, **options)`` of the caller's data; what a library says of a failure is not passed on.
 
     NumPy, pandas and scikit-learn quote the cell that they stumble over (``could not convert string to float: 'Ms
     Smith'``), in errors and in warnings. Only the kind of the error is given; it is neither cause nor context of ours.
@@ -259,7 +259,7 @@ def check_no_amounts(name: str, values: Any, n_records: int, *, named: str = "cl
 
     Notes
     -----
-    **Guarantees.** For labels whose classes nobody named, alone: their set would become public whole, which every
+    **Guarantees.** For labels whose classes are not named, alone: their set would become public whole, which every
     record decides and a warning tells. Whether it is many numbers is a bit of that set; it is shown to the person who
     holds the records, before anything is trained or charged. Where classes are named this is never asked.
     """

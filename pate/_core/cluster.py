@@ -83,7 +83,7 @@ def answer(
 def raise_given_up(backend: Any) -> None:
     """Let joblib hear of a task that dask has given up on, after several workers died of it.
 
-    joblib's backend for dask (1.6) calls nobody back then, and ``Parallel`` would wait for ever.
+    joblib's backend for dask (1.6) calls nothing back then, and ``Parallel`` would wait for ever.
     """
     if type(backend).__name__ != "DaskDistributedBackend" or "submit" in vars(backend):
         return

@@ -49,9 +49,12 @@ class CuratorMessage(NamedTuple):
     category: type[CuratorWarning] = CuratorWarning
 
 
-def tell(found: Iterable[CuratorMessage], *, stacklevel: int = 2) -> tuple[CuratorMessage, ...]:
+def warn_curator(found: Iterable[CuratorMessage], *, stacklevel: int = 2) -> tuple[CuratorMessage, ...]:
     """Warn of each, in one form, and return them; nothing that is released may depend on what is returned."""
     found = tuple(found)
     for message in found:
         warnings.warn(f"{message.text} {_PRIVATE}", message.category, stacklevel=stacklevel + 1)
     return found
+
+
+tell = warn_curator  # for callers in pate.estimators

@@ -29,7 +29,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def read_json_file(path: str | os.PathLike[str], *, what: str, most_bytes: int) -> Any:
-    """Return the value in a file that somebody else may have made; one of more than ``most_bytes`` is refused unread.
+    """Return the value in a file that another person may have made; one of more than ``most_bytes`` is refused unread.
 
     ``what`` it should be is for errors.
     """

@@ -118,7 +118,7 @@ def _arrow(X: Any) -> Any:
 
 
 def _is_index(name: str, schema: Any) -> bool:
-    """Whether this column is a pandas index that somebody's table carries along: no feature of anybody."""
+    """Whether this column is a pandas index that a table carries along: no feature."""
     return name.startswith(_INDEX) and b"pandas" in (schema.metadata or {})
 
 

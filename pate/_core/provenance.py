@@ -35,7 +35,7 @@ def git_commit(checkout: str | os.PathLike[str] | None = None) -> str | None:
     """Return the commit of the checkout this package runs from, ``-dirty`` appended when files differ from it.
 
     None where ``checkout`` (the folder that holds the package) is not itself the root of a git working tree: an
-    installed package in somebody's project must not claim that project's commit.
+    installed package in another project must not claim that project's commit.
     """
     root = Path(checkout) if checkout is not None else Path(__file__).parents[2]
     top = _git(root, "rev-parse", "--show-toplevel")

@@ -94,7 +94,7 @@ class ReplayRecorder:
         if self._watch is not None:
             self._watch(stage, facts)
 
-    def settle(self, sampler: str, value: Any) -> Any:
+    def resolve(self, sampler: str, value: Any) -> Any:
         """Return what is let out: ``value``, or what the run that is followed let out here."""
         place = len(self.outcomes)
         if self._follows is not None:
@@ -153,7 +153,7 @@ def _begin(recorder: ReplayRecorder) -> Token[ReplayRecorder | None]:
     return _PLAYING.set(recorder)
 
 
-def run_played(recorder: ReplayRecorder, run: Callable[[], Result]) -> Result:
+def run_recorded(recorder: ReplayRecorder, run: Callable[[], Result]) -> Result:
     """Return what ``run()`` returns on a recorder that the caller's own context never holds.
 
     Ctrl-C may come before a ``with`` block has begun, or after it began to end: then nothing ends it. A context of its
@@ -171,19 +171,22 @@ def run_played(recorder: ReplayRecorder, run: Callable[[], Result]) -> Result:
 
 
 def note(stage: str, **facts: Any) -> None:
-    """Tell a replay what a stage received and made; nothing otherwise."""
+    """Give a replay what a stage received and made; nothing otherwise."""
     recorder = playing()
     if recorder is not None:
         recorder.note(stage, facts)
 
 
-def settle(sampler: str, value: Any) -> Any:
+def resolve(sampler: str, value: Any) -> Any:
     """Return what is let out: ``value``, but in a replay's second run what the first one let out at this place."""
     recorder = playing()
-    return value if recorder is None else recorder.settle(sampler, value)
+    return value if recorder is None else recorder.resolve(sampler, value)
 
 
-def settled(sampler: Sampler) -> Sampler:
+settle = resolve  # for callers in pate.dpsgd
+
+
+def resolved(sampler: Sampler) -> Sampler:
     """Make a sampler's outcomes known to a replay: ``sampler(values, *, scale, source, ...)``."""
     signature = inspect.signature(sampler)
 
@@ -196,7 +199,7 @@ def settled(sampler: Sampler) -> Sampler:
         (_, values), *rest = signature.bind(*args, **options).arguments.items()
         public = {name: option for name, option in rest if name != "source"}
         recorder.note("noise", {"sampler": sampler.__name__, "shape": np.shape(values), **public})
-        return recorder.settle(sampler.__name__, value)
+        return recorder.resolve(sampler.__name__, value)
 
     return cast(Sampler, drawn)
 

@@ -103,7 +103,7 @@ def derive(secret: bytes, purpose: str) -> bytes:
 
 
 def from_seed(seed: int) -> bytes:
-    """Return what stands in for the secret where somebody wants a cut that anybody can repeat."""
+    """Return what stands in for the secret where a cut is wanted that anyone can repeat."""
     return derive(b"not a secret", f"partition_seed {seed}")
 
 

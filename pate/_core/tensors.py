@@ -54,7 +54,7 @@ def pack_estimator(estimator: Any, *, trusted: Collection[str] = HARMLESS, refus
     return data
 
 
-def settled(data: bytes) -> bytes:
+def canonical_bytes(data: bytes) -> bytes:
     """Return packed bytes in which only the estimator is left: no hour, and nothing of the memory it stood in.
 
     skops writes addresses, and NumPy the gaps between the fields of a record (a tree's nodes), where whatever was in
@@ -118,7 +118,7 @@ _DTYPES = frozenset(
 
 
 def plain(name: Any, array: Any) -> npt.NDArray[Any]:
-    """Return an array as safetensors takes it: in order, little-endian, of a type that everybody knows."""
+    """Return an array as safetensors takes it: in order, little-endian, of a type that all readers know."""
     if not _is_text(name) or name == "__metadata__":
         raise InvalidInputError(f"arrays to keep must have texts other than '__metadata__' as names, got {name!r}.")
     values = np.asarray(array, order="C")

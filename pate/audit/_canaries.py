@@ -27,7 +27,7 @@ from pate.exceptions import (
 )
 from pate.mechanisms import ExactLaw
 from pate.privacy.convert import check_delta
-from pate.privacy.exact.given_pair import given_pair
+from pate.privacy.exact._given_pair import given_pair
 from pate.records import BallotSum, RecordVoters
 from pate.release import default_heads
 from pate.release.account import account

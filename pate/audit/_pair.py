@@ -18,11 +18,9 @@ from pate.exceptions import InvalidInputError
 from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.convert import check_delta, gdp_to_epsilon
 from pate.privacy.cost import Charge
-from pate.privacy.exact import per_teacher_rdp, vote_groups
-from pate.privacy.exact.given_pair import GivenPair, PairEpsilon, given_pair
-from pate.privacy.exact.histograms import distinct_histograms, group_counts
+from pate.privacy.exact import PairLaw, all_laws, distinct_histograms, group_counts, per_teacher_rdp, vote_groups
+from pate.privacy.exact._given_pair import GivenPair, PairEpsilon, given_pair
 from pate.privacy.exact.noise import ThresholdTest
-from pate.privacy.exact.pair_law import PairLaw, all_laws
 from pate.records import BallotSum
 from pate.report.audit_result import AuditResult, Curve, Figure, Picture
 from pate.votes import Votes, as_votes
@@ -115,7 +113,7 @@ def pair(
 
     Notes
     -----
-    Noisy maxima by :mod:`pate.privacy.exact.given_pair`; noisy histograms and ballot sums are Gaussians, of which the
+    Noisy maxima by :mod:`pate.privacy.exact._given_pair`; noisy histograms and ballot sums are Gaussians, of which the
     rounding to the public grid (post-processing) is left out: it lowers mu by less than 1e-9, relative.
 
     Examples

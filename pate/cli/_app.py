@@ -26,7 +26,7 @@ from typing import Annotated, Any
 import typer
 
 from pate.cli._options import OPTIONS_OF, SCREEN, CommandGroup, GroupedCommand, option, options_of
-from pate.exceptions import PateError, PateWarning
+from pate.exceptions import InvalidInputError, PateError, PateWarning
 
 # Examples for ``-h``, to copy and adapt: every one is read by its own command in the tests.
 
@@ -204,6 +204,17 @@ def complain(text: str, colour: str) -> None:
     """Print on standard error; in colour on a terminal only, unless NO_COLOR is set."""
     plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
     typer.secho(text, fg=None if plain else colour, err=True)
+
+
+def now_called(old: str, given: Any, new: str, value: Any) -> Any:
+    """Return the value of the option ``new``, also if it was ``given`` by its former name; both are refused."""
+    if not given:
+        return value
+    old, new = (f"--{name.replace('_', '-')}" for name in (old, new))
+    if value not in (None, False, given):
+        raise InvalidInputError(f"{old} is the former name of {new}, and both are given. Keep {new}.")
+    complain(f"warning: {old} is deprecated: it is now called {new}.", "yellow")
+    return given
 
 
 def confirmed(question: str) -> bool:

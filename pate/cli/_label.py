@@ -22,6 +22,7 @@ from pate.cli._app import (
     in_own_words,
     is_interactive,
     manner,
+    now_called,
     say,
     say_json,
     show_progress,
@@ -376,12 +377,8 @@ class LabelOptions:
     def __post_init__(self) -> None:
         """Bring names to one form (what reads the command line gives lists), and read options by their former names."""
         for name, use in o.uses_of(type(self)).items():
-            value = getattr(self, name)
-            if use.now and value:
-                old, new = (f"--{one.replace('_', '-')}" for one in (name, use.now))
-                if getattr(self, use.now) not in (None, False, value):
-                    raise InvalidInputError(f"{old} is the former name of {new}, and both are given. Keep {new}.")
-                complain(f"warning: {old} is deprecated: it is now called {new}.", "yellow")
+            if use.now:
+                value = now_called(name, getattr(self, name), use.now, getattr(self, use.now))
                 object.__setattr__(self, use.now, value)
         for name in ("drop", "text"):
             object.__setattr__(self, name, o.Names(getattr(self, name)))

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pate.cli._app import answer, say_json
+from pate.cli._app import answer, now_called, say_json
 from pate.cli._options import CommandGroup
 
 app = typer.Typer(
@@ -81,23 +81,25 @@ def begin(
     file: Annotated[Path, typer.Argument(help="The file to make.", show_default=False)],
     epsilon: Annotated[float, typer.Option(help="What all releases together may cost, above 0.")],
     delta: Annotated[float, typer.Option(help="Well below one over the number of people.")],
-    currency: Annotated[
+    accounting_unit: Annotated[
         str | None,
         typer.Option(help="gdp, renyi, renyi:ORDER or pure; the first release decides when left out."),
     ] = None,
+    currency: Annotated[str | None, typer.Option(help="Now --accounting-unit.", hidden=True)] = None,
 ) -> None:
     """Begin a ledger with a total budget for several releases; otherwise the first release's budget is the total."""
     from pate.exceptions import LedgerError
     from pate.ledger import Ledger
     from pate.privacy.budget import Budget
 
+    accounting_unit = now_called("currency", currency, "accounting_unit", accounting_unit)
     total = Budget(epsilon, delta)
     if Ledger(file).total is not None:
         raise LedgerError(
             f"there is a ledger {str(file)!r} already, and a total is never raised: that would break the promise made "
             "with the first release. `pate ledger remaining` says what is left of it."
         )
-    Ledger(file, total=total, currency=currency)
+    Ledger(file, total=total, currency=accounting_unit)
     say_json({"file": file, "total": {"epsilon": epsilon, "delta": delta}})
     answer(
         f"Began {file}: all releases together may cost epsilon {epsilon:g} at delta {delta:g}. Name it with every one "

@@ -423,7 +423,7 @@ def _around(epsilon: float) -> tuple[float, ...]:
 
 
 def label_command(budget: Budget, words: Mapping[str, Any], *more: Any) -> str:
-    """Return the command that does it; what nobody said stands in capitals, to be put in."""
+    """Return the command that does it; what was not given stands in capitals, to be put in."""
     classes: Sequence[str] | None = words.get("classes")
     said = [
         "pate", "label", "--private", "PRIVATE.csv", "--target", "COLUMN",
@@ -445,7 +445,7 @@ class Plan:
     ----------
     budget : Budget
     n_queries : int or None
-        None: nobody asked about teachers.
+        None: teachers were not asked about.
     n_classes : int
     n_records : int or None
     right : float

@@ -1,6 +1,6 @@
 """Jobs from files to files: read private and public rows, release private labels, write labels and a model."""
 
-from pate.jobs._choice import CHOICES
+from pate.jobs._choice import CHOICES as CHOICES
 from pate.jobs._choice import OneRound as OneRound
 from pate.jobs._choice import QueryChoice as QueryChoice
 from pate.jobs._choice import Uncertain as Uncertain
@@ -12,13 +12,13 @@ from pate.jobs._plan import LabelPlan, VotePlan
 from pate.jobs._request import PREPROCESSING as PREPROCESSING
 from pate.jobs._request import find_ledger as find_ledger
 from pate.jobs._tables import LabelJob
-from pate.jobs._writing import Predictions, check_new_files, predict_file
+from pate.jobs._writing import Predictions, predict_file
+from pate.jobs._writing import check_new_files as check_new_files
 from pate.jobs._writing import check_proba as check_proba
 from pate.jobs._writing import read_public as read_public
 from pate.jobs.vote_files import VoteJob
 
 __all__ = [
-    "CHOICES",
     "LabelJob",
     "LabelPlan",
     "NumberJob",
@@ -26,6 +26,5 @@ __all__ = [
     "Predictions",
     "VoteJob",
     "VotePlan",
-    "check_new_files",
     "predict_file",
 ]

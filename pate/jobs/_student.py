@@ -37,7 +37,7 @@ from pate.models.students import (
     mapped_student,
 )
 from pate.models.students import try_student as try_on_rows
-from pate.release import LabelRelease, ReleasedLabels, tell_doubts
+from pate.release import LabelRelease, ReleasedLabels, warn_of_doubts
 from pate.release.statement.files import bind_statement
 from pate.representations import Representation
 from pate.votes import ABSTAIN
@@ -286,7 +286,7 @@ class LeavesModel:
         """Return the release, bind its statement to the ledger, and warn of doubts about the labels."""
         self._learnt, self.queries_ = done, done.queries
         bind_statement(done.release.statement, self._ledger)
-        tell_doubts(done.release.statement, stacklevel=3)
+        warn_of_doubts(done.release.statement, stacklevel=3)
         return done.release
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from pate._core.checks import check_classes
-from pate._core.curator import CuratorMessage, tell
+from pate._core.curator import CuratorMessage, warn_curator
 from pate.data import about_shift, check_other_file, check_public_rows, file_of, recognised_by
 from pate.estimators import check_schema, method_of
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan
@@ -248,7 +248,9 @@ class LabelJob(LabelSettings, LeavesModel):
         y, values = self._checked()
         self._warned, source = True, self._source
         shift = [] if source.public is None else about_shift(source.X, source.public, image_shape=source.image_shape)
-        return tell([*about_labels(y, source.groups, values, counted=counted), *source.messages, *shift], stacklevel=4)
+        return warn_curator(
+            [*about_labels(y, source.groups, values, counted=counted), *source.messages, *shift], stacklevel=4
+        )
 
     def _checked(self) -> tuple[npt.NDArray[Any], tuple[Any, ...]]:
         """Return labels and classes; check before training, not after, that the ledger is of these records."""

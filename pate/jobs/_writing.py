@@ -207,7 +207,7 @@ def harmless(cell: Any) -> Any:
     return f"'{text}" if text.startswith(_FORMULA_STARTS) else cell
 
 
-# Public rows by themselves, before anybody has looked at private ones: for plans.
+# Public rows by themselves, before private ones are read: for plans.
 
 
 def read_public(

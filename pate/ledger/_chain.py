@@ -1,4 +1,4 @@
-"""The hash chain: what is hashed, byte for byte, so that somebody else's program can check it too.
+"""The hash chain: what is hashed, byte for byte, so that any other program can check it too.
 
 An entry's digest is SHA-256 over the canonical JSON (sorted keys, no spaces, ASCII) of its columns, among them the
 digest of the entry before and the digest of its answers. That one is SHA-256 over one line of JSON per answer,

@@ -1,4 +1,4 @@
-"""Reading and appending entries, inside somebody's transaction."""
+"""Reading and appending entries, inside the caller's transaction."""
 
 from __future__ import annotations
 

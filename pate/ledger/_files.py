@@ -161,7 +161,7 @@ def _members(data: bytes) -> dict[str, bytes]:
             if odd or len(infos) > _MOST_MEMBERS or sum(info.file_size for info in infos) > len(data):
                 return {}
             return {info.filename: archive.read(info) for info in infos}
-    except Exception:  # any way in which a parser of somebody's bytes may fail
+    except Exception:  # any way in which a parser of unknown bytes may fail
         return {}
 
 
@@ -257,8 +257,8 @@ def _what(noted: Mapping[str, Any], other: Mapping[str, Any]) -> str:
         return "it can no longer be read as what it was"
     names = _differing(noted, other)
     # A member is named only where none of its entries is.
-    told_of = [n for n in names if not any(other_name.startswith(f"{n} ") for other_name in names)]
-    said = [n for n in told_of if n.rpartition(" ")[2] != "digest"] or told_of
+    mentioned = [n for n in names if not any(other_name.startswith(f"{n} ") for other_name in names)]
+    said = [n for n in mentioned if n.rpartition(" ")[2] != "digest"] or mentioned
     return f"its {_few(said)} differ{'s' * (len(said) == 1)}" if said else "its bytes differ"
 
 

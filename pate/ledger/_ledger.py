@@ -105,7 +105,7 @@ class Ledger:
         self._asked = check_accounting_unit(currency)
         #: The records that were last compared with the ledger's, with all that is known of them.
         self._checked: Registration | None = None
-        #: Whether it was looked for other ledgers of the same records, or somebody said that this one is to be new.
+        #: Whether it was looked for other ledgers of the same records, or the caller said that this one is to be new.
         self._looked_beside = False
         self._failure_delta = None
         if failure_delta is not None:
@@ -322,7 +322,7 @@ class Ledger:
         Raises
         ------
         LedgerError
-            There is no such open-ended release, somebody else added answers to it, these are more than were paid for,
+            There is no such open-ended release, another process added answers to it, these are more than were paid for,
             or the file failed; nothing is stored, and none of these answers may be shown.
         """
         with self._write() as connection:
@@ -339,7 +339,7 @@ class Ledger:
             if expect_before is not None and before != expect_before:
                 raise LedgerError(
                     f"release {release} of the ledger {str(self.path)!r} holds {before} answers, not {expect_before}: "
-                    "somebody else goes on with the same session. Nothing was stored. Close this one, and open it "
+                    "another process goes on with the same session. Nothing was stored. Close this one, and open it "
                     "again when the other has ended."
                 )
             entry = _entries.append(

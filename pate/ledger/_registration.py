@@ -40,7 +40,7 @@ def macs(key: bytes, fingerprint: str) -> dict[str, Any]:
 def sealed(key: bytes, purpose: str, digests: Sequence[str], salt: str = "") -> dict[str, Any]:
     """Return private digests as a ledger may hold them: under its key and a salt, so that equal ones look different.
 
-    Without the key two of these do not even tell whether the data changed between them.
+    Without the key two of these do not even show whether the data changed between them.
     """
     salt = salt or unreplayed_bytes(16).hex()
     return {"salt": salt, "macs": [mac(key, f"{purpose} {salt}", digest)[:16] for digest in digests]}
@@ -132,9 +132,9 @@ def merge(
 #: of ids that do not merely count at most a quarter (:func:`pate.data.recognised_by`); in a table with some rows more
 #: or less nearly all of them do.
 LARGELY = 0.5
-#: Seconds to wait for a ledger that somebody else is writing to.
+#: Seconds to wait for a ledger that another process is writing to.
 _PATIENCE = 5.0
-#: So many rows that stand once tell tables with as many records of every class apart.
+#: So many rows that stand once distinguish tables with as many records of every class.
 _FEWEST_APART = 20
 _MOST_BYTES = 10_000_000
 
@@ -194,8 +194,8 @@ def _knows(book: Any, data: Registration) -> bool:
         return False
     in_order = book.recognises(data.fingerprint.partition(":")[0])
     n_once = 0 if data.sketch is None else len(data.sketch[0])
-    told_apart = data.unit == "record" and n_once >= _FEWEST_APART and book.has_sketch
-    return in_order or not told_apart or book.overlap(data) >= LARGELY
+    distinct = data.unit == "record" and n_once >= _FEWEST_APART and book.has_sketch
+    return in_order or not distinct or book.overlap(data) >= LARGELY
 
 
 def _is_blind(book: Any, data: Registration) -> bool:

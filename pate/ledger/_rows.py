@@ -116,7 +116,7 @@ class Registration:
     sketch : (tuple of str, tuple of str) or None
         Digests of some of the rows, and of some of the people, likewise: by them a ledger tells that another data set
         is largely of the same ones. All three are of :func:`pate.data.recognised_by`. Empty ones are kept, too, filled
-        up: that no row stands once is private. None: nobody looked.
+        up: that no row stands once is private. None: not looked for.
 
     Examples
     --------

@@ -4,7 +4,7 @@
 three, of which a backup may catch one, and it needs shared memory, which folders on a network do not have. Releases
 are rare and short, so WAL's gain, readers beside a writer, is worth nothing here. ``synchronous=EXTRA`` is FULL plus
 a sync of the folder after the journal is deleted: with FULL alone a power cut just after a commit could bring the
-journal back and undo a charge whose labels somebody has seen.
+journal back and undo a charge whose labels may have been seen.
 
 A connection never outlives its call, so a process may fork at any time.
 """
@@ -158,7 +158,7 @@ def transaction(path: Path, *, write: bool, timeout: float) -> Iterator[sqlite3.
             connection.execute(f"PRAGMA {pragma}")
         if write and connection.execute("PRAGMA journal_mode=DELETE").fetchone()[0] != "delete":
             raise LedgerError(f"the ledger {str(path)!r} cannot use a rollback journal. {_TAKEN}")
-        # IMMEDIATE takes the write lock first: nobody can spend between our check and our charge.
+        # IMMEDIATE takes the write lock first: nothing else can spend between our check and our charge.
         connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         if where is path:  # another process may have made the file meanwhile
             _check_size(connection, path)
@@ -240,7 +240,7 @@ def _failure(path: Path, error: sqlite3.Error, timeout: float, *, uncertain: boo
     name = f"the ledger {str(path)!r}"
     if code == sqlite3.SQLITE_BUSY:
         return (
-            f"{name} is locked: somebody else held it for {timeout:g} s ({error}). That may be another pate process "
+            f"{name} is locked: another writer held it for {timeout:g} s ({error}). That may be another pate process "
             "in a long release, a backup, or an SQLite browser with an open transaction. Nothing was charged; try "
             "again, or wait longer: Ledger(path, timeout=...)."
         )

@@ -199,7 +199,7 @@ class _Check:
         self._bound: list[Bound] = []
         #: What the last registration says of the key; after a key was lost and the records revised it is another one.
         self._key_check: str | None = None
-        #: Up to these entries the chain is known to be nobody else's: by its key, and by the noted head.
+        #: Up to these entries the chain is known to be its own: by its key, and by the noted head.
         self._by_key = self._by_head = -1
 
     def look_at(self, file: Thing) -> FileCheck:
@@ -372,7 +372,7 @@ class _Check:
             self.problems.append(str(error))
             return
         if key is None:
-            # A copy sent to somebody who checks it has none, and should not.
+            # A copy sent to a person who checks it has none, and should not.
             self.notes.append("the key file is not beside the ledger: here the private records cannot be recognised")
         elif mac(key, "key", "")[:16] != expected:
             self.problems.append("the key file beside the ledger is not the one of its registration")

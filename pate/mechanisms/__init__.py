@@ -1,4 +1,9 @@
-"""Mechanisms: noise and its cost in one frozen value."""
+"""Mechanisms: noise and its cost in one frozen value.
+
+``charge(n_queries)`` is what the answers cost in the worst case, a constant; ``sample(counts, noise)`` draws the noise,
+by the exact samplers of :mod:`pate.privacy.noise`. :func:`pate.release_labels` charges first and samples afterwards.
+A mechanism of your own derives from :class:`Mechanism` (docs/how-to.md), and is audited by :mod:`pate.testing`.
+"""
 
 from pate.mechanisms._ballot_sum import GaussianSum
 from pate.mechanisms._base import ANSWERED, NOT_ASKED, REFUSED, Draw, Mechanism
@@ -10,9 +15,9 @@ from pate.mechanisms._noisy_max import (
     NoisyHistogram,
     make_mechanism,
     named_mechanisms,
-    read_mechanisms,
 )
-from pate.mechanisms.vote_cap import VoteCap, VoteCapSession
+from pate.mechanisms._noisy_max import read_mechanisms as read_mechanisms
+from pate.mechanisms._vote_cap import VoteCap, VoteCapSession
 
 __all__ = [
     "ANSWERED",
@@ -30,5 +35,4 @@ __all__ = [
     "VoteCapSession",
     "make_mechanism",
     "named_mechanisms",
-    "read_mechanisms",
 ]

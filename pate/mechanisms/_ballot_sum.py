@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from pate._core.checks import check_int
-from pate._core.recorder import note, settle
+from pate._core.recorder import note, resolve
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.mechanisms._base import Noisy
@@ -123,4 +123,4 @@ class GaussianSum(Noisy):
         beside = left if left.shape[1] > 1 else np.hstack([left, np.zeros_like(left)])
         drawn = rounded_counts(beside, scale=scale, grid=float(grid), source=noise)[:, : left.shape[1]]
         noisy = np.asarray((whole + (drawn / grid).astype(np.int64)).astype(np.float64) * grid)
-        return np.asarray(settle("GaussianSum", noisy))
+        return np.asarray(resolve("GaussianSum", noisy))

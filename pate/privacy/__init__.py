@@ -6,7 +6,8 @@ Needs nothing but numpy, scipy and the standard library.
 from pate.privacy.budget import Budget
 from pate.privacy.compose._filters import Accountant, GDPFilter, RenyiFilter
 from pate.privacy.compose.calibrate import calibrate
-from pate.privacy.compose.dpsgd_accountants import AccountedEpsilon, dpsgd_epsilons, from_dp_event
+from pate.privacy.compose.dpsgd_accountants import AccountedEpsilon as AccountedEpsilon
+from pate.privacy.compose.dpsgd_accountants import dpsgd_epsilons, from_dp_event
 from pate.privacy.compose.repetitions import select_best
 from pate.privacy.convert import (
     DEFAULT_ORDERS,
@@ -22,7 +23,6 @@ from pate.privacy.words import Guarantee, Sensitive
 __all__ = [
     "DEFAULT_ORDERS",
     "Accountant",
-    "AccountedEpsilon",
     "Budget",
     "Charge",
     "GDPFilter",

@@ -60,7 +60,7 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        remedy = f"Commonly: {TIERS}; hundreds protect nobody."
+        remedy = f"Commonly: {TIERS}; hundreds protect no one."
         epsilon = check_real("epsilon", self.epsilon, low=0, low_open=True, high=MOST_EPSILON, remedy=remedy)
         remedy = "It is a probability that nothing is promised. Choose it well below one over the number of people."
         delta = check_real("delta", check_delta(self.delta), high=MOST_DELTA, remedy=remedy)

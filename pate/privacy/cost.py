@@ -35,7 +35,7 @@ MIN_NOISE = 1e-3
 _MOST = 1e100
 #: Where a Renyi curve is looked at for the total variation; public constants.
 _LARGE_DELTAS = (1e-4, 1e-3, 1e-2, 0.03, 0.1)
-#: More releases than this nobody makes, and floats no longer count them.
+#: At more releases than this floats no longer count them.
 _MOST_TIMES = 2**53
 
 

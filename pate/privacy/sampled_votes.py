@@ -4,7 +4,7 @@ One query: every unit is in the sample with probability q, by itself; the k near
 N(0, sigma^2 I) goes on the sums. The replaced unit keeps its place, and with it its coin. Given who else is in, the
 query is one of P = (1-q) N(0) + q N(g), Q = (1-q) N(0) + q N(h), the moves g and h being what the unit and its
 replacement do to the votes, in units of the noise. Where k others are in, anyone who joins them pushes out the k-th,
-*the same one* for both: g = e_y - e_c or 0, h = e_y' - e_c or 0. Where fewer are, nobody is pushed out: g = e_y or 0, h
+*the same one* for both: g = e_y - e_c or 0, h = e_y' - e_c or 0. Where fewer are, none is pushed out: g = e_y or 0, h
 = e_y' or 0. So |g|, |h| and |g - h| are at most A = sqrt(2)/sigma: the moves are never opposite. Opposite ones, which
 DP-SGD must fear (:mod:`pate.dpsgd`), would be 2 A apart, and cost twice the epsilon.
 

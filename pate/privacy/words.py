@@ -17,8 +17,8 @@ KINDS = ("public", "data-dependent", "sanitised", "seeded")
 #: What an epsilon up to so much is commonly called (Ponomareva et al. 2023); a larger one is weak.
 STRONG, REASONABLE = 1.0, 10.0
 TIERS = f"up to {STRONG:g} strong, up to {REASONABLE:g} reasonable, else weak"
-#: Above this epsilon nobody is protected at any usual delta.
-NOBODY = 100.0
+#: Above this epsilon no one is protected at any usual delta.
+NO_PROTECTION = 100.0
 #: A delta above this part of 1/n is not well below 1/n.
 WELL_BELOW = 0.1
 
@@ -49,7 +49,7 @@ class Guarantee:
     ----------
     epsilon, delta : float
     kind : {"public", "data-dependent", "sanitised", "seeded"}
-        Only public and sanitised numbers may be published; seeded noise protects nobody.
+        Only public and sanitised numbers may be published; seeded noise protects no one.
     method : str
         The theorem that gives epsilon.
     order : float or None

@@ -19,7 +19,6 @@ __all__ = [
     "ReleaseTerms",
     "ReleasedLabels",
     "VoteCapRun",
-    "check_useful",
     "measured_accuracy",
     "open_ballot_session",
     "open_session",
@@ -27,5 +26,4 @@ __all__ = [
     "quote",
     "release_ballots",
     "release_labels",
-    "sanitised_epsilon",
 ]

@@ -211,7 +211,7 @@ def _recalls(cells: ReleasedCounts, b: float) -> tuple[ClassRecall, ...]:
     found = []
     for value, hits, n in zip(facts.classes, right.tolist(), all_of.tolist(), strict=True):
         name = as_plain_text(value)
-        if n <= _TOLD * math.sqrt(2) * sigma or n < 1:
+        if n <= _CLEAR * math.sqrt(2) * sigma or n < 1:
             found.append(ClassRecall(name=name))
             continue
         low, estimate, high = _interval(hits / n, b, n, sigma, n_is_noisy=True)
@@ -229,7 +229,7 @@ FEW_PUBLIC = 100
 _LABELS_PER_CLASS = 5
 _LISTED = 5
 #: A noisy class count says something above so many standard deviations.
-_TOLD = 4.0
+_CLEAR = 4.0
 
 
 def doubted(
@@ -264,7 +264,7 @@ def doubted(
     return replace(release, statement=replace(release.statement, doubts=doubts)) if doubts else release
 
 
-def tell_doubts(statement: PrivacyStatement, *, stacklevel: int = 2) -> None:
+def warn_of_doubts(statement: PrivacyStatement, *, stacklevel: int = 2) -> None:
     """Warn of every doubt of a statement.
 
     Warns
@@ -277,11 +277,14 @@ def tell_doubts(statement: PrivacyStatement, *, stacklevel: int = 2) -> None:
     >>> from pate import Budget, GNMax, Votes, release_labels
     >>> votes = Votes.from_counts([[9, 1]])
     >>> sure = release_labels(votes, GNMax(sigma=9.0), budget=Budget(2.0, 1e-5)).statement
-    >>> tell_doubts(sure) is None, sure.doubts
+    >>> warn_of_doubts(sure) is None, sure.doubts
     (True, ())
     """
     for doubt in statement.doubts:
         warnings.warn(str(doubt), ResultWarning, stacklevel=stacklevel + 1)
+
+
+tell_doubts = warn_of_doubts  # for callers in pate.estimators
 
 
 def _few(n_map: int | None) -> Doubt | None:
@@ -332,7 +335,7 @@ def _commonest(
         m = len(release.classes)
         counts = cells.noisy[:m] + cells.noisy[m:]
         total = float(cells.facts.n or counts.sum())
-        if counts.max() > _TOLD * math.sqrt(2) * cells.sigma and total > 0:
+        if counts.max() > _CLEAR * math.sqrt(2) * cells.sigma and total > 0:
             return min(1.0, float(counts.max()) / total), "by the noisy counts of each class"
     if commonest is not None:
         return commonest, "as stated"

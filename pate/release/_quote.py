@@ -22,7 +22,7 @@ from pate.mechanisms import GaussianSum, Mechanism
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.calibrate import Allowance, calibrate, largest
 from pate.privacy.cost import Charge
-from pate.privacy.words import NOBODY, TIERS, Guarantee
+from pate.privacy.words import NO_PROTECTION, TIERS, Guarantee
 
 # On what terms something is let out: checked once, and passed on whole.
 
@@ -307,7 +307,7 @@ def request_digest(query_hashes: Sequence[str], mechanism: Mechanism, terms: Rel
 
 
 def warn_if_weak(delta: float, n_units: int | None, *, epsilon: float = 0.0) -> None:
-    """Warn when delta is not below one over the number of units, or epsilon protects nobody.
+    """Warn when delta is not below one over the number of units, or epsilon protects no one.
 
     Examples
     --------
@@ -315,7 +315,7 @@ def warn_if_weak(delta: float, n_units: int | None, *, epsilon: float = 0.0) -> 
     ...     warn_if_weak(1e-5, 1000)
     ...     warn_if_weak(1e-2, 1000, epsilon=1e6)
     >>> [str(w.message)[:35] for w in caught]
-    ['delta=0.01 is not below 1/n = 0.001', 'epsilon=1e+06 protects nobody: at a']
+    ['delta=0.01 is not below 1/n = 0.001', 'epsilon=1e+06 protects no one: at a']
     """
     if n_units is not None and delta >= 1 / n_units:
         warnings.warn(
@@ -324,10 +324,10 @@ def warn_if_weak(delta: float, n_units: int | None, *, epsilon: float = 0.0) -> 
             PrivacyParameterWarning,
             stacklevel=3,
         )
-    if epsilon > NOBODY:
+    if epsilon > NO_PROTECTION:
         warnings.warn(
-            f"epsilon={epsilon:g} protects nobody: at any above {NOBODY:g} an attacker may be as good as certain. "
-            f"Commonly: {TIERS}.",
+            f"epsilon={epsilon:g} protects no one: at any above {NO_PROTECTION:g} an attacker may be as good as "
+            f"certain. Commonly: {TIERS}.",
             PrivacyParameterWarning,
             stacklevel=3,
         )

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from pate._core.checks import check_choice, check_classes, check_int, shown
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.ledger import Answer, Ledger, Registration
-from pate.mechanisms import Draw, Mechanism
-from pate.mechanisms.vote_cap import VoteCap
+from pate.mechanisms import Draw, Mechanism, VoteCap
 from pate.privacy.budget import Budget
 from pate.release._ballot_session import PaidCounts
 from pate.release._labels import LabelRelease

@@ -110,7 +110,7 @@ def check_release_stated(
 def drawn_here(statement: PrivacyStatement, n_asked: int, teachers: object = None) -> bool:
     """Whether all labels are of the one release that was charged now, ``n_asked`` queries, by teachers of pate's.
 
-    Labels that were stored before may be of teachers that nobody here saw: for those pate does not vouch. Nor does it
+    Labels that were stored before may be of teachers not seen here: for those pate does not vouch. Nor does it
     for an ensemble of a class that is not pate's: what that does with the records is not known here.
     """
     own = teachers is None or type(teachers).__module__.partition(".")[0] == "pate"

@@ -162,7 +162,7 @@ class OneHolder:
             if self._claim is not None:
                 self._claim.let_go()
             return
-        with self._turn:  # an answer on its way is stored before anybody else may go on
+        with self._turn:  # an answer on its way is stored before another may go on
             self._closed = True
             if self._claim is not None:
                 self._claim.let_go(remove=self._used_up())

@@ -25,8 +25,17 @@ from pate._core.recorder import note, playing
 from pate._core.types import FloatArray
 from pate.exceptions import BudgetExceededError, ReplayError
 from pate.ledger import Ledger, NewAnswer, Registration
-from pate.mechanisms import ANSWERED, NOT_ASKED, ConfidentGNMax, Draw, GaussianSum, GNMax, Mechanism
-from pate.mechanisms.vote_cap import VoteCap, VoteCapSession
+from pate.mechanisms import (
+    ANSWERED,
+    NOT_ASKED,
+    ConfidentGNMax,
+    Draw,
+    GaussianSum,
+    GNMax,
+    Mechanism,
+    VoteCap,
+    VoteCapSession,
+)
 from pate.privacy.cost import Charge
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity, release_smooth

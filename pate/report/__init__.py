@@ -9,7 +9,6 @@ import lazy_loader
 __getattr__, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
-    "comparison_picture",
     "render_markdown",
     "render_report",
     "render_sensitive_report",

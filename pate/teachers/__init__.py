@@ -9,7 +9,6 @@ __all__ = [
     "HeadTeacherEnsemble",
     "ShardEnsemble",
     "TeacherEnsemble",
-    "ensemble_curve",
     "make_ensemble",
     "make_teacher",
     "named_teachers",

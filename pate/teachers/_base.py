@@ -469,7 +469,7 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
 
     @abstractmethod
     def _rehearse(self, X: Any, n_rows: int, *, public: bool) -> None:
-        """Refuse what could not be trained on anybody's rows, on made-up ones like ``X`` (or on ``X``, if public)."""
+        """Refuse what could not be trained on any rows, on made-up ones like ``X`` (or on ``X``, if public)."""
 
     @abstractmethod
     def _train(
@@ -518,7 +518,7 @@ def _coupled(cut: Partition, keyed: dict[str, Any]) -> Partition:
     return Partition(cut.assignment[recorder.places], cut.n_shards)
 
 
-# A teacher trained on made-up rows: what cannot work for anybody is refused before private data is touched.
+# A teacher trained on made-up rows: what cannot work at all is refused before private data is touched.
 
 _SEED_PATH = 0x7E57
 #: Rows that are tried first: quick, and enough for most.
@@ -557,7 +557,7 @@ def rehearse(
                     if wrong_setting:
                         raise InvalidInputError(f"the estimator cannot be trained: {reason}") from None
     if is_frame(like) and not public and any(kind != np.float64 for kind in like.dtypes):
-        return  # what its columns of text must look like, nobody can guess
+        return  # what its columns of text must look like is not known
     rows = "public rows with made-up classes" if public else "made-up rows of the shape that a shard has"
     raise InvalidInputError(
         f"the estimator cannot be trained on {n_rows} {rows}: {reason}. No private record was looked at: it would fail "

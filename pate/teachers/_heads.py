@@ -26,14 +26,14 @@ from pate.teachers.checkpoints import WEIGHTS, CheckpointStore, describe, pack_w
 # Small heads on a public representation, many at a time: one stack of arrays, each place of it a teacher's own.
 #
 # Nothing is ever summed over places, and every place has its fixed shape, so a teacher's numbers are those that it has
-# with anybody beside it. What may fail on a shard's numbers (a factorisation) is called place by place.
+# with anything beside it. What may fail on a shard's numbers (a factorisation) is called place by place.
 
 Weights = dict[str, FloatArray]
 
 HEADS = ("ridge", "logistic", "mlp")
 #: The logit of a class that a shard does not hold: below all others, and a number that a file can keep.
 _NEVER = -1e30
-#: Adam, as everybody has it.
+#: Adam, with the usual constants.
 _BETA_1, _BETA_2, _TINY = 0.9, 0.999, 1e-8
 
 
@@ -538,7 +538,7 @@ class HeadTeacherEnsemble(TableTeachers):
             self._n_outputs = shown.shape[1]
 
         rehearse(work, X, n_rows=max(2, min(n_rows, _ROWS)), n_classes=recipe.n_classes, public=public)
-        if not self._n_outputs:  # columns of text, of which nobody can guess what they must hold
+        if not self._n_outputs:  # columns of text, whose required contents are not known
             raise InvalidInputError(
                 "X_public must be given to fit: the representation takes columns of text, and no private row may tell "
                 "what they hold. Pass fit(X, y, X_public=...)."

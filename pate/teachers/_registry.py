@@ -177,7 +177,7 @@ def ensemble_curve(
     }
 
 
-#: Teachers where nobody says how many.
+#: Number of teachers where none is given.
 DEFAULT_N_TEACHERS = 100
 
 

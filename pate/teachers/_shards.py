@@ -218,7 +218,7 @@ def index_of(item: Any) -> int:
 
 
 #: loky passes on a traceback of another thread or process as text, as the cause of an error of its own.
-_TOLD = re.compile(r"^[\w.]*MemoryError\b", flags=re.MULTILINE)
+_QUOTED = re.compile(r"^[\w.]*MemoryError\b", flags=re.MULTILINE)
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -229,7 +229,7 @@ def out_of_memory(error: BaseException) -> bool:
         said = str(chain).lower()
         if isinstance(chain, MemoryError) or type(chain).__name__ == "OutOfMemoryError":
             return True
-        if any(word in said for word in words) or _TOLD.search(str(chain)):
+        if any(word in said for word in words) or _QUOTED.search(str(chain)):
             return True
         chain = chain.__cause__
     return False
@@ -377,7 +377,7 @@ class Failure:
 
 @dataclass(frozen=True, repr=False)
 class ShardTask:
-    """One teacher to train: its own rows and nobody else's, or in ``failure`` what is in their place."""
+    """One teacher to train: its own rows and no others, or in ``failure`` what is in their place."""
 
     index: int
     estimator: Any = None

@@ -402,7 +402,7 @@ def owned(groups: Any, n_records: int) -> tuple[Any, Mask]:
 
 @dataclass(frozen=True, repr=False)
 class Owners:
-    """Whose each record is: owners as :func:`owned` gives them, numbered by ``codes``; None where nobody said any."""
+    """The owner of each record, as :func:`owned` gives them, numbered by ``codes``; None where none were given."""
 
     groups: Any
     known: Mask
@@ -463,7 +463,7 @@ def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], 
 
 
 def warn_of_duplicates(X: Any, cut: Partition) -> None:
-    """Tell the curator, and nobody else: the number depends on every record."""
+    """Warn the curator alone: the number depends on every record."""
     n_duplicates = 0
     with suppress(Exception):  # an odd cell is its record's own matter
         n_duplicates = count_cross_shard_duplicates(X, cut)
@@ -477,7 +477,7 @@ def warn_of_duplicates(X: Any, cut: Partition) -> None:
         )
 
 
-# What the curator alone should know of private labels before anything is spent: who votes, and classes nobody has.
+# What the curator alone should know of private labels before anything is spent: who votes, and classes without records.
 
 _PARTS = re.compile(r"\s*[,;|/+&]\s*")
 #: Longer texts are no classes, and of more values than these none is meant for a class that was named.
@@ -523,7 +523,7 @@ def _holds_several(value: str, classes: Sequence[Any]) -> bool:
 
 
 def _nearest(absent: list[Any], others: Counter[str]) -> str:
-    """Say which values are spelt nearly as a class that nobody has."""
+    """Say which values are spelt nearly as a class without records."""
     folded: dict[str, str] = {}
     for value, _ in others.most_common():
         folded.setdefault(value.strip().casefold(), value)

@@ -69,7 +69,7 @@ def recipe_key(
 
 
 def describe(value: Any) -> str:
-    """Return a text that is the same for equal configurations, in every process; refuse what nobody could tell again.
+    """Return a text that is the same for equal configurations, in every process; refuse what has no such text.
 
     A class is known by its name alone; a Python function by its name, code, defaults and what it closes over, not by
     the functions it calls.
@@ -407,7 +407,7 @@ class CheckpointStore:
         write_text(path, f"{_failure_seal(key, why)} {why}", mode=0o600)
 
     def failure(self, index: int, key: bytes) -> str | None:
-        """Return why the teacher made by the recipe ``key`` failed, or None: it did not, or nobody knows."""
+        """Return why the teacher made by the recipe ``key`` failed, or None: it did not, or that is unknown."""
         try:
             found, _, why = self.path(index, key).with_suffix(".failed").read_text(encoding="utf-8").partition(" ")
         except (OSError, ValueError):

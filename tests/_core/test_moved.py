@@ -62,7 +62,7 @@ def test_what_was_never_there_is_not_found():
         import_module("pate.no_such")
 
 
-def test_a_stranger_imports_by_the_former_path():
+def test_other_packages_import_by_the_former_path():
     code = "from pate.heads import LikelihoodHead\nimport pate\nprint(pate.heads.LikelihoodHead is LikelihoodHead)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "True"), done.stderr

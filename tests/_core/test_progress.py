@@ -1,4 +1,4 @@
-"""Progress where nobody looks at a terminal: lines now and then, and one in the end."""
+"""Progress where there is no terminal: lines now and then, and one in the end."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def test_a_log_has_a_line_every_ten_seconds_with_the_seconds_left(capsys, monkey
     clock = itertools.count(0.0, 4.0)
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     assert list(progress.track(range(7), total=7, label="rounds", show=True)) == list(range(7))
-    told = capsys.readouterr().err.splitlines()
-    assert told == ["rounds: 3 of 7, 16 s left", "rounds: 6 of 7, 4 s left", "rounds: 7 done"]
+    shown = capsys.readouterr().err.splitlines()
+    assert shown == ["rounds: 3 of 7, 16 s left", "rounds: 6 of 7, 4 s left", "rounds: 7 done"]
 
 
 def test_what_was_done_before_is_counted_and_does_not_count_for_the_speed(capsys, monkeypatch):

@@ -13,7 +13,7 @@ from pate.audit.laws._subject import Cells
 from pate.audit.testing import Numbers
 from pate.exceptions import InvalidInputError
 from pate.privacy.exact import GaussianNoise
-from pate.privacy.exact.given_pair import given_pair
+from pate.privacy.exact._given_pair import given_pair
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -21,7 +21,7 @@ from pate.data import load_votes
 from pate.exceptions import DatasetNotFoundError, InvalidInputError, SensitiveValueError
 from pate.privacy.convert import gdp_to_epsilon
 from pate.privacy.exact import GaussianNoise, LaplaceNoise, ThresholdTest, exact_rdp, pld_epsilon
-from pate.privacy.exact.given_pair import given_pair
+from pate.privacy.exact._given_pair import given_pair
 from pate.records import RecordVoters, SignedSpace
 from pate.report.audit_result import AuditResult
 

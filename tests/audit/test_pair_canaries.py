@@ -25,7 +25,7 @@ from pate.audit._canaries import (
     with_labels,
 )
 from pate.exceptions import InvalidInputError, PateError, SensitiveValueError
-from pate.privacy.exact.given_pair import given_pair
+from pate.privacy.exact._given_pair import given_pair
 from pate.records import RecordVoters, SignedSpace, SoftSpace
 
 ROWS, LABELS = make_blobs(400, centers=3, cluster_std=2.0, random_state=0)

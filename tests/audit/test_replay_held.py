@@ -16,7 +16,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import StandardScaler
 
 from pate import Budget, GNMax, Ledger, PATEClassifier, TeacherEnsemble, Votes, open_session, open_vote_cap
-from pate._core.recorder import Outcome, ReplayRecorder, play, playing, run_played
+from pate._core.recorder import Outcome, ReplayRecorder, play, playing, run_recorded
 from pate.audit import neighbours, replay
 from pate.exceptions import ReplayError
 from pate.mechanisms import VoteCap
@@ -36,7 +36,7 @@ def vote(X, y):
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
-def test_no_interrupt_leaves_a_tape_on():
+def test_no_interrupt_leaves_a_recorder_on():
     """Ctrl-C may come between any two instructions; the exception, and so every frame, is held as a notebook does."""
 
     def stop(*_):
@@ -44,7 +44,7 @@ def test_no_interrupt_leaves_a_tape_on():
 
     def work():
         for _ in range(20):
-            run_played(ReplayRecorder(bytes(32)), lambda: None)
+            run_recorded(ReplayRecorder(bytes(32)), lambda: None)
 
     before, n = signal.signal(signal.SIGALRM, stop), 0
     rng = np.random.default_rng(0)
@@ -76,12 +76,12 @@ def test_an_interrupted_replay_leaves_the_system_s_noise():
     assert not NoiseSource().seeded
 
 
-def test_samplers_take_their_values_by_name_on_a_tape_or_not():
+def test_samplers_take_their_values_by_name_on_a_recorder_or_not():
     def named():
         return real_argmax(counts=[[9, 1]], scale=0.001, source=NoiseSource(1)).tolist()
 
     seen = []
-    assert named() == run_played(ReplayRecorder(bytes(32), watch=lambda *note: seen.append(note)), named) == [0]
+    assert named() == run_recorded(ReplayRecorder(bytes(32), watch=lambda *note: seen.append(note)), named) == [0]
     assert seen == [("noise", {"sampler": "real_argmax", "shape": (1, 2), "scale": 0.001})]
 
 
@@ -128,7 +128,7 @@ def test_mechanisms_of_others_sample_as_they_say(kind):
         return own(kind).sample(votes=3, noise=None, max_answers=5)
 
     assert work() == 3
-    assert run_played(ReplayRecorder(bytes(32), watch=lambda *note: seen.append(note)), work) == 3
+    assert run_recorded(ReplayRecorder(bytes(32), watch=lambda *note: seen.append(note)), work) == 3
     if kind in ("named", "by keyword alone"):
         [(stage, facts)] = seen
         assert (stage, facts["values"], facts["options"]["max_answers"]) == ("draw", 3, 5)
@@ -141,7 +141,7 @@ def test_a_session_from_before_is_not_asked_in_a_replay(tmp_path):
         session = open_session(GNMax(2.0), ledger=ledger, **options)
         forced = ReplayRecorder(bytes(32), follows=(Outcome("real_argmax", np.ones(4, dtype=np.int64)),))
         with pytest.raises(ReplayError, match="opened before"):
-            run_played(forced, lambda session=session: session.ask(VOTES))
+            run_recorded(forced, lambda session=session: session.ask(VOTES))
         assert session.n_left == 9
         assert session.ask(VOTES).labels.tolist() == [0] * 4
     run = open_vote_cap(VoteCap(max_votes=5, sigma=0.1), n_teachers=9, classes=2, budget=BUDGET)

@@ -341,7 +341,7 @@ def test_classes_that_are_counted():
 
 
 class Vote:
-    """Somebody's voters that follow the contract: ``fit`` and ``vote``."""
+    """Voters of another package that follow the contract: ``fit`` and ``vote``."""
 
     def __init__(self, leaks):
         self.leaks = leaks
@@ -373,7 +373,7 @@ def test_functions_as_teachers():
 
 
 class Doubled(Mechanism):
-    """A mechanism of somebody's, which asks for every vote twice."""
+    """A mechanism of another package, which asks for every vote twice."""
 
     family = "doubled"
     sigma = 2.0
@@ -592,7 +592,7 @@ def private_model(**options):
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["replace", "scale", "duplicate"])
-def test_whatever_was_made_of_rows_before_the_door_of_dpsgd_and_of_ballots(kind):
+def test_whatever_was_made_of_rows_before_they_reach_dpsgd_and_ballots(kind):
     """A scaler moves everybody a little, and clipped sums less than one record may."""
 
     def trained(X, y):
@@ -679,7 +679,7 @@ def test_pairs_that_were_refused_are_counted():
 
 
 class OwnDPSGD(DPSGDClassifier):
-    """Somebody's subclass; beside what is let out it holds a statement, with the hour in it."""
+    """A subclass of another package; beside what is let out it holds a statement, with the hour in it."""
 
 
 @pytest.mark.long

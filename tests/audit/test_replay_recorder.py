@@ -27,7 +27,7 @@ from pate import (
     release_labels,
 )
 from pate._core import secret
-from pate._core.recorder import Outcome, ReplayRecorder, note, play, playing, settle
+from pate._core.recorder import Outcome, ReplayRecorder, note, play, playing, resolve
 from pate._core.secret import fresh_secret, stored_secret, system_bytes, unreplayed_bytes
 from pate.audit import replay
 from pate.exceptions import InvalidInputError, ReplayError
@@ -54,7 +54,7 @@ def labels(votes=VOTES, **options):
 # Bits
 
 
-def test_bits_are_the_same_on_the_same_tape_and_others_on_another():
+def test_bits_are_the_same_on_the_same_recorder_and_others_on_another():
     draws = [in_replay(lambda: (system_bytes(32), fresh_secret(), NoiseSource().words(5).tolist())) for _ in range(2)]
     assert draws[0] == draws[1]
     with play(ReplayRecorder(b"other" * 8)):
@@ -67,7 +67,7 @@ def test_two_sources_of_one_run_are_independent():
     assert set(a).isdisjoint(b)
 
 
-def test_releases_repeat_on_a_tape_and_not_without():
+def test_releases_repeat_on_a_recorder_and_not_without():
     a, b = (in_replay(lambda: labels(Votes.from_counts([[50, 50]] * 200)).labels) for _ in range(2))
     assert a.tolist() == b.tolist()
     assert labels(Votes.from_counts([[50, 50]] * 200)).labels.tolist() != a.tolist()
@@ -85,15 +85,15 @@ def test_the_second_run_lets_out_what_the_first_did():
 
 def test_what_is_followed_ends_where_something_else_is_asked():
     with play(ReplayRecorder(KEY, follows=(Outcome("mean", 1.0), Outcome("mean", 2.0)))):
-        assert settle("mean", 5.0) == 1.0
-        assert settle("median", 5.0) == 5.0
-        assert settle("mean", 6.0) == 6.0  # another course
+        assert resolve("mean", 5.0) == 1.0
+        assert resolve("median", 5.0) == 5.0
+        assert resolve("mean", 6.0) == 6.0  # another course
 
 
 # What is said
 
 
-def test_a_release_made_on_a_tape_is_not_private_and_says_so():
+def test_a_release_made_on_a_recorder_is_not_private_and_says_so():
     release = in_replay(labels)
     assert release.guarantee.kind == "seeded"
     assert release.statement.seeded
@@ -104,7 +104,7 @@ def test_a_release_made_on_a_tape_is_not_private_and_says_so():
 
 
 @pytest.mark.parametrize("when", ["source", "child", "keyed", "copied"])
-def test_a_source_made_on_a_tape_stays_known(when):
+def test_a_source_made_on_a_recorder_stays_known(when):
     made = {
         "source": NoiseSource,
         "child": lambda: NoiseSource().child(3),
@@ -117,25 +117,25 @@ def test_a_source_made_on_a_tape_stays_known(when):
     assert source.words(2).tolist() == in_replay(made).words(2).tolist()
 
 
-def test_a_source_made_before_a_tape_stays_secret():
+def test_a_source_made_before_a_recorder_stays_secret():
     source = NoiseSource()
     a, b = (in_replay(lambda: source.words(4).tolist()) for _ in range(2))
     assert not source.seeded
     assert set(a).isdisjoint(b)
 
 
-def test_terms_from_before_a_tape_do_not_hide_it():
+def test_terms_from_before_a_recorder_do_not_hide_it():
     from pate.ledger import Registration
 
     terms = ReleaseTerms(budget=BUDGET)
-    door = in_replay(lambda: Transaction(terms, Registration("record", (0, 1))))
-    assert door.terms.seeded
+    transaction = in_replay(lambda: Transaction(terms, Registration("record", (0, 1))))
+    assert transaction.terms.seeded
     assert not terms.seeded
     assert in_replay(lambda: terms.seeded)
     assert in_replay(lambda: ReleaseTerms(budget=BUDGET)).seeded
 
 
-def test_a_session_opened_on_a_tape_is_known_when_it_is_asked_later():
+def test_a_session_opened_on_a_recorder_is_known_when_it_is_asked_later():
     session = in_replay(lambda: open_session(GNMax(20.0), n_queries=3, budget=BUDGET, n_teachers=100, classes=(0, 1)))
     release = session.ask(Votes.from_counts([[60, 40]]))
     assert release.statement.seeded
@@ -183,7 +183,7 @@ def test_a_ledger_that_was_there_before_is_not_written_to(tmp_path):
     assert (tmp_path / "ledger.sqlite").read_bytes() == before
 
 
-def test_a_ledger_made_on_a_tape_marks_every_row_for_good(tmp_path):
+def test_a_ledger_made_on_a_recorder_marks_every_row_for_good(tmp_path):
     def work():
         ledger = Ledger(tmp_path / "own.sqlite", total=BUDGET)
         votes = Votes.from_counts([[60, 40]] * 3)
@@ -199,7 +199,7 @@ def test_a_ledger_made_on_a_tape_marks_every_row_for_good(tmp_path):
         in_replay(lambda: labels(ledger=later))
 
 
-def test_answers_stored_on_a_tape_are_never_handed_out_as_private(tmp_path):
+def test_answers_stored_on_a_recorder_are_never_handed_out_as_private(tmp_path):
     hashes = tuple(f"{i:064x}" for i in range(3))
     votes = Votes.from_counts([[60, 40]] * 3, query_hashes=hashes)
     in_replay(
@@ -210,7 +210,7 @@ def test_answers_stored_on_a_tape_are_never_handed_out_as_private(tmp_path):
     assert again.guarantee.kind == "seeded"
 
 
-def test_the_key_of_a_ledger_is_never_of_the_tape(tmp_path):
+def test_the_key_of_a_ledger_is_never_of_the_recorder(tmp_path):
     for name in "ab":
         in_replay(
             lambda: labels(ledger=Ledger(tmp_path / name / "l.sqlite", total=BUDGET))  # noqa: B023
@@ -289,7 +289,7 @@ def test_it_ends_with_its_block_also_by_an_error():
     assert unreplayed_bytes(8) != unreplayed_bytes(8)
 
 
-def test_a_tape_is_played_once_and_not_inside_another():
+def test_a_recorder_is_played_once_and_not_inside_another():
     recorder = ReplayRecorder(KEY)
     with play(recorder):
         with pytest.raises(ReplayError, match="inside another"), play(ReplayRecorder(KEY)):
@@ -305,7 +305,7 @@ def test_a_replay_is_not_started_inside_a_replay():
         in_replay(lambda: replay(lambda X, y: labels(), (X, y), (X, np.where(np.arange(20) == 3, 1 - y, y))))
 
 
-def test_other_threads_see_no_tape_even_with_a_copied_context():
+def test_other_threads_see_no_recorder_even_with_a_copied_context():
     seen = []
     with play(ReplayRecorder(KEY)):
         context = contextvars.copy_context()
@@ -330,7 +330,7 @@ def _in_child(queue):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_sees_no_tape():
+def test_a_forked_process_sees_no_recorder():
     context = multiprocessing.get_context("fork")
     found = []
     for _ in range(2):
@@ -344,7 +344,7 @@ def test_a_forked_process_sees_no_tape():
     assert found[0][2] != found[1][2]
 
 
-def test_a_tape_is_not_pickled():
+def test_a_recorder_is_not_pickled():
     with pytest.raises(ReplayError, match="stays in the process"):
         pickle.dumps(ReplayRecorder(KEY))
 
@@ -361,14 +361,14 @@ def test_a_replay_gives_the_global_generators_back():
 # Samplers
 
 
-def test_samplers_are_as_they_were_without_a_tape():
+def test_samplers_are_as_they_were_without_a_recorder():
     counts = np.array([[50, 50]] * 50)
     a = real_argmax(counts, scale=5.0, source=NoiseSource(3))
     assert a.tolist() == real_argmax(counts, scale=5.0, source=NoiseSource(3)).tolist()
     assert a.tolist() == in_replay(lambda: real_argmax(counts, scale=5.0, source=NoiseSource(3))).tolist()
 
 
-def test_notes_reach_the_watcher_of_this_tape_alone():
+def test_notes_reach_the_watcher_of_this_recorder_alone():
     seen = []
     note("votes", n=1)
     with play(ReplayRecorder(KEY, watch=lambda stage, facts: seen.append((stage, facts)))):
@@ -380,7 +380,7 @@ def test_notes_reach_the_watcher_of_this_tape_alone():
     ]
 
 
-def test_the_one_door_to_the_operating_system_is_still_one(monkeypatch):
+def test_random_bits_come_from_the_operating_system_in_one_place(monkeypatch):
     asked = []
 
     def counted(size):

@@ -45,7 +45,7 @@ def untouched(folder):
 
 @pytest.fixture
 def person(monkeypatch):
-    """Somebody at a terminal, who types what is put in."""
+    """A person at a terminal, who types what is put in."""
 
     def types(text):
         monkeypatch.setattr(label_command, "is_interactive", lambda: True)
@@ -192,7 +192,7 @@ def test_two_commands_at_once_pay_once(tables):
 
 
 @pytest.mark.long
-def test_a_ledger_that_somebody_holds_is_said_in_one_line(tables, monkeypatch):
+def test_a_locked_ledger_is_reported_in_one_line(tables, monkeypatch):
     assert label(tables).returncode == 0
     from pate.ledger import Ledger as Book
 

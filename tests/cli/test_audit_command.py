@@ -274,7 +274,7 @@ def test_a_citation_does_not_write_over_the_audit(here):
     assert sorted(p.name for p in here.iterdir()) == ["full.json", "s.json", "votes.npy"]
 
 
-def test_a_sanitised_statement_is_not_refuted_by_votes_that_nobody_cast():
+def test_a_sanitised_statement_is_not_refuted_by_votes_that_were_not_cast():
     made = statement()
     low = replace(made, guarantee=replace(made.guarantee, kind="sanitised", epsilon=0.7))
     found = audit_statement(low, max_releases=200, n_runs=50)

@@ -221,24 +221,24 @@ def test_account_sanitises_once_and_from_a_ledger(tmp_path):
     np.save(tmp_path / "votes.npy", np.random.default_rng(0).multinomial(100, [0.8, 0.15, 0.05], size=50))
     command = ["account", tmp_path / "votes.npy", "--mechanism", "gnmax", "--sigma", 20, "--delta", "1e-5", "--no-pld"]
     sanitise = ["--sanitise", "8,0.0125,4"]
-    purse = ["--ledger", tmp_path / "ledger.sqlite"]
+    paid_by = ["--ledger", tmp_path / "ledger.sqlite"]
     refused = [
         (sanitise, "--sanitise needs --ledger"),
-        (purse, "are for --sanitise only"),
-        ([*sanitise, *purse], "there is no ledger"),
-        (["--sanitise", "8,0.0125", *purse, "--new-ledger", 9], "must be 'usual', ORDER,BETA,NOISE"),
+        (paid_by, "are for --sanitise only"),
+        ([*sanitise, *paid_by], "there is no ledger"),
+        (["--sanitise", "8,0.0125", *paid_by, "--new-ledger", 9], "must be 'usual', ORDER,BETA,NOISE"),
     ]
     for options, why in refused:
         done = pate(*command, *options)
         assert (done.returncode, why in done.stderr) == (2, True), done.stderr
     assert not (tmp_path / "ledger.sqlite").exists()
-    first = pate(*command, *sanitise, *purse, "--new-ledger", 9)
+    first = pate(*command, *sanitise, *paid_by, "--new-ledger", 9)
     assert first.returncode == 0, first.stderr
     assert "too low with probability at most 1e-06 (within delta)" in first.stdout
     for same in (sanitise, ["--sanitise", "usual"]):
-        assert pate(*command, *same, *purse).stdout == first.stdout
+        assert pate(*command, *same, *paid_by).stdout == first.stdout
     assert "sanitised epsilon of 50 queries" in pate("ledger", "show", tmp_path / "ledger.sqlite").stdout
-    assert "exists" in pate(*command, *sanitise, *purse, "--new-ledger", 9).stderr
+    assert "exists" in pate(*command, *sanitise, *paid_by, "--new-ledger", 9).stderr
 
 
 @pytest.mark.long

@@ -116,7 +116,18 @@ def test_show_says_what_each_release_paid_for_and_in_what(tmp_path):
     assert left["spent"] == made.spent
 
 
-def test_a_ledger_that_nobody_charged_says_that_its_currency_is_open(tmp_path):
+def test_begin_takes_the_accounting_unit_by_its_former_name_too(tmp_path):
+    begin = ["begin", tmp_path / "l.sqlite", "--epsilon", 3, "--delta", 1e-5, "--currency", "gdp"]
+    both = pate(*begin, "--accounting-unit", "renyi")
+    assert isinstance(both.exception, InvalidInputError)
+    assert "--currency is the former name of --accounting-unit" in str(both.exception)
+    done = pate(*begin)
+    assert done.exit_code == 0
+    assert "--currency is deprecated: it is now called --accounting-unit" in done.stderr
+    assert Ledger(tmp_path / "l.sqlite").currency == "gdp"
+
+
+def test_a_ledger_that_is_not_charged_yet_says_that_its_accounting_unit_is_open(tmp_path):
     Ledger(tmp_path / "l.sqlite", total=Budget(6.0, 1e-5))
     assert "accounting unit open until the first charge" in pate("show", tmp_path / "l.sqlite").output
 

@@ -108,5 +108,5 @@ def test_a_misused_command_line_is_refused_in_one_line(line, text):
     assert text.lower() in done.stderr.lower()
 
 
-def test_no_colours_where_nobody_looks():
+def test_no_colours_where_there_is_no_terminal():
     assert "\x1b" not in pate("lable").stderr

@@ -94,7 +94,7 @@ def test_codes_that_look_like_numbers(tables):
 
 @pytest.mark.long
 @pytest.mark.parametrize("column", ["age", "weight", "ill", "who"])
-def test_one_persons_odd_or_missing_cell_stops_nobody(tables, column):
+def test_one_persons_odd_or_missing_cell_stops_nothing(tables, column):
     """Of any column: the same plan and the same statement, and a word to the curator that quotes nothing."""
     frame = pd.read_csv(tables / "private.csv", dtype=str).assign(who=[f"p{i // 2}" for i in range(260)])
     said = []
@@ -151,7 +151,7 @@ def test_folders_of_images(pictures):
 
 
 @pytest.mark.long
-def test_one_persons_odd_image_stops_nobody(pictures):
+def test_one_persons_odd_image_stops_nothing(pictures):
     (pictures / "private" / "dark" / "p0_1.png").write_bytes(b"no image")
     Image.new("L", (9, 9)).save(pictures / "private" / "light" / "janedoe.png")
     done = run(pictures, **IMAGES, group="prefix", epsilon=20, teachers=6)

@@ -117,7 +117,7 @@ def test_lines_that_are_no_rows_refuse_nothing(tables):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("which", ["one class", "a class that nobody has", "a missing label"])
+@pytest.mark.parametrize("which", ["one class", "a class without records", "a missing label"])
 def test_labels_that_are_fine(tables, which):
     def how(frame):
         frame.loc[3 if which == "a missing label" else slice(None), "ill"] = (
@@ -125,9 +125,9 @@ def test_labels_that_are_fine(tables, which):
         )
         return frame
 
-    if which != "a class that nobody has":
+    if which != "a class without records":
         change(tables, "p.csv", how)
-    done = run(tables, classes="no,yes,unknown" if which == "a class that nobody has" else "no,yes")
+    done = run(tables, classes="no,yes,unknown" if which == "a class without records" else "no,yes")
     assert done.returncode == 0, done.stderr
     assert len(pd.read_csv(tables / "labels.csv")) == N_PUBLIC
 
@@ -221,7 +221,7 @@ def test_what_the_public_file_says_of_codes_and_classes(tables):
 
 
 @pytest.mark.long
-def test_a_long_list_of_columns_is_told_in_short(tables):
+def test_a_long_list_of_columns_is_shortened(tables):
     def wide(frame):
         more = pd.DataFrame({f"m{i}": frame["age"] + i for i in range(60)})
         return pd.concat([frame, more], axis=1)

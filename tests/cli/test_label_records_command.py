@@ -136,11 +136,11 @@ def test_who_plans_by_epsilon_or_by_an_attacker_says_one_of_them(tables):
 def test_an_epsilon_of_a_million_is_not_silent(tables):
     done = run(tables, epsilon=1e6)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("warning: --epsilon 1e+06 protects nobody") == 1
+    assert done.stderr.count("warning: --epsilon 1e+06 protects no one") == 1
     statement = json.loads((tables / "labels.statement.json").read_text())
     assert statement["tier"] == "weak"
     assert (
-        "warning: --epsilon 1e+06 protects nobody"
+        "warning: --epsilon 1e+06 protects no one"
         in pate("plan", "--epsilon", 1e6, "--classes", 2, "--queries", 9).stderr
     )
 

@@ -61,7 +61,7 @@ from pate.mechanisms import named_mechanisms
 DEFAULTS = {field.name: field.default for field in fields(LabelOptions)}
 NAMES = [field.name for field in fields(LabelOptions)]
 JOBS = {"private": LabelJob, "votes": VoteJob}
-#: What the command says to every job itself, and what nobody may say on a command line.
+#: What the command says to every job itself, and what a command line may not say.
 NOT_OPTIONS = {"private": {"verbose", "noise_seed"}, "votes": {"n_teachers", "noise_seed"}}
 #: The command takes every core; a job in Python leaves that to joblib.
 OTHER_DEFAULTS = {"jobs"}
@@ -201,7 +201,7 @@ def words(annotation):
     return typing.get_args(inner[0] if inner else base)
 
 
-def test_words_are_those_that_the_house_knows():
+def test_words_are_those_that_the_package_knows():
     label = {name: words(said) for name, said in annotated(LabelOptions).items()}
     run, asks = (typing.get_type_hints(f, include_extras=True) for f in (experiment.run, account.account))
     assert set(label["select"]) == set(CHOICES)

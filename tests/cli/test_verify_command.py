@@ -139,7 +139,7 @@ def test_every_kind_of_label_job_is_accepted(kind, tmp_path):
 
 
 def edited(folder: Path, change) -> None:
-    """Edit a statement as somebody who has read the code: bounds, headline and digest fit again."""
+    """Edit a statement as a person who has read the code: bounds, headline and digest fit again."""
     path = folder / "labels.statement.json"
     write_json(path, change(read_statement(path)).to_dict())
 
@@ -371,7 +371,7 @@ def test_a_copy_without_its_key_proves_what_a_noted_head_covers(release, tmp_pat
 
 
 @pytest.mark.long
-def test_files_of_a_release_that_bound_none_are_unknown_until_somebody_answers_for_them(tmp_path, monkeypatch):
+def test_files_of_a_release_that_bound_none_are_unknown_until_bound(tmp_path, monkeypatch):
     """As in ledgers of earlier versions."""
     with contextlib.chdir(tmp_path), monkeypatch.context() as patched:
         patched.setattr(Ledger, "bind", lambda *_, **__: "")

@@ -295,7 +295,7 @@ def test_sanitise_takes_true_for_the_usual_settings(tmp_path):
         account(votes, GNMax(40.0), delta=2.0, sanitise=True, ledger=ledger)
 
 
-def test_a_sanitised_number_needs_a_purse(tmp_path):
+def test_a_sanitised_number_needs_a_ledger(tmp_path):
     votes = Votes.from_counts(np.tile([240, 10], (30, 1)))
     with pytest.raises(InvalidInputError, match="ledger must be given with sanitise"):
         account(votes, GNMax(40.0), delta=1e-5, sanitise=HOW)

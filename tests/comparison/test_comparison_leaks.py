@@ -89,7 +89,7 @@ def test_one_person_more_or_less_of_whose_records_shows_nowhere(tmp_path):
 
 
 @pytest.mark.long
-def test_no_size_of_private_rows_where_somebody_protects_that_they_are_there(tmp_path):
+def test_no_size_of_private_rows_where_presence_is_protected(tmp_path):
     said = []
     for n in (500, 501):
         contestants = {"A": Counting(), "B": Counting(adjacency="add-or-remove")}

@@ -85,7 +85,7 @@ def test_the_student_can_learn_again_for_free(fitted, digits):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("cls", [PrivateKNN, SparseVectorPATE])
-def test_noise_and_samples_hang_on_no_training_seed(cls, digits):
+def test_noise_and_samples_depend_on_no_training_seed(cls, digits):
     more = {"sample_rate": 0.3, "n_queries": 40} if cls is PrivateKNN else {}
     X, y, public = digits[0][:400], digits[1][:400], digits[2]
 

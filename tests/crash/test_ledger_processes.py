@@ -59,13 +59,13 @@ def votes(n, start=0, fingerprint="ab" * 32):
     return made
 
 def tell(file, release, asked):
-    # One write, as anyone who is told: what stands in this file was seen outside.
+    # One write, as anyone who gets it: what stands in this file was seen outside.
     lines = "".join(f"{h} {l}\\n" for h, l in zip(asked.query_hashes, release.labels.tolist()))
     handle = os.open(file, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     os.write(handle, lines.encode())
     os.close(handle)
 
-def told(file):
+def seen_outside(file):
     lines = Path(file).read_text().splitlines() if Path(file).exists() else []
     return [(key, int(label)) for key, label in (line.split() for line in lines)]
 """
@@ -105,7 +105,7 @@ for child in children:
     os.waitpid(child, 0)
 with os.fdopen(done_r) as file:
     lines = file.read().splitlines()
-print(json.dumps({"lines": lines, "told": [t for w in range(workers) for t in told(f"{seen}.{w}")]}))
+print(json.dumps({"lines": lines, "seen": [t for w in range(workers) for t in seen_outside(f"{seen}.{w}")]}))
 """
 
 
@@ -122,11 +122,11 @@ def crowd(path, tmp_path, workers, turns, epsilon):
     assert 0 < affordable < workers * turns, "the test must run into the budget"
     spent, refused = (sum(int(line.split()[i]) for line in found["lines"]) for i in (0, 1))
     rows = ledger.releases()
-    assert spent == len(rows) == len(found["told"]) == affordable
+    assert spent == len(rows) == len(found["seen"]) == affordable
     assert spent + refused == workers * turns
     assert math.fsum(terms.currency.price(row.charge) for row in rows) == ledger.spent <= terms.limit
-    stored = ledger.stored([key for key, _ in found["told"]], "gnmax")
-    assert {key: a.label for key, a in stored.items()} == dict(found["told"])
+    stored = ledger.stored([key for key, _ in found["seen"]], "gnmax")
+    assert {key: a.label for key, a in stored.items()} == dict(found["seen"])
     assert [row.id for row in rows] == list(range(1, affordable + 1))
     check = ledger.verify()
     assert check.ok, str(check)
@@ -237,7 +237,7 @@ def _data():
     return Registration("record", (0, 1), fingerprint="ab" * 32)
 
 
-def test_the_file_is_in_rollback_mode_even_if_somebody_changed_that(path):
+def test_the_file_is_in_rollback_mode_even_if_that_was_changed(path):
     ledger = Ledger(path, total=TOTAL)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA journal_mode=WAL").fetchone()[0] == "wal"
@@ -382,7 +382,7 @@ for moment in range(0, 100_000, stride):
     counts["over_budget"] += ledger.spent > (budget.mu_squared if charged or before else 0.0)
     counts["unpaid"] += bool(stored) and not charged
     counts["lost"] += charged and len(stored) != 8
-    whole = [key for key in told(seen)] if not (killed and torn) else []
+    whole = [key for key in seen_outside(seen)] if not (killed and torn) else []
     counts["lost"] += any(key not in stored or stored[key].label != label for key, label in whole)
     if file.exists() and ledger.total is not None:
         counts["not_verified"] += not ledger.verify().ok
@@ -539,7 +539,7 @@ for moment in range(moments):
     counts["killed"] += os.WIFSIGNALED(status)
     counts["over_budget"] += ledger.spent > ledger.remaining().terms.limit
     counts["not_verified"] += not ledger.verify().ok
-answers = told(seen)
+answers = seen_outside(seen)
 counts["seen"] = len(answers)
 stored = ledger.stored([key for key, _ in answers], mechanism.family)
 counts["lost"] = sum(key not in stored or stored[key].label != label for key, label in answers)
@@ -557,7 +557,7 @@ def kill_at_random(tmp_path, moments, seed):
     print(f"\nkill at a random moment: {found}")
     assert found["killed"] == found["moments"] == moments
     assert (found["over_budget"], found["lost"], found["not_verified"]) == (0, 0, 0)
-    # a kill between the commit and the telling leaves a paid label that nobody has seen; never the other way round
+    # a kill between the commit and the message leaves a paid label that was not seen; never the other way round
     assert 2 * found["releases"] >= found["seen"] > 0
 
 

@@ -91,7 +91,7 @@ def test_a_column_of_another_declared_type_is_refused_as_ever(tmp_path, by_block
         read_both(private, public, target="ill", group="who")
 
 
-def test_ids_of_people_are_told_of(tmp_path, by_blocks):
+def test_ids_of_people_give_a_message(tmp_path, by_blocks):
     private, public = parts(tmp_path / "private", rows=200)
     seen = by_blocks()
     with pytest.warns(CuratorWarning):

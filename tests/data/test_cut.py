@@ -26,7 +26,7 @@ from pate.data.partition import Partition, distinct_ids, id_bytes, partition
 from pate.exceptions import CuratorWarning
 from pate.jobs import LabelJob
 
-# --- nobody else moves ---------------------------------------------------------------------------------------------
+# --- no other moves -------------------------------------------------------------------------------------------------
 
 
 def moved(before, after, *, n_shards=100, **key):
@@ -41,12 +41,12 @@ def moved(before, after, *, n_shards=100, **key):
 @pytest.mark.parametrize("key", [{"secret": bytes(range(32))}, {"partition_seed": 0}], ids=["secret", "seed"])
 @pytest.mark.parametrize("new", [0, 10**6, 501])
 @pytest.mark.parametrize("make", [int, "p{:08d}".format, float])
-def test_another_id_moves_nobody_whatever_its_rank(key, new, make):
+def test_another_id_moves_no_other_whatever_its_rank(key, new, make):
     people = [make(2 * i + 2) for i in range(1000)]
     assert moved(people, [*people[1:], make(new)], **key) == 0
 
 
-def test_the_order_and_the_number_of_rows_move_nobody():
+def test_the_order_and_the_number_of_rows_move_no_one():
     people = [f"p{i}" for i in range(300)]
     rng = np.random.default_rng(0)
     assert moved(people, list(rng.permutation(people)), secret=bytes(32)) == 0
@@ -54,7 +54,7 @@ def test_the_order_and_the_number_of_rows_move_nobody():
     assert moved(people, people[:200], secret=bytes(32)) == 0
 
 
-def test_one_odd_id_in_a_file_moves_nobody(tmp_path):
+def test_one_odd_id_in_a_file_moves_no_other(tmp_path):
     """A column of numbers becomes one of texts as soon as one cell is none."""
     ids = [*map(str, range(100, 160)), "007", "8.0"]
     rows = pd.DataFrame({"age": range(62), "ill": ["no", "yes"] * 31})

@@ -220,7 +220,7 @@ def convert_download(path: Path) -> Any:
 
 
 def go_on(path: Path) -> Any:
-    """The folder of a comparison that somebody else wrote into."""
+    """The folder of a comparison that another program wrote into."""
     path.replace(path.with_name("results.json"))
     refuse_other_results(path.parent, {"kind": "run", "dataset": "digits", "protocol": "standard", "settings": {}})
 
@@ -233,7 +233,7 @@ def read_cells(path: Path) -> Any:
 
 
 def open_with_key(path: Path) -> Any:
-    """A ledger's key file that somebody changed; the ledger itself is whole."""
+    """A ledger's key file that was changed; the ledger itself is whole."""
     place = path.with_name("l.sqlite")
     place.write_bytes(ledger_files()[0])
     path.replace(place.with_name("l.sqlite.key"))
@@ -470,7 +470,7 @@ def small_limits(monkeypatch):
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda r: r.name)
 def test_the_seeds_are_good(tmp_path, reader):
-    """Otherwise the fuzzing would stop at the door."""
+    """Otherwise the fuzzing would stop at the first check."""
     fine = 0
     for i, data in enumerate(reader.seeds()):
         (tmp_path / str(i)).mkdir()

@@ -32,8 +32,8 @@ def read(tmp_path):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             table = read_table(tmp_path / "p.csv", target="ill", like=public)
-        told = [str(w.message) for w in said if w.category is CuratorWarning]
-        return [repr(row) for row in zip(table.X["age"], table.X["note"], table.y, strict=True)], told
+        warned = [str(w.message) for w in said if w.category is CuratorWarning]
+        return [repr(row) for row in zip(table.X["age"], table.X["note"], table.y, strict=True)], warned
 
     return of
 
@@ -41,10 +41,10 @@ def read(tmp_path):
 @pytest.mark.few(1)
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_any_bytes_in_the_place_of_a_line_change_that_record_alone(read, end):
-    usual, told = read(end.join([HEAD, *ROWS]) + end)
+    usual, warned = read(end.join([HEAD, *ROWS]) + end)
     assert usual[1] == "(6.0, 'quoted, cell', 'b')"
     assert usual[4] == "(8.0, 'say \"hi\"', 'a')"
-    assert not told
+    assert not warned
     draw = random.Random(0)
     some = [byte for byte in range(256) if byte not in b"\r\n"]
     for _ in range(50):
@@ -57,18 +57,18 @@ def test_any_bytes_in_the_place_of_a_line_change_that_record_alone(read, end):
         assert [row for j, row in enumerate(found) if j != i] == [row for j, row in enumerate(usual) if j != i], line
 
 
-def test_each_kind_of_broken_line_is_one_unusable_record_and_told(read):
+def test_each_kind_of_broken_line_is_one_unusable_record_with_a_warning(read):
     usual, _ = read(b"\n".join([HEAD, *ROWS]) + b"\n")
     for line in (b"", b"5", b"5,hello", b"5,hello,a,b", b"5,h\x00i,a", b"5,\xff,a", b'5,"hello,a', b'5,"he"llo,a'):
-        found, told = read(b"\n".join([HEAD, line, *ROWS[1:]]) + b"\n")
+        found, warned = read(b"\n".join([HEAD, line, *ROWS[1:]]) + b"\n")
         assert found == ["(nan, nan, None)", *usual[1:]]
-        assert len(told) == 1
-        assert f"1 of {len(ROWS)} records cannot be used and contributes nothing: 1 with" in told[0]
-        assert "hello" not in told[0]
+        assert len(warned) == 1
+        assert f"1 of {len(ROWS)} records cannot be used and contributes nothing: 1 with" in warned[0]
+        assert "hello" not in warned[0]
 
 
 def test_what_was_written_properly_is_read_as_it_was_written(read):
-    """Cells that span lines too, whatever they hold: nobody can write a cell that makes two records."""
+    """Cells that span lines too, whatever they hold: no cell makes two records."""
     draw = random.Random(1)
     parts = ['"', '""', ",", "\n", "\r\n", "1,2,a", "\n3,forged,b\n", '\n"4","forged","b"\n', " x", "é"]
     for _ in range(50):
@@ -77,19 +77,19 @@ def test_what_was_written_properly_is_read_as_it_was_written(read):
         quoting = draw.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
         writer = csv.writer(made, quoting=quoting, lineterminator=draw.choice(["\n", "\r\n"]))
         writer.writerows([["age", "note", "ill"], *([i, note, "ab"[i % 2]] for i, note in enumerate(notes))])
-        found, told = read(made.getvalue().encode())
+        found, warned = read(made.getvalue().encode())
         assert found == [repr((float(i), note, "ab"[i % 2])) for i, note in enumerate(notes)]
-        assert not told
+        assert not warned
 
 
 def test_a_line_of_another_encoding_in_files_of_wide_letters(read):
     text = "age,note,ill\n5,x,a\n6,\xe9,b\n7,z,a\n"
-    usual, told = read(text.encode("utf-16"))
+    usual, warned = read(text.encode("utf-16"))
     assert usual == ["(5.0, 'x', 'a')", "(6.0, '\xe9', 'b')", "(7.0, 'z', 'a')"]
-    assert not told
-    broken, told = read(text.encode("utf-16").replace("\xe9".encode("utf-16-le"), b"\x00\xd8"))
+    assert not warned
+    broken, warned = read(text.encode("utf-16").replace("\xe9".encode("utf-16-le"), b"\x00\xd8"))
     assert broken == [usual[0], "(nan, nan, None)", usual[2]]
-    assert "1 with letters of another encoding" in told[0]
+    assert "1 with letters of another encoding" in warned[0]
 
 
 def test_a_cell_of_a_parquet_file_that_is_no_text_is_missing(tmp_path):

@@ -81,7 +81,7 @@ def test_every_kind_beside_every_other(tmp_path, held, shown):
 @pytest.mark.parametrize("held", ["xlsx", "sqlite"])
 @pytest.mark.parametrize("odd", ["John Doe", 10**30, "7", dt.date(2020, 1, 1), True, "#DIV/0!", "1,5", ""])
 @pytest.mark.parametrize("column", range(4))
-def test_one_odd_cell_changes_nobody_elses(tmp_path, held, odd, column):
+def test_one_odd_cell_changes_no_other(tmp_path, held, odd, column):
     """Cells without a declared type: a whole column is never what its odd cell makes of it."""
     if held == "sqlite" and odd == 10**30:
         odd = 10**18
@@ -344,7 +344,7 @@ def test_folders_without_a_name_and_a_value_are_no_column(tmp_path):
     assert read_table(tmp_path / "d").X.columns.tolist() == ["age"]
 
 
-def test_of_a_private_folder_it_is_not_told_how_many_values_part_it(tmp_path):
+def test_of_a_private_folder_it_is_not_said_how_many_values_part_it(tmp_path):
     """Another record's town would be one file more."""
     shown, held = parts(tmp_path / "u"), parts(tmp_path / "p", ("2019", "2020", "x07"))
     for place in held.rglob("part-0.parquet"):

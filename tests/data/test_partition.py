@@ -71,7 +71,7 @@ MIXED_IDS = [*(f"p{i:02d}" for i in range(8)), *range(3, 9), 2.5, np.int64(77), 
 )
 @pytest.mark.parametrize("n_records", [1, 2, 9])
 @pytest.mark.parametrize("who", [0, 7, 17])
-def test_replacing_one_groups_records_moves_nobody_else(ids, n_records, who):
+def test_replacing_one_groups_records_moves_no_other(ids, n_records, who):
     """Load-bearing: neither the number nor the place of one person's records moves another person."""
     before = [x for x in ids for _ in range(3)]
     rest = [x for x in before if x != ids[who]]
@@ -86,7 +86,7 @@ def test_replacing_one_groups_records_moves_nobody_else(ids, n_records, who):
         assert old == new
 
 
-def test_losing_the_first_row_moves_nobody():
+def test_losing_the_first_row_moves_no_other():
     """The reviewer's demonstration: 199 people keep their shards when one loses the first of two rows."""
     people = list(range(200)) + list(range(200))
     old = _shard_by_person(people, partition(400, 20, groups=people, partition_seed=0))
@@ -95,7 +95,7 @@ def test_losing_the_first_row_moves_nobody():
 
 
 def test_ids_of_any_types_go_their_own_way():
-    """No order of the records, and nobody else's id, moves anybody."""
+    """No order of the records, and no other's id, moves anyone."""
     groups = np.empty(len(MIXED_IDS), dtype=object)
     groups[:] = MIXED_IDS
     expected = _shard_by_person(map(repr, groups), partition(len(groups), 5, groups=list(groups), partition_seed=0))

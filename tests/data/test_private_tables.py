@@ -83,7 +83,7 @@ def test_one_cell_of_a_private_file_is_its_own_rows_matter(row, column, cell, tm
     np.testing.assert_array_equal(*[encoder.transform(table.X)[rest] for table in tables])
 
 
-def test_the_curator_is_told_of_odd_cells_in_one_warning_that_quotes_none(tmp_path):
+def test_the_curator_gets_one_warning_of_odd_cells_that_quotes_none(tmp_path):
     rows = [
         ["John Doe", "x", "maybe", "9", "no", "1"],
         ["inf", "y", "", "8", "no", "2"],

@@ -1,4 +1,4 @@
-"""Private rows passed for public: the mix-up is refused, a few are told to the curator, one person decides nothing."""
+"""Private rows passed for public: the mix-up is refused, of a few the curator is warned, one person decides nothing."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def classifier(teacher=None, **options):
 
 def outcome(private, public, groups=None):
     """Return "refused", "warned" or "silent"."""
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
             check_public_rows(private, public, groups)
         except InvalidInputError:
             return "refused"
-    return "warned" if any(w.category is PublicOverlapWarning for w in told) else "silent"
+    return "warned" if any(w.category is PublicOverlapWarning for w in warned) else "silent"
 
 
-# The doors -----------------------------------------------------------------------------------------------------
+# Every function that takes both ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_fit_refuses_private_rows_as_public_before_any_training(public):
     assert caught.value.__cause__ is None
 
 
-def test_whoever_declares_them_public_goes_on_and_is_quoted():
+def test_a_curator_who_declares_them_public_goes_on_and_is_quoted():
     made = classifier(overlap_is_public=True).fit(X, Y, X_public=X).statement_
     said = next(a for a in made.assumptions if a.name == "public rows")
     assert (said.by, said.how) == ("curator", "declared, wherever they also stand")
@@ -79,13 +79,13 @@ def test_whoever_declares_them_public_goes_on_and_is_quoted():
     assert "looked for private rows" in said.how
 
 
-def test_a_few_private_rows_are_told_and_change_nothing():
+def test_a_few_private_rows_give_a_warning_and_change_nothing():
     mixed = PUBLIC.copy()
     mixed[[3, 70]] = X[[0, 1]]
     options = {"noise_seed": 3, "student": GaussianNB(), "n_queries": 80, "on_exhausted": "abstain", "measure": False}
-    with pytest.warns(PublicOverlapWarning, match="2 of 80 distinct public rows") as told:
+    with pytest.warns(PublicOverlapWarning, match="2 of 80 distinct public rows") as warned:
         found = classifier(**options).fit(X, Y, X_public=mixed)
-    assert "for the curator alone" in str(told[0].message)
+    assert "for the curator alone" in str(warned[0].message)
     same = classifier(overlap_is_public=True, **options).fit(X, Y, X_public=mixed)
     assert found.release_.labels.tolist() == same.release_.labels.tolist()
     assert found.release_.guarantee == same.release_.guarantee
@@ -223,7 +223,7 @@ def test_brute_force_agrees():
 def test_no_single_person_brings_a_refusal_about():
     """Whatever one person's records are (thousands of them, every public row among them), the job goes on."""
     r = np.random.default_rng(2)
-    for levels in (2, 4, 10**6):  # a coarse table, where strangers agree, and a fine one
+    for levels in (2, 4, 10**6):  # a coarse table, where different people agree, and a fine one
         for n_people, n_public in ((40, 30), (200, 100), (1000, 60)):
             others = r.integers(0, levels, (n_people, 5)).astype(float)
             public = r.integers(0, levels, (n_public, 5)).astype(float)
@@ -237,16 +237,16 @@ def test_no_single_person_brings_a_refusal_about():
                 assert outcome(np.vstack([others, theirs[:1]]), public) != "refused"
 
 
-def test_strangers_are_let_through_and_copies_are_not():
+def test_other_rows_are_let_through_and_copies_are_not():
     """Same population, other people: never refused, seldom warned. The same people: always refused."""
-    told = []
+    warned = []
     for seed in range(60):
         r = np.random.default_rng(seed)
         for levels, n in ((2, 500), (3, 500), (30, 2000)):
             people = r.integers(0, levels, (n, 4)).astype(float)
-            told.append(outcome(people, r.integers(0, levels, (200, 4)).astype(float)))
-    assert told.count("refused") == 0
-    assert told.count("warned") <= 0.05 * len(told)
+            warned.append(outcome(people, r.integers(0, levels, (200, 4)).astype(float)))
+    assert warned.count("refused") == 0
+    assert warned.count("warned") <= 0.05 * len(warned)
     fine = np.random.default_rng(0).normal(size=(2000, 4))
     assert outcome(fine, fine[:200].copy()) == "refused"
     assert outcome(fine, fine[:200].copy(), groups=np.arange(2000) // 4) == "refused"

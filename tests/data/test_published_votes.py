@@ -24,7 +24,7 @@ def test_the_papers_mnist_votes(data_home, mnist2018_counts):
     assert 0.9 < (found.student_labels == found.counts.argmax(axis=1)).mean() < 1
 
 
-def test_without_the_file_the_address_is_told(tmp_path):
+def test_without_the_file_the_address_is_given(tmp_path):
     with pytest.raises(DatasetNotFoundError, match="npapernot/multiple-teachers-for-privacy"):
         load_votes("papernot_mnist", data_home=tmp_path, download=False)
 
@@ -35,7 +35,7 @@ def test_other_contents_are_refused(tmp_path):
         load_votes("papernot_mnist", data_home=tmp_path, download=False)
 
 
-def test_an_unknown_name_is_told_the_known_ones():
+def test_an_unknown_name_is_answered_with_the_known_ones():
     with pytest.raises(InvalidInputError, match=list_votes()[0]):
         load_votes("papernot_svhn")
 

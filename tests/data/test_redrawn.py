@@ -66,7 +66,7 @@ def test_pooled_rows_change_places_and_keep_their_labels(as_rows):
     assert set(numbers_of(one.test.X)) != set(numbers_of(other.test.X))
 
 
-def test_rows_made_by_hand_stay_where_they_are_unless_somebody_says_that_they_may_move():
+def test_rows_made_by_hand_stay_where_they_are_unless_allowed_to_move():
     """A private row that became a public one would have no protection at all."""
     data = numbered(as_array)
     assert (data.redraws, data.published, data.test_redrawn, data.n_pool) == ("nothing", False, False, 70)

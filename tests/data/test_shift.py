@@ -1,4 +1,4 @@
-"""Private columns in other units than the public ones are told to the curator; honest and biased choices are not."""
+"""The curator is warned of private columns in other units than the public ones, not of honest and biased choices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 from sklearn import datasets
 
-from pate._core.curator import tell
+from pate._core.curator import warn_curator
 from pate.data._shift import about_shift
 from pate.exceptions import CovariateShiftWarning, CuratorWarning
 
@@ -30,7 +30,7 @@ def known():
 
 
 @pytest.mark.long
-def test_honest_splits_and_biased_thirds_are_not_told_of(known):
+def test_honest_splits_and_biased_thirds_give_no_warning(known):
     for name, X in known.items():
         n_public = max(25, len(X) // 8)
         for seed in range(8):
@@ -43,7 +43,7 @@ def test_honest_splits_and_biased_thirds_are_not_told_of(known):
             assert not about_shift(np.delete(X, biased, axis=0), X[biased]), name
 
 
-def test_other_units_are_told_of_whichever_side_has_them(known):
+def test_other_units_give_a_message_whichever_side_has_them(known):
     for name, X in known.items():
         order = np.random.default_rng(0).permutation(len(X))
         n_public = max(25, len(X) // 8)
@@ -62,9 +62,9 @@ def lowest_third(X, rng, n_public):
 
 def test_thirds_along_a_direction_are_drawn_otherwise(known):
     for seed in range(3):
-        (told,) = about_shift(*lowest_third(known["load_digits"], np.random.default_rng(seed), 100))
-        assert told.text.startswith("the public rows are drawn otherwise than the private ones")
-        assert told.category is CovariateShiftWarning
+        (message,) = about_shift(*lowest_third(known["load_digits"], np.random.default_rng(seed), 100))
+        assert message.text.startswith("the public rows are drawn otherwise than the private ones")
+        assert message.category is CovariateShiftWarning
 
 
 def test_categories_and_missing_cells_count_among_all_columns():
@@ -81,11 +81,11 @@ def test_one_column_is_named_with_its_factor():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"height": rng.normal(170, 10, 500), "town": rng.choice(["Oslo", "Rome"], 500)})
     public = frame[:100].assign(height=lambda f: f["height"] / 2.54)
-    (told,) = about_shift(frame[100:], public)
-    assert told.text.startswith("1 of 2 columns of the private rows stands elsewhere")
-    assert "'height' (private values are about 2.5 times the public ones)" in told.text
+    (message,) = about_shift(frame[100:], public)
+    assert message.text.startswith("1 of 2 columns of the private rows stands elsewhere")
+    assert "'height' (private values are about 2.5 times the public ones)" in message.text
     with pytest.warns(CovariateShiftWarning, match="for the curator alone"):
-        tell([told])
+        warn_curator([message])
 
 
 def test_what_one_side_was_kept_in_is_no_other_unit():
@@ -133,5 +133,5 @@ def test_it_can_be_silenced_by_itself():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", CovariateShiftWarning)
-        assert tell(about_shift(X * 100, X))
+        assert warn_curator(about_shift(X * 100, X))
     assert issubclass(CovariateShiftWarning, CuratorWarning)

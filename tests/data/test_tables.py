@@ -275,7 +275,7 @@ def test_a_missing_cell_changes_no_columns_type(kind, tmp_path):
     pd.testing.assert_frame_equal(tables[0].iloc[1:], tables[1].iloc[1:])
 
 
-def test_a_missing_cell_changes_nobody_elses_encoding():
+def test_a_missing_cell_changes_no_other_encoding():
     encoder = TableEncoder().fit(
         pd.DataFrame({"n": [1, 2, 4], "code": pd.Categorical([1, 2, 2]), "f": [0.1, 0.2, 0.4]})
     )

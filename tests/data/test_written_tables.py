@@ -41,8 +41,8 @@ def test_a_private_file_is_as_the_public_one_or_says_it_itself(tmp_path, sep, en
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         pair = read_both(private, public, target="ill")
-    told = [str(w.message) for w in said if w.category is CuratorWarning]
-    assert ("looks like UTF-8" in "".join(told)) == (encoding == "utf-8")
+    warned = [str(w.message) for w in said if w.category is CuratorWarning]
+    assert ("looks like UTF-8" in "".join(warned)) == (encoding == "utf-8")
     if encoding != "utf-8":
         assert pair.private.X["town"].tolist() == ["Zürich", "Genève", "Bern"]
     assert pair.private.y.tolist() == ["no", "yes", "no"]
@@ -73,7 +73,7 @@ def test_separators_in_private_cells_decide_nothing(tmp_path):
 
 
 def test_a_header_with_two_separators(tmp_path):
-    """Of a public file the rows tell; of a private one its names do, else nobody guesses."""
+    """Of a public file the rows tell; of a private one its names do, else nothing is guessed."""
     names = ("size, cm", "age")
     public = written(tmp_path / "u.csv", [["1", "2"], ["3", "4"]], header=names, sep=";")
     assert read_table(public).X.columns.tolist() == list(names)
@@ -142,7 +142,7 @@ def test_decimal_commas_are_recognised_in_the_public_file_and_read(tmp_path, sai
     with pytest.warns(CuratorWarning, match="'dose' has 1 that"):
         X = read_table(private, like=t).X
     assert X["dose"].tolist()[0] == 1.25
-    assert np.isnan(X["dose"].tolist()[1])  # a thousand, or one and a bit: nobody guesses
+    assert np.isnan(X["dose"].tolist()[1])  # a thousand, or one and a bit: not guessed
     assert X["n"].tolist() == [7.0, 8.0]
 
 
@@ -254,9 +254,9 @@ def test_codes_and_ids_are_pointed_out_before_they_become_numbers(tmp_path):
     assert "lose their zeros" in t.remarks["plz"]
     assert "nearly all of them different" in t.remarks["case"]
     assert "--id" in t.remarks["name"]
-    told = read_table(path, text=["plz", "case", "zipCode"], drop=["name"])
-    assert told.remarks == {}
-    assert told.X["plz"].tolist()[0] == "01000"
+    warned = read_table(path, text=["plz", "case", "zipCode"], drop=["name"])
+    assert warned.remarks == {}
+    assert warned.X["plz"].tolist()[0] == "01000"
 
 
 def test_an_id_is_kept_as_it_is_written_and_is_no_feature(tmp_path):

@@ -129,7 +129,7 @@ def test_python_in_pages_runs(page, tmp_path, monkeypatch):
     """Blocks without >>>, those of a page one after the other; with it they are doctests, and none is skipped."""
     text = page.read_text(encoding="utf-8")
     assert "+SKIP" not in text, "say '<!-- not run: REASON -->' and take the >>> away"
-    assert page in DOCTESTED or not re.search(r"^ *>>> ", text, flags=re.M), "examples of this page are run by nobody"
+    assert page in DOCTESTED or not re.search(r"^ *>>> ", text, flags=re.M), "examples of this page are not run"
     assert {block.kind for block in blocks(text)} <= {"", "python", "sh", "text", "toml", "json"}
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}

@@ -31,7 +31,7 @@ QUICK = [
 ]
 
 
-def settled(sigma, delta, **kwargs):
+def converged(sigma, delta, **kwargs):
     """Epsilon on the grid that belongs to it, as a plan finds it from its budget."""
     found = dpsgd_epsilon(sigma, delta=delta, interval=2e-2, **kwargs)
     for _ in range(3):
@@ -41,8 +41,8 @@ def settled(sigma, delta, **kwargs):
 
 
 def excess(q, sigma, n_steps, delta, adjacency):
-    """How far epsilon is above that of the finer grid, relative; None where nobody would train."""
-    found, interval = settled(sigma, delta, sample_rate=q, n_steps=n_steps, adjacency=adjacency)
+    """How far epsilon is above that of the finer grid, relative; None where no one would train."""
+    found, interval = converged(sigma, delta, sample_rate=q, n_steps=n_steps, adjacency=adjacency)
     if not 0.02 <= found <= 60:
         return None
     accountant = pld.PLDAccountant(ADJACENCIES[adjacency], interval / 6)

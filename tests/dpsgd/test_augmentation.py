@@ -35,7 +35,7 @@ def test_copies_are_shifts_and_mirrors_of_their_own_row():
     assert abs(counts - 400 / 18).max() < 5 * np.sqrt(400 / 18)
 
 
-def test_how_a_row_is_changed_does_not_hang_on_any_row():
+def test_how_a_row_is_changed_depends_on_no_row():
     augmentation = ImageAugmentation((8, 8), multiplicity=3)
     a = augmentation.copies(torch.as_tensor(X), NoiseSource(4))
     other = X.copy()

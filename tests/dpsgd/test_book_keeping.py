@@ -225,7 +225,7 @@ def trial_of(module, features):
 
 
 @pytest.mark.parametrize("module", [Linear, MLP, TanhCNN])
-def test_not_a_bit_of_a_records_part_hangs_on_the_others(module):
+def test_not_a_bit_of_a_records_part_depends_on_the_others(module):
     """Others that leave nothing themselves: whatever they hold, the sum is the one record's vector, to the last bit."""
     torch.manual_seed(0)
     features = 64 if module is TanhCNN else F

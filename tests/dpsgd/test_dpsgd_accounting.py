@@ -297,7 +297,7 @@ def test_no_error_quotes_a_label_outside_the_classes(records):
 
 
 def silent_on(X, y, classes):
-    """Whether the rows are refused, or only the records that cannot be used are told of, no cell is quoted."""
+    """Whether the rows are refused, or only the records that cannot be used are warned of, no cell is quoted."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
@@ -315,7 +315,7 @@ def silent_on(X, y, classes):
         assert refusal.__context__ is None
 
 
-def test_what_a_module_says_of_private_rows_is_not_told(records):
+def test_what_a_module_says_of_private_rows_is_not_shown(records):
     from torch import nn
 
     class Talking(nn.Linear):

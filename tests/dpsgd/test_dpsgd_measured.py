@@ -40,11 +40,11 @@ def test_a_count_beside_next_to_no_training_costs_what_its_gaussian_costs(adjace
 @pytest.mark.parametrize("rate", [1.0, 0.1])
 @pytest.mark.parametrize("delta", [1e-5, 1e-12])
 def test_both_together_cost_more_than_training_and_no_less_than_the_count(adjacency, rate, delta):
-    told = {"delta": delta, "sample_rate": rate, "n_steps": 40, "adjacency": adjacency, "interval": 1e-3}
-    alone = dpsgd_epsilon(8.0, **told)
-    both = dpsgd_epsilon(8.0, beside=4.0, **told)
+    training = {"delta": delta, "sample_rate": rate, "n_steps": 40, "adjacency": adjacency, "interval": 1e-3}
+    alone = dpsgd_epsilon(8.0, **training)
+    both = dpsgd_epsilon(8.0, beside=4.0, **training)
     assert both > max(alone, gdp_to_epsilon(1 / 4.0, delta) * (1 - 1e-9))
-    assert dpsgd_epsilon(8.0, beside=2.0, **told) > both
+    assert dpsgd_epsilon(8.0, beside=2.0, **training) > both
     upper = gdp_to_epsilon(math.sqrt((2 if adjacency == "replace-one" else 1) ** 2 * 40 / 64 + 1 / 16), delta)
     if rate == 1:
         assert both == pytest.approx(upper, rel=1e-6)
@@ -70,13 +70,13 @@ def test_sampled_training_and_a_count_are_no_less_than_without_pessimism():
 )  # fmt: skip
 def test_training_and_measuring_stay_within_the_budget(settings):
     clf = fitted(measure=settings.get("measure", True), **{k: v for k, v in settings.items() if k != "measure"})
-    told = clf.measured_
+    estimate = clf.measured_
     assert clf.guarantee_.epsilon <= 1.0
     assert clf.guarantee_.epsilon > 0.98
-    assert abs(told.counted - clf.score(X, Y)) < 6 * told.sigma / 2_000 * 1.5 + 0.01
-    assert clf.statement_.measured == told
-    assert len(told.by_class) == (2 if "measure" in settings else 0)
-    assert (told.n is None) == (settings.get("adjacency") == "add-or-remove")
+    assert abs(estimate.counted - clf.score(X, Y)) < 6 * estimate.sigma / 2_000 * 1.5 + 0.01
+    assert clf.statement_.measured == estimate
+    assert len(estimate.by_class) == (2 if "measure" in settings else 0)
+    assert (estimate.n is None) == (settings.get("adjacency") == "add-or-remove")
     assert clf.noise_multiplier_ > fitted(measure=False, **{k: v for k, v in settings.items() if k != "measure"}
                                           ).noise_multiplier_  # fmt: skip
 
@@ -109,7 +109,7 @@ def test_the_ledger_is_charged_for_both_at_once(tmp_path):
 
 
 @pytest.mark.long
-def test_nobody_says_and_public_numbers_decide():
+def test_by_default_public_numbers_decide():
     assert fitted().measured_ is not None  # 2,000 records: two points of noise
     assert DPSGDClassifier("linear", budget=BUDGET, classes=[0, 1], n_steps=5, expected_batch_size=100).fit(
         X[:300], Y[:300]
@@ -131,7 +131,7 @@ def planned(folder, *, decide="likeliest", ledger=None):
 
 @pytest.mark.long
 def test_a_run_that_is_taken_up_shows_the_same_counts_and_no_others(tmp_path):
-    """Other noise on the same counts, or the same noise on those of another model, would be paid for by nobody."""
+    """Other noise on the same counts, or the same noise on those of another model, would not be paid for."""
     ledger = Ledger(tmp_path / "ledger.sqlite")
     first = planned(tmp_path / "run", ledger=ledger).run(X, Y)[0].statement
     again = planned(tmp_path / "run", ledger=ledger).run(X, Y)[0].statement

@@ -137,15 +137,15 @@ def test_frozen_parameters_and_others_noise_are_left_alone():
 
 
 def test_training_tells_the_noise_that_it_adds(monkeypatch):
-    told = []
+    set_to = []
     real = _run.set_noise_std
-    monkeypatch.setattr(_run, "set_noise_std", lambda o, std: (told.append(std), real(o, std)))
+    monkeypatch.setattr(_run, "set_noise_std", lambda o, std: (set_to.append(std), real(o, std)))
     torch.manual_seed(0)
     net = nn.Linear(300, 40)
     before = torch.cat([p.detach().flatten().clone() for p in net.parameters()])
     train(PerRecordEngine(net), np.zeros((5, 300)), np.zeros(5), q=1e-12, sigma=3.0, clip=0.5, batch=10)
     moved = torch.cat([p.detach().flatten() for p in net.parameters()]) - before
-    assert told == [pytest.approx(0.15)]
+    assert set_to == [pytest.approx(0.15)]
     assert abs(float(moved.std()) - 0.15) < 0.005
 
 

@@ -308,7 +308,7 @@ def test_columns_are_those_of_the_last_fit_that_went_well(rows, monkeypatch):
 
 
 @pytest.mark.long
-def test_a_warning_points_at_whoever_called_fit(rows):
+def test_a_warning_points_at_the_caller_of_fit(rows):
     with pytest.warns(PrivacyLeakWarning) as seen:
         make(classes=None).fit(*rows)
     assert {w.filename for w in seen if issubclass(w.category, PrivacyLeakWarning)} == {__file__}

@@ -1,4 +1,4 @@
-"""Normals for sums of gradients: their law, whatever their number, and that nobody can repeat them."""
+"""Normals for sums of gradients: their law, whatever their number, and that they cannot be repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits with nothing said but the budget: the planner's recipe on public rows, in front of the classifier's door."""
+"""Fits with nothing said but the budget: the planner's recipe on public rows, by the classifier."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_room_of_six_deviations_costs_no_noise():
     assert TruncatedPoissonSGD(1216).epsilon(1.8, shape, **settings_) <= plain * (1 + 1e-3)
 
 
-def test_batches_told_to_the_attacker_bound_what_the_pair_overstates():
+def test_batches_known_to_the_attacker_bound_what_the_pair_overstates():
     """All samples cut, little noise: twice the sensitivity is worse than the sensitivity without sampling."""
     shape = Shape(100, 1.0, 30, 100)
     found = TruncatedPoissonSGD(90).epsilon(8.0, shape, delta=1e-5, adjacency="replace-one", interval=1e-2)
@@ -256,7 +256,7 @@ class Scripted:
         return found
 
 
-def test_a_tie_at_the_border_is_drawn_anew():
+def test_a_tie_at_the_border_is_drawn_again():
     members = np.array([10, 20, 30, 40])
     source = Scripted([5, 7, 7, 9], [3, 1, 9, 2])
     assert uniform_subset(members, 2, source).tolist() == [20, 40]

@@ -27,7 +27,7 @@ from pate.privacy.losses import Losses, SampledGaussianPair, discretization_inte
 ADJACENCIES = ["replace-one", "add-or-remove"]
 
 
-def settled(q, sigma, n_steps, delta, adjacency):
+def converged(q, sigma, n_steps, delta, adjacency):
     """Epsilon on the grid that belongs to it."""
     found, settings_ = 1.0, {"sample_rate": q, "n_steps": n_steps, "adjacency": adjacency}
     for _ in range(3):
@@ -95,7 +95,7 @@ def exact_epsilon(branches, n_steps, direction, delta, near):
 )
 def test_epsilon_is_never_below_the_integral_and_at_most_half_a_percent_above(q, sigma, n_steps, delta, adjacency):
     assert needs_tilt(n_steps, delta)
-    found = settled(q, sigma, n_steps, delta, adjacency)
+    found = converged(q, sigma, n_steps, delta, adjacency)
     exact = exact_epsilon(((1.0, q, sigma),), n_steps, DIRECTIONS[adjacency][0], delta, found)
     assert exact * (1 - 1e-8) <= found <= exact * 1.005
 
@@ -195,7 +195,7 @@ def test_masses_dominate_the_step_at_every_point_of_the_grid(log_rate, sigma, lo
         with mpmath.workdps(40):
             exact = float(precise_delta(branches, direction, mpmath.mpf(float(losses[k]))))
         assert found >= exact * (1 - 1e-13)  # of the sum above
-        # The divergence at infinity is less than its mass; nobody asks how tight it is far below every delta (1e-12).
+        # The divergence at infinity is less than its mass; it need not be tight far below every delta (1e-12).
         assert found <= exact * (1 + 1e-5) + infinite + 1e-16
 
 
@@ -284,7 +284,7 @@ def test_several_kinds_a_coin_and_a_gaussian_are_dp_accountings_too():
     gauss = ((1.0, 1.0, 2 / math.sqrt(0.2)),)
     ours = tilted_epsilon([*((pair.branches, n) for pair, n in kinds), (gauss, 1)], 1e-5, 1e-3)
     assert ours == pytest.approx(theirs, rel=1e-6)
-    # And by the door, at a delta that needs it: more than any part alone, less than by Renyi divergence.
+    # And by the public function, at a delta that needs it: more than any part alone, less than by Renyi divergence.
     found = both.epsilon(1e-12, interval=1e-3)
     assert found > Losses(0.0, kinds).epsilon(1e-12, interval=1e-3) > theirs
     finer = both.epsilon(1e-12, interval=2.5e-4)
@@ -297,7 +297,7 @@ def test_accountants_side_by_side_use_it_under_both_adjacencies():
             r.accountant: r.epsilon
             for r in dpsgd_epsilons(1.0, sample_rate=0.01, n_steps=1000, delta=1e-12, adjacency=adjacency)
         }
-        assert rows["pld"] == pytest.approx(settled(0.01, 1.0, 1000, 1e-12, adjacency), rel=2e-3)
+        assert rows["pld"] == pytest.approx(converged(0.01, 1.0, 1000, 1e-12, adjacency), rel=2e-3)
         assert rows["pld"] < 0.95 * rows["rdp"]
 
 
@@ -345,7 +345,7 @@ def test_both_ways_of_composing_meet(adjacency, monkeypatch):
 
 def test_noise_for_tiny_deltas_is_calibrated_to_the_budget():
     sigma = least_noise_for(1.0, 1e-11, sample_rate=0.001, n_steps=50_000)
-    found = settled(0.001, sigma, 50_000, 1e-11, "replace-one")
+    found = converged(0.001, sigma, 50_000, 1e-11, "replace-one")
     assert 0.99 < found <= 1.0 + 1e-6
     assert needs_tilt(50_000, 1e-11)
 

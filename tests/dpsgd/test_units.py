@@ -216,7 +216,7 @@ def test_an_engine_that_breaks_its_promise_to_units_trains_nothing(broken):
         made(broken, Smooth)
 
 
-def test_not_a_bit_of_a_units_part_hangs_on_the_others():
+def test_not_a_bit_of_a_units_part_depends_on_the_others():
     built = made(BookKeepingEngine, Images)
     X, y = torch.randn(40, F), torch.arange(40) % K
     for clip in CLIPS[:2]:

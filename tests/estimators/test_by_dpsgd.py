@@ -117,7 +117,7 @@ def _plan(rows, y, public, *, schema=None, **more):
 
 
 @pytest.mark.parametrize(("public", "more"), [(PUBLIC, {}), (None, {"schema": RANGES}), (PUBLIC[:5], {})])
-def test_neighbouring_tables_have_one_plan_one_map_and_one_road(public, more):
+def test_neighbouring_tables_have_one_plan_one_map_and_one_method(public, more):
     other, y = X.copy(), Y.copy()
     other.iloc[3] = [1e9, np.nan, "Kyiv"]
     y[3] = "yes" if y[3] == "no" else "no"
@@ -150,7 +150,7 @@ def test_auto_takes_records_where_public_rows_make_a_map():
     assert method_of(PUBLIC, BUDGET, n_units=600, n_classes=2)[0] == "records"
 
 
-def test_the_statement_says_which_road_and_why():
+def test_the_statement_says_which_method_and_why():
     clf = of(voters=None).fit(X, Y, X_public=PUBLIC[:10])
     assert (clf.who_votes(), clf.voters_) == ("auto", "dpsgd")
     assert "chosen by a public rule, as 10 public rows make no map" in clf.statement_.mechanism
@@ -223,7 +223,7 @@ def test_a_file_gives_the_very_same_model(tmp_path, schema):
     assert (again.voters_, again.who_votes(), again.statement_) == ("dpsgd", "dpsgd", clf.statement_)
 
 
-def test_texts_that_nobody_declared_are_told_to_the_curator():
+def test_of_texts_that_were_not_declared_the_curator_is_warned():
     with pytest.warns(CuratorWarning, match="'town' are none of numbers"):
         clf = of().fit(X, Y)
     assert clf.statement_.n_units == 600
@@ -234,15 +234,15 @@ def test_persons_are_protected_whole():
     assert (clf.statement_.unit, clf.statement_.n_units) == ("group", 200)
 
 
-def test_classes_that_were_read_off_are_nobodys_word():
+def test_classes_that_were_read_off_are_open():
     with pytest.warns(match="classes=None: the set of classes"):
         clf = of(classes=None).fit(X[["age", "dose"]], Y)
     assert next(a.by for a in clf.statement_.assumptions if a.name == "classes") == "nobody"
 
 
 def test_a_person_may_state_what_they_did():
-    told = {"one person": "patients are unique", "purpose": "triage"}
-    clf = of(stated=told, tuning="nothing").fit(X, Y, X_public=PUBLIC)
+    claims = {"one person": "patients are unique", "purpose": "triage"}
+    clf = of(stated=claims, tuning="nothing").fit(X, Y, X_public=PUBLIC)
     s = clf.statement_
     assert (s.purpose, s.tuning) == ("triage", "nothing")
     assert next(a.by for a in s.assumptions if a.name == "one person") == "curator"
@@ -260,13 +260,13 @@ def test_what_is_priced_is_what_is_charged():
 @pytest.mark.long
 def test_records_say_how_often_the_trained_model_is_right_within_the_budget(tmp_path):
     clf = of(measure="by class").fit(X, Y, X_public=PUBLIC)
-    told = clf.measured_
-    assert told == clf.statement_.measured
-    assert told.low <= clf.score(*people(4_000, 2)) <= told.high
-    assert [one.name for one in told.by_class] == ["no", "yes"]
+    estimate = clf.measured_
+    assert estimate == clf.statement_.measured
+    assert estimate.low <= clf.score(*people(4_000, 2)) <= estimate.high
+    assert [one.name for one in estimate.by_class] == ["no", "yes"]
     assert clf.statement_.guarantee.epsilon <= BUDGET.epsilon
     clf.save(tmp_path / "model.pate")
-    assert PATEClassifier.load(tmp_path / "model.pate").measured_ == told
+    assert PATEClassifier.load(tmp_path / "model.pate").measured_ == estimate
 
 
 def test_measuring_is_priced_beforehand_and_a_named_student_is_not_measured():

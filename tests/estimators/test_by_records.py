@@ -23,7 +23,7 @@ from pate.records.ballot_sum import GRID, quantised, quantised_residuals
 from pate.release import BallotSession, RecordLabels
 from pate.representations import PublicPCA
 
-#: Of records that cannot be used the curator is told; tests/estimators/test_unusable_records.py looks at that.
+#: Of records that cannot be used the curator is warned; tests/estimators/test_unusable_records.py looks at that.
 pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
 
 DIGITS, TRUTH = load_digits(return_X_y=True)
@@ -292,7 +292,7 @@ def test_the_same_fit_again_is_free_and_nothing_else_is(tmp_path, monkeypatch):
     # another student of the same release is free, too
     small(ledger=ledger, student="knn").fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC)
     assert len(ledger.releases()) == 1
-    # whatever was not paid for finds an empty purse, before a ballot is cast
+    # whatever was not paid for finds the budget spent, before a ballot is cast
     monkeypatch.setattr(RecordVoters, "cast", never)
     for options in ({"budget": Budget(0.5, 1e-5)}, {"random_state": 9, "representation": PublicPCA(1)}):
         with pytest.raises(BudgetExceededError, match=r"less left than 1%|no amount of noise"):

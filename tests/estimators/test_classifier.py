@@ -155,7 +155,7 @@ def test_pickle_of_a_fitted_one(tmp_path):
     assert np.array_equal(again.release_.labels, clf.release_.labels)
 
 
-@pytest.mark.filterwarnings("ignore::pate.exceptions.CovariateShiftWarning")  # two scalers: they are told of
+@pytest.mark.filterwarnings("ignore::pate.exceptions.CovariateShiftWarning")  # two scalers give a warning
 def test_in_a_pipeline_with_public_rows():
     """The step's public rows go in as they are, so they must be prepared as the pipeline prepares the private ones."""
     scale = StandardScaler().fit(PUBLIC)  # learnt from public rows
@@ -242,8 +242,8 @@ def test_a_private_class_outside_classes_decides_nothing_and_is_not_named():
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         classifier(classes=NAMES.tolist()).fit(X, y, X_public=PUBLIC)
-    for told in ("No record is of the classes 'zero'", "1000 of 1000 records cannot be used"):
-        assert any(told in str(one.message) for one in said)
+    for part in ("No record is of the classes 'zero'", "1000 of 1000 records cannot be used"):
+        assert any(part in str(one.message) for one in said)
     assert not any("secret" in str(one.message) for one in said)
 
 
@@ -698,8 +698,8 @@ def test_an_ensemble_of_classifiers_is_the_same_as_its_classifier():
     assert np.array_equal(through.release_.labels, plain.release_.labels)
     assert np.array_equal(through.predict_proba(TEST), plain.predict_proba(TEST))
     assert isinstance(through.student_, VoteSpreading)
-    told = {"mechanism": GNMax(1.0), "n_teachers": 10}  # no counts to spread: the teachers' own kind
-    assert isinstance(classifier(TeacherEnsemble(NB, 3), **told).fit(X, Y, X_public=PUBLIC).student_, GaussianNB)
+    part = {"mechanism": GNMax(1.0), "n_teachers": 10}  # no counts to spread: the teachers' own kind
+    assert isinstance(classifier(TeacherEnsemble(NB, 3), **part).fit(X, Y, X_public=PUBLIC).student_, GaussianNB)
 
 
 @pytest.mark.parametrize("said", [None, 4])

@@ -1,4 +1,4 @@
-"""Columns of a table are told apart by name: another order is the same table, another name is an error that says so."""
+"""Columns of a table are known by name: another order is the same table, another name is an error that says so."""
 
 from __future__ import annotations
 

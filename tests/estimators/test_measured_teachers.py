@@ -38,13 +38,13 @@ def fitted(clf, **more):
 @pytest.mark.parametrize("voters", ["shards", "heads"])
 def test_it_is_paid_for_within_the_budget_and_close_to_the_truth(voters):
     clf = fitted(classifier(voters, measure="by class"))
-    told = clf.measured_
+    estimate = clf.measured_
     assert clf.release_.quote.charge.mu_squared <= BUDGET.mu_squared
     assert clf.statement_.guarantee == clf.release_.quote.guarantee == clf.release_.guarantee
     assert clf.statement_.guarantee.epsilon == pytest.approx(2.0, rel=1e-6)
-    assert told.share == pytest.approx(0.08, rel=1e-5)
-    assert abs(told.counted - (clf.predict(X) == Y).mean()) < 6 * told.sigma / 2_000 + 1e-3
-    assert [one.name for one in told.by_class] == ["0", "1", "2"]
+    assert estimate.share == pytest.approx(0.08, rel=1e-5)
+    assert abs(estimate.counted - (clf.predict(X) == Y).mean()) < 6 * estimate.sigma / 2_000 + 1e-3
+    assert [one.name for one in estimate.by_class] == ["0", "1", "2"]
     by = {a.name: a.by for a in clf.statement_.assumptions}
     assert by["own row only"] == by["public model"] == "pate"
     assert "a noisy count of the records that the model is right about" in clf.statement_.released
@@ -52,7 +52,7 @@ def test_it_is_paid_for_within_the_budget_and_close_to_the_truth(voters):
 
 @pytest.mark.long
 def test_the_same_fit_again_gives_the_very_count_and_spends_nothing(tmp_path, monkeypatch):
-    """Resume: killed between labels and count, and after the count; random_state is nobody's, and still one student."""
+    """Resume: killed between labels and count, and after the count; random_state is None, and still one student."""
     path = tmp_path / "l.sqlite"
     more = {"random_state": None, "student": DecisionTreeClassifier(max_features=1)}
 
@@ -77,7 +77,7 @@ def test_the_same_fit_again_gives_the_very_count_and_spends_nothing(tmp_path, mo
 
 
 @pytest.mark.long
-def test_another_student_is_not_told_its_count(tmp_path):
+def test_another_student_gets_no_count_of_it(tmp_path):
     ledger = Ledger(tmp_path / "l.sqlite")
     first = fitted(classifier(ledger=ledger))
     other = classifier(ledger=ledger, student="decision-tree")
@@ -126,10 +126,10 @@ def test_it_is_kept_with_the_model_and_not_with_another(tmp_path):
 def test_persons_count_as_one_each():
     groups = np.repeat(np.arange(500), 4)
     clf = fitted(classifier(budget=Budget(8.0, 1e-5), n_teachers=20, student="logistic-regression"), groups=groups)
-    told = clf.measured_
-    assert (told.unit, told.n) == ("group", 500)
+    estimate = clf.measured_
+    assert (estimate.unit, estimate.n) == ("group", 500)
     right = (clf.predict(X) == Y).reshape(500, 4).mean(axis=1).mean()
-    assert abs(told.counted - right) < 6 * told.sigma / 500 + 0.01
+    assert abs(estimate.counted - right) < 6 * estimate.sigma / 500 + 0.01
 
 
 @pytest.mark.long
@@ -148,7 +148,7 @@ def test_a_student_that_fails_leaves_the_labels_and_their_statement(monkeypatch,
 
 
 @pytest.mark.long
-def test_who_is_measured_where_nobody_says():
+def test_what_is_measured_by_default():
     assert fitted(classifier(measure=None)).measured_ is not None
     assert fitted(classifier(measure=False)).measured_ is None
     named = fitted(classifier(measure=None, mechanism=GNMax(20.0), n_queries=20))
@@ -166,7 +166,7 @@ def test_what_cannot_be_measured_is_refused_before_anything_is_trained():
 
 
 class Sorts(LogisticRegression):
-    """Somebody's own code, which pate does not know."""
+    """Code of another package, which pate does not know."""
 
 
 @pytest.mark.long

@@ -253,13 +253,13 @@ OF_IMAGES = ("records", "shards", "heads", "dp-sgd planned", "dp-sgd", "teachers
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("who", "shape"), pairs(OF_IMAGES, [(8, 8), (1, 8, 8)], few=[(8, 8)]))
-def test_images_are_as_flattened_ones_whose_shape_is_told(who, shape):
+def test_images_are_as_flattened_ones_of_a_given_shape(who, shape):
     hold = images(*shape)
 
     def flat(rows):
         return hold(rows).reshape(len(rows), -1)
 
-    told = {
+    shaped = {
         "records": lambda hold: classified(pate_by(image_shape=shape), hold),
         "heads": lambda hold: classified(
             pate_by(image_shape=shape, voters="heads", n_teachers=10, partition_seed=0), hold
@@ -267,7 +267,7 @@ def test_images_are_as_flattened_ones_whose_shape_is_told(who, shape):
         "dp-sgd planned": lambda hold: classified(dpsgd(None, image_shape=shape), hold),
     }
     run = WHO[who]
-    np.testing.assert_allclose(run(hold), told.get(who, run)(flat), atol=1e-6)
+    np.testing.assert_allclose(run(hold), shaped.get(who, run)(flat), atol=1e-6)
 
 
 @pytest.mark.few(2)

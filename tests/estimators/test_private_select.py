@@ -30,7 +30,7 @@ Y = (X[:, 0] > 0).astype(int)
 
 
 class Fixed(ClassifierMixin, BaseEstimator):
-    """Says right in a given share of rows; remembers nothing. Raises on rows that are not made up, where told to."""
+    """Says right in a given share of rows; remembers nothing. Raises on rows that are not made up, where asked to."""
 
     fitted: ClassVar[list[str]] = []
 

@@ -1,4 +1,4 @@
-"""Searches and cross-validations over a private estimator: every fit is a fresh spend, counted and told."""
+"""Searches and cross-validations over a private estimator: every fit is a fresh spend, counted and stated."""
 
 import copy
 import pickle
@@ -41,7 +41,7 @@ def fitted(clf):
     return clf.fit(X, Y, **({} if isinstance(clf, DPSGDClassifier) else {"X_public": X_PUBLIC}))
 
 
-def told(statement):
+def fits_stated(statement):
     found = [a for a in statement.assumptions if a.name == "tuning"]
     assert all(a.by == "nobody" for a in found)
     return found[0].how if found else ""
@@ -62,7 +62,7 @@ def test_a_search_is_warned_of_and_its_statement_counts_every_fit(make):
         search = GridSearchCV(clf, grid, cv=KFold(2), error_score="raise").fit(X, Y, **public)
     said = [w for w in said if issubclass(w.category, RepeatedFitWarning)]
     assert [str(w.message).split()[1] for w in said] == ["2", "4"]  # of 5: it does not drown what else is said
-    how = told(search.best_estimator_.statement_)
+    how = fits_stated(search.best_estimator_.statement_)
     assert "5 fits" in how
     assert "StratifiedKFold" in how
     together, simple = number(how, r"together: epsilon = ([\d.]+)"), number(how, r"addition epsilon = ([\d.]+)")
@@ -80,13 +80,13 @@ def test_a_pipelines_classifier_is_counted_too():
     pipe = make_pipeline(FunctionTransformer(), dpsgd())
     with pytest.warns(RepeatedFitWarning):
         found = cross_validate(pipe, X, Y, cv=KFold(3), return_estimator=True)["estimator"]
-    assert [told(each[-1].statement_)[:6] for each in found] == ["", "2 fits", "3 fits"]
+    assert [fits_stated(each[-1].statement_)[:6] for each in found] == ["", "2 fits", "3 fits"]
 
 
 @pytest.mark.long
-def test_one_fit_says_nothing_of_others_and_strangers_are_not_counted():
+def test_one_fit_says_nothing_of_others_and_other_estimators_are_not_counted():
     one, other = fitted(dpsgd()), fitted(dpsgd())
-    assert told(one.statement_) == told(other.statement_) == ""
+    assert fits_stated(one.statement_) == fits_stated(other.statement_) == ""
 
 
 @pytest.mark.few(1)
@@ -95,8 +95,8 @@ def test_clones_and_copies_are_kin(of):
     first = fitted(dpsgd())
     with pytest.warns(RepeatedFitWarning, match="fit 2 of this DPSGDClassifier"):
         again = fitted(of(first))
-    assert "2 fits" in told(again.statement_)
-    assert told(first.statement_) == "" or of(first) is first
+    assert "2 fits" in fits_stated(again.statement_)
+    assert fits_stated(first.statement_) == "" or of(first) is first
 
 
 def test_an_unfitted_clone_holds_its_parameters_and_nothing_else():
@@ -113,8 +113,8 @@ def test_what_other_processes_did_is_open(make):
         there = fitted(clone(away))
     here = fitted(clf)
     for each in (there, here):
-        assert "their fits are not known" in told(each.statement_)
-    assert "together" not in told(here.statement_)  # no sum where something is missing from it
+        assert "their fits are not known" in fits_stated(each.statement_)
+    assert "together" not in fits_stated(here.statement_)  # no sum where something is missing from it
 
 
 def test_a_pickle_is_whole():
@@ -128,11 +128,11 @@ def test_a_pickle_is_whole():
 def test_seeded_fits_warn_of_nothing_and_void_the_sum():
     clf = records(noise_seed=1)
     fitted(clf)
-    assert told(fitted(clf).statement_) == ""  # not private, which it says first
+    assert fits_stated(fitted(clf).statement_) == ""  # not private, which it says first
     with pytest.warns(RepeatedFitWarning):
         statement = fitted(fitted(clf.set_params(noise_seed=None))).statement_
-    assert "2 of them with seeded noise" in told(statement)
-    assert "epsilon" not in told(statement)
+    assert "2 of them with seeded noise" in fits_stated(statement)
+    assert "epsilon" not in fits_stated(statement)
 
 
 @pytest.mark.long
@@ -141,19 +141,19 @@ def test_a_ledger_counts_by_itself(tmp_path):
     clf = records(ledger=ledger)
     fitted(clf)
     other = fitted(clone(clf).set_params(random_state=1))
-    assert told(other.statement_) == ""
+    assert fits_stated(other.statement_) == ""
     assert other.statement_.ledger_head
     with pytest.raises(LedgerError, match="private_select"):  # a fold is another data set
         cross_validate(clf, X, Y, cv=2, error_score="raise", params={"X_public": X_PUBLIC})
 
 
 @pytest.mark.long
-def test_what_somebody_else_counts_is_not_counted_here():
+def test_what_is_counted_elsewhere_is_not_counted_here():
     clf = dpsgd()
     with counted_elsewhere():
         fitted(clf)
         fitted(clf)
-    assert told(fitted(clf).statement_) == ""
+    assert fits_stated(fitted(clf).statement_) == ""
 
 
 @pytest.mark.long
@@ -164,7 +164,7 @@ def test_a_private_selection_never_tells_its_number_of_runs():
         found = private_select({"one": clf}, X, Y, budget=Budget(8.0, 1e-4), classes=[0, 1], mean_runs=8)
     for model in (found.winner, clone(found.winner), clf):
         assert model._kin().total.n == 1  # the selection, whatever it did
-    assert told(found.statement) == told(found.winner.statement_) == ""
+    assert fits_stated(found.statement) == fits_stated(found.winner.statement_) == ""
 
 
 @pytest.mark.long
@@ -174,8 +174,8 @@ def test_what_is_fitted_after_a_private_selection_tells_of_its_price(of):
     found = private_select({"one": clf}, X, Y, budget=budget, classes=[0, 1], mean_runs=8)
     with pytest.warns(RepeatedFitWarning):
         again = fitted(of(found, clf)).statement_
-    assert told(again).startswith("2 fits of this estimator")
-    together = number(told(again), r"simple addition epsilon = ([\d.]+)")
+    assert fits_stated(again).startswith("2 fits of this estimator")
+    together = number(fits_stated(again), r"simple addition epsilon = ([\d.]+)")
     assert together >= found.guarantee.epsilon + again.guarantee.epsilon - 1e-6
 
 
@@ -184,10 +184,10 @@ def test_what_is_fitted_after_a_private_selection_tells_of_its_price(of):
 def test_a_ledger_that_was_named_late_hides_no_fit(make, tmp_path):
     clf = fitted(make())
     late = fitted(clf.set_params(ledger=Ledger(tmp_path / "late.sqlite"))).statement_
-    assert told(late).startswith("2 fits of this estimator")
+    assert fits_stated(late).startswith("2 fits of this estimator")
     with pytest.warns(CuratorWarning, match=r"what was given holds the private data set of the ledger .*late\.sqlite'"):
         other = fitted(clf.set_params(ledger=Ledger(tmp_path / "other.sqlite"))).statement_
-    assert told(other).startswith("3 fits of this estimator")
+    assert fits_stated(other).startswith("3 fits of this estimator")
 
 
 @pytest.mark.long
@@ -206,9 +206,9 @@ def test_a_run_that_another_process_began_is_counted_here_once(tmp_path):
     clf = fitted(dpsgd(random_state=0))  # of this process, where the other run is not known
     with pytest.warns(RepeatedFitWarning):
         taken_up = fitted(clf.set_params(checkpoint_dir=place)).statement_
-    assert told(taken_up).startswith("2 fits of this estimator")
+    assert fits_stated(taken_up).startswith("2 fits of this estimator")
     ended = fitted(begun.set_params(callbacks=[], checkpoint_dir=None)).statement_
-    assert told(ended).startswith("2 fits of this estimator")
+    assert fits_stated(ended).startswith("2 fits of this estimator")
 
 
 def test_totals_add_up_and_never_say_less_than_one_fit():
@@ -224,7 +224,7 @@ def test_totals_add_up_and_never_say_less_than_one_fit():
     assert Total().plus(one, "record", None).plus(one, "record", charge).charge is None
 
 
-def test_groups_are_routed_where_scikit_learn_is_told_to():
+def test_groups_are_routed_where_requested():
     import sklearn
 
     people = np.repeat(np.arange(80), 3)

@@ -21,7 +21,7 @@ from pate.privacy.noise.source import NoiseSource
 ORDERS = np.array(DEFAULT_ORDERS)
 #: P(model = 1) of both candidates, in 64ths, by how many of the two people trained on say 1.
 MODELS = [[24, 32, 36], [20, 30, 42]]
-#: The score says in so many 64ths that the held-out person was told wrong when right, or the other way round.
+#: The score says in so many 64ths that the held-out person was called wrong when right, or the other way round.
 FLIP = 26
 LAWS = [Repetitions("poisson", 3.0), Repetitions("geometric", 3.0), Repetitions("logarithmic", 3.0)]
 
@@ -70,8 +70,8 @@ def exact(law: Repetitions, bits: tuple[int, ...], held: int) -> dict[tuple[int,
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.distribution)
-def test_no_replaced_person_is_told_apart_more_than_was_paid_for(law):
-    """All 8 data sets, all replacements, every split; and the split itself, which is random, told or not."""
+def test_no_replaced_person_shows_more_than_was_paid_for(law):
+    """All 8 data sets, all replacements, every split; and the split itself, which is random, released or not."""
     paid = np.array(price(law).rdp)
     worst = np.zeros(len(ORDERS))
     for bits in itertools.product((0, 1), repeat=3):

@@ -138,12 +138,12 @@ ALL = [
 
 
 def released(taker, X, y, groups=None):
-    """Return what is released, and what the curator is told of unusable records."""
+    """Return what is released, and the curator's warnings of unusable records."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         found = TAKERS[taker][0](X, y, groups)
-    told = [str(w.message) for w in said if w.category is CuratorWarning and "cannot be used" in str(w.message)]
-    return np.asarray(found), told
+    warned = [str(w.message) for w in said if w.category is CuratorWarning and "cannot be used" in str(w.message)]
+    return np.asarray(found), warned
 
 
 def with_one(values, odd):
@@ -156,10 +156,10 @@ def with_one(values, odd):
 @pytest.mark.parametrize("taker", ALL)
 def test_every_way_of_being_unusable_gives_the_same_release(taker):
     rows, y = ROWS.tolist(), LABELS.tolist()
-    first, told = released(taker, rows, with_one(y, "?"))
-    assert told
-    assert all(f"1 of {N} records cannot be used and contributes nothing" in one for one in told)
-    assert all("do not publish" in one for one in told)
+    first, warned = released(taker, rows, with_one(y, "?"))
+    assert warned
+    assert all(f"1 of {N} records cannot be used and contributes nothing" in one for one in warned)
+    assert all("do not publish" in one for one in warned)
     some = slice(1, 4) if taker in LONG else slice(None)
     for odd in NO_CLASS[some]:
         again, _ = released(taker, rows, with_one(y, odd))
@@ -169,9 +169,9 @@ def test_every_way_of_being_unusable_gives_the_same_release(taker):
         assert again.shape == first.shape
         if TAKERS[taker][1]:
             assert np.array_equal(again, first), odd
-    usual, told = released(taker, rows, y)
+    usual, warned = released(taker, rows, y)
     assert usual.shape == first.shape
-    assert not told
+    assert not warned
 
 
 @pytest.mark.long
@@ -184,24 +184,24 @@ def test_where_no_record_is_left_there_is_a_release_as_beside_one_that_is(taker)
         (with_one([["x"] * D] * N, rows[WHO]), y, N - 1),
         ([["x"] * D] * N, y, N),
     ):
-        found, told = released(taker, X, labels)
+        found, warned = released(taker, X, labels)
         assert len(found)
-        # What texts are to a candidate of a selection, the candidate says, and nobody hears what it says of a run.
+        # What texts are to a candidate of a selection, the candidate says, and what it says of a run is not shown.
         if labels is not y or (TAKERS[taker][1] and taker != "private selection"):
-            assert f"{n} of {N} records" in told[0]
-            assert ("NO RECORD IS LEFT" in told[0]) == (n == N)
+            assert f"{n} of {N} records" in warned[0]
+            assert ("NO RECORD IS LEFT" in warned[0]) == (n == N)
 
 
 @pytest.mark.long
 def test_a_record_without_an_owner_is_of_no_unit():
     people = [f"p{i // 2}" for i in range(N)]
     for taker in ("teachers", "record voters", "DP-SGD"):
-        first, told = released(taker, ROWS, LABELS, with_one(people, None))
-        assert told
-        assert "1 with no owner in groups" in told[0]
+        first, warned = released(taker, ROWS, LABELS, with_one(people, None))
+        assert warned
+        assert "1 with no owner in groups" in warned[0]
         for odd in (float("nan"), " ", {}):
             assert np.array_equal(released(taker, ROWS, LABELS, with_one(people, odd))[0], first)
-        # Nor does what else it holds count: it is in nobody's sample.
+        # Nor does what else it holds count: it is in no sample.
         assert np.array_equal(released(taker, -ROWS * (np.arange(N) == WHO)[:, None] + ROWS, LABELS,
                                        with_one(people, None))[0], first)  # fmt: skip
 

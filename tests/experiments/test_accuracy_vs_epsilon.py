@@ -42,8 +42,8 @@ def made_up(method="records", epsilon=1.0, seed=0, accuracy=0.9, **more):
     key = {"data": "digits", "protocol": "standard", "method": method, "epsilon": epsilon, "seed": seed}
     sizes = {"n_private": 1_038, "n_public": 400, "n_test": 359, "kind": "table", "commonest": 0.11}
     found = {"accuracy": accuracy, "balanced_accuracy": accuracy, "auc": None, "seconds": 2.0}
-    told = {"representation_seconds": 0.5, "settings": "s", "guarantee": {"epsilon": epsilon, "delta": 1e-5}}
-    return {**key, **sizes, **found, **told, "code": "c" * 64, "commit": "d" * 40, **more}
+    common = {"representation_seconds": 0.5, "settings": "s", "guarantee": {"epsilon": epsilon, "delta": 1e-5}}
+    return {**key, **sizes, **found, **common, "code": "c" * 64, "commit": "d" * 40, **more}
 
 
 @pytest.mark.long
@@ -94,7 +94,7 @@ def test_cells_of_other_code_or_settings_or_that_failed_are_not_done(parts):
 
 
 @pytest.mark.long
-def test_a_failing_cell_is_told_and_the_others_go_on(parts, tiny, tmp_path, monkeypatch):
+def test_a_failing_cell_is_reported_and_the_others_go_on(parts, tiny, tmp_path, monkeypatch):
     methods, sweep, *_ = parts
 
     def fails(problem, budget, code):
@@ -154,7 +154,7 @@ def test_means_and_deviations_of_made_up_cells(parts):
     rows += [{**made_up(seed=1), "failed": "later"}, made_up(seed=7, accuracy=0.1), made_up(epsilon=2.0)]
     found = summary.summarise(rows, config)
     (row,) = found["summary"]
-    # The later of two words on seed 0; a later failure takes nothing back; nobody asked for seed 7 or epsilon 2.
+    # The later of two words on seed 0; a later failure takes nothing back; no one asked for seed 7 or epsilon 2.
     assert row["accuracy"]["mean"] == pytest.approx(0.92)
     assert row["accuracy"]["sd"] == pytest.approx(0.04 / 2**0.5)
     assert row["accuracy"]["n"] == 2

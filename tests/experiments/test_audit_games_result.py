@@ -22,25 +22,25 @@ def script(monkeypatch):
     sys.modules.pop("audit_games", None)
 
 
-def rows(told, table, **key):
-    return [row for row in told[table] if key.items() <= row.items()]
+def rows(stored, table, **key):
+    return [row for row in stored[table] if key.items() <= row.items()]
 
 
 def test_what_is_found_and_what_is_not(script):
-    told = json.loads(script.RESULT.read_text(encoding="utf-8"))
-    assert told["config"] == json.loads(json.dumps(asdict(script.Config()))), "run python experiments/audit_games.py"
-    (found,) = rows(told, "histogram", runs=4000, **{"sigma x": 0.9})
+    stored = json.loads(script.RESULT.read_text(encoding="utf-8"))
+    assert stored["config"] == json.loads(json.dumps(asdict(script.Config()))), "run python experiments/audit_games.py"
+    (found,) = rows(stored, "histogram", runs=4000, **{"sigma x": 0.9})
     assert found["power"] >= 0.9
     assert found["power of Clopper-Pearson at delta 1e-5"] == 0
-    (tie,) = rows(told, "GNMax at the tie", sigma=1.0, queries=1, runs=20_000, **{"sigma x": 0.9})
+    (tie,) = rows(stored, "GNMax at the tie", sigma=1.0, queries=1, runs=20_000, **{"sigma x": 0.9})
     assert tie["power"] >= 0.9
-    assert all(row["power"] == 1 for row in rows(told, "E1", runs=50))
-    honest = rows(told, "histogram", **{"sigma x": 1.0}) + rows(told, "GNMax at the tie", **{"sigma x": 1.0})
+    assert all(row["power"] == 1 for row in rows(stored, "E1", runs=50))
+    honest = rows(stored, "histogram", **{"sigma x": 1.0}) + rows(stored, "GNMax at the tie", **{"sigma x": 1.0})
     assert {row["power"] for row in honest} == {0}
-    for row in told["false alarms"]:
-        for rate in told["config"]["honest_rates"]:
+    for row in stored["false alarms"]:
+        for rate in stored["config"]["honest_rates"]:
             assert row[f"refuted at {rate:g}"] <= rate + 4 * np.sqrt(rate / row["games"])
-    assert all(row["refuted"] == (row.get("sigma x", 0.9) < 1) for row in told["whole games"])
+    assert all(row["refuted"] == (row.get("sigma x", 0.9) < 1) for row in stored["whole games"])
 
 
 def test_e1_is_what_the_notes_say(script):
@@ -57,5 +57,5 @@ def test_e1_is_what_the_notes_say(script):
 @pytest.mark.long
 def test_a_small_one_runs(script):
     config = replace(script.SMOKE, games=1, honest_games=2, factors=(0.9,))
-    told = script.run(config, None)
-    assert set(told) >= {"whole games", "false alarms", "histogram", "GNMax at the tie", "E1", "commit"}
+    stored = script.run(config, None)
+    assert set(stored) >= {"whole games", "false alarms", "histogram", "GNMax at the tie", "E1", "commit"}

@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 
 FILE = Path(__file__).parents[2] / "experiments" / "results" / "audit_pairs.json"
-TOLD = json.loads(FILE.read_text(encoding="utf-8"))
-WORST = max(w["epsilon"] for w in TOLD["worst_case"])
+STORED = json.loads(FILE.read_text(encoding="utf-8"))
+WORST = max(w["epsilon"] for w in STORED["worst_case"])
 
 
-@pytest.mark.parametrize("row", TOLD["rows"], ids=lambda r: f"{r['data']}-{r['seed']}-{r['canary']}-{r['queries']}")
+@pytest.mark.parametrize("row", STORED["rows"], ids=lambda r: f"{r['data']}-{r['seed']}-{r['canary']}-{r['queries']}")
 def test_each_measured_chain_stands(row):
     assert 0 <= row["pair"] <= row["data-dependent"] <= row["public"]
     assert row["pair"] == max(row["pairs"])
     assert row["share of the public Renyi curve"] <= 1  # never above rho*
 
 
-@pytest.mark.parametrize("data", sorted({r["data"] for r in TOLD["rows"]}))
+@pytest.mark.parametrize("data", sorted({r["data"] for r in STORED["rows"]}))
 def test_a_crafted_record_and_query_come_within_a_hundredth_of_the_worst_case(data):
-    crafted = [r["pair"] for r in TOLD["rows"] if r["data"] == data and r["adversary"] == "knows the rest"]
+    crafted = [r["pair"] for r in STORED["rows"] if r["data"] == data and r["adversary"] == "knows the rest"]
     assert 0.99 * WORST <= max(crafted) <= 1.001 * WORST
-    plain = [r["pair"] for r in TOLD["rows"] if r["data"] == data and r["queries"] == "given"]
+    plain = [r["pair"] for r in STORED["rows"] if r["data"] == data and r["queries"] == "given"]
     assert max(plain) < 0.5 * max(crafted)
 
 
@@ -32,8 +32,8 @@ def test_the_worst_repeated_pair_is_the_law_s():
     from pate import GNMax
     from pate.audit import pair
 
-    config = TOLD["config"]
-    worst = max(TOLD["worst_case"], key=lambda w: w["epsilon"])
+    config = STORED["config"]
+    worst = max(STORED["worst_case"], key=lambda w: w["epsilon"])
     ahead = (config["n_teachers"] + worst["votes ahead"]) // 2
     counts = [[ahead, config["n_teachers"] - ahead]] * config["n_queries"]
     moved = [[a - 1, b + 1] for a, b in counts]

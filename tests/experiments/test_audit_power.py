@@ -37,37 +37,37 @@ def script(monkeypatch):
 
 
 @pytest.fixture
-def told(script):
+def stored(script):
     return json.loads(script.RESULT.read_text(encoding="utf-8"))
 
 
-def test_the_stored_result_is_whole(script, told):
-    assert told["config"] == json.loads(json.dumps(asdict(script.Config()))), "run python experiments/audit_power.py"
+def test_the_stored_result_is_whole(script, stored):
+    assert stored["config"] == json.loads(json.dumps(asdict(script.Config()))), "run python experiments/audit_power.py"
     wanted = [(table, key) for table, key, _ in script.rows(script.Config())]
-    assert len(wanted) == sum(len(told[table]) for table in ("heights", "power", "false_alarms"))
-    assert all(any(key.items() <= row.items() for row in told[table]) for table, key in wanted)
+    assert len(wanted) == sum(len(stored[table]) for table in ("heights", "power", "false_alarms"))
+    assert all(any(key.items() <= row.items() for row in stored[table]) for table, key in wanted)
 
 
-def test_faults_are_found_as_soon_as_promised(told):
-    found = {row["fault"]: row for row in told["power"]}
+def test_faults_are_found_as_soon_as_promised(stored):
+    found = {row["fault"]: row for row in stored["power"]}
     for fault, most in PROMISED.items():
         assert found[fault]["found"] == found[fault]["of"], fault
         assert found[fault]["median"] <= most, fault
         assert found[fault]["median_seconds"] < 1, fault
 
 
-def test_nobody_honest_was_refuted(told):
-    ten = [row for row in told["false_alarms"] if row["n_classes"] == 10]
+def test_nothing_honest_was_refuted(stored):
+    ten = [row for row in stored["false_alarms"] if row["n_classes"] == 10]
     assert sum(row["runs"] for row in ten) >= 1_000
-    for row in told["false_alarms"]:
+    for row in stored["false_alarms"]:
         assert row["refuted"] == 0
         assert row["releases"] == 20_000
         # Ville: it ever reaches x with probability exp(-x) at most.
         assert row["largest_log_e"] < 12
 
 
-def test_the_bank_uses_the_heights_that_were_found(told):
-    for row in told["heights"]:
+def test_the_bank_uses_the_heights_that_were_found(stored):
+    for row in stored["heights"]:
         assert telling_height(row["n_classes"]) == pytest.approx(row["height"])
 
 

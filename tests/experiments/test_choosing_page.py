@@ -30,7 +30,7 @@ def test_the_page_is_that_of_the_stored_comparisons(scripts):
     assert written == scripts[1].page(stored), "run python experiments/choosing.py --page"
 
 
-def test_verdicts_are_counted_and_told_apart(scripts):
+def test_verdicts_are_counted_apart(scripts):
     def found(epsilon, verdict, difference):
         low, high = difference - 0.01, difference + 0.01
         who = {"side": "PATE", "other": "DP-SGD", "epsilon": epsilon}

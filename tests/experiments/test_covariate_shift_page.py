@@ -1,4 +1,4 @@
-"""The page's table of what curators are told is what was measured, by the threshold that the code has."""
+"""The page's table of curators' warnings is what was measured, by the threshold that the code has."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def script(monkeypatch):
 
 
 def test_the_published_table_is_that_of_the_stored_result(script):
-    told = json.loads(script.RESULT.read_text(encoding="utf-8"))
-    assert script.table(told) in script.PAGE.read_text(encoding="utf-8")
+    stored = json.loads(script.RESULT.read_text(encoding="utf-8"))
+    assert script.table(stored) in script.PAGE.read_text(encoding="utf-8")
 
 
 def test_what_was_measured_bears_out_the_threshold(script):
-    told = json.loads(script.RESULT.read_text(encoding="utf-8"))
-    share = {row["what"]: row["told"] / row["of"] for row in told["rows"]}
+    stored = json.loads(script.RESULT.read_text(encoding="utf-8"))
+    share = {row["what"]: row["told"] / row["of"] for row in stored["rows"]}
     honest = [value for what, value in share.items() if what.startswith("honest")]
     assert len(honest) == 4
     assert max(honest) <= 0.01

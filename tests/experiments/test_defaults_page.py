@@ -22,6 +22,6 @@ def script(monkeypatch):
 
 
 def test_the_published_tables_are_those_of_the_stored_result(script):
-    told = json.loads(script.RESULT.read_text(encoding="utf-8"))
+    stored = json.loads(script.RESULT.read_text(encoding="utf-8"))
     for name, (page, table) in script.TABLES.items():
-        assert f"<!-- {name}:begin -->\n{table(told)}\n<!-- {name}:end -->" in page.read_text(encoding="utf-8")
+        assert f"<!-- {name}:begin -->\n{table(stored)}\n<!-- {name}:end -->" in page.read_text(encoding="utf-8")

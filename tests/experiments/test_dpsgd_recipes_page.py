@@ -37,13 +37,13 @@ def last_line(page_of, folder, own, **alike):
     said = {"name": "linear", "n_public": 9, "seconds": 1.0}
     cells = [KEY | said | {"accuracy": a, "seed": s} for s, a in enumerate((0.8, 0.9))]
     cells += [KEY | said | {"accuracy": a, "seed": 0, "contestant": name} for name, a in alike.items()]
-    told = {"questions": [KEY | {"target": 84.0, "tuned_on": True, "n_public": 9}], "cells": cells}
+    stored = {"questions": [KEY | {"target": 84.0, "tuned_on": True, "n_public": 9}], "cells": cells}
     row = {"data": "toy", "protocol": "standard", "epsilon": 1.0, "method": "records"}
     others = {
         "problems": [{"data": "toy", "protocol": "standard", "n_public": 9}],
         "summary": [row | {"accuracy": {"mean": own, "sd": 0.0, "n": 5}}],
     }
-    for name, content in (("mine", told), ("others", others)):
+    for name, content in (("mine", stored), ("others", others)):
         (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     page_of(folder / "mine.json", folder / "others.json", folder / "page.md")
     lines = (folder / "page.md").read_text(encoding="utf-8").splitlines()
@@ -51,14 +51,14 @@ def last_line(page_of, folder, own, **alike):
 
 
 @pytest.mark.parametrize(("own", "winner"), [(0.95, "records, own road"), (0.75, "DP-SGD")])
-def test_whoever_is_ahead_is_named(page_of, tmp_path, own, winner):
+def test_the_method_ahead_is_named(page_of, tmp_path, own, winner):
     line = last_line(page_of, tmp_path, own)
     assert "85.00 ± 7.07 (2)" in line
     assert "84.0 reached" in line
     assert line.endswith(f"| {winner} |")
 
 
-def test_whoever_is_ahead_on_the_same_rows_is_named_beside_the_winner_of_all(page_of, tmp_path):
+def test_the_method_ahead_on_the_same_rows_is_named_beside_the_winner_of_all(page_of, tmp_path):
     line = last_line(page_of, tmp_path, 0.95, records=0.86, shards=0.5)
     assert "85.00 ± 7.07 (2) | 86.00 (1) | 50.00 (1) | records | **95.00 (5)** |" in line
     assert line.endswith("| records, own road |")

@@ -25,8 +25,8 @@ def script(monkeypatch):
 
 def test_the_published_tables_are_those_of_the_stored_result(script, tmp_path):
     published = script.PAGE.read_text(encoding="utf-8")
-    told = json.loads(script.RESULT.read_text(encoding="utf-8"))
-    tables = script.tables(told)
+    result = json.loads(script.RESULT.read_text(encoding="utf-8"))
+    tables = script.tables(result)
     assert all(script.BEGIN.format(name) in published for name in tables)
     made = tmp_path / "page.md"
     made.write_text(published.replace(tables["gaps found"], "| an old table |"), encoding="utf-8")
@@ -35,12 +35,14 @@ def test_the_published_tables_are_those_of_the_stored_result(script, tmp_path):
 
 
 def test_the_stored_result_is_whole_and_keeps_the_level(script):
-    told = json.loads(script.RESULT.read_text(encoding="utf-8"))
-    assert told["config"] == json.loads(json.dumps(asdict(script.Config()))), "run python experiments/false_verdicts.py"
+    result = json.loads(script.RESULT.read_text(encoding="utf-8"))
+    assert result["config"] == json.loads(json.dumps(asdict(script.Config()))), (
+        "run python experiments/false_verdicts.py"
+    )
     keys = [(table, key) for table, key, _ in script.cells(script.Config())]
-    assert len(keys) == sum(len(told[table]) for table in ("rates", "power", "crossings"))
-    assert all(any(key.items() <= row.items() for row in told[table]) for table, key in keys)
-    for row in told["rates"]:
+    assert len(keys) == sum(len(result[table]) for table in ("rates", "power", "crossings"))
+    assert all(any(key.items() <= row.items() for row in result[table]) for table, key in keys)
+    for row in result["rates"]:
         assert row["world"] in script.LOPSIDED or row["rule"] <= 0.05 * row["studies"], row
 
 

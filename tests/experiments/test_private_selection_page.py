@@ -50,7 +50,7 @@ def test_no_stored_cell_tells_how_long_a_selection_took(script):
     assert not any("second" in name for cell in cells for name in cell)
 
 
-def test_a_selection_that_found_nothing_is_told(script):
+def test_a_selection_that_found_nothing_is_reported(script):
     key = {"data": "toy", "among": "rates", "epsilon": 1.0, "n_private": 9}
     cells = [key | {"fitted": "slow", "accuracy": 0.5, "seed": s} for s in (0, 1)]
     cells += [key | {"fitted": "selected", "accuracy": None, "seed": 0}]

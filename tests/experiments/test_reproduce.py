@@ -129,7 +129,7 @@ def test_the_accounting_of_dp_sgd_is_what_is_stored(script):
         assert found[figure.key] == pytest.approx(rows[figure.what], rel=1e-6)
 
 
-def told(name, module):
+def table_of(name, module):
     """What is stored, by the figures' keys."""
     rows = {row["what"]: row["ours"]["mean"] for row in stored(name)["lines"]}
     return {f.key: rows[f.what] for f in module.Config().figures}
@@ -138,7 +138,7 @@ def told(name, module):
 @pytest.mark.long
 def test_the_2017_epsilons_are_what_is_stored(script, data_home, mnist2018_counts):
     module = script("papernot2017_epsilons")
-    found, before = module.measure(module.SMOKE, 0), told("papernot2017_epsilons", module)
+    found, before = module.measure(module.SMOKE, 0), table_of("papernot2017_epsilons", module)
     for key in ("few", "many", "few text", "many text"):
         assert found[key] == pytest.approx(before[key], rel=1e-6)
 
@@ -147,7 +147,7 @@ def test_the_2017_epsilons_are_what_is_stored(script, data_home, mnist2018_count
 def test_the_2018_epsilon_is_what_is_stored(script, mnist2018_counts):
     module = script("papernot2018_epsilons")
     found = module.as_published(mnist2018_counts, module.Config().mnist)
-    before = told("papernot2018_epsilons", module)
+    before = table_of("papernot2018_epsilons", module)
     assert found == pytest.approx((before["mnist"], before["mnist answers"]), rel=1e-6)
 
 

@@ -31,13 +31,13 @@ def test_the_published_table_is_that_of_the_published_numbers(script, tmp_path):
 
 
 def test_the_rule_is_as_good_as_twice_its_steps_where_twenty_passes_were_not(script):
-    told = json.loads(script.RESULT.read_text(encoding="utf-8"))
-    found = {(c["data"], c["module"], c["records"], c["passes"], c["n_steps"]): c for c in told["cells"]}
+    stored = json.loads(script.RESULT.read_text(encoding="utf-8"))
+    found = {(c["data"], c["module"], c["records"], c["passes"], c["n_steps"]): c for c in stored["cells"]}
     behind, ahead = [], []
-    for name, module, records, _ in told["config"]["questions"]:
+    for name, module, records, _ in stored["config"]["questions"]:
         rule = found[name, module, records, None, None]
         behind.append(found[name, module, records, None, 1000]["vote"] - rule["vote"])
-        ahead.append(rule["vote"] - found[name, module, records, told["config"]["passes"], None]["vote"])
+        ahead.append(rule["vote"] - found[name, module, records, stored["config"]["passes"], None]["vote"])
         if default_steps(records, 32) == 500:  # the same teachers: the cell of 500 steps
             assert rule["teacher"] == found[name, module, records, None, 500]["teacher"]
     assert sum(behind) / len(behind) < 0.01

@@ -22,36 +22,36 @@ def script(monkeypatch):
 
 
 @pytest.fixture
-def told(script):
+def result(script):
     return json.loads(script.RESULT.read_text(encoding="utf-8"))
 
 
-def test_the_published_table_is_that_of_the_stored_result(script, told, tmp_path):
+def test_the_published_table_is_that_of_the_stored_result(script, result, tmp_path):
     published = script.PAGE.read_text(encoding="utf-8")
-    assert script.table(told) in published
+    assert script.table(result) in published
     made = tmp_path / "page.md"
-    made.write_text(published.replace(script.table(told), "an old table"), encoding="utf-8")
+    made.write_text(published.replace(script.table(result), "an old table"), encoding="utf-8")
     script.write_page(script.RESULT, made)
     assert made.read_text(encoding="utf-8") == published
 
 
-def test_the_stored_wall_is_the_planted_one(script, told):
+def test_the_stored_wall_is_the_planted_one(script, result):
     planted = [(m.name, group, set(m.finds), set(m.tried), m.blind) for group, ms in script.GROUPS.items() for m in ms]
     stored = [
         (r["name"], r["group"], set(r["must_find"]), set(r["layers"]) - set(r["must_find"]), r["blind"])
-        for r in told["rows"]
+        for r in result["rows"]
     ]
     assert stored == planted, "run python experiments/wall_of_bugs.py"
 
 
-def test_every_fault_was_found_and_no_honest_code_was_refuted(told):
-    for row in told["rows"]:
+def test_every_fault_was_found_and_no_honest_code_was_refuted(result):
+    for row in result["rows"]:
         for layer, got in row["layers"].items():
             assert got["honest_refuted"] == 0, (row["name"], layer)
             assert layer not in row["must_find"] or got["found"] == got["of"], (row["name"], layer)
 
 
-def test_blanks_misses_and_blindness_are_told_apart(script):
+def test_blanks_misses_and_blindness_are_counted_apart(script):
     def cell(**changes):
         return {"found": 5, "of": 5, "releases": 1200, "seconds": 0.25, "said": "", "honest_refuted": 0, **changes}
 

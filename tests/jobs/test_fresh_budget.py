@@ -84,7 +84,7 @@ def test_a_table_with_a_row_less_asks_which_ledger_is_meant(tables):
 
 
 @pytest.mark.long
-def test_without_owners_it_is_told_by_rows_and_other_people_are_not_asked(tables):
+def test_without_owners_it_is_found_by_rows_and_other_people_are_not_asked(tables):
     job(
         tables,
         "private.csv",
@@ -172,7 +172,10 @@ def test_two_releases_under_one_total(tables):
 def test_a_begun_ledger_is_new_until_something_is_charged(tables):
     job(tables, "private.csv").run()
     ledger = tables / "second.sqlite"
-    assert pate("ledger", "begin", ledger, "--epsilon", 3, "--delta", 1e-5, "--currency", "gdp", "-q").exit_code == 0
+    assert (
+        pate("ledger", "begin", ledger, "--epsilon", 3, "--delta", 1e-5, "--accounting-unit", "gdp", "-q").exit_code
+        == 0
+    )
     with pytest.raises(InvalidInputError, match="largely of the same people"):
         job(tables, "less.csv", ledger=ledger).check_records()
     job(tables, "less.csv", ledger=ledger, new_ledger=True).run()

@@ -128,7 +128,7 @@ class Mine(LogisticRegression):
 def test_a_student_that_no_file_holds_is_refused_before_anything_is_spent(files):
     with pytest.raises(InvalidInputError, match="Mine cannot be saved in a model file"):
         job(files, student=Mine())
-    done = job(files, teacher=Mine(), n_teachers=30, mechanism=GNMax(4.0), n_queries=20)  # nobody asked for its kind
+    done = job(files, teacher=Mine(), n_teachers=30, mechanism=GNMax(4.0), n_queries=20)  # its kind was not asked for
     assert type(done.model(done.run()).student_.steps[-1][1]) is LogisticRegression
 
 

@@ -519,7 +519,7 @@ def test_files_that_do_not_fit(tmp_path, files):
         job(private, write(rows[:0], tmp_path / "other.csv"))
 
 
-def test_a_wrong_column_is_told_to_the_curator_and_nothing_else(tmp_path, files):
+def test_of_a_wrong_column_only_the_curator_is_warned(tmp_path, files):
     """Refused when no cell fits, one record with a cell that does would decide whether there is a release."""
     private, public = files
     rows = pd.read_csv(public)
@@ -542,7 +542,7 @@ def test_a_wrong_column_is_told_to_the_curator_and_nothing_else(tmp_path, files)
 @pytest.mark.few(2)
 @pytest.mark.parametrize("target", [["0", "1"], ["00", "01"], ["False", "True"], ["1.50", "2.50"], ["true", "false"]])
 @pytest.mark.parametrize("odd", ["?", "2.5", "x", ""])
-def test_one_label_changes_nobody_elses_class(files, target, odd):
+def test_one_label_changes_no_other_class(files, target, odd):
     """pandas makes 1 of 01 where all cells are numbers, so that one odd cell made everybody's class another."""
     frame = pd.read_csv(files[0], dtype={"ill": str})
     frame["ill"] = np.where(frame["ill"] == "yes", *target)

@@ -105,7 +105,7 @@ def test_records_vote_unless_something_is_said_of_shards(files, options, who):
         ({"budget": 1.0}, "budget must be"),
     ],
 )
-def test_what_makes_no_sense_is_refused_at_the_door(tmp_path, files, options, text):
+def test_what_makes_no_sense_is_refused_before_anything_is_spent(tmp_path, files, options, text):
     with pytest.raises(InvalidInputError, match=text):
         job(*files, ledger=tmp_path / "l.sqlite", **options)
     assert not (tmp_path / "l.sqlite").exists()
@@ -149,7 +149,7 @@ def test_every_public_row_has_a_label_and_how_sure_it_is(tmp_path, mixed):
 
 @pytest.mark.long
 def test_the_classifier_gives_the_same_by_the_same_seed(files):
-    """One rule, one road: the job adds files to it and nothing else."""
+    """One rule, one method: the job adds files to it and nothing else."""
     release = job(*files, noise_seed=3).run()
     frame, ill = people(N, 0)
     clf = PATEClassifier(budget=BUDGET, classes=["no", "yes"], noise_seed=3, random_state=0)
@@ -216,7 +216,7 @@ def test_one_odd_cell_moves_the_sum_by_no_more_than_a_unit_may(files, grouped, c
 
 
 @pytest.mark.long
-def test_records_that_cast_nothing_are_told_to_the_curator_alone(tmp_path, files):
+def test_of_records_that_cast_nothing_the_curator_alone_is_warned(tmp_path, files):
     frame = pd.read_csv(files[0])
     frame.loc[[3, 4], "ill"] = ["Rare-Secret", None]
     frame.loc[7, "who"] = None

@@ -10,7 +10,7 @@ from pate.jobs._request import LabelSettings
 
 
 @pytest.mark.parametrize("group", [None, "who"])
-def test_how_many_records_persons_have_together_is_not_told(tmp_path, group):
+def test_how_many_records_persons_have_together_is_not_released(tmp_path, group):
     (tmp_path / "p.csv").write_text("who,age,ill\nann,1,no\nann,2,yes\nbob,3,no\n")
     (tmp_path / "u.csv").write_text("age\n1.5\n2.5\n")
     drop = [] if group else ["who"]

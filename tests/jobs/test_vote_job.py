@@ -222,8 +222,8 @@ def test_an_option_that_would_be_passed_over_is_refused(tmp_path, options):
     assert "has no effect on" in str(done.exception)
 
 
-def test_nobody_vouches_for_teachers_of_an_earlier_release(tmp_path):
-    """Labels stored by a release of somebody else's votes are not of the teachers that were trained here."""
+def test_teachers_of_an_earlier_release_are_not_vouched_for(tmp_path):
+    """Labels stored by a release of other votes are not of the teachers that were trained here."""
     rows = pd.DataFrame({"age": range(60), "w": np.arange(60) % 7, "ill": ["no"] * 30 + ["yes"] * 30})
     rows.to_csv(tmp_path / "private.csv", index=False)
     (rows[["age", "w"]].iloc[::6] + 0.5).to_csv(tmp_path / "public.csv", index=False)

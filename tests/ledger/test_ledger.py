@@ -210,7 +210,7 @@ def test_a_read_only_file_can_be_read_but_not_charged(path):
 
 
 def test_a_file_that_may_only_be_read_is_a_clear_error(path, monkeypatch):
-    """As the test above, for whom permissions do not bind: SQLite itself is told to open it read-only."""
+    """As the test above, for whom permissions do not bind: SQLite itself opens it read-only."""
     ledger = Ledger(path, total=TOTAL, currency="gdp")
     ledger.record(ONE, mechanism="m", n_queries=10)
     connect = sqlite3.connect
@@ -288,7 +288,7 @@ def test_a_truncated_ledger_is_refused(path):
         ledger.record(ONE, mechanism="m", n_queries=10)
 
 
-def test_somebody_elses_database_is_refused_and_left_alone(path):
+def test_another_programs_database_is_refused_and_left_alone(path):
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE patients (name TEXT)")
     connection.close()
@@ -410,7 +410,7 @@ def test_the_first_answer_stays_the_answer(path):
     assert (answer.label, answer.release) == (3, 1)
 
 
-def test_families_are_told_apart(path):
+def test_families_differ(path):
     ledger = Ledger(path, total=TOTAL)
     ledger.record(
         ONE, mechanism="m", n_queries=10, answers=[("q", "gnmax", 3, None), ("q", "histogram", 4, [0.5, 9.25])]

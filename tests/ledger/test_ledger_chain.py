@@ -59,7 +59,7 @@ def filled(path):
 
 
 def tamper(path, *statements):
-    """Change the file as somebody with an SQLite tool does: triggers away, change, triggers back."""
+    """Change the file as a person with an SQLite tool does: triggers away, change, triggers back."""
     triggers = [name for name, sql in SCHEMA.items() if sql.startswith("CREATE TRIGGER")]
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN")
@@ -429,7 +429,7 @@ def test_a_truncated_file_is_found(path, share):
             ledger.verify()
 
 
-def test_a_change_of_folder_does_not_begin_anew(path, tmp_path, monkeypatch):
+def test_a_change_of_folder_does_not_begin_again(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ledger = Ledger("ledger.sqlite", total=TOTAL, currency="gdp")
     ledger.record(ONE, mechanism="m", n_queries=10)
@@ -439,7 +439,7 @@ def test_a_change_of_folder_does_not_begin_anew(path, tmp_path, monkeypatch):
     assert Ledger(":memory:", total=TOTAL).path.is_file()
 
 
-def test_a_ledger_that_vanished_is_not_begun_anew(path):
+def test_a_ledger_that_vanished_is_not_begun_again(path):
     """Spending would start from nothing."""
     filled(path)
     path.unlink()
@@ -740,7 +740,7 @@ def test_the_ledger_takes_the_next_answers_from_one_holder_only(path):
     assert ledger.add_answers(run, answers_from(0, 2), 0) == ledger.head
     before = path.read_bytes()
     for wrong in (0, 1, 3):
-        with pytest.raises(LedgerError, match="somebody else goes on"):
+        with pytest.raises(LedgerError, match="another process goes on"):
             ledger.add_answers(run, answers_from(2, 1), wrong)
     assert path.read_bytes() == before
     head = ledger.add_answers(run, answers_from(2, 1), expect_before=2)
@@ -828,7 +828,7 @@ def test_a_row_that_was_dropped_without_a_word_is_noticed_before_the_commit(tabl
             append(connection, Path("l"), "opened", "2026-01-01", body=opening(TOTAL), answers=answers_from(0, 2))
 
 
-def test_an_emptied_ledger_is_not_begun_anew(path):
+def test_an_emptied_ledger_is_not_begun_again(path):
     ledger = filled(path)
     tamper(path, "DELETE FROM answers", "DELETE FROM entries", "DELETE FROM meta WHERE key = 'seal'")
     assert "was emptied" in ledger.verify().problems[0]
@@ -867,7 +867,7 @@ def test_no_fingerprint_is_made_under_another_key(path):
 
 
 def test_a_query_kept_as_another_type_is_found(path):
-    """Its digest is the same text; but nobody would find the answer, and pay for it again."""
+    """Its digest is the same text; but the answer would not be found, and paid for again."""
     ledger = filled(path)
     tamper(path, "UPDATE answers SET query = lower(hex(query)) WHERE entry = 2 AND position = 0")
     assert any("not stored as pate stores them" in problem for problem in ledger.verify().problems)

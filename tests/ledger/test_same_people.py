@@ -210,7 +210,7 @@ def test_a_revised_ledger_still_knows_its_people(tmp_path):
 # What it says --------------------------------------------------------------------------------------------------
 
 
-def test_another_ledger_beside_it_is_told_of_once_and_by_name(tmp_path):
+def test_another_ledger_beside_it_is_named_once(tmp_path):
     rows, owners = table(300, 0), ids("names", 300, 0)
     opened(tmp_path / "a.sqlite").register(registration(rows, owners))
     fresh = opened(tmp_path / "b.sqlite")
@@ -248,7 +248,7 @@ def test_a_classifier_and_ballots_tell_of_it_too(tmp_path):
         fitted("a.sqlite", slice(None))
 
 
-def test_other_features_are_told_of_by_release_and_not_in_the_file(tmp_path):
+def test_other_features_are_reported_by_release_and_not_in_the_file(tmp_path):
     ledger, rows = opened(tmp_path / "a.sqlite"), table(300, 0)
     changed = rows.copy()
     changed.loc[7, "dose"] += 0.01
@@ -256,7 +256,7 @@ def test_other_features_are_told_of_by_release_and_not_in_the_file(tmp_path):
         ledger.check(registration(one))
         ledger.record(Charge.zero(), mechanism="m", n_queries=1, registration=registration(one))
     kept = [body["contents"] for body in bodies(ledger.path) if "contents" in body]
-    assert len({str(one) for one in kept}) == 3  # without the key nobody sees that two of them are alike
+    assert len({str(one) for one in kept}) == 3  # without the key it does not show that two of them are alike
     for one, wrong in ((rows, "release 3 "), (changed, "release 1, 2 ")):
         ledger.check(registration(one))
         with pytest.warns(CuratorWarning, match=wrong):

@@ -20,7 +20,7 @@ from sklearn.svm import SVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from pate import InvalidInputError
-from pate._core.tensors import pack_estimator, settled
+from pate._core.tensors import canonical_bytes, pack_estimator
 from pate.models.students import ImageStudent, VoteSpreading
 from pate.models.students._serialised import keep_student, make_safe, read_student
 
@@ -114,7 +114,7 @@ def test_memory_between_the_fields_of_a_tree_is_not_written():
     import zipfile
 
     tree = DecisionTreeClassifier(random_state=0).fit(X, Y)
-    packed = settled(pack_estimator(tree, trusted=["sklearn.tree._tree.Tree"], refusal="", remedy=""))
+    packed = canonical_bytes(pack_estimator(tree, trusted=["sklearn.tree._tree.Tree"], refusal="", remedy=""))
     with zipfile.ZipFile(io.BytesIO(packed)) as file:
         arrays = [np.load(io.BytesIO(file.read(n)), allow_pickle=False) for n in file.namelist() if n.endswith(".npy")]
     (nodes,) = [a for a in arrays if a.dtype.names is not None]
@@ -174,8 +174,8 @@ def test_what_is_as_it_was_fitted_comes_back(kind, n_classes, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.* is now pate.models.students:DeprecationWarning")
 def test_a_student_whose_file_names_the_former_module_is_read(tmp_path):
-    told = np.where(np.arange(200) % 4 == 0, Y, -1)
-    student = VoteSpreading().fit(X, told)
+    labelled = np.where(np.arange(200) % 4 == 0, Y, -1)
+    student = VoteSpreading().fit(X, labelled)
     about = keep_student(student, tmp_path)
     kept = tmp_path / "student.skops"
     with zipfile.ZipFile(kept) as archive:

@@ -187,8 +187,8 @@ def test_text_page_and_json_say_what_it_is_and_what_it_cost(saved, tmp_path):
 
 
 def test_what_a_person_named_is_text_on_the_page(saved):
-    door = InputSpec(kind="table", n_features=1, columns=(("<script>x", "numeric"),))
-    manifest = Manifest(kind="student", classes=("<b>", "&"), dtype="<U3", door=door, made_of=("<i>",))
+    spec = InputSpec(kind="table", n_features=1, columns=(("<script>x", "numeric"),))
+    manifest = Manifest(kind="student", classes=("<b>", "&"), dtype="<U3", door=spec, made_of=("<i>",))
     file = read_model(saved)
     object.__setattr__(file, "manifest", manifest)
     for markup in ("<script>", "<b>", "<i>"):

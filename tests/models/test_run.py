@@ -258,7 +258,7 @@ def test_records_judge_the_student_of_images_and_the_same_run_again_is_free(tmp_
     np.testing.assert_array_equal(again.labels, labels.labels)
     np.testing.assert_array_equal(again.rounds[-1].statistics, labels.rounds[-1].statistics)
     assert ledger.remaining() == spent
-    # Nobody saw in this run how the student was made that a file held.
+    # It was not seen in this run how the student was made that a file held.
     assert {a.name: a.by for a in again.statement.assumptions}["public model"] == "nobody"
     # Another budget in the same folder: other noise, another student, and nothing in its way.
     elsewhere, _ = replace(plan(), terms=ReleaseTerms(budget=Budget(3.0, 1e-5))).run(X, y)

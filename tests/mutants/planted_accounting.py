@@ -16,7 +16,7 @@ from pate import Accountant, Charge, GNMax, LNMax
 from pate.audit import Claim
 from pate.mechanisms._base import all_answered
 from pate.privacy.attacker import largest_success
-from pate.privacy.exact import GaussianNoise, log_probs, pair_law
+from pate.privacy.exact import GaussianNoise, _pair_law, log_probs
 from pate.privacy.exact import _quadrature as quadrature
 from pate.privacy.noise import real_argmax
 from pate.privacy.noise.source import NoiseSource
@@ -82,7 +82,7 @@ def coarse_law() -> np.ndarray:
     with ExitStack() as stack:
         stack.enter_context(patch.object(quadrature, "STEP", 1.5))
         stack.enter_context(patch.object(quadrature, "allowance", lambda step: (7.0 * step, 1e9)))
-        stack.enter_context(patch.object(pair_law, "SUM_ERROR", 1e9))
+        stack.enter_context(patch.object(_pair_law, "SUM_ERROR", 1e9))
         return exact_law()
 
 
@@ -159,7 +159,7 @@ MUTANTS = (
         },
     ),
     Mutant(
-        "an attacker's guess told for one answer of many",
+        "an attacker's guess stated for one answer of many",
         "plain words beside an epsilon, worked out by themselves",
         {"pair": by_pair(lambda: guesses(ASKED), lambda: guesses(1), GNMAX, TIE, TIE_PRIME, ASKED)},
     ),
@@ -180,6 +180,6 @@ MUTANTS = (
         "bounds that overflow and are then compared",
         {"game": by_game(*PUBLISHED, most=50)},
         tried={"textbook": by_textbook(*PUBLISHED, most=50)},
-        blind={"pair": "the number is released beside the answers, which cost what is told"},
+        blind={"pair": "the number is released beside the answers, which cost what is stated"},
     ),
 )

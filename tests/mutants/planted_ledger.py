@@ -82,31 +82,31 @@ def _votes(labels: np.ndarray) -> Votes:
     return Votes.from_labels(labels, classes=range(N_CLASSES))
 
 
-def _told(labels: np.ndarray) -> np.ndarray:
+def _released(labels: np.ndarray) -> np.ndarray:
     return release_labels(_votes(labels), GNMAX, budget=BUDGET).labels
 
 
 def everybody(X, y, groups=None):
     """The honest release: every teacher votes on every query."""
-    return np.concatenate([_told(X[:, :1]), _told(X[:, 1:])])
+    return np.concatenate([_released(X[:, :1]), _released(X[:, 1:])])
 
 
 def without_the_expensive(X, y, groups=None):
     """A filter by teacher: a teacher whose exact loss is spent votes no more and one person's vote retires others."""
-    first = _told(X[:, :1])
+    first = _released(X[:, :1])
     losses = per_teacher_rdp(vote_groups(X[:, :1], n_classes=N_CLASSES), [ORDER], noise=GaussianNoise(GNMAX.sigma))
     left = losses.max(axis=(1, 2)) < LIMIT
-    return np.concatenate([first, _told(X[left, 1:])])
+    return np.concatenate([first, _released(X[left, 1:])])
 
 
 def fixed_number(X, y, groups=None):
-    return _told(np.repeat(X[:, :1], LATER, axis=1))
+    return _released(np.repeat(X[:, :1], LATER, axis=1))
 
 
 def until_it_is_spent(X, y, groups=None):
     """Answers go on until the data-dependent cost reaches the budget."""
     cost = GNMAX.exact_rdp(_votes(X[:, :1]).counts, [ORDER])[0, 0]
-    return _told(np.repeat(X[:, :1], int(LATER * LIMIT / cost), axis=1))
+    return _released(np.repeat(X[:, :1], int(LATER * LIMIT / cost), axis=1))
 
 
 # ---- released files ----
@@ -140,12 +140,12 @@ def _passing_edits(check: Callable[[Any, Ledger], bool]) -> str:
 
 
 def _without_a_key(key: bytes, *signed: Any) -> str:
-    """Whoever has the ledger can make this."""
+    """Anyone who has the ledger can make this."""
     return hashlib.sha256(canonical(signed).encode()).hexdigest()
 
 
 def _forger_binds(patches: list[Any]) -> str:
-    """Somebody with the ledger and a key of their own binds a file; the check has the curator's key again."""
+    """A person with the ledger and a key of their own binds a file; the check has the curator's key again."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         for patch in patches:
             stack.enter_context(patch)
@@ -241,7 +241,7 @@ MUTANTS = (
     ),
     Mutant(
         "released files signed without a key",
-        "hash chains and lists of checksums, which whoever edits a file makes anew",
+        "hash chains and lists of checksums, which a person who edits a file makes again",
         {
             "check": by_check(
                 list,

@@ -21,7 +21,7 @@ from wall import Mutant
 from wall_looks import by_check, by_replay
 
 from pate import Budget, ConfidentGNMax, GNMax, TeacherEnsemble, release_labels
-from pate._core.curator import tell
+from pate._core.curator import warn_curator
 from pate.data.partition import Partition
 from pate.data.partition import partition as honest_partition
 from pate.teachers._usable import about_labels
@@ -263,14 +263,14 @@ def once(seed: int) -> Data:
     return X, y, groups
 
 
-def told_of_classes(X, y, groups=None):
-    tell(about_labels(y, None, CLASSES))
+def warns_of_classes(X, y, groups=None):
+    warn_curator(about_labels(y, None, CLASSES))
     return shards(X, y)
 
 
-def acts_on_what_is_told(X, y, groups=None):
+def acts_on_the_warning(X, y, groups=None):
     """Classes without records, by the curator's warning, are left out of those that were named."""
-    warned = tell(about_labels(y, None, CLASSES))
+    warned = warn_curator(about_labels(y, None, CLASSES))
     return shards(X, y, classes=CLASSES[:-1] if warned else CLASSES)
 
 
@@ -326,9 +326,9 @@ MUTANTS = (
         _replayed(fixed_threshold, tuned_threshold, world, another_label),
     ),
     Mutant(
-        "what the curator is told changes what is released",
+        "the curator's warnings change what is released",
         "scripts that mend what they warn of",
-        _replayed(told_of_classes, acts_on_what_is_told, once, another_label),
+        _replayed(warns_of_classes, acts_on_the_warning, once, another_label),
     ),
     Mutant(
         "a student validated on private rows",

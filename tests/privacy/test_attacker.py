@@ -97,11 +97,11 @@ def test_an_attacker_of_poisson_samples_is_as_good_as_said_and_no_better():
     st.lists(st.tuples(st.floats(0, 1), st.floats(0, 60)), max_size=3),
 )  # fmt: skip
 def test_more_promises_never_allow_more(epsilon, delta, mu, alarms, curve):
-    told = {"mu": mu, "curve": curve}
-    assert 0.5 <= largest_success(epsilon, delta, **told) <= largest_success(epsilon, delta)
+    law = {"mu": mu, "curve": curve}
+    assert 0.5 <= largest_success(epsilon, delta, **law) <= largest_success(epsilon, delta)
     assert largest_success(epsilon, delta, mu=mu) <= largest_success(epsilon + 0.1, delta, mu=mu + 0.1)
-    assert detection_bound(epsilon, delta, alarms, **told) <= detection_bound(epsilon, delta, alarms)
-    assert largest_success(epsilon, delta, **told) <= replaced_success(epsilon, delta, **told)
+    assert detection_bound(epsilon, delta, alarms, **law) <= detection_bound(epsilon, delta, alarms)
+    assert largest_success(epsilon, delta, **law) <= replaced_success(epsilon, delta, **law)
     # At even odds: (found + not accused) / 2 at any share of false alarms.
     assert (detection_bound(0.0, 1.0, alarms, mu=mu) + 1 - alarms) / 2 <= largest_success(60.0, 0.5, mu=mu) + 2e-4
 

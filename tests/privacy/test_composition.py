@@ -125,14 +125,14 @@ def test_bounds_between_orders_are_bounds():
 
 
 @pytest.mark.parametrize(
-    "door", [Accountant().add, GDPFilter(Budget(1, 1e-5)).spend, RenyiFilter(Budget(1, 1e-5), 20).spend]
+    "charge", [Accountant().add, GDPFilter(Budget(1, 1e-5)).spend, RenyiFilter(Budget(1, 1e-5), 20).spend]
 )
 @pytest.mark.parametrize(
     "cost", [0.1, Sensitive(LABEL, "data-dependent cost"), LABEL.guarantee(1e-5), GNMax(sigma=40.0), np.zeros(32)]
 )
-def test_data_dependent_costs_and_bare_numbers_do_not_get_in(door, cost):
+def test_data_dependent_costs_and_bare_numbers_do_not_get_in(charge, cost):
     with pytest.raises(InvalidInputError, match="a cost must be"):
-        door(cost)
+        charge(cost)
 
 
 def test_reading_an_epsilon_closes_the_plan():

@@ -10,9 +10,9 @@ import pytest
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import DEFAULT_ORDERS, rdp_to_epsilon
 from pate.privacy.exact import native
+from pate.privacy.exact._histograms import distinct_histograms, group_counts, merge_far
 from pate.privacy.exact._laws import exact_divergences, exact_rdp, group_divergences, log_probs, upper_bound
 from pate.privacy.exact._quadrature import divergence_terms, log_terms, plan_orders
-from pate.privacy.exact.histograms import distinct_histograms, group_counts, merge_far
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest
 
 ENGINES = ["numpy", "log", pytest.param("native", marks=pytest.mark.skipif(not native.available(), reason="not built"))]
@@ -248,7 +248,7 @@ def test_monte_carlo():
 
 def test_edges():
     assert exact_rdp(np.zeros((0, 3), int), [2.0], noise=GaussianNoise(1.0)).shape == (0, 1)
-    # Nobody voted: there is no vote to replace.
+    # No one voted: there is no vote to replace.
     assert exact_rdp([[0, 0]], [2.0], noise=GaussianNoise(1.0))[0, 0] == 0
     for bad in ([[1.5, 2]], [[-1, 2]], [[1]], [[[1, 2]]]):
         with pytest.raises(InvalidInputError, match="counts"):

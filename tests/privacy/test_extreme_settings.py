@@ -332,15 +332,15 @@ def fuzz_sampled(rng: np.random.Generator, times: int, most_steps: float) -> Non
         shape = Shape(n, batch / n, steps, batch)
         cut = TruncatedPoissonSGD(batch + 3)
         for mechanism in (PoissonSGD(), cut):
-            told = [
+            epsilons = [
                 mechanism.epsilon(s, shape, delta=delta, adjacency="replace-one", interval=1e-2)
                 for s in (1.5 * sigma, sigma)
             ]
-            at_most(*told, rel=6e-3, margin=1e-9)
+            at_most(*epsilons, rel=6e-3, margin=1e-9)
         votes = {"sample_rate": q, "n_queries": steps, "delta": max(delta, 1e-9)}
         loud = max(sigma, 0.1)
-        told = [sampled_votes_epsilon(sigma=s, interval=1e-2, **votes) for s in (1.5 * loud, loud)]
-        at_most(*told, rel=6e-3, margin=1e-9)
+        epsilons = [sampled_votes_epsilon(sigma=s, interval=1e-2, **votes) for s in (1.5 * loud, loud)]
+        at_most(*epsilons, rel=6e-3, margin=1e-9)
 
 
 def test_sampled_costs_at_extreme_settings():

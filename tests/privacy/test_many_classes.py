@@ -11,10 +11,10 @@ from scipy.special import log_ndtr
 from pate.exceptions import PateError
 from pate.privacy.exact import GaussianNoise, LaplaceNoise, ThresholdTest, per_teacher_rdp
 from pate.privacy.exact import _log_space as log_space
+from pate.privacy.exact._histograms import distinct_histograms, group_counts
 from pate.privacy.exact._laws import exact_divergences, log_probs
 from pate.privacy.exact._pld import dominating_masses
 from pate.privacy.exact._quadrature import ALIASING, allowance, strip_log
-from pate.privacy.exact.histograms import distinct_histograms, group_counts
 from pate.privacy.publish.gate import query_scores
 
 ENGINES = ["auto", "numpy", "log"]

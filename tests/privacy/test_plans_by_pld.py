@@ -163,7 +163,7 @@ def test_a_charge_is_its_numbers_with_or_without_its_pairs(tmp_path):
 
 
 @pytest.mark.long
-def test_truncated_samples_go_through_the_same_door():
+def test_truncated_samples_go_through_the_same_function():
     event = dpa.dp_event.TruncatedSubsampledGaussianDpEvent(1000, 0.05, 60, 1.5)
     cost = from_dp_event(dpa.SelfComposedDpEvent(event, 200))
     accountant = pld.PLDAccountant(dpa.NeighboringRelation.REPLACE_ONE, 1e-4)

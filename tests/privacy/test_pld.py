@@ -8,10 +8,10 @@ from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
 from pate.privacy.convert import DEFAULT_ORDERS, rdp_to_epsilon
 from pate.privacy.exact._composition import LossTable, compose_epsilons
+from pate.privacy.exact._histograms import distinct_histograms, group_counts
 from pate.privacy.exact._laws import exact_divergences, log_probs, upper_bound
 from pate.privacy.exact._per_teacher import per_teacher_rdp, vote_groups
 from pate.privacy.exact._pld import composed_pld, dominating_masses, per_teacher_pld_epsilon, pld_epsilon
-from pate.privacy.exact.histograms import distinct_histograms, group_counts
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest
 
 NOISE = GaussianNoise(8.0)

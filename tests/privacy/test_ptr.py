@@ -349,7 +349,7 @@ def test_a_gate_tests_once():
         gate.test([[9, 1]], NoiseSource())
 
 
-def test_seeded_noise_is_said_to_protect_nobody():
+def test_seeded_noise_is_said_to_protect_no_one():
     gate = PTRGate(**GATE)
     gate.test([[240, 10]], NoiseSource(1))
     assert gate.guarantee.kind == "seeded"

@@ -15,7 +15,7 @@ from pate.privacy.noise.source import NoiseSource
 
 
 class Script:
-    """Gives the words it is told to, then seeded ones."""
+    """Gives the words that it was given, then seeded ones."""
 
     def __init__(self, *words):
         self.left = list(words)
@@ -60,7 +60,7 @@ def test_tail_interval_against_mpmath():
 
 
 def test_undecided_bernoulli_asks_for_more_bits():
-    """A uniform that starts like exp(-1) is settled by the next bits, one way and the other."""
+    """A uniform that starts like exp(-1) is decided by the next bits, one way and the other."""
     mpmath.mp.prec = 300
     start = int(mpmath.floor(mpmath.exp(-1) * mpmath.mpf(2) ** 64))
     following = int(mpmath.floor(mpmath.exp(-1) * mpmath.mpf(2) ** 128)) - (start << 64)

@@ -335,7 +335,7 @@ def test_the_page_names_what_is_open_and_who_stated_what():
     assert "1 of 4" in text
 
 
-def test_a_seeded_statement_promises_nobody_anything():
+def test_a_seeded_statement_promises_nothing():
     text = text_of(page_of(make(1.0, seeded=True)))
     assert text.index("Not private.") < text.index("What was done")
     assert "of 100" not in text

@@ -1,4 +1,4 @@
-"""Counts of right answers beside teachers' labels: charged with them, drawn once, and told by the statement."""
+"""Counts of right answers beside teachers' labels: charged with them, drawn once, and stated."""
 
 import json
 import math
@@ -72,7 +72,7 @@ def right(model="m", said=SAID, **more):
     return count_right(said, LABELS, classes=(0, 1), model=model, own=True, **more)
 
 
-def told(outcome, counts):
+def statement_of(outcome, counts):
     return message_of_counts(outcome.release.statement, counts, outcome.counts)
 
 
@@ -95,7 +95,7 @@ def test_labels_and_counts_are_one_charge_within_the_budget_and_the_statement_sa
     assert row.charge.guarantee(1e-5) == plan.quote.guarantee == outcome.release.statement.guarantee
     assert BUDGET.allows(row.charge)
     assert all(c.mu_squared == pytest.approx(0.04 * BUDGET.mu_squared, rel=1e-6) for c in counted)
-    statement = told(outcome, [outcome.counts.release(right())])
+    statement = statement_of(outcome, [outcome.counts.release(right())])
     assert "GaussianSum" in statement.mechanism
     imported, formula = statement.verify.split("; ", 1)
     names = {}
@@ -140,7 +140,7 @@ def test_the_cap_on_answers_is_what_the_rest_of_the_budget_buys():
 
 
 @pytest.mark.long
-def test_a_count_has_the_law_that_is_told_and_its_interval_holds_as_often():
+def test_a_count_has_the_stated_law_and_its_interval_holds_as_often():
     """Statistical: 1,500 counts of samples of one law; their noise within five standard errors, coverage near 95%.
 
     Not quite 95: nothing was learnt from these samples, and the correction takes something off all the same.
@@ -179,7 +179,7 @@ def test_a_count_is_drawn_once_and_of_one_model():
     assert counts.release(right("another", by_class=True)) is None
     with pytest.raises(InvalidInputError, match="cannot be copied"):
         pickle.dumps(counts)
-    statement = told(outcome, [first, cells])
+    statement = statement_of(outcome, [first, cells])
     assert len(statement.measured.by_class) == 2
     assert statement.measured.share == pytest.approx(0.08, rel=1e-6)
     assert {a.name: a.by for a in statement.assumptions}["own row only"] == "pate"
@@ -217,13 +217,13 @@ def test_a_run_that_was_cut_off_draws_the_count_once_whenever_that_was(tmp_path,
     second = run(plan_of(ledger=Ledger(path)))
     assert (second.release.quote.n_queries, second.release.quote.counts) == (0, ())
     first = second.counts.release(right())
-    statement = told(second, [first])
+    statement = statement_of(second, [first])
     assert statement.ledger_head == Ledger(path).head
     for _ in range(2):
         again = run(plan_of(ledger=Ledger(path)))
         assert again.counts.release(right()).noisy == first.noisy
         assert again.counts.release(right("another")) is None
-        assert "stored in the ledger by an earlier run" in told(again, [first]).released
+        assert "stored in the ledger by an earlier run" in statement_of(again, [first]).released
         assert again.release.statement.guarantee == second.release.statement.guarantee == statement.guarantee
     ledger = Ledger(path)
     assert ledger.remaining() == spent
@@ -236,26 +236,26 @@ def test_of_two_runs_side_by_side_one_draws(tmp_path):
     run(plan_of(ledger=Ledger(path)))
     one, other = (run(plan_of(ledger=Ledger(path))) for _ in range(2))
     found = one.counts.release(right())
-    with pytest.raises(LedgerError, match="somebody else goes on"):
+    with pytest.raises(LedgerError, match="another process goes on"):
         other.counts.release(right("another"))
     assert other.counts.release(right()).noisy == found.noisy  # the stored one
     assert Ledger(path).n_answers(1) == N_QUERIES + 1
 
 
 def test_a_count_read_between_is_found_out(tmp_path, monkeypatch):
-    """Between reading how many answers there are and which counts, somebody may draw one: the ledger refuses ours."""
+    """Between reading the number of answers and of counts, another process may draw one: the ledger refuses ours."""
     path, seen = tmp_path / "l.sqlite", []
     run(plan_of(ledger=Ledger(path)))
     other = run(plan_of(ledger=Ledger(path)))
     n_answers = Ledger.n_answers
 
-    def then_somebody_draws(self, release):
+    def then_another_draws(self, release):
         found = n_answers(self, release)
         if not seen:
             seen.append(other.counts.release(right()))
         return found
 
-    monkeypatch.setattr(Ledger, "n_answers", then_somebody_draws)
+    monkeypatch.setattr(Ledger, "n_answers", then_another_draws)
     late = run(plan_of(ledger=Ledger(path)))
     monkeypatch.undo()
     assert late.counts.release(right()).noisy == seen[0].noisy
@@ -280,11 +280,11 @@ def test_a_count_that_could_not_be_stored_is_not_shown(tmp_path, monkeypatch):
     with pytest.raises(LedgerError, match="disk full"):
         counts.release(right())
     monkeypatch.undo()
-    assert counts.release(right()) is None  # used up here; another process may draw what nobody saw
+    assert counts.release(right()) is None  # used up here; another process may draw what was not shown
     assert run(plan_of(ledger=Ledger(ledger.path))).counts.release(right()) is not None
 
 
-def test_a_count_for_labels_that_are_stored_is_bought_where_somebody_insists(tmp_path):
+def test_a_count_for_stored_labels_is_bought_on_request(tmp_path):
     ledger = Ledger(tmp_path / "l.sqlite", total=Budget(3.0, 1e-5))
     run(plan_of(GNMax(60.0), measure=False, ledger=ledger))
     plan = plan_of(GNMax(60.0), measure=True, ledger=ledger)
@@ -303,7 +303,7 @@ def test_a_count_for_labels_that_are_stored_is_bought_where_somebody_insists(tmp
 
 
 def test_a_ledger_with_little_left_buys_labels_or_says_what_it_lacks(tmp_path):
-    """Nobody insisted: no count where not all labels are bought beside it, nor for labels that are free."""
+    """By default: no count where not all labels are bought beside it, nor for labels that are free."""
     ledger = Ledger(tmp_path / "l.sqlite", total=BUDGET)
     most = Budget(1.98, 1e-5)
     run(plan_of(ledger=ledger, n=4, budget=most))
@@ -320,7 +320,7 @@ def test_a_ledger_with_little_left_buys_labels_or_says_what_it_lacks(tmp_path):
         plan_of(NoisyHistogram(60.0), measure=True, ledger=ledger, on_exhausted="abstain")
 
 
-def test_who_is_measured_where_nobody_says():
+def test_what_is_measured_by_default():
     assert plan_of(measure=None).quote.counts
     assert not plan_of(GNMax(30.0), measure=None).quote.counts  # its noise was named
     assert not plan_release(BUDGET, 20, n_teachers=9, measure=None, n_units=50).counts

@@ -11,7 +11,7 @@ import pytest
 from pate import Budget, GNMax, MeasuredAccuracy, PATEClassifier, Queries, Votes, release_labels
 from pate.exceptions import CuratorWarning, ResultWarning
 from pate.records._right import RightFacts
-from pate.release import ModelLabels, ReleasedCounts, doubted, tell_doubts
+from pate.release import ModelLabels, ReleasedCounts, doubted, warn_of_doubts
 
 MEASURED = MeasuredAccuracy(
     estimate=0.58, low=0.55, high=0.61, unit="record", n=900, counted=0.6, correction=0.02, sigma=18.7, share=0.04
@@ -40,15 +40,17 @@ def test_nothing_is_said_of_labels_that_nothing_speaks_against():
 
 
 def test_few_public_rows_that_make_the_map():
-    (told,) = doubted(released([0, 1, 2] * 10), n_map=30).statement.doubts
-    assert told.kind == "few public rows"
-    assert str(told).startswith("only 30 public rows make the map")
-    assert "100 public rows or more" in str(told)
+    (one_doubt,) = doubted(released([0, 1, 2] * 10), n_map=30).statement.doubts
+    assert one_doubt.kind == "few public rows"
+    assert str(one_doubt).startswith("only 30 public rows make the map")
+    assert "100 public rows or more" in str(one_doubt)
 
 
 def test_classes_that_no_label_names():
-    (told,) = doubted(released([0] * 15)).statement.doubts
-    assert str(told).startswith("2 of 3 classes are never named by the 15 released labels ('b', 'c'): more records")
+    (one_doubt,) = doubted(released([0] * 15)).statement.doubts
+    assert str(one_doubt).startswith(
+        "2 of 3 classes are never named by the 15 released labels ('b', 'c'): more records"
+    )
     assert "1 of 3 classes is never named" in str(doubted(released([0, 1] * 10)).statement.doubts[0])
     assert kinds(doubted(released([0] * 14))) == []  # too few labels to say so
 
@@ -78,9 +80,9 @@ def test_the_share_is_that_of_noisy_cells_else_as_stated_else_of_mean_probabilit
         ({"cells": cells(900.0), "commonest": 0.9}, "the 90.0% that", "(as stated)"),
         ({}, "the 63.0% that", "(by the released labels' mean probabilities)"),
     ):
-        (told,) = (d for d in doubted(release, **more).statement.doubts if d.kind == "below the commonest")
-        assert share in str(told)
-        assert how in str(told)
+        (one_doubt,) = (d for d in doubted(release, **more).statement.doubts if d.kind == "below the commonest")
+        assert share in str(one_doubt)
+        assert how in str(one_doubt)
 
 
 def test_without_a_measurement_nothing_is_said_of_the_commonest():
@@ -91,7 +93,7 @@ def test_each_is_one_public_warning():
     release = doubted(released([0] * 15, measured=MEASURED), n_map=30)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        tell_doubts(release.statement)
+        warn_of_doubts(release.statement)
     assert [str(one.message) for one in said] == [str(doubt) for doubt in release.statement.doubts]
     assert kinds(release) == ["few public rows", "classes never named", "below the commonest"]
     assert all(one.category is ResultWarning for one in said)

@@ -24,8 +24,8 @@ VOTERS = RecordVoters(None, SignedSpace().fit(RNG.normal(size=(60, 3)) + 3 * np.
 
 
 def facts(**changes):
-    told = {"by_class": False, "classes": (0, 1), "unit": "record", "adjacency": "replace-one", "n": 9_000}
-    return RightFacts(**{**told, **changes})
+    estimated = {"by_class": False, "classes": (0, 1), "unit": "record", "adjacency": "replace-one", "n": 9_000}
+    return RightFacts(**{**estimated, **changes})
 
 
 def opened(shares=(0.96, 0.04), **more):
@@ -53,7 +53,7 @@ def test_all_rounds_together_are_the_budget_and_noise_is_as_charged(shares):
 
 
 @pytest.mark.parametrize(("by_class", "most"), [(False, 1.0), (True, 2**0.5)])
-def test_the_noise_that_is_told_is_the_noise_that_is_charged(by_class, most):
+def test_the_noise_that_is_stated_is_the_noise_that_is_charged(by_class, most):
     mechanism = GaussianSum(7.5)
     released = ReleasedCounts.of(np.zeros(4 if by_class else 1), facts(by_class=by_class), mechanism, None)
     assert released.sigma >= most / math.sqrt(mechanism.charge(1).mu_squared) * (1 - 1e-12)
@@ -128,45 +128,45 @@ def test_add_or_remove_counts_right_and_wrong():
             np.argmax(X, axis=1), Y, classes=(0, 1, 2), adjacency="add-or-remove", nominal_n=500, model="m"
         )
         released = session.measure(counts)
-    told = measured_accuracy([released], mu=0.25, share=0.1)
+    estimated = measured_accuracy([released], mu=0.25, share=0.1)
     assert released.noisy.shape == (2,)
     assert released.sigma == pytest.approx(session.mechanisms[-1].noise_multiplier)
-    assert told.n is None
-    assert "600" not in json.dumps(told.to_dict())
+    assert estimated.n is None
+    assert "600" not in json.dumps(estimated.to_dict())
     right = (np.argmax(X, axis=1) == Y).mean()
-    assert abs(told.counted - right) < 6 * released.sigma / 600 * 1.5
+    assert abs(estimated.counted - right) < 6 * released.sigma / 600 * 1.5
 
 
 # What is said of it ----------------------------------------------------------------------------------------------
 
 
-def test_a_fixed_share_is_estimated_with_the_variance_that_is_told():
+def test_a_fixed_share_is_estimated_with_the_stated_variance():
     """The interval without correction holds the true share about as often as it says: noise and sampling together."""
     rng, n, sigma, right = np.random.default_rng(1), 5_000, 40.0, 0.8
     held = 0
     for _ in range(2_000):
         noisy = rng.binomial(n, right) + sigma * rng.normal()
-        told = measured_accuracy([ReleasedCounts(facts(n=n), np.array([noisy]), sigma)], mu=1e-9, share=0.04)
-        held += told.low <= right <= told.high
+        estimated = measured_accuracy([ReleasedCounts(facts(n=n), np.array([noisy]), sigma)], mu=1e-9, share=0.04)
+        held += estimated.low <= right <= estimated.high
     assert 0.935 < held / 2_000 < 0.965
 
 
 @pytest.mark.parametrize("noisy", [-500.0, 0.0, 9_000.0, 12_000.0])
-def test_whatever_was_drawn_an_interval_within_0_and_1_is_told(noisy):
-    told = measured_accuracy([ReleasedCounts(facts(), np.array([noisy]), 90.0)], mu=0.3, share=0.04)
-    assert 0 <= told.low <= told.estimate <= told.high <= 1
+def test_whatever_was_drawn_the_interval_is_within_0_and_1(noisy):
+    estimated = measured_accuracy([ReleasedCounts(facts(), np.array([noisy]), 90.0)], mu=0.3, share=0.04)
+    assert 0 <= estimated.low <= estimated.estimate <= estimated.high <= 1
     removed = facts(adjacency="add-or-remove")
     for cells in ([noisy, 30.0], [noisy, -noisy], [-5.0, -9.0]):
-        told = measured_accuracy([ReleasedCounts(removed, np.array(cells), 90.0)], mu=0.3, share=0.04)
-        assert 0 <= told.low <= told.estimate <= told.high <= 1
+        estimated = measured_accuracy([ReleasedCounts(removed, np.array(cells), 90.0)], mu=0.3, share=0.04)
+        assert 0 <= estimated.low <= estimated.estimate <= estimated.high <= 1
 
 
-def test_recall_is_told_of_classes_whose_count_stands_out_of_the_noise():
+def test_recall_is_given_of_classes_whose_count_stands_out_of_the_noise():
     cells = ReleasedCounts(facts(by_class=True, classes=("no", "yes")), np.array([7_000.0, 60.0, 1_000.0, 40.0]), 30.0)
     count = ReleasedCounts(facts(classes=("no", "yes")), np.array([7_100.0]), 20.0)
-    told = measured_accuracy([count, cells], mu=0.3, share=0.08)
-    no, yes = told.by_class
-    assert no.low < 7 / 8 - told.correction < no.high
+    estimated = measured_accuracy([count, cells], mu=0.3, share=0.08)
+    no, yes = estimated.by_class
+    assert no.low < 7 / 8 - estimated.correction < no.high
     assert yes == ClassRecall(name="yes")
     assert str(yes) == "yes: too few to tell"
 
@@ -200,12 +200,12 @@ def statement(**changes):
     return PrivacyStatement(**released, guarantee=GaussianSum(9.0).charge(1).guarantee(1e-5), **changes)
 
 
-def told():
+def estimated():
     return measured_accuracy([ReleasedCounts(facts(), np.array([8_000.0]), 18.0)], mu=0.3, share=0.04)
 
 
 def test_a_statement_holds_it_and_is_read_strictly():
-    s = statement(measured=told())
+    s = statement(measured=estimated())
     held = json.loads(json.dumps(s.to_dict()))
     assert PrivacyStatement.from_dict(held) == s
     assert "right on 87" in s.text().replace("\n", " ")

@@ -305,7 +305,7 @@ def test_a_total_is_filled_up_exactly(tmp_path):
 # Sessions ------------------------------------------------------------------------------------------------------------
 
 
-def test_rounds_that_are_alike_are_told_together():
+def test_rounds_that_are_alike_are_stated_together():
     session = open_ballot_session(BUDGET, shares=[1] * 4, classes=VOTERS.classes, n_units=300)
     said = session.ask(BALLOTS).statement.released
     for i, clip in enumerate((0.5, 0.5, 0.3)):
@@ -483,8 +483,8 @@ def test_under_add_or_remove_nothing_that_is_released_tells_the_number(tmp_path)
     assert a.n_units == 280
     assert a.statement.n_units is None
     varying = ("digest", "created", "ledger_head")
-    told = [{k: v for k, v in r.statement.to_dict().items() if k not in varying} for r in (a, b)]
-    assert told[0] == told[1]
+    statements = [{k: v for k, v in r.statement.to_dict().items() if k not in varying} for r in (a, b)]
+    assert statements[0] == statements[1]
     assert "a nominal number of 280 units" in a.statement.mechanism
     assert first.registration == second.registration
     assert [row.facts for row in first.releases()] == [row.facts for row in second.releases()]

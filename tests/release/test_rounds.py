@@ -37,8 +37,8 @@ def test_what_was_spent_meanwhile_makes_it_another_question(tmp_path):
 
 
 def test_another_delta_or_share_is_another_question():
-    told = {
+    digests = {
         share_rounds(Budget(1.0, delta), shares) for delta in (1e-5, 1e-6) for shares in ([1, 1], [1, 2], [1, 1, 1])
     }
-    assert len(told) == 6
+    assert len(digests) == 6
     assert _calibrated.cache_info().currsize <= 64

@@ -36,7 +36,7 @@ MECHANISMS = [GNMax(20.0), NoisyHistogram(20.0), ConfidentGNMax(40.0, 30.0, 20.0
 
 
 def votes_of(rows, *, n_teachers=100, n_units=1000, **more):
-    """Votes on rows that are told apart by their number: the class is the number's last bit, nearly unanimous."""
+    """Votes on rows that differ by their number: the class is the number's last bit, nearly unanimous."""
     rows = np.asarray(rows)
     counts = np.where(rows[:, None] % 2 == np.arange(2), n_teachers - 2, 2)
     return Votes.from_counts(
@@ -361,7 +361,7 @@ def test_a_failed_write_returns_nothing_and_uses_up_the_queries(ledger, monkeypa
             opened.ask(votes_of([1, 2, 3]))
     assert opened.n_left == 17
     opened.close()
-    assert session(ledger=ledger, name="May").n_left == 20  # nobody saw those labels: in the file nothing was asked
+    assert session(ledger=ledger, name="May").n_left == 20  # those labels were not shown: in the file nothing was asked
 
 
 # One name, one holder ------------------------------------------------------------------------------------------------
@@ -386,9 +386,9 @@ def test_without_the_lock_the_ledger_decides(ledger):
     second = session(ledger=ledger, name="May")
     assert (first.n_left, second.n_left) == (20, 20)
     first.ask(votes_of(range(12)))
-    with pytest.raises(LedgerError, match="somebody else goes on"):
+    with pytest.raises(LedgerError, match="another process goes on"):
         second.ask(votes_of(range(100, 105)))
-    with pytest.raises(LedgerError, match="somebody else goes on"):
+    with pytest.raises(LedgerError, match="another process goes on"):
         second.ask(votes_of(range(105, 106)))
     first.ask(votes_of(range(12, 20)))
     assert ledger.show()[0]["n_answers"] == 20
@@ -396,7 +396,7 @@ def test_without_the_lock_the_ledger_decides(ledger):
 
 
 def test_a_session_goes_on_after_a_write_that_was_stored_all_the_same(ledger, monkeypatch):
-    """An error after the commit: the answers are stored, were not shown, and do not count as somebody else's."""
+    """An error after the commit: the answers are stored, were not shown, and do not count as another's."""
     opened, real = session(ledger=ledger, name="May"), Ledger.add_answers
 
     def late(*args):
@@ -438,7 +438,7 @@ def test_closing_waits_for_the_answers_on_their_way(ledger, monkeypatch):
     assert ledger.show()[0]["n_answers"] == 20
 
 
-def test_whoever_waited_for_the_turn_while_it_was_closed_asks_nothing(ledger):
+def test_a_caller_who_waited_while_it_was_closed_asks_nothing(ledger):
     opened = session(ledger=ledger, name="May")
     caught = []
 
@@ -457,7 +457,7 @@ def test_whoever_waited_for_the_turn_while_it_was_closed_asks_nothing(ledger):
     assert ledger.show()[0]["n_answers"] == 0
 
 
-def test_a_lock_that_was_taken_away_before_it_was_locked_is_nobodys(ledger, monkeypatch):
+def test_a_lock_file_that_was_removed_before_it_was_locked_is_not_held(ledger, monkeypatch):
     """Opened, then unlinked by its last holder, then locked: a third one would lock another file of that name."""
     real, n = fcntl.flock, []
 

@@ -401,7 +401,7 @@ def test_the_words_follow_the_definition():
 
 def test_who_vouches_for_what():
     given = {a.name: a.by for a in released().statement.assumptions}
-    assert {name for name, by in given.items() if by != "nobody"} == {"noise"}  # nobody said anything
+    assert {name for name, by in given.items() if by != "nobody"} == {"noise"}  # nothing was stated
     assert given["noise"] == "pate"
     assert {a.name: a.by for a in released(noise_seed=0).statement.assumptions}["noise"] == "nobody"
     trained = vouch_for_training(released().statement, preprocessing="public")

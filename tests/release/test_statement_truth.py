@@ -66,11 +66,11 @@ def by(statement):
 # Who vouches ---------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_stated_by_the_curator_unless_somebody_typed_it():
-    """Every door, with nothing stated: what pate did not see to is open."""
+def test_nothing_is_stated_by_the_curator_unless_it_was_typed():
+    """Every public function, with nothing stated: what pate did not see to is open."""
     session = open_session(GNMax(40.0), n_queries=40, n_teachers=250, classes=3, budget=BUDGET, n_units=5000)
     cap = open_vote_cap(VoteCap(max_votes=5, sigma=20.0), n_teachers=90, classes=2, budget=BUDGET)
-    typed = {"classes"}  # an argument these doors demand
+    typed = {"classes"}  # an argument these functions demand
     for statement, allowed in (
         (release_labels(VOTES, GNMax(40.0), budget=BUDGET).statement, set()),
         (session.ask(VOTES).statement, typed),
@@ -92,7 +92,7 @@ def test_nothing_is_stated_by_the_curator_unless_somebody_typed_it():
     ).assumptions == (Assumption(name="stated", claim="nobody is in twice", by="nobody"),)
 
 
-def test_duplicates_that_were_only_warned_of_are_vouched_for_by_nobody():
+def test_duplicates_that_were_only_warned_of_are_not_vouched_for():
     """pate looks, warns the curator and goes on: that is no assurance, and the page must not show what was found."""
     double = np.vstack([X, X[:40]])
     labels = np.concatenate([Y, Y[:40]])
@@ -164,14 +164,14 @@ def test_what_cannot_be_stated_is_refused_before_anything_is_spent(stated, tmp_p
         PATEClassifier(Never(), n_teachers=20, budget=BUDGET, classes=[0, 1], stated=stated, ledger=book).fit(
             X, Y, X_public=PUBLIC
         )
-    for door in (
+    for opener in (
         lambda: open_session(
             GNMax(40.0), n_queries=4, n_teachers=9, classes=3, budget=BUDGET, ledger=book, stated=stated
         ),
         lambda: open_vote_cap(VoteCap(5, 20.0), n_teachers=90, classes=2, budget=BUDGET, ledger=book, stated=stated),
     ):
         with pytest.raises(InvalidInputError, match="stated"):
-            door()
+            opener()
     assert book.releases() == []
 
 
@@ -180,14 +180,14 @@ class Never(GaussianNB):
         raise AssertionError("a teacher was trained")
 
 
-class Strangers(TeacherEnsemble):
-    """Somebody else's ensemble: pate cannot know what it does with the records."""
+class OtherEnsemble(TeacherEnsemble):
+    """An ensemble of another package: pate cannot know what it does with the records."""
 
 
 def test_pate_vouches_for_its_own_ensembles_alone():
     options = {"n_teachers": 20, "budget": BUDGET, "classes": [0, 1], "student": GaussianNB()}
     own = PATEClassifier(TeacherEnsemble(GaussianNB(), 20), **options).fit(X, Y, X_public=PUBLIC).statement_
-    other = PATEClassifier(Strangers(GaussianNB(), 20), **options).fit(X, Y, X_public=PUBLIC).statement_
+    other = PATEClassifier(OtherEnsemble(GaussianNB(), 20), **options).fit(X, Y, X_public=PUBLIC).statement_
     assert by(own)["own shard only"] == "pate"
     assert {name for name, who in by(other).items() if who == "pate"} == {"noise", "public model"}
 
@@ -250,7 +250,7 @@ def test_the_digest_is_of_the_canonical_json_and_of_nothing_else():
 
 
 def with_new_digest(values, at, new):
-    """Edit a file as somebody who reads the code would: the digest fits again."""
+    """Edit a file as a person who reads the code would: the digest fits again."""
     fields = PrivacyStatement.from_dict(values)
     name = at[0]
     edited = replace(fields, **{name: new})
@@ -258,7 +258,7 @@ def with_new_digest(values, at, new):
 
 
 @pytest.mark.long
-def test_the_ledger_catches_whoever_made_a_new_digest(tmp_path):
+def test_the_ledger_catches_a_new_digest(tmp_path):
     path = tmp_path / "l.sqlite"
     statement = release_labels(VOTES, GNMax(40.0), budget=BUDGET, ledger=Ledger(path)).statement
     values = json.loads(json.dumps(statement.to_dict()))
@@ -373,7 +373,7 @@ def test_pate_label_names_what_it_is_for(tmp_path):
 
 @pytest.mark.long
 def test_a_job_taken_up_again_does_not_vouch_for_an_earlier_process(tmp_path, monkeypatch):
-    """Labels of the first round are of teachers that another process trained: nobody here saw those."""
+    """Labels of the first round are of teachers that another process trained: those were not seen here."""
     names = ["a", "b", "c"]
     pd.DataFrame(X, columns=names).assign(ill=np.where(Y, "yes", "no")).to_csv(tmp_path / "private.csv", index=False)
     pd.DataFrame(PUBLIC, columns=names).to_csv(tmp_path / "public.csv", index=False)
@@ -405,7 +405,7 @@ def test_a_job_taken_up_again_does_not_vouch_for_an_earlier_process(tmp_path, mo
     assert by(job(new_ledger=True).run().statement)["own shard only"] == "pate"  # all rounds in one process
 
 
-def test_nobodys_word_takes_nothing_from_somebodys():
+def test_an_open_assumption_takes_nothing_from_a_stated_one():
     open_ = Assumption(name="duplicates", claim="nobody is in twice")
     stated = open_.vouched("checked by the registry", "curator")
     assert stated.vouched("equal rows were looked for", "nobody") == stated

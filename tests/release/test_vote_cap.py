@@ -45,7 +45,7 @@ def test_the_public_cost_is_that_of_as_many_answers_whatever_is_asked(votes, sig
     assert charge == VoteCap(votes, sigma).charge(10**9)
     ceiling = np.array(DEFAULT_ORDERS) * votes / sigma**2
     assert (np.array(charge.rdp) <= ceiling * (1 + 1e-12)).all()
-    # The certified curve is no cheaper than the argmax of all counts, which is a special case: nobody ever abstains.
+    # The certified curve is no cheaper than the argmax of all counts, a special case: no teacher ever abstains.
     assert (np.array(charge.rdp) >= np.array(GNMax(sigma).charge(votes).rdp) * (1 - 1e-12)).all()
     assert charge.guarantee(1e-5).epsilon <= NoisyHistogram(sigma).charge(votes).guarantee(1e-5).epsilon
 
@@ -103,7 +103,7 @@ def test_on_every_transcript_the_pairs_squared_distances_sum_to_at_most_twice_th
     distances, (cast, other), changed = worlds(seed)
     assert set(np.unique(distances)) <= {0, 1, 2}
     assert distances.sum() <= 2 * 3
-    # Nobody else is touched by the change: the same teachers are left in both worlds.
+    # No other is touched by the change: the same teachers are left in both worlds.
     np.testing.assert_array_equal(np.delete(cast, changed), np.delete(other, changed))
     assert max(cast.max(), other.max()) <= 3
 
@@ -163,7 +163,7 @@ def test_votes_beyond_the_cap_are_dropped_in_order_and_across_calls():
     np.testing.assert_array_equal(together, np.vstack([one_by_one._count(labels[:, [i]]) for i in range(30)]))
 
 
-def test_it_goes_on_answering_when_nobody_is_left_and_never_says_so():
+def test_it_goes_on_answering_when_no_teacher_is_left_and_never_says_so():
     session = new_session(200, 2)
     first = session.ask(np.zeros((200, 3), dtype=int))
     assert first.labels.tolist() == [0, 0, 0]
@@ -200,10 +200,10 @@ def test_bad_parameters(bad):
         VoteCap(**{"max_votes": 3, "sigma": 1.0, **bad})
 
 
-# ---- the door --------------------------------------------------------------------------------------------------------
+# ---- the public functions -------------------------------------------------------------------------------------------
 
 
-def test_the_door_charges_the_whole_run_first(tmp_path):
+def test_opening_charges_the_whole_run_first(tmp_path):
     cap, budget = VoteCap(20, 40.0), Budget(1.0, 1e-5)
     ledger = Ledger(tmp_path / "ledger.sqlite", total=budget, currency="gdp")
     run = open_vote_cap(cap, n_teachers=50, classes=["no", "yes"], budget=budget, ledger=ledger)
@@ -301,7 +301,7 @@ def test_the_cap_leaves_the_others_alone_on_the_same_votes():
     np.testing.assert_array_equal(sessions[0]._cast.reveal(), sessions[1]._cast.reveal())
 
 
-def test_no_door_takes_losses_masks_or_caps_of_single_teachers():
+def test_no_function_takes_losses_masks_or_caps_of_single_teachers():
     """The only thing that retires a teacher is its own number of votes, against one public number for all."""
     allowed = {
         VoteCap.__init__: {"self", "max_votes", "sigma"},
@@ -344,15 +344,15 @@ def test_a_forked_copy_may_not_spend_the_votes_again(tmp_path, kind):
     labels = np.zeros((50, 2), dtype=int)
     options = {"n_teachers": 50, "classes": 2, "budget": Budget(4.0, 1e-5)}
     ledger = Ledger(tmp_path / "ledger.sqlite") if kind.endswith("ledger") else None
-    door = new_session(50, 2) if kind == "session" else open_vote_cap(VoteCap(3, 8.0), ledger=ledger, **options)
+    session_ = new_session(50, 2) if kind == "session" else open_vote_cap(VoteCap(3, 8.0), ledger=ledger, **options)
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
-    child = context.Process(target=_ask_in_a_child, args=(lambda: door.ask(labels), queue))
+    child = context.Process(target=_ask_in_a_child, args=(lambda: session_.ask(labels), queue))
     child.start()
     said = queue.get(timeout=60)
     child.join()
     assert said.startswith("InvalidInputError: this run was opened in another process")
-    assert door.ask(labels).labels.shape == (2,)
+    assert session_.ask(labels).labels.shape == (2,)
     assert ledger is None or ledger.n_answers(1) == 2
 
 
@@ -362,7 +362,7 @@ def test_a_copy_of_a_run_cannot_go_on_with_its_release(tmp_path):
     options = {"n_teachers": 50, "classes": 2, "budget": Budget(4.0, 1e-5), "ledger": ledger}
     run = open_vote_cap(VoteCap(3, 8.0), **options)
     ledger.add_answers(run.release, [("x", "vote-cap", 0, None)])
-    with pytest.raises(LedgerError, match="somebody else goes on"):
+    with pytest.raises(LedgerError, match="another process goes on"):
         run.ask(np.zeros((50, 1), dtype=int))
     assert ledger.n_answers(run.release) == 1
 

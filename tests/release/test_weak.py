@@ -1,4 +1,4 @@
-"""Budgets that protect nobody are used, and not in silence."""
+"""Budgets that protect no one are used, and not in silence."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ WAYS = {
 
 @pytest.mark.parametrize("way", [pytest.param(way, marks=pytest.mark.long) if way == "DP-SGD" else way for way in WAYS])
 @pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning", "ignore:X_public")
-def test_an_epsilon_that_protects_nobody_is_said(way):
-    with pytest.warns(PrivacyParameterWarning, match="epsilon=1e[+]06 protects nobody") as caught:
+def test_of_an_epsilon_that_protects_no_one_there_is_a_warning(way):
+    with pytest.warns(PrivacyParameterWarning, match="epsilon=1e[+]06 protects no one") as caught:
         made = WAYS[way](Budget(1e6, 1e-5))
-    assert sum("protects nobody" in str(w.message) for w in caught) >= 1
+    assert sum("protects no one" in str(w.message) for w in caught) >= 1
     if way in ("ballots", "DP-SGD"):
         assert made.to_dict()["tier"] == "weak"
         assert "the number alone is no evidence" in made.meaning

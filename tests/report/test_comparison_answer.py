@@ -59,7 +59,7 @@ def test_the_card_shows_the_pair_on_which_the_verdict_stands():
     assert card["whom"] == "p1 82.5%\nd1 62.5%"
 
 
-def test_the_other_side_ahead_is_told_from_its_own_contestant():
+def test_the_other_side_ahead_is_compared_with_its_own_contestant():
     result = world({name.translate(str.maketrans("pd", "dp")): rows for name, rows in THREE.items()}).result()
     (card,) = looks(result)
     assert card["word"] == "DP-SGD ahead"
@@ -107,18 +107,18 @@ def test_who_was_refused_in_a_repeat_is_not_the_best_and_is_named():
     assert "Hollow marks" not in Page(pages.render_report(full.result())).text
 
 
-def test_sides_below_a_floor_are_told():
+def test_sides_below_a_floor_are_reported():
     low = {"p1": [90] * 5, "d1": [60] * 5, "o1": [300] * 5}
-    told = answer(world(low).result())
+    sentences = answer(world(low).result())
     assert re.fullmatch(
-        r"At ε = 1 the means of both sides lie below majority \(2\d\.\d%\), which sees no private row\.", told[-1]
+        r"At ε = 1 the means of both sides lie below majority \(2\d\.\d%\), which sees no private row\.", sentences[-1]
     )
     assert not any("below majority" in text for text in answer(world({**low, "d1": [300] * 5}).result()))
     alone = answer(world({"o1": [60] * 5, "o2": [50] * 5}).result())
     assert "At ε = 1 the means of all lie below majority" in alone[-1]
 
 
-def test_nobody_but_a_published_figure_is_a_diamond():
+def test_only_a_published_figure_is_a_diamond():
     made = comparison(8, (1.0,), dataset="mnist", n_repeats=1, n_test=50)
     ax = comparison_picture(made.result())
     diamonds = [line for line in ax.get_lines() if line.get_marker() in ("D", "d")]
@@ -138,8 +138,8 @@ def test_settings_say_what_differs_but_for_the_seed():
         if c.statement is None:
             return c
         mechanism = f"GaussianSum(sigma=10, space=PCA(random_state={c.repeat}, k=4), random_state={10 + c.repeat})"
-        told = mechanism if c.contestant == "pate-a" else f"{mechanism}; planned; {7 + c.repeat // 4} steps"
-        return replace(c, settings=told, statement=replace(c.statement, mechanism=mechanism))
+        sentences = mechanism if c.contestant == "pate-a" else f"{mechanism}; planned; {7 + c.repeat // 4} steps"
+        return replace(c, settings=sentences, statement=replace(c.statement, mechanism=mechanism))
 
     found = dict(view(replace(made, cells=tuple(map(seeded, made.cells))).result())["settings"])
     (line,) = found["pate-a"].rows
@@ -148,7 +148,7 @@ def test_settings_say_what_differs_but_for_the_seed():
     assert line[3] == "planned; 7 steps / planned; 8 steps"
 
 
-def test_test_rows_of_nobody_in_particular_are_noted_where_persons_are_protected():
+def test_test_rows_without_owners_are_noted_where_persons_are_protected():
     made = comparison(2, (1.0,), n_test=64)
 
     def per_person(c, persons):

@@ -64,7 +64,7 @@ def test_the_browser_would_see_it(browser, tmp_path):
     seen = browser.look(tmp_path / "bad.html", width=1280)
     assert seen.width >= 2000
     assert len(seen.requests) == 2
-    assert any("nothing is not defined" in told for told in seen.complaints)
+    assert any("nothing is not defined" in complaint for complaint in seen.complaints)
     assert seen.cut == ("wide",)
 
 

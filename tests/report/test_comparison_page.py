@@ -37,11 +37,11 @@ def page(made):
 @pytest.mark.long
 def test_the_straight_answer_comes_first(made, page):
     text = Page(page).text
-    told = made.side_verdicts()
-    assert [v.verdict for v in told] == ["ahead", "ahead", "undecided"]  # as the curves were made
+    sides = made.side_verdicts()
+    assert [v.verdict for v in sides] == ["ahead", "ahead", "undecided"]  # as the curves were made
     assert "PATE is ahead of DP-SGD at ε = 0.1 and 1; undecided at ε = 15." in text
     assert text.index("PATE is ahead of DP-SGD") < text.index("Accuracy against epsilon")
-    for v in told:
+    for v in sides:
         interval = f"{100 * v.low:+.1f} to {100 * v.high:+.1f}".replace("-", "−")
         assert interval in text
     for said in (
@@ -141,7 +141,7 @@ def test_one_repeat_decides_nothing_and_says_so():
         assert said not in text
 
 
-def test_contestants_of_one_side_are_told_apart_by_name():
+def test_contestants_of_one_side_differ_by_name():
     found = comparison(names=["fast", "slow"], epsilons=(1.0,), entrants=())
     text = Page(pages.render_report(found.result())).text
     assert "At ε = 1: fast is ahead of slow." in text
@@ -151,7 +151,7 @@ def test_contestants_of_one_side_are_told_apart_by_name():
 
 @pytest.mark.long
 def test_what_is_private_stands_on_the_sensitive_page_alone(tmp_path):
-    """Ceilings, times, memory and data-dependent epsilons of data that are nobody's but the curator's."""
+    """Ceilings, times, memory and data-dependent epsilons of data for the curator alone."""
     found = comparison(published=False)
     folder = found.save(tmp_path / "out")
     found.save_sensitive(tmp_path / "sensitive.html")
@@ -178,7 +178,7 @@ def test_published_data_may_show_costs_but_never_a_data_dependent_epsilon(tmp_pa
     assert "Time and memory" in (folder / "report.html").read_text(encoding="utf-8")
 
 
-def test_no_ceiling_comes_in_by_another_door(made):
+def test_no_ceiling_comes_in_by_another_way(made):
     result = made.result()
     with pytest.raises(InvalidInputError, match="contestants of result"):
         replace(result, bands=(*result.bands, Band(contestant="without privacy", mean=0.99, n_repeats=5)))
@@ -227,7 +227,7 @@ def test_markdown_says_what_the_page_says(made):
 
 
 @pytest.mark.long
-def test_seeded_noise_is_told_first():
+def test_seeded_noise_is_stated_first():
     found = comparison(settings={"noise_seed": "given"})
     text = Page(pages.render_report(found.result())).text
     assert text.index("Not private: seeded noise") < text.index("Who is ahead")
@@ -247,21 +247,21 @@ def test_ten_contestants_make_a_page_under_three_megabytes(tmp_path):
 @pytest.mark.few(2)
 @pytest.mark.parametrize("options", [{}, {"n_repeats": 1, "published": False}, {"refuse": True, "redraws": "nothing"}])
 def test_the_json_keeps_its_schema(options):
-    told = json.loads(json.dumps(comparison(n_contestants=3, **options).to_dict(), allow_nan=False))
-    VALIDATOR.validate(told)
-    assert told["schema"] == SCHEMA
-    assert ComparisonResult.from_dict(told).to_dict() == told
+    stored = json.loads(json.dumps(comparison(n_contestants=3, **options).to_dict(), allow_nan=False))
+    VALIDATOR.validate(stored)
+    assert stored["schema"] == SCHEMA
+    assert ComparisonResult.from_dict(stored).to_dict() == stored
 
 
 @pytest.mark.long
 def test_the_schema_refuses_what_does_not_belong(made):
     jsonschema.Draft202012Validator.check_schema(SCHEMA_FILE)
-    told = made.to_dict()
+    stored = made.to_dict()
     wrong = [
-        {**told, "schema": "pate-comparison-0"}, {**told, "margins": [3]}, {**told, "kind": "run"},
-        {**told, "published": False}, {key: value for key, value in told.items() if key != "verdicts"},
-        {**told, "fit_costs": [{**told["fit_costs"][0], "data_dependent_epsilon": 0.5}]},
-        {**told, "verdicts": [{**told["verdicts"][0], "verdict": "better"}]},
+        {**stored, "schema": "pate-comparison-0"}, {**stored, "margins": [3]}, {**stored, "kind": "run"},
+        {**stored, "published": False}, {key: value for key, value in stored.items() if key != "verdicts"},
+        {**stored, "fit_costs": [{**stored["fit_costs"][0], "data_dependent_epsilon": 0.5}]},
+        {**stored, "verdicts": [{**stored["verdicts"][0], "verdict": "better"}]},
     ]  # fmt: skip
     for one in wrong:
         assert not VALIDATOR.is_valid(one)
@@ -273,10 +273,10 @@ def test_the_schema_refuses_what_does_not_belong(made):
 def test_every_field_stands_in_the_schema_and_no_other():
     seen: set[type[Record]] = set()
 
-    def check(cls: type[Record], told: dict[str, Any]) -> None:
+    def check(cls: type[Record], stored: dict[str, Any]) -> None:
         names = [f.name for f in fields(cls)]
-        assert list(told["properties"]) == names == told["required"], cls
-        assert told["additionalProperties"] is False
+        assert list(stored["properties"]) == names == stored["required"], cls
+        assert stored["additionalProperties"] is False
         seen.add(cls)
         for hint in get_type_hints(cls).values():
             for inner in [hint, *get_args(hint)]:
@@ -314,7 +314,7 @@ def test_anchors_stand_beside_the_same_data_alone():
 
 
 @pytest.mark.long
-def test_entrants_that_nobody_describes_are_told_as_such():
+def test_contestants_without_a_description_are_named_as_such():
     text = Page(pages.render_report(comparison(entrants=(Entrant(name="pate-a"),)).result())).text
     assert "not said" in text
 

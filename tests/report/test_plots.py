@@ -183,7 +183,7 @@ def test_subfigure_axes_are_saved_with_their_figure():
 
 @pytest.mark.parametrize("means", [(0.0, 1.0), (1.0, 1.0), (0.0, 0.0), (0.5, 0.5)])
 def test_a_comparison_of_extremes_can_be_drawn(means):
-    """Nobody and everybody right: both are infinitely far on a stretched axis."""
+    """None and all right: both are infinitely far on a stretched axis."""
     bands = [
         {"contestant": name, "epsilon": e, "mean": mean, "paired_low": mean - 0.1, "paired_high": mean + 0.1}
         for name, mean in zip("AB", means, strict=True)

@@ -506,7 +506,7 @@ def test_group_level_privacy_is_named(result):
 
 
 @pytest.mark.long
-def test_rows_alone_are_drawn_and_nobody_is_called_ahead(result):
+def test_rows_alone_are_drawn_and_none_is_called_ahead(result):
     """Without the answers row by row there is no paired difference, so no verdict."""
     result.update(kind="comparison", statement=None, settings={})
     accuracies = {("PATE", 1.0): (0.90, 0.92), ("DP-SGD", 1.0): (0.70, 0.72), ("PATE", 8.0): (0.90, 0.94)}
@@ -548,18 +548,18 @@ def test_what_is_no_image_is_refused(result, image):
 def test_who_wins_is_said_as_it_was_measured(result):
     """The words that stand in the template, held against the figures."""
     rows = measurements()["rows"]
-    told = who_wins()
+    winners = who_wins()
     said = [row["verdict"] for row in rows]
-    assert f"PATE ahead in {said.count('ahead')}, DP-SGD in {said.count('behind')}, undecided in" in told["sentence"]
-    assert sum(len(cell.split("; ")) for line in told["lines"] for cell in line[1:] if cell != "–") == len(rows)
+    assert f"PATE ahead in {said.count('ahead')}, DP-SGD in {said.count('behind')}, undecided in" in winners["sentence"]
+    assert sum(len(cell.split("; ")) for line in winners["lines"] for cell in line[1:] if cell != "–") == len(rows)
     text = Page(report.render_report(result)).text
-    assert told["sentence"] in text
+    assert winners["sentence"] in text
     assert "The smaller epsilon is, the more PATE gains; as epsilon grows, DP-SGD catches up." in text
     assert len({row["data"] for row in rows}) >= 5
     low = [row["verdict"] for row in rows if row["epsilon"] <= 0.5]
     high = [row["verdict"] for row in rows if row["epsilon"] > 0.5]
     assert low.count("ahead") / len(low) > high.count("ahead") / len(high)
-    for source in told["sources"]:
+    for source in winners["sources"]:
         assert (Path(pate.__file__).parents[1] / source).is_file()
 
 
@@ -633,7 +633,7 @@ def test_results_come_back_from_their_json(result, sensitive):
 
 
 def test_an_object_is_checked_as_its_json_is(result):
-    """Nobody gets round the checker by making the value in Python."""
+    """The checker is not bypassed by making the value in Python."""
     with pytest.raises(InvalidInputError, match=r"row\['epsilon'\] must be a finite number. A contestant without"):
         Row(contestant="free", epsilon=None, delta=1e-5, accuracy=0.9, seed=0)
     with pytest.raises(InvalidInputError, match=r"result\['rows'\]\[0\] must be a dictionary"):

@@ -186,7 +186,7 @@ def test_columns_may_come_in_another_order():
     assert np.array_equal(rep.transform(X[X.columns[::-1]]), rep.transform(X))
 
 
-def test_a_pandas_type_that_hangs_on_all_cells_says_nothing():
+def test_a_pandas_type_that_depends_on_all_cells_says_nothing():
     rep = TableMap().fit(pd.DataFrame({"a": [1, 2, 3, 4], "t": ["1", "2", "2", "1"]}))
     alone = rep.transform(pd.DataFrame({"a": [2], "t": [1]}))
     beside = rep.transform(pd.DataFrame({"a": [2, None], "t": [1, None]}))
@@ -382,7 +382,7 @@ class TestFiles:
         with pytest.raises(InvalidInputError, match="intact"):
             load(file)
 
-    def test_a_class_of_somebody_else_is_not_kept(self, tmp_path):
+    def test_a_class_of_another_package_is_not_stored(self, tmp_path):
         class Mine(PublicPCA):
             pass
 
@@ -422,7 +422,7 @@ class TestCache:
         made = [X, X.astype(np.float32), X[:-1], sparse.csr_array(X), sparse.csr_array(X[:-1]), mixed(), mixed(300, 1)]
         assert len({content_key(rep, rows) for rows in made}) == len(made)
 
-    def test_whoever_is_interrupted_starts_again(self, tmp_path, monkeypatch):
+    def test_an_interrupted_fit_starts_again(self, tmp_path, monkeypatch):
         import pate._core.files
 
         def killed(*args):
@@ -435,7 +435,7 @@ class TestCache:
         assert list(tmp_path.iterdir()) == []
         assert cached(RandomFourier(16), numbers(), tmp_path).n_features_out_ == 16
 
-    def test_a_damaged_file_is_fitted_anew_with_a_warning(self, tmp_path):
+    def test_a_damaged_file_is_fitted_again_with_a_warning(self, tmp_path):
         made = cached(RandomFourier(16), numbers(), tmp_path)
         (file,) = tmp_path.iterdir()
         file.write_bytes(file.read_bytes()[:-3])

@@ -53,7 +53,7 @@ def test_where_steps_would_be_too_coarse_there_are_none(landmarks):
 
 
 @pytest.mark.parametrize("name", ["laplacian", "rbf"])
-def test_both_roads_make_the_same_map(name, monkeypatch):
+def test_both_ways_make_the_same_map(name, monkeypatch):
     """With pairs one by one instead, which stands in where steps would be too coarse."""
     X = RNG.normal(size=(200, 6))
     fast = KernelPCA(5, kernel=name).fit(X)

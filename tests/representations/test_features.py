@@ -113,7 +113,7 @@ def test_categories_beyond_the_most_frequent_are_one():
     assert z.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]
 
 
-def test_missing_cells_are_told_where_public_ones_were_missing():
+def test_missing_cells_are_marked_where_public_ones_were_missing():
     X = pd.DataFrame({"n": [1.0, 2.0, None, 4.0], "t": ["a", "a", None, "b"]})
     z = TableMap(numeric=["standard"]).fit(X).transform(X)
     assert z[:, 1].tolist() == [0, 0, 1, 0]

@@ -1,4 +1,4 @@
-"""Somebody's own transformer or module: tried before private rows, kept without pickle, said to be theirs."""
+"""A user's own transformer or module: tried before private rows, stored without pickle, said to be theirs."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SECRET = "Mrs Private of ward 7"
 
 
 class Teacher:
-    """Says a class by the first number of a row; remembers what it was asked; fails when told to."""
+    """Says a class by the first number of a row; remembers what it was asked; fails when asked to."""
 
     def __init__(self, shift=0, *, failures=(), error=None):
         self.shift, self.failures = shift, list(failures)
@@ -251,7 +251,7 @@ def test_a_file_cut_at_any_byte_costs_no_more_than_its_last_lines(tmp_path):
         assert AnswerCache(1, tuple(range(30)), folder=tmp_path, version="v1").of(0) == known | {"f" * 64: 29}
 
 
-def test_damaged_lines_are_asked_again_and_the_curator_is_told(tmp_path):
+def test_damaged_lines_are_asked_again_and_the_curator_is_warned(tmp_path):
     options = {"checkpoint_dir": tmp_path, "checkpoint_key": "v1"}
     teachers_of([Teacher(0)], **options).vote(ROWS)
     file = next(tmp_path.glob("answers-*"))

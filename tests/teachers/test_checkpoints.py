@@ -292,7 +292,7 @@ def test_other_versions_find_nothing(monkeypatch):
     assert len(set(keys)) == 4
 
 
-def test_tables_are_told_apart_by_every_cell_and_name():
+def test_tables_differ_by_every_cell_and_name():
     frame = pd.DataFrame(
         {"a": [1.0, np.nan], "b": pd.Categorical(["x", "y"]), "c": ["u", None], "d": pd.array([1, None], "Int64")}
     )
@@ -315,7 +315,7 @@ def key_of(rows, y=LABELS[:2], **options):
     return recipe_key({"lr": 0.1}, rows, y, partition="p", index=0, **options)
 
 
-def test_rows_of_every_kind_are_told_apart():
+def test_rows_of_every_kind_differ():
     images = np.arange(48.0).reshape(2, 1, 4, 6)
     dot = images.copy()
     dot[1, 0, 3, 5] += 1e-12
@@ -523,7 +523,7 @@ def test_a_pickle_under_the_right_name_is_refused(tmp_path):
     data = pickle.dumps(Bomb())
     with pytest.raises(SystemExit, match="was run"):
         pickle.loads(data)
-    for content in (data, seal(data, key) + data):  # the second one by somebody who knows the key
+    for content in (data, seal(data, key) + data):  # the second one by a person who knows the key
         store.save(0, key, content)
         with pytest.raises(DamagedCheckpointError):
             store.load(0, key)

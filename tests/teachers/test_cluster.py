@@ -441,7 +441,7 @@ def test_what_a_worker_raises_over_records_is_not_quoted(spread):
 
 
 @pytest.mark.long
-def test_the_default_road_gives_the_same_labels_on_a_cluster(spread):
+def test_the_default_method_gives_the_same_labels_on_a_cluster(spread):
     rng = np.random.default_rng(0)
     X, public = rng.normal(size=(3_000, 4)), rng.normal(size=(300, 4))
     y = (X[:, 0] + X[:, 1] > 0).astype(int)

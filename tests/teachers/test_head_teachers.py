@@ -366,12 +366,12 @@ def test_a_failure_is_kept_too(tmp_path):
     for _ in range(2):
         with pytest.warns(CuratorWarning, match="numbers too large"):
             teachers = ensemble(checkpoint_dir=tmp_path).fit(X_other, Y)
-    assert teachers.n_resumed_ == K  # nobody was tried again
+    assert teachers.n_resumed_ == K  # none was tried again
     assert len(teachers.failed_) == 1
 
 
 def test_a_stack_that_does_not_fit_is_tried_place_by_place(monkeypatch):
-    """Want of memory is nobody's failure: each teacher is tried once more, alone in the same stack."""
+    """Want of memory is no teacher's failure: each teacher is tried once more, alone in the same stack."""
     plain = ensemble().fit(X, Y)
     calls = []
 

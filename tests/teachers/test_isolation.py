@@ -343,8 +343,8 @@ def test_a_shard_that_kills_its_workers_fails_alone(how, when, n_jobs, capfd):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         changed, after = votes_of(make, marked(), Y)
-    told = [w.category.__name__ for w in said]
-    assert told == (["PerformanceWarning"] if how == "kill" else []) + ["CuratorWarning"]
+    categories = [w.category.__name__ for w in said]
+    assert categories == (["PerformanceWarning"] if how == "kill" else []) + ["CuratorWarning"]
     if how == "kill":
         assert "a worker process was killed" in str(said[0].message)
         assert "\n" not in str(said[0].message)
@@ -400,7 +400,7 @@ def test_what_fails_beside_others_is_tried_alone_and_only_that_counts(tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("refusals", [3, 99])
-def test_a_process_that_cannot_be_started_stops_nobody(tmp_path, monkeypatch, refusals):
+def test_a_process_that_cannot_be_started_stops_no_other(tmp_path, monkeypatch, refusals):
     """In 150 MiB of room no thread could be started beside a giant's rows, and the whole fit ended with that."""
     import joblib.externals.loky as loky
 
@@ -443,9 +443,9 @@ def test_all_libraries_words_for_too_little_memory_are_known():
         torch.empty(2**60)
     assert out_of_memory(caught.value)
     assert not out_of_memory(ValueError("could not convert"))
-    for told, memory in (("MemoryError", True), ("  except MemoryError:\nKeyError: 'MemoryError'", False)):
+    for categories, memory in (("MemoryError", True), ("  except MemoryError:\nKeyError: 'MemoryError'", False)):
         unsent = PicklingError("Could not pickle the task to send it to the workers.")
-        unsent.__cause__ = RuntimeError(f'"""\nTraceback (most recent call last):\n{told}\n"""')
+        unsent.__cause__ = RuntimeError(f'"""\nTraceback (most recent call last):\n{categories}\n"""')
         assert out_of_memory(unsent) is memory
 
 
@@ -466,7 +466,7 @@ def test_failed_teachers_are_remembered_as_failed(tmp_path, make):
     assert again.n_resumed_ == K
     for file in (tmp_path / "t").glob("*.failed"):
         assert file.stat().st_mode & 0o777 == 0o600
-        file.write_text(file.read_text() + "?")  # somebody else's word for it does not count
+        file.write_text(file.read_text() + "?")  # another's word for it does not count
     if make is torch_teachers:
         with pytest.warns(CuratorWarning):
             assert make(**options).fit(rows, Y).n_resumed_ < K

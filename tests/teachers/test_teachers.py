@@ -516,7 +516,7 @@ def marked(record=17, value=MARK):
 @pytest.mark.long
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("how", [ValueError, MemoryError, SystemExit, RecursionError])
-def test_a_failed_teacher_votes_for_a_fixed_class_and_the_curator_is_told(n_jobs, how, capfd):
+def test_a_failed_teacher_votes_for_a_fixed_class_and_the_curator_is_warned(n_jobs, how, capfd):
     if how is MemoryError and n_jobs == 2:
         n_jobs = 1  # it is tried once more in a process of its own: that is two already
     good = ensemble(Picky(how), n_jobs=n_jobs).fit(X.astype(np.float64), Y)

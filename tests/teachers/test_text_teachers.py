@@ -114,8 +114,8 @@ def test_repeated_texts_are_counted():
         warnings.simplefilter("always")
         teachers = ensemble().fit(twice, y)
     apart = sum(teachers.partition_.assignment[i] != teachers.partition_.assignment[len(X) + i] for i in range(2))
-    told = [str(w.message) for w in seen if issubclass(w.category, DuplicateRecordsWarning)]
-    assert [t.split(" distinct")[0] for t in told] == ([str(apart)] if apart else [])
+    warned = [str(w.message) for w in seen if issubclass(w.category, DuplicateRecordsWarning)]
+    assert [t.split(" distinct")[0] for t in warned] == ([str(apart)] if apart else [])
     assert apart, "a seed for which the repeats are in one shard shows nothing: change it"
 
 

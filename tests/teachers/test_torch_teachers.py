@@ -594,7 +594,7 @@ class Narrow(_grouped.Group):
 
 
 def as_gpu(device):
-    """What a worker on a GPU is told, where there is none: its path with the CPU's kernels."""
+    """What a worker on a GPU is given, where there is none: its path with the CPU's kernels."""
     return [torch.device("cuda")]
 
 
@@ -870,7 +870,7 @@ def test_a_run_killed_many_times_ends_with_the_same_votes(tmp_path, most_kills):
     assert (whole.vote(X[800:1000]).labels == np.load(out)).all()
 
 
-# -- the door
+# -- validation
 
 
 @pytest.mark.parametrize(
@@ -927,7 +927,7 @@ def test_a_module_that_fails_on_any_rows_is_refused_before_training():
             ensemble(Broken, 3, **options).fit(X[:60], Y[:60])
 
 
-def test_teachers_without_finite_weights_vote_for_a_fixed_class_and_the_curator_is_told():
+def test_teachers_without_finite_weights_vote_for_a_fixed_class_and_the_curator_is_warned():
     for size in (1, 3):
         given = ensemble(MLP, 3, optimizer="sgd", learning_rate=1e30, group_size=size)
         with pytest.warns(

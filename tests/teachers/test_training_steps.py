@@ -97,7 +97,7 @@ def test_every_place_of_a_group_takes_exactly_the_steps_whatever_its_shard_holds
             assert torch.equal(rows[weight > 0], torch.from_numpy(X).double()[labels[weight > 0]])
 
 
-def test_hardly_any_training_is_told_to_the_curator_and_the_default_is_silent():
+def test_of_hardly_any_training_the_curator_is_warned_and_the_default_is_silent():
     for few, said in (({"epochs": 2}, r"epochs=2 \(4 steps "), ({"n_steps": 49}, "n_steps=49 is")):
         with pytest.warns(CuratorWarning, match=f"{said}.*hardly any training.*rule takes 500 steps"):
             by_rule(MLP, 2, **few).fit(X[:120], Y[:120])

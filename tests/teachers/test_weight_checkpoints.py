@@ -1,4 +1,4 @@
-"""Weights on disk: plain safetensors behind a seal, and nobody can change them unnoticed."""
+"""Weights on disk: plain safetensors behind a seal, and no change goes unnoticed."""
 
 from __future__ import annotations
 

@@ -103,8 +103,8 @@ def try_it(python: Path, scratch: Path, what: Path) -> None:
     expect(found["exact"] < found["public"], f"the accounting gave {found}")
     if "plots" in found["missing"]:
         refused = subprocess.run([command, "demo"], capture_output=True, text=True, cwd=scratch, check=False)
-        told = 'pip install "pate[plots]"' in refused.stderr
-        expect(refused.returncode == 2 and told, f"without matplotlib the demo says {refused.stderr}")
+        named = 'pip install "pate[plots]"' in refused.stderr
+        expect(refused.returncode == 2 and named, f"without matplotlib the demo says {refused.stderr}")
     say(f"{what.name} works: {json.dumps(found)}")
 
 

@@ -21,7 +21,7 @@ from sklearn.base import clone
 
 from pate._core.checks import check_choice, check_int, shown
 from pate._core.curator import need
-from pate._core.recorder import Outcome, ReplayRecorder, run_played
+from pate._core.recorder import Outcome, ReplayRecorder, run_recorded
 from pate._core.secret import global_generators, unreplayed_bytes
 from pate._core.types import IntArray
 from pate.audit.replays._compare import ANY, Allowed, CallWatcher, Difference, Moved, StopRun, compare
@@ -187,7 +187,7 @@ def run_in_replay(
             except StopRun:
                 return None, None
 
-    value, error = run_played(recorder, run)
+    value, error = run_recorded(recorder, run)
     if error is None:
         trace.returned(value)
     return Run(tuple(trace.events), tuple(recorder.outcomes), error)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import check_int, check_real, largest_of
-from pate._core.recorder import settle
+from pate._core.recorder import resolve
 from pate._core.types import IntArray
 from pate.comparison.baselines._base import Baseline, Priced, Task
 from pate.exceptions import BudgetExceededError, InvalidInputError
@@ -177,7 +177,7 @@ class StabilityTest:
         asked = before < self.max_unstable
         status = np.where(asked, np.where(stable, ANSWERED, REFUSED), NOT_ASKED)
         drawn = Draw(np.where(asked & stable, counts.argmax(axis=1), ABSTAIN), status, None)
-        return cast(Draw, settle("stable plurality", drawn))
+        return cast(Draw, resolve("stable plurality", drawn))
 
 
 def _scales(epsilon: float, max_unstable: int) -> list[tuple[float, float]]:

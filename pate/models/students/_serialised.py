@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.svm._base import BaseLibSVM
 from sklearn.tree._tree import Tree
 
-from pate._core.tensors import pack_estimator, settled, unpack_estimator
+from pate._core.tensors import canonical_bytes, pack_estimator, unpack_estimator
 from pate.exceptions import InvalidInputError
 from pate.models.students._image import ImageStudent
 from pate.representations import Representation, load
@@ -53,7 +53,7 @@ def keep_student(student: Any, folder: Path) -> dict[str, Any]:
         refusal=f"a {type(student).__name__} cannot be saved in a model file",
         remedy="Name another student, made of scikit-learn's own parts.",
     )
-    (folder / _SKOPS).write_bytes(settled(data))
+    (folder / _SKOPS).write_bytes(canonical_bytes(data))
     return {"student": "skops"}
 
 

@@ -155,7 +155,7 @@ def _gamma(shape: float, mean: float, *, up: bool = False) -> float:
 
 #: Laws by name, and what :func:`pate.privacy.select_best` calls them.
 DISTRIBUTIONS = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
-#: Nobody trains more models.
+#: More models are not trained.
 _MOST_RUNS = 1_000.0
 _BITS = 53
 _BLOCK = 4096

@@ -26,11 +26,18 @@ import numpy.typing as npt
 from pate._core.types import FloatArray, IntArray
 from pate.privacy.convert import check_orders
 from pate.privacy.exact import native
+from pate.privacy.exact._histograms import (
+    Groups,
+    Histograms,
+    check_counts,
+    distinct_histograms,
+    group_counts,
+    merge_far,
+)
 from pate.privacy.exact._log_space import JoinTables, join_tables, log_divergences, log_law
+from pate.privacy.exact._pair_law import PairLaw, all_laws, batches
 from pate.privacy.exact._quadrature import FINER, OrderPlan, divergence_terms, plan_orders
-from pate.privacy.exact.histograms import Groups, Histograms, check_counts, distinct_histograms, group_counts, merge_far
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest
-from pate.privacy.exact.pair_law import PairLaw, all_laws, batches
 
 __all__ = ["SAFETY", "ExactDivergences", "exact_divergences", "exact_rdp", "log_probs", "upper_bound"]
 

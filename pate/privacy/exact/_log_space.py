@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import PateError
+from pate.privacy.exact._histograms import structure
 from pate.privacy.exact._quadrature import SUM_ERROR, allowance, laplace_nodes, log_sum, log_terms, strip_log
-from pate.privacy.exact.histograms import structure
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest
 
 __all__ = ["JoinTables", "LogLaw", "join_tables", "log_divergences", "log_law"]

@@ -26,8 +26,8 @@ from scipy import sparse
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import check_orders
+from pate.privacy.exact._histograms import Groups, Histograms, check_counts, distinct_histograms, group_counts
 from pate.privacy.exact._laws import NoiseLike, group_divergences, run_chunks, worker_count
-from pate.privacy.exact.histograms import Groups, Histograms, check_counts, distinct_histograms, group_counts
 from pate.privacy.exact.noise import ThresholdTest
 
 __all__ = ["VoteGroups", "per_teacher_rdp", "vote_groups"]

@@ -21,11 +21,11 @@ from pate._core.checks import check_real, largest_of, least_of
 from pate._core.types import FloatArray, IntArray
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_overheads
 from pate.privacy.exact._composition import PROBABILITY_ERROR, LossTable, compose_epsilons, compose_masses
+from pate.privacy.exact._histograms import Groups, check_counts, distinct_histograms, group_counts
 from pate.privacy.exact._laws import SAFETY, NoiseLike, exact_divergences, upper_bound
+from pate.privacy.exact._pair_law import PairLaw, all_laws
 from pate.privacy.exact._per_teacher import VoteGroups, per_teacher_rdp, vote_groups
-from pate.privacy.exact.histograms import Groups, check_counts, distinct_histograms, group_counts
 from pate.privacy.exact.noise import GaussianNoise, ThresholdTest
-from pate.privacy.exact.pair_law import PairLaw, all_laws
 
 if TYPE_CHECKING:
     from dp_accounting.pld import privacy_loss_distribution

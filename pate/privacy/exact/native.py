@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.types import FloatArray
+from pate.privacy.exact._histograms import Groups, most_classes
 from pate.privacy.exact._log_space import JoinTables
+from pate.privacy.exact._pair_law import MAX_LOG_POWER, MIN_LOG_PROBABILITY, MIN_RATIO
 from pate.privacy.exact._quadrature import SUM_ERROR, OrderPlan, laplace_nodes, trapezoid_tables
-from pate.privacy.exact.histograms import Groups, most_classes
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
-from pate.privacy.exact.pair_law import MAX_LOG_POWER, MIN_LOG_PROBABILITY, MIN_RATIO
 
 __all__ = ["available", "maxima"]
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import check_choice
-from pate._core.recorder import settled
+from pate._core.recorder import resolved
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.noise._endless import CHUNK, TAIL, LazyUniform, WordSource, below_exp, check_counts, check_scale
@@ -184,7 +184,7 @@ def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], source: WordSo
     return _filled(size, 1.6, kept).reshape(shape)
 
 
-@settled
+@resolved
 def noisy_argmax(
     counts: npt.ArrayLike, *, scale: float, source: WordSource, noise: str = "discrete_gaussian"
 ) -> IntArray:

@@ -1,7 +1,7 @@
 """Decisions on real Gaussian or Laplace noise (argmax, threshold, rounding) that are exactly those of the reals.
 
 A noise is held as its quantile, an endless string of random bits of which 64 are drawn at first. Floating point
-decides comparisons that are clear by a wide margin; one that is not (about one in 10^9) is settled in integer
+decides comparisons that are clear by a wide margin; one that is not (about one in 10^9) is decided in integer
 arithmetic with as many further bits as it takes. So there is no total variation term, no low bit of a float is ever
 released, and what is proved for the continuous mechanism holds for the program, as long as float64 ``log`` and
 ``ndtri`` are right to an absolute 1e-10 (a test checks that they are right to 1e-12).
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from pate._core.checks import check_choice, check_real
-from pate._core.recorder import settled
+from pate._core.recorder import resolved
 from pate._core.types import FloatArray, IntArray, Mask, WordArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.noise._endless import CHUNK, TAIL, RealNoise, WordSource, check_counts, check_scale
@@ -41,7 +41,7 @@ def _reals(size: int, noise: str, source: WordSource) -> tuple[WordArray, FloatA
     return word, value, half < TAIL
 
 
-@settled
+@resolved
 def real_argmax(counts: npt.ArrayLike, *, scale: float, source: WordSource, noise: str = "gaussian") -> IntArray:
     """Return the argmax of counts + real noise, exactly as for real numbers (no rounding, no ties).
 
@@ -100,7 +100,7 @@ def _largest(reals: list[tuple[int, RealNoise]], scale: Fraction) -> int:
         precision *= 2
 
 
-@settled
+@resolved
 def real_at_least(
     values: npt.ArrayLike, *, threshold: float, scale: float, source: WordSource, noise: str = "gaussian"
 ) -> Mask:
@@ -136,7 +136,7 @@ def real_at_least(
     return out
 
 
-@settled
+@resolved
 def rounded_counts(
     counts: npt.ArrayLike, *, scale: float, grid: float, source: WordSource, noise: str = "gaussian"
 ) -> FloatArray:
@@ -195,7 +195,7 @@ def rounded_counts(
     return np.asarray((out * grid).reshape(array.shape) + 0.0)
 
 
-@settled
+@resolved
 def rounded_up(value: Fraction, *, scale: Fraction, grid: Fraction, source: WordSource, noise: str = "gaussian") -> int:
     """Return the least k with k grid >= value + scale (real noise), exactly: one number, safe to publish.
 

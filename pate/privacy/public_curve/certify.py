@@ -211,7 +211,7 @@ def certify_plane(order: float, plane: Plane) -> float:
         corner = g[where].reshape(-1, 4).max(axis=1)
         bound = cell_bound(a, corner, k_g, k_f, (side * plane.step) ** 2 / 2.0)
         floor = largest_of(floor, float(np.log1p(corner.max())))
-        # A cell is settled once it cannot exceed the best point seen by more than 0.02%.
+        # A cell is decided once it cannot exceed the best point seen by more than 0.02%.
         todo = bound > floor * 1.0002
         if level == len(LEVELS) - 1 or not todo.any():
             best = largest_of(best, float(bound.max()))

@@ -49,7 +49,7 @@ _LOWEST, _HIGHEST = -38.0, 8.0
 _SPLITS = 64
 #: What rounding may change in a statistic and its sensitivity (relative), and in beta (eight times, absolute).
 ROUNDING = 1e-9
-#: The lattice of scores takes mu so much longer, so that rounding moves nobody further than one teacher.
+#: The lattice of scores takes mu so much longer, so that rounding moves no score further than one teacher does.
 _STRETCH = 1 + 1e-7
 
 

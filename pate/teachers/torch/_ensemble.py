@@ -125,7 +125,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
     **Guarantees.** As for :class:`pate.TeacherEnsemble`: a teacher is a function of its shard, its seed and public
     configuration. Everything random (weights, order of records, augmentation, dropout) is drawn from (seed, teacher,
     epoch) on the CPU, so grouping, workers, devices and interruptions change nothing but the rounding of floating
-    point. Who is in a group, a teacher's place in it and the shape of every array are public and settled before any
+    point. Who is in a group, a teacher's place in it and the shape of every array are public and decided before any
     shard is looked at; a teacher that has made its steps, or failed, is not moved while others go on, and no teacher's
     failure changes how others are trained. What a GPU's memory holds (and whether a recorded step is faster, on made-up
     rows) decides how large a group is, and so the rounding.

@@ -131,12 +131,12 @@ class Recipe:
         return training_seed(self.seed, _SEED_PATH, index, *path)
 
 
-#: Steps of training where nobody says how many: at least so many, and at least so many passes over a shard.
+#: Steps of training where no number is given: at least so many, and at least so many passes over a shard.
 _STEPS, _PASSES = 500, 20
 
 
 def default_steps(n_shard: int, batch_size: int) -> int:
-    """Return how many steps teachers take where nobody says."""
+    """Return how many steps teachers take where no number is given."""
     return max(_STEPS, _PASSES * math.ceil(n_shard / batch_size))
 
 

@@ -39,7 +39,7 @@ from pate.teachers.torch._grouped import (
 from pate.teachers.torch._recipe import VOTE, Recipe, Weights, finite, load_weights
 from pate.teachers.torch._single import single_forward, train_single
 
-# Which teachers are trained as one group, and on how many GPUs: public, and settled before any shard is looked at.
+# Which teachers are trained as one group, and on how many GPUs: public, and decided before any shard is read.
 
 #: Most teachers in one group where nothing else is said; beyond some hundreds a step is all arithmetic.
 _LARGEST_GROUP = 256
@@ -87,7 +87,7 @@ _VOTE_ROWS = {"cpu": 128, "cuda": 512, "mps": 512}
 
 @dataclass(frozen=True, repr=False)
 class Shard:
-    """One teacher to train: its own rows and nobody else's.
+    """One teacher to train: its own rows and no others.
 
     Without rows it keeps a place in a group, for a teacher that is finished, that failed (in ``failure``), or that is
     not to be trained here.
@@ -170,7 +170,7 @@ def _train_groups(
 ) -> list[Shard]:
     """Train shards in groups of ``size`` places, adding to ``done``; return those that must be trained one by one.
 
-    How large a group is, and whether there is one, is settled before any shard is looked at (a GPU that does not hold a
+    How large a group is, and whether there is one, is decided before any shard is read (a GPU that does not hold a
     group gets half of it). After that no failure changes how others are trained: who fails is left where it is, and
     when a whole step fails, its teachers are tried alone, each in the very place that it has here.
     """

@@ -133,7 +133,7 @@ def test_channels_are_scattered_one_after_the_other():
 
 
 @pytest.mark.parametrize("rep", [Scattering(n_angles=2, device="cpu"), Pixels(shrink=2)])
-def test_a_row_hangs_on_itself_and_is_finite(rep):
+def test_a_row_depends_on_itself_and_is_finite(rep):
     X = images(300, 64)
     rep.fit(X)
     other = X.copy()

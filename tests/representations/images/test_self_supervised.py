@@ -78,7 +78,7 @@ def test_a_training_that_was_cut_off_ends_where_it_would_have(tmp_path, monkeypa
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_damaged_checkpoint_is_told_and_left(tmp_path):
+def test_a_damaged_checkpoint_is_reported_and_left(tmp_path):
     whole = SelfSupervised(**SMALL, checkpoint_dir=tmp_path).fit(images())
     file = next(tmp_path.iterdir())
     file.write_bytes(file.read_bytes()[:-7])
@@ -112,7 +112,7 @@ def test_a_file_and_the_cache_give_it_back(tmp_path, objective):
     assert len(list((tmp_path / "c").iterdir())) == 1
 
 
-def test_a_row_hangs_on_itself_and_is_finite():
+def test_a_row_depends_on_itself_and_is_finite():
     rep = SelfSupervised(**SMALL).fit(images())
     one, two = images(600), images(600, seed=9)
     two[3] = one[3]

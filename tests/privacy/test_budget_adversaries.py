@@ -1,4 +1,4 @@
-"""One purse for everything: a ledger's currency is fixed before the first charge, and nobody gets past its limit."""
+"""One budget for everything: a ledger's accounting unit is fixed at the first charge, no caller passes its limit."""
 
 import json
 import math
@@ -237,7 +237,7 @@ def test_pure_epsilon_is_chosen_only_where_nothing_else_buys_it():
     assert choose_terms(Budget(0.05, 1e-9), LNMax(200.0).charge(6)) is None
 
 
-# Nobody gets past the limit -------------------------------------------------------------------------------------------
+# No adversary passes the limit ---------------------------------------------------------------------------------------
 
 
 class Adversary:
@@ -275,7 +275,7 @@ class Adversary:
         return Charge.at_order(max(price, 0.0), order=self.terms.currency.order)
 
 
-PURSES = [
+BUDGETS = [
     (Budget(1.0, 1e-5), "gdp", 0.0),
     (Budget(1.0, 1e-5), "renyi:20", 0.0),
     (Budget(4.0, 1e-6), "renyi:7.5", 3e-7),
@@ -283,15 +283,15 @@ PURSES = [
 ]
 
 
-def attack(adversary, terms, door, turns):
-    """Let the adversary at ``door(cost) -> bool``; return price and failure of everything that got in."""
+def attack(adversary, terms, charge, turns):
+    """Let the adversary at ``charge(cost) -> bool``; return price and failure of everything that got in."""
     prices, failures = [], []
     for _ in range(turns):
         left = terms.limit - math.fsum(prices)
         if left <= 0:
             break
         cost = adversary.next(left, max(0.0, terms.failure_delta - math.fsum(failures)))
-        if door(cost):
+        if charge(cost):
             prices.append(terms.currency.price(cost))
             failures.append(cost.delta0)
     return prices, failures
@@ -309,7 +309,7 @@ def check_spent(terms, prices, failures):
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize(("budget", "name", "aside"), PURSES, ids=lambda v: str(v)[:16])
+@pytest.mark.parametrize(("budget", "name", "aside"), BUDGETS, ids=lambda v: str(v)[:16])
 def test_no_adaptive_sequence_gets_past_a_filter(budget, name, aside, seed):
     currency = AccountingUnit.named(name)
     stop = (
@@ -317,7 +317,7 @@ def test_no_adaptive_sequence_gets_past_a_filter(budget, name, aside, seed):
     )
     terms = Terms.of(budget, currency, aside)
 
-    def door(cost):
+    def charge(cost):
         fits = stop.admits(cost)
         try:
             stop.spend(cost)
@@ -327,7 +327,7 @@ def test_no_adaptive_sequence_gets_past_a_filter(budget, name, aside, seed):
         assert fits
         return True
 
-    prices, failures = attack(Adversary(seed, terms), terms, door, 400)
+    prices, failures = attack(Adversary(seed, terms), terms, charge, 400)
     assert len(prices) > 3
     check_spent(terms, prices, failures)
     # Filled up with the smallest thing there is; one more of it does not fit, and would break the budget's limit.
@@ -341,14 +341,14 @@ def test_no_adaptive_sequence_gets_past_a_filter(budget, name, aside, seed):
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize(("budget", "name", "aside"), PURSES, ids=lambda v: str(v)[:16])
+@pytest.mark.parametrize(("budget", "name", "aside"), BUDGETS, ids=lambda v: str(v)[:16])
 def test_no_adaptive_sequence_gets_past_a_ledger(path, budget, name, aside):
     ledger = Ledger(path, total=budget, currency=name, failure_delta=aside)
     terms = ledger.remaining().terms
     assert terms == Terms.of(budget, AccountingUnit.named(name), aside)
     books = [ledger, Ledger(path)]
 
-    def door(cost):
+    def charge(cost):
         book = books[len(path.read_bytes()) % 2]
         fits = book.allows(cost)
         try:
@@ -359,7 +359,7 @@ def test_no_adaptive_sequence_gets_past_a_ledger(path, budget, name, aside):
         assert fits
         return True
 
-    prices, failures = attack(Adversary(5, terms), terms, door, 50)
+    prices, failures = attack(Adversary(5, terms), terms, charge, 50)
     check_spent(terms, prices, failures)
     rows = ledger.releases()
     assert [row.price for row in rows] == prices == [terms.currency.price(row.charge) for row in rows]
@@ -404,7 +404,7 @@ def test_two_currencies_never_pay_for_one_sequence():
 # Who can pay there ----------------------------------------------------------------------------------------------------
 
 
-def test_everything_that_reads_private_data_pays_into_one_purse(path):
+def test_everything_that_reads_private_data_is_charged_to_one_ledger(path):
     ledger = Ledger(path, total=Budget(9.0, 1e-5), currency="renyi:8", failure_delta=3e-6)
     budget, kinds = Budget(2.0, 1e-5), []
     release_labels(votes(40), GNMax(40.0), budget=budget, ledger=ledger)

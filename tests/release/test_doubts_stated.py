@@ -21,11 +21,11 @@ def make(**changes):
 
 
 def test_they_come_back_and_are_shown():
-    told = make(doubts=[DOUBT])
-    assert PrivacyStatement.from_dict(json.loads(json.dumps(told.to_dict()))) == told
-    assert dict(told.rows())["Doubts"] == (str(DOUBT),)
-    assert str(DOUBT) in " ".join(told.text().split())
-    assert told.html().count(DOUBT.sentence) == 2  # in plain words, and in the record
+    doubtful = make(doubts=[DOUBT])
+    assert PrivacyStatement.from_dict(json.loads(json.dumps(doubtful.to_dict()))) == doubtful
+    assert dict(doubtful.rows())["Doubts"] == (str(DOUBT),)
+    assert str(DOUBT) in " ".join(doubtful.text().split())
+    assert doubtful.html().count(DOUBT.sentence) == 2  # in plain words, and in the record
 
 
 def test_a_statement_without_them_is_as_it_was():

@@ -60,7 +60,7 @@ def test_the_first_votes_say_whose_a_session_is(ledger, kept):
 
 
 class Says:
-    """A voter that returns what it was told to, whatever it is asked."""
+    """A voter that returns what it was made to, whatever it is asked."""
 
     classes_, n_teachers = (0, 1), 100
 
@@ -93,7 +93,7 @@ def test_a_voter_decides_neither_how_much_is_asked_nor_who_voted(ledger, hashes,
 
 
 @pytest.mark.parametrize(("inferred", "by"), [(None, "nobody"), (False, "curator"), (True, None)])
-def test_classes_that_nobody_named_are_nobodys_word(inferred, by):
+def test_classes_that_were_not_named_are_open(inferred, by):
     plan = BatchPlan.of(ReleaseTerms(budget=BUDGET), Asking(GNMax(40.0), 6), np.arange(6), None)
     evidence = None if inferred is None else Evidence(classes_inferred=inferred)
     statement = plan.run(Says(ALL), ROWS, evidence).release.statement
@@ -123,17 +123,17 @@ def test_a_plan_whose_parts_were_replaced_says_what_it_costs(tmp_path, mechanism
 
 
 @pytest.mark.parametrize("weakness", ["classes_inferred", "partition_seeded"])
-@pytest.mark.parametrize("road", ["labels", "session", "session again"])
-def test_answers_that_are_given_again_keep_what_weakens_them(ledger, road, weakness):
+@pytest.mark.parametrize("way", ["labels", "session", "session again"])
+def test_answers_that_are_given_again_keep_what_weakens_them(ledger, way, weakness):
     sound = replace(ALL, query_hashes=tuple("abcdef"))
     weak = replace(sound, **{weakness: True})
     terms = {"budget": BUDGET, "ledger": ledger}
-    if road == "labels":
+    if way == "labels":
         first = release_labels(weak, GNMax(40.0), **terms)
     else:
         with open_session(GNMax(40.0), n_queries=8, n_teachers=100, classes=2, name="May", **terms) as opened:
             first = opened.ask(weak)
-    if road == "session again":
+    if way == "session again":
         with open_session(GNMax(40.0), n_queries=8, n_teachers=100, classes=2, name="May", **terms) as opened:
             again = opened.ask(sound)
     else:

@@ -212,7 +212,7 @@ def merge_far(groups: Groups, cut: float) -> tuple[Groups, IntArray]:
     """Merge the groups more than ``cut`` votes below the leader, whose costs cannot be distinguished.
 
     Their outcomes contribute less than the smallest double, and the integrals of the others do not feel where exactly
-    they lie. Groups are left alone where all the far counts are 0: nobody can take a vote from those.
+    they lie. Groups are left alone where all the far counts are 0: no change can take a vote from those.
 
     Returns
     -------

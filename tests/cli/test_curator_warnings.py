@@ -58,7 +58,7 @@ def test_a_typo_in_a_class_is_seen_before_it_costs(tables, person):
 
 
 @pytest.mark.long
-def test_a_script_is_told_loudly_and_no_value_of_a_record(tables):
+def test_a_script_gets_warnings_that_quote_no_value_of_a_record(tables):
     done = label(tables, classes="benign,malignat")
     assert done.returncode == 0, done.stderr
     assert "No record is of the class 'malignat'" in done.stderr
@@ -99,7 +99,7 @@ def test_columns_in_other_units(tables, person):
     assert "See the warnings above. Go on?" in done.stderr
 
 
-def test_nothing_is_told_of_honest_tables(tables, person):
+def test_honest_tables_give_no_warning(tables, person):
     person("n\n")
     done = label(tables, only=("--group", "patient_id"))
     assert "warning" not in done.stderr
@@ -119,7 +119,7 @@ def test_ids_of_people_without_a_group(tables):
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pate.exceptions.PateWarning")
-def test_what_is_told_changes_nothing_that_is_released(tables, monkeypatch):
+def test_warnings_change_nothing_that_is_released(tables, monkeypatch):
     """The same bits whether the curator was warned often or never."""
     public = pd.read_csv(tables / "public.csv")
     public.assign(dose=public["dose"] * 1000).to_csv(tables / "public.csv", index=False)
@@ -136,7 +136,7 @@ def test_what_is_told_changes_nothing_that_is_released(tables, monkeypatch):
     heard = []
     for options in ({}, {"n_teachers": 20, "partition_seed": 0}):
         with monkeypatch.context() as patch:
-            patch.setattr(_tables, "tell", lambda found, **_: heard.extend(one.text for one in found))
+            patch.setattr(_tables, "warn_curator", lambda found, **_: heard.extend(one.text for one in found))
             reported = released(**options)
         for words in ("stands elsewhere", "No record is of", "ids of people"):
             assert any(words in text for text in heard), words

@@ -137,7 +137,7 @@ class VoteCapSession:
         Returns
         -------
         Draw
-            Every query is answered, by noise alone when nobody votes.
+            Every query is answered, by noise alone when no teacher votes.
 
         Raises
         ------

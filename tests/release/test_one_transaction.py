@@ -1,4 +1,4 @@
-"""Five roads out, one door: the same labels and ledger rows by each, and no noise before the charge is taken."""
+"""Five ways to release, one transaction: the same labels and ledger rows, and no noise before the charge is taken."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def by_account(ledger, folder):
     return np.array([account(votes(), GNMax(40.0), **given).sanitised.epsilon])
 
 
-#: Taken from the four separate roads that there were before the door.
+#: Taken from the four separate functions that there were before the transaction.
 GOLDEN = {
     "by_release": (
         [0, 0, 0, 0, -1, -1, -1, -1, -1],
@@ -233,9 +233,9 @@ GOLDEN = {
         ],
     ),
 }
-ROADS = {
-    road.__name__: road
-    for road in (
+WAYS = {
+    way.__name__: way
+    for way in (
         by_release,
         by_session,
         by_vote_cap,
@@ -256,53 +256,53 @@ def rows_of(ledger):
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("road", ROADS)
-def test_labels_and_ledger_rows_are_as_by_separate_roads(tmp_path, road):
-    ledger = ledger_for(road, tmp_path)
-    labels = ROADS[road](ledger, tmp_path).tolist()
-    assert (labels, rows_of(ledger)) == GOLDEN[road]
+@pytest.mark.parametrize("way", WAYS)
+def test_labels_and_ledger_rows_are_as_by_separate_code(tmp_path, way):
+    ledger = ledger_for(way, tmp_path)
+    labels = WAYS[way](ledger, tmp_path).tolist()
+    assert (labels, rows_of(ledger)) == GOLDEN[way]
 
 
-def ledger_for(road, folder):
-    return Ledger(folder / "ledger.sqlite", currency="renyi" if road == "by_account" else None)
+def ledger_for(way, folder):
+    return Ledger(folder / "ledger.sqlite", currency="renyi" if way == "by_account" else None)
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("road", ROADS)
-def test_no_noise_is_drawn_before_the_charge(tmp_path, monkeypatch, road):
+@pytest.mark.parametrize("way", WAYS)
+def test_no_noise_is_drawn_before_the_charge(tmp_path, monkeypatch, way):
     """The ledger is asked first, by one caller only, and all the noise comes after."""
-    told = []
+    events = []
     record, words = Ledger.record, NoiseSource.words
 
     def recorded(self, *args, **kwargs):
-        told.append(f"charged by {inspect.stack()[1].frame.f_globals['__name__']}")
+        events.append(f"charged by {inspect.stack()[1].frame.f_globals['__name__']}")
         return record(self, *args, **kwargs)
 
     monkeypatch.setattr(Ledger, "record", recorded)
-    monkeypatch.setattr(NoiseSource, "words", lambda self, n: (n and told.append("noise")) or words(self, n))
-    ROADS[road](ledger_for(road, tmp_path), tmp_path)
-    assert list(dict.fromkeys(told)) == ["charged by pate.release._transaction", "noise"]
+    monkeypatch.setattr(NoiseSource, "words", lambda self, n: (n and events.append("noise")) or words(self, n))
+    WAYS[way](ledger_for(way, tmp_path), tmp_path)
+    assert list(dict.fromkeys(events)) == ["charged by pate.release._transaction", "noise"]
 
 
-@pytest.mark.parametrize("road", ROADS)
-def test_a_charge_that_is_refused_at_the_last_moment_draws_no_noise(tmp_path, monkeypatch, road):
-    """Somebody else spends what was left after the price was made: the transaction refuses, and nothing was drawn."""
+@pytest.mark.parametrize("way", WAYS)
+def test_a_charge_that_is_refused_at_the_last_moment_draws_no_noise(tmp_path, monkeypatch, way):
+    """Another process spends what was left after the price was made: the transaction refuses, and nothing was drawn."""
     record, words, drawn = Ledger.record, NoiseSource.words, []
 
     def outrun(self, cost, **kwargs):
         tiny, left = Charge.gaussian(sensitivity=1.0, sigma=100.0), self.remaining()
         other = tiny * largest(lambda n: left.allows(tiny * n), 10**6)
-        record(self, other, mechanism="somebody else", n_queries=0)
+        record(self, other, mechanism="another process", n_queries=0)
         return record(self, cost, **kwargs)
 
-    ledger = ledger_for(road, tmp_path)
+    ledger = ledger_for(way, tmp_path)
     ledger.open_total(BUDGET)
     monkeypatch.setattr(Ledger, "record", outrun)
     monkeypatch.setattr(NoiseSource, "words", lambda self, n: drawn.append(n) or words(self, n))
     with pytest.raises(BudgetExceededError):
-        ROADS[road](ledger, tmp_path)
+        WAYS[way](ledger, tmp_path)
     assert not any(drawn)
-    assert [row.mechanism for row in Ledger(ledger.path).releases()] == ["somebody else"]
+    assert [row.mechanism for row in Ledger(ledger.path).releases()] == ["another process"]
 
 
 @pytest.mark.few(3)
@@ -336,10 +336,10 @@ def test_what_is_sampled_is_what_was_charged(tmp_path, monkeypatch, seed):
 
 
 def test_paid_queries_are_drawn_once_each():
-    """The door itself counts: a caller that miscounts gets nothing."""
+    """The transaction itself counts: a caller that miscounts gets nothing."""
     terms = ReleaseTerms(budget=BUDGET)
-    door = Transaction(terms, Registration("record", ("a", "b", "c"), n_shards=100))
-    paid = door.session(GNMax(40.0), price_of(3, GNMax(40.0), terms))
+    transaction = Transaction(terms, Registration("record", ("a", "b", "c"), n_shards=100))
+    paid = transaction.session(GNMax(40.0), price_of(3, GNMax(40.0), terms))
     paid.draw(COUNTS[:2], lambda drawn: ())
     with pytest.raises(BudgetExceededError, match="2 queries were asked, and 1 of 3 are paid for and left"):
         paid.draw(COUNTS[:2], lambda drawn: ())
@@ -349,17 +349,17 @@ def test_paid_queries_are_drawn_once_each():
 # Plans ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("road", ["by_release", "by_session", "by_classifier", "by_job", "by_rounds", "by_vote_job"])
-def test_a_release_is_priced_once(tmp_path, monkeypatch, road):
+@pytest.mark.parametrize("way", ["by_release", "by_session", "by_classifier", "by_job", "by_rounds", "by_vote_job"])
+def test_a_release_is_priced_once(tmp_path, monkeypatch, way):
     made = []
     monkeypatch.setattr("pate.release._quote.Quote", lambda *a, **k: made.append(Quote(*a, **k)) or made[-1])
-    ROADS[road](ledger_for(road, tmp_path), tmp_path)
+    WAYS[way](ledger_for(way, tmp_path), tmp_path)
     assert len(made) == 1
 
 
 @pytest.mark.parametrize("on_exhausted", ["raise", "abstain"])
-def test_a_plan_that_others_overtook_is_priced_anew(tmp_path, on_exhausted):
-    """Between plan and release somebody spends: the planned price is no licence."""
+def test_a_plan_that_others_overtook_is_priced_again(tmp_path, on_exhausted):
+    """Between plan and release another process spends: the planned price is no licence."""
     ledger = Ledger(tmp_path / "ledger.sqlite")
     np.save(tmp_path / "votes.npy", COUNTS)
     given = {"classes": 3, "budget": BUDGET, "ledger": ledger.path, "mechanism": GNMax(5.5), "n_queries": 9}
@@ -377,7 +377,7 @@ def test_a_plan_that_others_overtook_is_priced_anew(tmp_path, on_exhausted):
     assert row.charge == release.quote.charge == GNMax(5.5).charge(row.n_queries)
 
 
-def test_whoever_votes_only_implements_voter():
+def test_any_object_that_votes_only_implements_voter():
     class Sites:
         classes_, n_teachers = ("a", "b", "c"), 100
 
@@ -409,15 +409,15 @@ class NeverTrained(GaussianNB):
         ({"budget": 1.0}, "budget must be pate.Budget"),
     ],
 )
-def test_terms_are_checked_at_the_door_wherever_they_come_in(tmp_path, wrong, text):
+def test_terms_are_checked_wherever_they_come_in(tmp_path, wrong, text):
     given = {"budget": BUDGET} | wrong
     said = {"n_teachers": 5, "classes": [0, 1], "student": GaussianNB(), **given}
-    doors = {
+    openers = {
         "terms": lambda: ReleaseTerms(**given),
         "release": lambda: release_labels(votes(), GNMax(40.0), **given),
         "session": lambda: open_session(GNMax(40.0), n_queries=3, n_teachers=9, classes=2, **given),
         "classifier": lambda: pate_of(NeverTrained(), **said).fit(X, Y, X_public=PUBLIC),
     }
-    for name, door in doors.items():
+    for name, transaction in openers.items():
         with pytest.raises(InvalidInputError, match=text):
-            pytest.fail(f"{name} let {door()} in")
+            pytest.fail(f"{name} let {transaction()} in")

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.types import FloatArray, IntArray
+from pate.privacy.exact._histograms import Groups, most_classes, structure
 from pate.privacy.exact._log_space import log_law
 from pate.privacy.exact._quadrature import (
     FINER,
@@ -28,7 +29,6 @@ from pate.privacy.exact._quadrature import (
     laplace_nodes,
     trapezoid_tables,
 )
-from pate.privacy.exact.histograms import Groups, most_classes, structure
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
 
 __all__ = ["PairLaw", "all_laws", "batches", "pair_law"]

@@ -1,12 +1,12 @@
 """Other people's private methods beside ours: private kNN, the sparse-vector scheme, record voters and DP-SGD.
 
-    PATE_DATA_HOME=... python experiments/rivals.py               # a quarter of an hour of one core, then the page
-    PATE_DATA_HOME=... python experiments/rivals.py --develop     # what the rules were chosen from: training rows alone
-    python experiments/rivals.py --page                           # the page's tables from the stored JSON
-    python experiments/rivals.py --smoke                          # does it run?
+    PATE_DATA_HOME=... python experiments/baselines.py # a quarter of an hour of one core, then the page
+    PATE_DATA_HOME=... python experiments/baselines.py --develop # what the rules were chosen from: training rows alone
+    python experiments/baselines.py --page # the page's tables from the stored JSON
+    python experiments/baselines.py --smoke # does it run?
 
 Everybody takes the settings of their own public rule and is asked about the same test rows; splits, teachers, samples
-and noise are drawn anew by every seed. ``--develop`` cuts the training parts only (seeds from 100 on; digits has no
+and noise are drawn by every seed. ``--develop`` cuts the training parts only (seeds from 100 on; digits has no
 published test part, so that its rows are shared with everybody's splits). The JSON is written after every cell: a
 killed run goes on where it was.
 """
@@ -35,11 +35,11 @@ from pate.models.recipes import fitted_representation, kind_of
 from pate.teachers import HeadTeacherEnsemble
 
 ROOT = Path(__file__).parents[1]
-RESULT = ROOT / "experiments" / "results" / "rivals.json"
+RESULT = ROOT / "experiments" / "results" / "baselines.json"
 PAGE = ROOT / "docs" / "baselines.md"
 DELTA, EPSILONS = 1e-5, (0.5, 1.0, 3.0)
 #: Between these lines of the page nothing is typed by hand.
-BEGIN, END = "<!-- {} of experiments/rivals.py -->", "<!-- end -->"
+BEGIN, END = "<!-- {} of experiments/baselines.py -->", "<!-- end -->"
 KEY = ("data", "epsilon", "seed", "method")
 #: name -> private, public rows of a split of the training part
 TRAINING = {"digits": (1_038, 400), "optdigits": (2_400, 600), "pendigits": (5_000, 1_000)}
@@ -131,14 +131,14 @@ def measure(data: str, epsilon: float, seed: int, method: str) -> Row:
         seconds = time.perf_counter() - start
         accuracy = float(np.mean(clf.predict(rows.X_test) == rows.y_test))
     release = getattr(clf, "release_", None)
-    told = getattr(clf, "mechanism_", None)
+    stored = getattr(clf, "mechanism_", None)
     return {
         **dict(zip(KEY, (data, epsilon, seed, method), strict=True)),
         "accuracy": accuracy,
         "guarantee": [clf.statement_.guarantee.epsilon, clf.statement_.guarantee.delta],
-        "queries": None if told is None else release.n_queries,
-        "answers": None if told is None else release.n_answered,
-        "mechanism": None if told is None else repr(told),
+        "queries": None if stored is None else release.n_queries,
+        "answers": None if stored is None else release.n_answered,
+        "mechanism": None if stored is None else repr(stored),
         "seconds": round(seconds, 2),
         "n_private": len(rows.y),
         "n_public": len(rows.public),
@@ -193,34 +193,34 @@ def read(file: Path) -> dict[str, Any]:
     return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"cells": [], "development": []}
 
 
-def write(file: Path, told: dict[str, Any]) -> None:
+def write(file: Path, stored: dict[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    told |= {"delta": DELTA, "provenance": provenance()}
-    file.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    stored |= {"delta": DELTA, "provenance": provenance()}
+    file.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
 
 
 def run(file: Path, data: tuple[str, ...], epsilons: tuple[float, ...], seeds: tuple[int, ...]) -> None:
     """Fill in what is not there yet."""
-    told = read(file)
-    known = {tuple(cell[k] for k in KEY) for cell in told["cells"]}
+    stored = read(file)
+    known = {tuple(cell[k] for k in KEY) for cell in stored["cells"]}
     for key in ((d, e, s, m) for d in data for s in seeds for e in epsilons for m in METHODS):
         if key not in known:
-            told["cells"].append(measure(*key))
-            write(file, told)
-            print(*key, round(told["cells"][-1]["accuracy"], 4), told["cells"][-1]["seconds"], flush=True)
+            stored["cells"].append(measure(*key))
+            write(file, stored)
+            print(*key, round(stored["cells"][-1]["accuracy"], 4), stored["cells"][-1]["seconds"], flush=True)
 
 
 def develop(file: Path, data: tuple[str, ...], epsilons: tuple[float, ...], seeds: tuple[int, ...]) -> None:
-    told = read(file)
-    told["development"] = []
+    stored = read(file)
+    stored["development"] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in data:
             for seed in seeds:
-                told["development"] += list(develop_stability(name, seed))
+                stored["development"] += list(develop_stability(name, seed))
                 for epsilon in epsilons:
-                    told["development"] += list(develop_knn(name, epsilon, seed))
-                write(file, told)
+                    stored["development"] += list(develop_knn(name, epsilon, seed))
+                write(file, stored)
                 print("developed on", name, seed, flush=True)
 
 
@@ -247,12 +247,14 @@ def accuracy_table(cells: list[Row]) -> list[str]:
             found.append(f"{means[0]:.1f} of {means[1]:.0f}" if method == "sparse-vector" else f"{means[1]:.0f}")
         lines.append("| " + " | ".join([f"{METHODS[method][0]}: {said}", *found]) + " |")
     seconds = [[c["seconds"] for c in cells if c["method"] == m] for m in METHODS]
-    told = "; ".join(f"{METHODS[m][0]} {statistics.median(s):.1f}" for m, s in zip(METHODS, seconds, strict=True) if s)
+    stored = "; ".join(
+        f"{METHODS[m][0]} {statistics.median(s):.1f}" for m, s in zip(METHODS, seconds, strict=True) if s
+    )
     sizes = sorted({(c["data"], c["n_private"], c["n_public"], c["n_test"]) for c in cells})
     rows = "; ".join(f"{d}: {a:,} private, {b:,} public, {c:,} test rows" for d, a, b, c in sizes)
     n_seeds = len({c["seed"] for c in cells})
     return [*lines, "", f"Accuracy in percent, mean ± deviation over {n_seeds} seeds, delta {DELTA:g}. {rows}. Median "
-            f"seconds of a fit, one core of a shared machine: {told}."]  # fmt: skip
+            f"seconds of a fit, one core of a shared machine: {stored}."]  # fmt: skip
 
 
 def development_table(found: list[Row]) -> list[str]:
@@ -291,9 +293,9 @@ def fill(page: str, name: str, lines: list[str]) -> str:
 
 
 def page(file: Path, target: Path) -> None:
-    told, text = read(file), target.read_text(encoding="utf-8")
-    text = fill(text, "accuracy", accuracy_table(told["cells"]))
-    target.write_text(fill(text, "development", development_table(told["development"])), encoding="utf-8")
+    stored, text = read(file), target.read_text(encoding="utf-8")
+    text = fill(text, "accuracy", accuracy_table(stored["cells"]))
+    target.write_text(fill(text, "development", development_table(stored["development"])), encoding="utf-8")
     print(f"wrote {target.name}")
 
 
@@ -307,7 +309,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.smoke:
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "rivals.json"
+            file = Path(folder) / "baselines.json"
             run(file, ("digits",), (3.0,), (0,))
             print("\n".join(accuracy_table(read(file)["cells"])))
         return

@@ -9,8 +9,8 @@ itself. So
     epsilon(delta) = max over K of log((P(T > K) - delta) / Q(T > K))
 
 - *from below*, T the sum of the losses rounded to the lattice;
-- *from above*, for a pair that tells more: every outcome is split in two with losses on the lattice, such that both its
-  probabilities are kept (connect the dots: Doroshenko et al. 2022). Of this pair T is the privacy loss.
+- *from above*, for a pair that reveals more: every outcome is split in two with losses on the lattice, so that both
+  its probabilities are kept (connect the dots: Doroshenko et al. 2022). Of this pair T is the privacy loss.
 
 T's laws are sums of positive terms, computed query by query: all digits are right in both tails, and one law gives both
 directions.
@@ -30,9 +30,9 @@ from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, check_orders
 from pate.privacy.exact._composition import PROBABILITY_ERROR
+from pate.privacy.exact._histograms import check_counts
 from pate.privacy.exact._laws import NoiseLike, log_probs
 from pate.privacy.exact._quadrature import log_sum, log_terms
-from pate.privacy.exact.histograms import check_counts
 from pate.privacy.exact.noise import ThresholdTest
 
 __all__ = ["GivenPair", "PairEpsilon", "given_pair"]

@@ -1,4 +1,4 @@
-"""The classifier tells its curator, before anything is spent, of rows in other units and of classes that nobody has."""
+"""The classifier warns its curator, before anything is spent, of rows in other units and of classes without records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pate.exceptions import CovariateShiftWarning, CuratorWarning, PrivacyLeakWa
 
 X, Y = load_digits(return_X_y=True)
 PRIVATE, LABELS, PUBLIC = X[:1200], Y[:1200], X[1200:1300]
-ROADS = ({}, {"estimator": GaussianNB(), "n_teachers": 20, "partition_seed": 0})
+METHODS = ({}, {"estimator": GaussianNB(), "n_teachers": 20, "partition_seed": 0})
 
 
 def classifier(**options):
@@ -23,36 +23,36 @@ def classifier(**options):
     return pate_of(**{**given, **options})
 
 
-def test_other_units_are_told_of_before_anything_is_spent(tmp_path):
-    for i, road in enumerate(ROADS):
+def test_of_other_units_there_is_a_warning_before_anything_is_spent(tmp_path):
+    for i, method in enumerate(METHODS):
         ledger = Ledger(tmp_path / f"{i}.sqlite")
         with warnings.catch_warnings():
             warnings.simplefilter("error", CovariateShiftWarning)  # who wants to be stopped is, and nothing is spent
             with pytest.raises(CovariateShiftWarning, match="a scaler belongs inside the estimator"):
-                classifier(ledger=ledger, **road).fit(PRIVATE / 16, LABELS, X_public=PUBLIC)
+                classifier(ledger=ledger, **method).fit(PRIVATE / 16, LABELS, X_public=PUBLIC)
         assert not ledger.releases()
 
 
 @pytest.mark.long
 def test_it_changes_nothing_that_is_released_and_can_be_silenced():
-    for road in ROADS:
+    for method in METHODS:
         with pytest.warns(CovariateShiftWarning):
-            told = classifier(**road).fit(PRIVATE, LABELS, X_public=PUBLIC / 16)
+            warned = classifier(**method).fit(PRIVATE, LABELS, X_public=PUBLIC / 16)
         with warnings.catch_warnings():
             warnings.simplefilter("error", CovariateShiftWarning)
             warnings.simplefilter("ignore", CovariateShiftWarning)
-            silent = classifier(**road).fit(PRIVATE, LABELS, X_public=PUBLIC / 16)
-            classifier(**road).fit(PRIVATE, LABELS, X_public=PUBLIC)  # honest rows: nothing to say
-        assert (told.release_.labels == silent.release_.labels).all()
+            silent = classifier(**method).fit(PRIVATE, LABELS, X_public=PUBLIC / 16)
+            classifier(**method).fit(PRIVATE, LABELS, X_public=PUBLIC)  # honest rows: nothing to say
+        assert (warned.release_.labels == silent.release_.labels).all()
 
 
 @pytest.mark.long
-def test_classes_that_nobody_has_and_records_that_do_not_vote():
+def test_classes_without_records_and_records_that_do_not_vote():
     text = LABELS.astype(str).astype(object)
     text[:30] = "O"
-    for road, counted in zip(ROADS, (True, False), strict=True):
+    for method, counted in zip(METHODS, (True, False), strict=True):
         with pytest.warns(CuratorWarning) as heard:
-            classifier(classes=[*map(str, range(10)), "ten"], **road).fit(PRIVATE, text, X_public=PUBLIC)
+            classifier(classes=[*map(str, range(10)), "ten"], **method).fit(PRIVATE, text, X_public=PUBLIC)
         said = " ".join(str(w.message) for w in heard)
         assert "No record is of the class 'ten'." in said
         assert ("1,170 of 1,200 records (97.5%) vote: 30 of a class outside classes" in said) is counted
@@ -63,9 +63,9 @@ def test_classes_that_nobody_has_and_records_that_do_not_vote():
 @pytest.mark.long
 def test_an_amount_is_refused_where_no_class_was_named_and_only_there():
     amounts = np.arange(1200)
-    for road in ROADS:
+    for method in METHODS:
         with pytest.warns(PrivacyLeakWarning), pytest.raises(InvalidInputError, match="that is regression") as caught:
-            classifier(classes=None, **road).fit(PRIVATE, amounts, X_public=PUBLIC)
+            classifier(classes=None, **method).fit(PRIVATE, amounts, X_public=PUBLIC)
         assert "1199" not in str(caught.value)
         with pytest.warns(CuratorWarning, match="records"):
-            classifier(**road).fit(PRIVATE, amounts, X_public=PUBLIC)  # ten of 1,200 vote, and nobody is refused
+            classifier(**method).fit(PRIVATE, amounts, X_public=PUBLIC)  # ten of 1,200 vote, and none is refused

@@ -1,4 +1,4 @@
-"""One door for rows and labels: no error quotes a cell, and every place takes and refuses the same kinds."""
+"""Validation of rows and labels: no error quotes a cell, and every place takes and refuses the same kinds."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def small_things(rng, X, y, groups):
         assert_silent(read)
 
 
-DOORS = [pate_fit, ensemble_fit, torch_fit, encoder_fit, encoder_transform, columns_alike, small_things]
+TAKERS = [pate_fit, ensemble_fit, torch_fit, encoder_fit, encoder_transform, columns_alike, small_things]
 
 
 def everything_said(error):
@@ -200,10 +200,10 @@ def assert_silent(call):
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+@pytest.mark.parametrize("taker", TAKERS, ids=lambda taker: taker.__name__)
 @pytest.mark.parametrize("poison", POISON)
-def test_no_error_quotes_a_private_cell(door, poison):
-    rng = np.random.default_rng([3, *poison.encode(), *door.__name__.encode()])
+def test_no_error_quotes_a_private_cell(taker, poison):
+    rng = np.random.default_rng([3, *poison.encode(), *taker.__name__.encode()])
     forms = ["list", "array", "frame", "category", "masked"]
     for place in ("X", "y", "groups", "X", "y"):
         cell = POISON[poison]()
@@ -215,7 +215,7 @@ def test_no_error_quotes_a_private_cell(door, poison):
             y = column(rng, cell)
         else:
             groups = column(rng, cell)
-        error = assert_silent(lambda X=X, y=y, groups=groups: door(rng, X, y, groups))
+        error = assert_silent(lambda X=X, y=y, groups=groups: taker(rng, X, y, groups))
         assert error is None or isinstance(error, PateError), everything_said(error)
 
 
@@ -256,11 +256,11 @@ def test_files_are_read_in_silence(tmp_path, name, suffix):
         )
         job.run()
 
-    assert assert_silent(run) is None  # one odd cell, class or name stops nobody
+    assert assert_silent(run) is None  # one odd cell, class or name stops nothing
     assert_silent(lambda: read_table(private, target="ill", group="who"))
 
 
-# Kinds of values, alike at every door --------------------------------------------------------------------------------
+# Kinds of values, alike everywhere ----------------------------------------------------------------------------------
 
 Y = np.arange(N) % 2
 MASKED = np.ma.array(np.random.default_rng(0).normal(size=(N, 3)), mask=np.eye(N, 3, dtype=bool))
@@ -329,7 +329,7 @@ OF_PRIVATE_ROWS = ("PATEClassifier", "TeacherEnsemble", "TeacherEnsemble of pipe
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("taker", TAKERS)
-def test_what_is_no_number_is_refused_in_the_same_words_at_every_door(taker):
+def test_what_is_no_number_is_refused_in_the_same_words_everywhere(taker):
     private = taker in OF_PRIVATE_ROWS
     for kind, X, text in kinds():
         if taker.startswith("TableEncoder") and kind == "same names":
@@ -376,7 +376,7 @@ def test_what_is_masked_is_missing(X):
     assert np.array_equal(np.isnan(rows), MASKED.mask)
 
 
-def test_one_masked_cell_changes_nobody_elses_type():
+def test_one_masked_cell_changes_no_other_type():
     whole = np.arange(6).reshape(3, 2)
     bare, masked = np.ma.array(whole), np.ma.array(whole, mask=np.eye(3, 2, dtype=bool))
     assert read_rows(bare).dtype == read_rows(masked).dtype == np.float64
@@ -404,7 +404,7 @@ def test_one_masked_cell_changes_nobody_elses_type():
 )
 @pytest.mark.parametrize("classes", [[0, 1], None])
 @pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning", "ignore::pate.exceptions.StudentWarning")
-def test_labels_are_refused_in_the_same_words_at_every_door(y, text, classes):
+def test_labels_are_refused_in_the_same_words_everywhere(y, text, classes):
     X = MASKED.data
     some = text in ("masked cells", "missing values", "missing values|NaN", "NaN", "y")
     makers = (
