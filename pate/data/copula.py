@@ -95,7 +95,7 @@ class ColumnCells:
             if low > high:
                 raise InvalidInputError(f"{at} is of whole numbers, and none is in its range. Widen it.")
             n = high - low + 1
-            ends = np.arange(low, high + 2) if n <= MOST_WHOLE else np.floor(_spaced(low, high + 1, column.special))
+            ends = np.arange(low, high + 2.0) if n <= MOST_WHOLE else np.floor(_spaced(low, high + 1, column.special))
             inside = [value for value in column.special if low <= value <= high and value.is_integer()]
             ends = np.unique([*ends, *inside, *(value + 1 for value in inside)])
             lows, highs = ends[:-1], ends[1:] - 1
