@@ -68,6 +68,9 @@ def test_cells_follow_from_the_schema_alone():
     assert alone == [-9, 0]
     assert np.array_equal(gain.low[2:], np.append(1, gain.high[2:-1] + 1))  # nothing between bins, and 0 in none
     assert gain.high[-1] == 99_999
+    assert gain.low[2] == 1
+    assert gain.high[2] < 10  # finer to the end where 0 stands out
+    assert np.allclose(np.diff(CELLS[3].low), 365 / copula.BINS)
 
 
 def test_special_values_and_missing_ones_have_cells_of_their_own(codes):
