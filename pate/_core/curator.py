@@ -55,6 +55,3 @@ def warn_curator(found: Iterable[CuratorMessage], *, stacklevel: int = 2) -> tup
     for message in found:
         warnings.warn(f"{message.text} {_PRIVATE}", message.category, stacklevel=stacklevel + 1)
     return found
-
-
-tell = warn_curator  # for callers in pate.estimators

@@ -183,9 +183,6 @@ def resolve(sampler: str, value: Any) -> Any:
     return value if recorder is None else recorder.resolve(sampler, value)
 
 
-settle = resolve  # for callers in pate.dpsgd
-
-
 def resolved(sampler: Sampler) -> Sampler:
     """Make a sampler's outcomes known to a replay: ``sampler(values, *, scale, source, ...)``."""
     signature = inspect.signature(sampler)

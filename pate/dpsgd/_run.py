@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from pate._core.progress import track
-from pate._core.recorder import note, playing, settle
+from pate._core.recorder import note, playing, resolve
 from pate._core.secret import fresh_secret, training_seed
 from pate.dpsgd._canaries import CanaryRun
 from pate.dpsgd._checkpoint import Checkpoint, Held, Likeness
@@ -162,7 +162,7 @@ def training_steps(run: Training, clip: ClippingRun, start: int = 0) -> Generato
             note("dpsgd", step=step, scale=scale, max_norm=clip.max_norm, n_drawn=len(batch), sums=total)
             for p, whole, drawn in zip(parameters, total, noise[: sum(sizes)].split(sizes), strict=True):
                 whole.add_(drawn.to(p.device).view_as(p), alpha=scale)
-                whole.copy_(settle("DP-SGD", whole))
+                whole.copy_(resolve("DP-SGD", whole))
                 # The sum is rounded to the parameter's precision after the noise is in.
                 p.grad = (whole / shape.expected_batch_size).to(p.dtype)
             if canaries is not None:

@@ -46,7 +46,7 @@ from torch import Tensor
 from torch.nn.functional import threshold
 
 from pate._core.checks import check_real, largest_of, least_of
-from pate._core.recorder import settle
+from pate._core.recorder import resolve
 from pate.exceptions import InvalidInputError
 
 __all__ = [
@@ -507,7 +507,7 @@ class QuantileRun:
             Of standard deviation 1, from the draw of the mechanism that the gradients' noise comes from.
         """
         noised = self._count + self.settings.count_noise_of(self.expected_batch_size) * float(draws[0])
-        noised = float(settle("quantile", noised))
+        noised = float(resolve("quantile", noised))
         self._count, self._within_step = 0.0, False
         share = 0.5 + noised / self.expected_batch_size
         moved = self.settings.learning_rate * (self.settings.quantile - share)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from pate._core.curator import tell
+from pate._core.curator import warn_curator
 from pate._core.frames import plain_rows
 from pate._core.progress import timed
 from pate._core.types import FloatArray
@@ -46,7 +46,7 @@ from pate.models.recipes import (
 from pate.models.students import try_student
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.release import Evidence, ModelLabels, ReleaseTerms, check_ballots_stated, doubted, tell_doubts
+from pate.release import Evidence, ModelLabels, ReleaseTerms, check_ballots_stated, doubted, warn_of_doubts
 from pate.release.statement.fields import NAMED, MeasuredAccuracy, check_stated
 from pate.release.statement.model import PrivacyStatement
 from pate.release.statement.plain import as_plain_text
@@ -70,6 +70,8 @@ from pate.models.recipes import (
 from pate.privacy.budget import Budget
 from pate.release import check_measure
 
+#: Of more columns no synthetic rows are drawn: measured were up to 64.
+MOST_DRAWN = 100
 VOTERS = ("auto", "records", "heads", "shards", "dpsgd")
 
 
@@ -113,6 +115,7 @@ def method_of(
     n_classes: int,
     image_shape: tuple[int, ...] | None = None,
     schema: Any = None,
+    n_columns: int = 0,
 ) -> tuple[str, str]:
     """Return ``"records"`` or ``"dpsgd"``, and why, by :func:`~pate.models.recipes.chosen_method`."""
     facts = PublicFacts(
@@ -122,15 +125,15 @@ def method_of(
         n_public=0 if X_public is None else len_of(X_public),
         kind="table" if X_public is None else kind_of(X_public, image_shape),
     )
-    method, why = chosen_method(facts)
-    if method == "records":
-        check_schema(schema, method)
+    drawn = schema is not None and image_shape is None and n_columns <= MOST_DRAWN
+    method, why = chosen_method(facts, declared=drawn)
+    check_schema(schema, method, X_public)
     return method, why
 
 
-def check_schema(schema: Any, voters: str) -> None:
+def check_schema(schema: Any, voters: str, X_public: Any) -> None:
     """Refuse a declared schema where nobody has a use for it."""
-    if schema is not None and voters != "dpsgd":
+    if schema is not None and voters != "dpsgd" and not (voters == "records" and X_public is None):
         raise InvalidInputError(
             f"schema (--ranges) must be left out where voters={voters!r}, who learn from public rows what columns are "
             "like. Leave it out, or say voters='dpsgd' (--voters dpsgd)."
@@ -434,18 +437,18 @@ class ByRecords(PublicModel):
         if not self._overlap_is_public():
             check_public_rows(records, records if same else rows, groups)
         messages = about_labels(y, groups, self.classes_.tolist())
-        tell([*messages, *about_shift(records, rows, image_shape=self._image_shape())], stacklevel=5)
+        warn_curator([*messages, *about_shift(records, rows, image_shape=self._image_shape())], stacklevel=5)
         with timed("startup"):
             plan = plan_records(rows, terms, self._ask(records, groups), rule=self._rule)
         student = self._tried_student(rows)
         self._check_ledger(records, y, groups, paid=plan.stored)
-        evidence = self._evidence(road=why)
+        evidence = self._evidence(method=why)
         if not plan.stored:
             self._count(plan.guarantee, plan.charge, groups)
         with timed("labelling"):
             release, self._model = plan.run(records, y, groups=groups, evidence=evidence)
         self._take_in(release, student, rows)
-        tell_doubts(self.statement_, stacklevel=4)
+        warn_of_doubts(self.statement_, stacklevel=4)
         return plan
 
     def _ask(self, records: Any, groups: Any, checkpoint_dir: Any = None) -> Ask:
@@ -521,7 +524,7 @@ class ByDPSGD(ByRecords):
                 check_public_rows(records, records if same else rows, groups)
             messages = [*messages, *about_shift(records, rows, image_shape=self._image_shape())]
             student = self._tried_student(rows)
-        tell(messages, stacklevel=5)
+        warn_curator(messages, stacklevel=5)
         if rows is None and schema is None:
             _about_texts(records)
         with timed("startup"):
@@ -541,7 +544,7 @@ class ByDPSGD(ByRecords):
                 stacklevel=4,
             )
         self._check_ledger(records, y, groups, paid=plan.resumed)
-        evidence = Evidence(road=why) if rows is None else self._evidence(road=why)
+        evidence = Evidence(method=why) if rows is None else self._evidence(method=why)
         self._is_kin(plan.clf)  # their fits are counted together
         release, self._model, kept = plan.run(records, y, groups=groups, evidence=evidence)
         self._take_in(release, student, rows)
@@ -551,7 +554,7 @@ class ByDPSGD(ByRecords):
                 with suppress(OSError):  # a folder of another run's
                     kept.path.parent.rmdir()
                     kept.path.parent.parent.rmdir()
-        tell_doubts(self.statement_, stacklevel=4)
+        warn_of_doubts(self.statement_, stacklevel=4)
         return plan
 
     def _run_folder(self, shape: Any, schema: Any, terms: ReleaseTerms) -> Any:

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from pate._core.checks import check_int
-from pate._core.curator import tell
+from pate._core.curator import warn_curator
 from pate._core.frames import plain_column, plain_rows
 from pate._core.moved import Former, takes_former_names
 from pate._core.progress import timed
@@ -26,13 +26,13 @@ from pate.data import about_shift, check_public_rows, flat_rows, image_shape, is
 from pate.data.queries import select_queries
 from pate.estimators._by_dpsgd import (
     VOTERS,
-    ByDPSGD,
     check_likeliest,
     check_schema,
     chosen_voters,
     len_of,
     method_of,
 )
+from pate.estimators._by_schema import BySchema
 from pate.estimators._public_model import digest_of
 from pate.estimators._public_rows import OVERLAP, TUNING, own_stated
 from pate.estimators._queries import Queries, former_part, in_own_words
@@ -61,8 +61,8 @@ from pate.release import (
     default_heads,
     doubted,
     plan_release,
-    tell_doubts,
     warn_if_weak,
+    warn_of_doubts,
 )
 from pate.release.statement.files import bind_released, bind_statement
 from pate.release.statement.model import PrivacyStatement
@@ -124,7 +124,7 @@ def _former_entry(name: str, *, none: Any, says: Callable[[Any], Any] = lambda v
     ranges=Former("fit(X, y, schema=...)"),
 )
 @dataclass(eq=False, repr=False)
-class PATEClassifier(ByDPSGD):
+class PATEClassifier(BySchema):
     """Learn from private data by letting it vote on public rows, within a privacy budget.
 
     Where nobody is named, every private *record* votes once, in a space that the public rows alone define; noise is
@@ -354,10 +354,11 @@ class PATEClassifier(ByDPSGD):
             check_int("random_state", self.random_state, low=0)
         who, asked_for = self.who_votes(), Queries.of(self.queries)
         schema = self._formerly("ranges") if schema is None else schema
-        if X_public is None and who not in ("auto", "dpsgd"):
+        if X_public is None and who not in ("auto", "dpsgd") and (who, schema is None) != ("records", False):
             raise InvalidInputError(
                 "X_public must be the public rows to label, got None. PATE releases labels of public data: pass "
-                "fit(X, y, X_public=...), or let DP-SGD learn without any: voters='dpsgd'."
+                "fit(X, y, X_public=...); or declare what columns hold, fit(X, y, schema=...), and leave voters out; or "
+                "let DP-SGD learn without any: voters='dpsgd'."
             )
         tuning, _, stated = own_stated(self.stated)
         terms = ReleaseTerms(
@@ -372,10 +373,13 @@ class PATEClassifier(ByDPSGD):
         same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
         y, groups = plain_column(y), plain_column(groups, name="groups")
         who, why = self._method(who, X, y, X_public, groups, schema)
-        check_schema(schema, who)
+        check_schema(schema, who, X_public)
         self.voters_ = who
         if who == "dpsgd":
             return self._fit_by_dpsgd(X, y, X_public, groups, schema, terms, same=same, why=why), None
+        self.__dict__.pop("synthetic_", None)
+        if who == "records" and X_public is None:
+            return self._fit_by_schema(X, y, groups, schema, terms, why=why), None
         if who == "records":
             return self._fit_by_records(X, y, X_public, groups, terms, same=same, why=why), None
         measure = check_measure(self.measure)
@@ -410,7 +414,7 @@ class PATEClassifier(ByDPSGD):
         if not self._overlap_is_public():
             check_public_rows(read.rows, read.rows if same else X_public, groups)
         messages = about_labels(y, groups, self.classes_.tolist(), counted=False)  # those that do not vote: fit says it
-        tell([*messages, *about_shift(read.rows, X_public, image_shape=self._image_shape())], stacklevel=4)
+        warn_curator([*messages, *about_shift(read.rows, X_public, image_shape=self._image_shape())], stacklevel=4)
         queries = select_queries(
             seen,
             asking.n_queries,
@@ -463,7 +467,7 @@ class PATEClassifier(ByDPSGD):
             self.release_ = self._message_in(doubted(self.release_, cells=cells))
             self.statement_ = self.release_.statement
         self._measured_of = self.student_
-        tell_doubts(self.statement_, stacklevel=3)
+        warn_of_doubts(self.statement_, stacklevel=3)
         return teachers, outcome.votes
 
     def who_votes(self) -> str:

@@ -16,7 +16,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from pate._core.checks import check_int, shown
-from pate._core.curator import CuratorMessage, tell
+from pate._core.curator import CuratorMessage
 from pate._core.frames import plain_column, plain_rows
 from pate._core.progress import timed
 from pate.data import about_shift, check_public_rows, recognised_by
@@ -221,7 +221,7 @@ class PATERegressor(RegressorMixin, PublicRows):
         if not self._overlap_is_public():
             check_public_rows(records, records if same else rows, groups)
         shift = about_shift(records, rows, image_shape=self._image_shape())
-        tell([*about_numbers(values, groups), *shift], stacklevel=3)
+        warn_curator([*about_numbers(values, groups), *shift], stacklevel=3)
         n_units, unit = units_of(groups, len(values))
         warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
         with timed("startup"):

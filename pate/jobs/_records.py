@@ -123,7 +123,7 @@ class BallotMethod(ModelMethod):
             odd=source.odd,
         )
         maps = "public" if ballots.voters.own_maps else "none"
-        evidence = Evidence(preprocessing=maps, public_rows=job.public_rows, road=why)
+        evidence = Evidence(preprocessing=maps, public_rows=job.public_rows, method=why)
         return cls(job, source, evidence, ballots.voters.representation, ballots, plan)
 
     def run(self, y: npt.NDArray[Any], pupil: Pupil | None) -> Learnt:
@@ -216,7 +216,7 @@ class GradientMethod(ModelMethod):
             files=source.files,
             odd=source.odd,
         )
-        evidence = Evidence(public_rows=None if rows is None else job.public_rows, road=why)
+        evidence = Evidence(public_rows=None if rows is None else job.public_rows, method=why)
         return cls(job, source, evidence, None, training, plan)
 
     def run(self, y: npt.NDArray[Any], pupil: Pupil | None) -> Learnt:

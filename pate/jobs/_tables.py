@@ -188,8 +188,9 @@ class LabelJob(LabelSettings, LeavesModel):
                 n_classes=2 if named is None else len(named),
                 image_shape=source.image_shape,
                 schema=self.schema,
+                n_columns=int(source.X.shape[1]) if source.kind == "table" else 0,
             )
-        check_schema(self.schema, str(self.voters))
+        check_schema(self.schema, str(self.voters), source.public)
         if self.voters == "dpsgd":
             self.check_heeded()
         if self.public is not None and not self.overlap_is_public:

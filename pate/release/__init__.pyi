@@ -24,7 +24,6 @@ from ._measured import (
     doubted as doubted,
     measured_accuracy as measured_accuracy,
     measured_shares as measured_shares,
-    tell_doubts as tell_doubts,
     warn_of_doubts as warn_of_doubts,
 )
 from ._pipeline import (

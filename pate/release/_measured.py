@@ -284,9 +284,6 @@ def warn_of_doubts(statement: PrivacyStatement, *, stacklevel: int = 2) -> None:
         warnings.warn(str(doubt), ResultWarning, stacklevel=stacklevel + 1)
 
 
-tell_doubts = warn_of_doubts  # for callers in pate.estimators
-
-
 def _few(n_map: int | None) -> Doubt | None:
     if n_map is None or n_map >= FEW_PUBLIC:
         return None

@@ -198,7 +198,7 @@ class Evidence:
         The voter is an ensemble that this run cut shards for and trained.
     preprocessing, public_rows
         See :func:`pate.release.vouch_for_training`.
-    road : str
+    method : str
         Why records voted, or DP-SGD learnt, where a public rule chose; empty where a person did.
 
     Examples
@@ -211,7 +211,7 @@ class Evidence:
     trained: bool = False
     preprocessing: str = "none"
     public_rows: str | None = None
-    road: str = ""
+    method: str = ""
 
     def message_in(self, release: LabelRelease, voter: Voter) -> LabelRelease:
         """Return the release with a statement that says so."""
@@ -230,9 +230,9 @@ class Evidence:
         """
         if any(a.name == "public rows" for a in statement.assumptions):
             statement = with_public_rows(statement, self.public_rows)
-        if not self.road:
+        if not self.method:
             return statement
-        return replace(statement, mechanism=f"{statement.mechanism}; chosen by a public rule, as {self.road}")
+        return replace(statement, mechanism=f"{statement.mechanism}; chosen by a public rule, as {self.method}")
 
 
 @dataclass(frozen=True, eq=False)
