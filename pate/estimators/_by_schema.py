@@ -38,7 +38,7 @@ class BySchema(ByDPSGD):
         if not plan.stored:
             self._count(plan.guarantee, plan.charge, groups)
         with timed("labelling"):
-            release, self._model, self.synthetic_ = plan.run(records, y, groups=groups, evidence=Evidence(road=why))
+            release, self._model, self.synthetic_ = plan.run(records, y, groups=groups, evidence=Evidence(method=why))
         self._take_in(release, None, self.synthetic_)
         warn_of_doubts(self.statement_, stacklevel=4)
         return plan

@@ -357,8 +357,8 @@ class PATEClassifier(BySchema):
         if X_public is None and who not in ("auto", "dpsgd") and (who, schema is None) != ("records", False):
             raise InvalidInputError(
                 "X_public must be the public rows to label, got None. PATE releases labels of public data: pass "
-                "fit(X, y, X_public=...); or declare what columns hold, fit(X, y, schema=...), and leave voters out; or "
-                "let DP-SGD learn without any: voters='dpsgd'."
+                "fit(X, y, X_public=...), or declare what columns hold: fit(X, y, schema=...); or let DP-SGD learn without "
+                "any: voters='dpsgd'."
             )
         tuning, _, stated = own_stated(self.stated)
         terms = ReleaseTerms(
@@ -500,6 +500,7 @@ class PATEClassifier(BySchema):
             n_classes=_n_classes(self.classes, y),
             image_shape=self.image_shape or image_shape(X_public, name="X_public"),
             schema=schema,
+            n_columns=int((*np.shape(X), 0, 0)[1]),
         )
 
     def _template(self) -> Any:

@@ -16,7 +16,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from pate._core.checks import check_int, shown
-from pate._core.curator import CuratorMessage
+from pate._core.curator import CuratorMessage, warn_curator
 from pate._core.frames import plain_column, plain_rows
 from pate._core.progress import timed
 from pate.data import about_shift, check_public_rows, recognised_by

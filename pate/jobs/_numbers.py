@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pate._core.curator import CuratorMessage, tell
+from pate._core.curator import CuratorMessage, warn_curator
 from pate._core.files import json_text
 from pate.data import about_shift, check_other_file, check_public_rows, file_of
 from pate.estimators import (
@@ -241,7 +241,7 @@ class NumberJob:
         source = self._source
         self._check_ledger()
         shift = about_shift(source.X, source.public, image_shape=source.image_shape)
-        return tell([*about_numbers(self._values, source.groups), *source.messages, *shift], stacklevel=3)
+        return warn_curator([*about_numbers(self._values, source.groups), *source.messages, *shift], stacklevel=3)
 
     def _check_ledger(self) -> None:
         book, source, plan = self._ledger, self._source, self.plan

@@ -243,8 +243,8 @@ def check_recipe(recipe: Recipe) -> None:
 
 #: With fewer public rows no map can be fitted, and DP-SGD is chosen.
 FEWEST_PUBLIC = 20
-#: From this evidence on synthetic rows of a schema are better than DP-SGD on it, where there are no public rows: read off
-#: Adult, pendigits, spambase and optdigits (experiments/no_public_rows.py).
+#: Without public rows synthetic ones of a schema are better than DP-SGD on it from this evidence on: read off Adult,
+#: pendigits, spambase and optdigits (experiments/no_public_rows.py).
 _SYNTHETIC_FROM = 45.0
 
 
