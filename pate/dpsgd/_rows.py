@@ -79,13 +79,13 @@ def read_records(
     return features, encode_labels("y", target, values), values, readable
 
 
-def within_ranges(clf: Any, X: Any, X_public: Any) -> tuple[Any, Any]:
+def within_ranges(ranges: Any, X: Any, X_public: Any) -> tuple[Any, Any]:
     """Return private rows with the declared columns in order, and made-up rows that say what each column holds."""
     if X_public is not None:
         raise InvalidInputError(
-            "X_public must be None where ranges= is given: declared ranges stand in for public rows. Leave one out."
+            "X_public must be None where schema= is given: declared ranges stand in for public rows. Leave one out."
         )
-    schema = declared_by_name(clf.ranges)
+    schema = declared_by_name(ranges)
     if schema is None:
         return X, None
     return by_name(X, schema.names, other="the declared ranges"), schema.stand_ins() if is_frame(X) else None
