@@ -185,7 +185,7 @@ def takes_former_fields(
         default = inspect.signature(thing).parameters[parameter].default
 
         def moved(given: dict[str, Any], now: Any) -> dict[str, Any]:
-            fields = {former[name]: given.pop(name) for name in _old(former, given, f"is now said in {parameter}=")}
+            fields = {former[name]: given.pop(name) for name in _old(former, given, f"is said in {parameter}= now")}
             if fields and isinstance(given.get(parameter), kind):
                 raise InvalidInputError(
                     f"{', '.join(fields)} must be said in {parameter}={given[parameter]!r} where that is given, not "
@@ -193,10 +193,13 @@ def takes_former_fields(
                 )
             return given | ({parameter: make(given.get(parameter, now), **fields)} if fields else {})
 
+        def read(field: str, self: Any) -> Any:
+            return getattr(make(getattr(self, parameter)), field, None)
+
         _set_by(thing, lambda self, given: moved(given, self.__dict__.get(parameter, default)))
         for name, field in former.items():
             said = f"{thing.__name__}.{name} is deprecated: read {field} of {thing.__name__}.{parameter}."
-            setattr(thing, name, _former(said, lambda self, f=field: getattr(make(getattr(self, parameter)), f, None)))
+            setattr(thing, name, _former(said, functools.partial(read, field)))
         return thing
 
     return decorated
@@ -224,7 +227,7 @@ def takes_former_of_fit(**former: str) -> Callable[[_Callable], _Callable]:
         fit, cloned = thing.fit, thing.__sklearn_clone__
 
         def kept(self: Any, given: dict[str, Any]) -> dict[str, Any]:
-            found = {former[name]: given.pop(name) for name in _old(former, given, "is now an argument of fit")}
+            found = {former[name]: given.pop(name) for name in _old(former, given, "is an argument of fit now")}
             if found:
                 self._of_fit = former_of_fit(self) | found
             return given
@@ -247,7 +250,7 @@ def takes_former_of_fit(**former: str) -> Callable[[_Callable], _Callable]:
         _set_by(thing, kept)
         for name, new in former.items():
             said = f"{thing.__name__}.{name} is deprecated: {new} is an argument of fit."
-            setattr(thing, name, _former(said, lambda self, n=new: former_of_fit(self).get(n)))
+            setattr(thing, name, _former(said, functools.partial(_of_fit, new)))
         return thing
 
     return decorated
@@ -258,6 +261,10 @@ def former_of_fit(estimator: Any) -> dict[str, Any]:
     return dict(estimator.__dict__.get("_of_fit", {}))
 
 
+def _of_fit(name: str, estimator: Any) -> Any:
+    return former_of_fit(estimator).get(name)
+
+
 def _old(former: Mapping[str, str], given: Mapping[str, Any], now: str) -> list[str]:
     """Return which former names are given, with a warning for each."""
     found = sorted(former.keys() & given.keys())
@@ -265,7 +272,7 @@ def _old(former: Mapping[str, str], given: Mapping[str, Any], now: str) -> list[
     while frame is not None and frame.f_code.co_filename == __file__:  # the caller's line is shown
         level, frame = level + 1, frame.f_back
     for name in found:
-        warnings.warn(f"{name} {now} (as {former[name]}): say it there.", DeprecationWarning, stacklevel=level)
+        warnings.warn(f"{name} {now}, as {former[name]}: say it there.", DeprecationWarning, stacklevel=level)
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from pate.dpsgd._optimizers import Optimizer
 from pate.dpsgd._rows import keep_columns, read_asked, rows_for
 from pate.dpsgd._run import TrainingStep
 from pate.dpsgd._units import ImageAugmentation
-from pate.dpsgd._values import Device, SampledGaussian, valued, with_arguments
+from pate.dpsgd._values import Device, SampledGaussian, takes_fields_apart, valued, with_arguments
 from pate.dpsgd.clipping import Clipping
 from pate.dpsgd.mechanisms import TrainingMechanism
 from pate.dpsgd.recipes import DPSGDRecipe
@@ -36,19 +35,9 @@ _PREDICTION_ROWS = 4096
 
 @takes_former_of_fit(ranges="schema", canaries="canaries")
 @takes_former_fields("module", with_arguments, module_kwargs="keywords")
-@takes_former_fields(
-    "optimizer", partial(valued, Optimizer), kind=Optimizer,
-    momentum="momentum", schedule="schedule", averaging="averaging",
-)
-@takes_former_fields(
-    "mechanism", partial(valued, SampledGaussian), kind=SampledGaussian,
-    adjacency="adjacency", nominal_n="nominal_n", sample_rate="sample_rate", n_steps="n_steps",
-    records_per_group="records_per_group", noise_multiplier="noise_multiplier", on_exhausted="on_exhausted",
-)
-@takes_former_fields(
-    "device", partial(valued, Device), kind=Device,
-    n_threads="n_threads", max_physical_batch_size="max_physical_batch_size",
-)
+@takes_fields_apart("optimizer")
+@takes_fields_apart("mechanism")
+@takes_fields_apart("device")
 @dataclass(repr=False, eq=False)
 class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     """Train a torch module with differentially private stochastic gradient descent.
@@ -144,10 +133,11 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     Notes
     -----
     **Guarantees.** The trained parameters, those of every intermediate step included, are (epsilon,
-    delta)-differentially private for one record under the mechanism's ``adjacency``; the module ``pate.dpsgd._calibration`` has
-    the theorem. Clipping bounds one record without relying on the module keeping records apart: a module of torch's
-    own layers is run by an engine that knows them (book-keeping: one pass for many records), any other one record at a
-    time, on a copy that is thrown away. (Code that keeps rows outside of the module, in a global say, is not seen.)
+    delta)-differentially private for one record under the mechanism's ``adjacency``; the module
+    ``pate.dpsgd._calibration`` has the theorem. Clipping bounds one record without relying on the module keeping
+    records apart: a module of torch's own layers is run by an engine that knows them (book-keeping: one pass for many
+    records), any other one record at a time, on a copy that is thrown away. (Code that keeps rows outside of the
+    module, in a global say, is not seen.)
     All parameters above are taken as public, and under replace-one the number of records. Each fit is a fresh spend:
     searching over k settings costs k budgets, which a ``ledger`` adds up (without one the statement counts the fits of
     this process). Features are used as they come: scale them by

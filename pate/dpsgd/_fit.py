@@ -170,7 +170,9 @@ def fit_privately(
         n = len(readable)  # behind them stand canaries
         fine = usable(classes, labels[:n], readable & whole[:n], has_owner)
         counts = np.append(fine, whole[n:])
-        units = Units(rows, labels, owners, said.records_per_group, device, augmentation=run.augmentation, usable=counts)
+        units = Units(
+            rows, labels, owners, said.records_per_group, device, augmentation=run.augmentation, usable=counts
+        )
         weights = [p for p in engine.module.parameters() if p.requires_grad]
         marks = None if said.canaries is None else CanaryRun(said.canaries, n_units, weights, source.child(3))
         clipping.gradient_noise_multiplier(plan.noise_multiplier, plan.shape.expected_batch_size)

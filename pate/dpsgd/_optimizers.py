@@ -148,7 +148,6 @@ class Optimizer:
     averaging: str | Averaging | None = None
 
 
-
 def make_optimizer(
     name: str, module: nn.Module, *, learning_rate: float, momentum: float = 0.0
 ) -> torch.optim.Optimizer:

@@ -114,11 +114,7 @@ def resolve(
 
 def along(said: Any, plan: RecipePlan) -> Any:
     """Return a copy of settings in which nothing is open: what was said, the plan's, then the plain ones."""
-    settings = dict(plan.settings())
-    copies = settings.pop("augmentation", 1)
-    if copies > 1:
-        settings["augmentation"] = ImageAugmentation(plan.facts.row_shape, multiplicity=copies)
-    resolved = filled(said, settings)
+    resolved = filled(said, dict(plan.by_name()))
     resolved.module = plan.recipe.module
     return resolved
 
@@ -232,9 +228,10 @@ def _check_adjacency(said: Any) -> None:
     numbers = said.nominal_n is not None, said.sample_rate is not None
     if said.adjacency == "add-or-remove":
         if sum(numbers) != 1:
+            got = "both" if all(numbers) else "none"
             raise InvalidInputError(
                 "nominal_n or sample_rate must be given for adjacency='add-or-remove', one of the two, got "
-                f"{'both' if all(numbers) else 'none'}: neighbours differ in the number of records, so the sampling rate, "
+                f"{got}: neighbours differ in the number of records, so the sampling rate, "
                 "the steps and what the statement says of them must follow from public numbers. Pass about how many "
                 "records there are, known without counting these, or a rate; or take adjacency='zero-out'."
             )

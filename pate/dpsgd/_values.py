@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from pate._core.moved import former_of_fit
+from pate._core.moved import former_of_fit, takes_former_fields
 from pate.dpsgd._optimizers import Optimizer
 from pate.dpsgd.mechanisms import TrainingMechanism
 from pate.networks import make_module
@@ -99,6 +100,13 @@ def valued(kind: type[Any], given: Any, **changes: Any) -> Any:
     return replace(value, **changes) if changes else value
 
 
+def takes_fields_apart(parameter: str) -> Callable[[Any], Any]:
+    """Return a decorator: what fields of a parameter's value say now may be said as it was before, by their names."""
+    kind = KINDS[parameter]
+    former = {field.name: field.name for field in fields(kind)[1:]}
+    return takes_former_fields(parameter, partial(valued, kind), kind=kind, **former)
+
+
 def with_arguments(module: Any, **more: Any) -> Any:
     """Return a module, or a maker of it, with the arguments under ``keywords``; as it is without."""
     keywords = more.get("keywords")
@@ -106,7 +114,7 @@ def with_arguments(module: Any, **more: Any) -> Any:
 
 
 def flat(clf: Any, *, schema: Any = None, canaries: Any = None) -> SimpleNamespace:
-    """Return all that one fit of a classifier is set to, fields of values and arguments of fit too, each by its name."""
+    """Return all that a fit of a classifier is set to, fields of values and arguments of fit too, each by its name."""
     before = former_of_fit(clf)
     found = SimpleNamespace(**clf.get_params(deep=False))
     found.ranges = before.get("schema") if schema is None else schema

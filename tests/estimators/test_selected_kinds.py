@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from dp_accounting import pld
+from dpsgd_steps import by_value
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
@@ -83,7 +84,7 @@ def test_a_run_that_cost_more_than_its_price_is_never_released(monkeypatch):
 )
 def test_a_dpsgd_candidate_that_cannot_run_is_refused_for_nothing(settings, said, ledger):
     module = settings.pop("module", "linear")
-    clf = DPSGDClassifier(module, budget=BUDGET, **{"expected_batch_size": 64, "epochs": 1, **settings})
+    clf = DPSGDClassifier(module, budget=BUDGET, **by_value(**{"expected_batch_size": 64, "epochs": 1, **settings}))
     with pytest.raises(InvalidInputError, match=said):
         private_select({"a": clf}, X, Y, budget=BUDGET, classes=[0, 1], ledger=ledger)
     assert ledger.releases() == []
