@@ -215,6 +215,9 @@ def takes_former_of_fit(**former: str) -> Callable[[_Callable], _Callable]:
     >>> from sklearn.base import BaseEstimator, clone
     >>> @takes_former_of_fit(ranges="schema")
     ... class Reader(BaseEstimator):
+    ...     def __init__(self, seed=0):
+    ...         self.seed = seed
+    ...
     ...     def fit(self, X, y=None, *, schema=None):
     ...         return schema
     >>> with warnings.catch_warnings():
