@@ -150,9 +150,9 @@ def check_apart(X: Any, X_public: Any) -> None:
         )
 
 
-def check_map(clf: Any, rows: Any, X_public: Any) -> None:
+def check_map(said: Any, rows: Any, X_public: Any) -> None:
     """Refuse texts and sparse rows where nothing public makes numbers of them, and public images of another shape."""
-    if clf.representation is None and X_public is None and (is_texts(rows) or is_sparse(rows)):
+    if said.representation is None and X_public is None and (is_texts(rows) or is_sparse(rows)):
         raise InvalidInputError(
             f"X_public must be given, as the rows are {'texts' if is_texts(rows) else 'sparse'}: public rows tell how "
             "numbers are made of them. Pass fit(X, y, X_public=...), or a fitted representation=."

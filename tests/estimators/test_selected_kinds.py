@@ -160,7 +160,7 @@ def test_dpsgd_settings_on_digits_from_the_ledger_to_the_statement(ledger):
     assert found.winner.score(images, digits) > 0.5
     assert found.winner.module_ is not None
     assert found.winner.budget == Budget(4.0, 1e-4)
-    assert found.winner.noise_multiplier is None
+    assert found.winner.mechanism == "poisson"
     assert found.winner.ledger is ledger
     assert [r.kind for r in ledger.releases()] == ["selection"]
     assert {"sampling", "clipping", "selection", "held-out units"} <= {a.name for a in found.statement.assumptions}
