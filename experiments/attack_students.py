@@ -32,6 +32,7 @@ from sklearn.tree import DecisionTreeClassifier
 from pate import Budget, DPSGDClassifier, GNMax, PATEClassifier, Queries, load_dataset
 from pate._core.provenance import provenance
 from pate.audit import attack
+from pate.dpsgd import SampledGaussian
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "attack_students.json"
@@ -145,7 +146,9 @@ def model_of(kind: str) -> Any:
         "PATE, shards, votes without noise": PATEClassifier(
             GaussianNB(var_smoothing=0.1), n_teachers=20, budget=NOTHING, mechanism=GNMax(0.02), **shards
         ),
-        "DP-SGD, epsilon 1": DPSGDClassifier("linear", budget=ONE, classes=range(10), n_steps=30, n_threads=1),
+        "DP-SGD, epsilon 1": DPSGDClassifier(
+            "linear", budget=ONE, classes=range(10), mechanism=SampledGaussian(n_steps=30)
+        ),
     }[kind]
 
 

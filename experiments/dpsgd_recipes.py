@@ -32,6 +32,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from pate import Budget, DPSGDClassifier, PATEClassifier, Queries, load_dataset
 from pate._core.provenance import provenance
+from pate.dpsgd import SampledGaussian
 from pate.dpsgd.recipes import RecipePlan, choose_recipe
 from pate.representations import FromTransformer
 from pate.representations.images import Scattering
@@ -176,12 +177,11 @@ def _mapped(plan: RecipePlan, X: Any) -> Any:
 
 def _dp_sgd(question: Question, plan: RecipePlan, prepared: Prepared, rows: dict[str, Any]) -> Fitted:
     data = prepared.data
-    nominal = {"nominal_n": len(data.private.y)} if question.adjacency == "add-or-remove" else {}
+    nominal = len(data.private.y) if question.adjacency == "add-or-remove" else None
     clf = DPSGDClassifier(
         budget=plan.facts.budget,
         classes=range(len(data.classes)),
-        adjacency=question.adjacency,
-        **nominal,
+        mechanism=SampledGaussian(adjacency=question.adjacency, nominal_n=nominal),
         **plan.settings(),
     )
     clf.fit(rows["private"], data.private.y)

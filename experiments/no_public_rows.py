@@ -6,7 +6,7 @@
 
 Every method gets the whole budget, delta 1e-5, replace-one: "real" is ``PATEClassifier`` with the data set's own public
 rows; "copula" releases the two sums of ``pate.data.copula`` (with numpy's noise here: a simulation) and gives the
-classifier the rest of mu^2, with the drawn rows for public ones; "dpsgd" is ``DPSGDClassifier(ranges=schema)``. Ranges
+classifier the rest of mu^2, with the drawn rows for public ones; "dpsgd" is ``DPSGDClassifier`` within the schema. Ranges
 and categories are those of the data sets' documentation. Figures of development: constants were chosen on Adult and
 pendigits.
 """
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from _tables import Cell, filled, taken
 
-from pate import Budget, DPSGDClassifier, PATEClassifier, load_dataset
+from pate import Budget, DPSGDClassifier, PATEClassifier, Queries, load_dataset
 from pate.data import Column, Dataset, Schema, copula
 from pate.privacy.convert import gdp_from_budget, gdp_to_epsilon
 
@@ -109,9 +109,11 @@ def measure(data: str, n: int | None, seed: int, epsilon: float, method: str, co
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # for curators of private tables
         if method == "dpsgd":
-            clf: Any = DPSGDClassifier(budget=budget, classes=classes, ranges=schema, random_state=seed).fit(X, y)
+            clf: Any = DPSGDClassifier(budget=budget, classes=classes, random_state=seed).fit(X, y, schema=schema)
         else:
-            clf = PATEClassifier(budget=budget, classes=classes, voters="records", random_state=seed, force=True)
+            clf = PATEClassifier(
+                budget=budget, classes=classes, voters="records", random_state=seed, queries=Queries(force=True)
+            )
             clf.fit(X, y, X_public=public)
     right = float((clf.predict(found.test.X) == found.test.y).mean())
     evidence = len(y) * mu / (len(classes) * math.sqrt(2))

@@ -1,5 +1,8 @@
 """A few steps of private training, for tests of what one step releases."""
 
+from dataclasses import fields
+from functools import partial
+
 import numpy as np
 import torch
 
@@ -7,8 +10,10 @@ from pate import Budget
 from pate.dpsgd._run import Training, training_steps
 from pate.dpsgd._statement import Plan, make_plan
 from pate.dpsgd._units import Units
+from pate.dpsgd._values import KINDS, valued
 from pate.dpsgd.clipping import FlatClipping
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
+from pate.networks import make_module
 from pate.privacy.noise.source import NoiseSource
 
 
@@ -32,3 +37,14 @@ def least_noise_for(epsilon, delta, *, sample_rate, n_steps, adjacency="replace-
     """Return the noise multiplier that a fit would take: its plan's."""
     shape = Shape(1000, sample_rate, n_steps, 100)
     return make_plan(Budget(epsilon, delta), shape, adjacency=adjacency).noise_multiplier
+
+
+def by_value(**options):
+    """Return keyword arguments of DPSGDClassifier of options in which fields of its values go by their own names."""
+    for parameter, kind in KINDS.items():
+        said = {f.name: options.pop(f.name) for f in fields(kind)[1:] if f.name in options}
+        if said:
+            options[parameter] = valued(kind, options[parameter], **said) if parameter in options else kind(**said)
+    if more := options.pop("module_kwargs", None):
+        options["module"] = partial(make_module(options["module"]), **more)
+    return options

@@ -15,6 +15,7 @@ from _table import Figure, main, or_why_not
 from torch import nn
 
 from pate import Budget, DPSGDClassifier, load_dataset
+from pate.dpsgd import Optimizer, SampledGaussian
 
 NAME = "dpsgd_mnist"
 TITLE = "DP-SGD on MNIST: the examples of Opacus and TF Privacy"
@@ -96,14 +97,15 @@ def train(run, config, seed, private, test):
         budget=Budget(50.0, config.delta),
         classes=range(10),
         max_grad_norm=run.max_grad_norm,
-        n_steps=run.n_steps,
         expected_batch_size=run.batch,
         learning_rate=run.learning_rate,
-        momentum=0.0,
-        optimizer="sgd",
-        noise_multiplier=run.noise_multiplier,
-        adjacency="add-or-remove",
-        nominal_n=run.n_train,
+        optimizer=Optimizer("sgd", momentum=0.0),
+        mechanism=SampledGaussian(
+            adjacency="add-or-remove",
+            nominal_n=run.n_train,
+            n_steps=run.n_steps,
+            noise_multiplier=run.noise_multiplier,
+        ),
         random_state=seed,
     )
     rows = slice(run.n_train)

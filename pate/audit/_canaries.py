@@ -399,7 +399,7 @@ def _ensemble_of(model: PATEClassifier, n_records: int, X_public: Any) -> ShardE
     if who not in ("heads", "shards"):
         raise InvalidInputError(
             "this PATEClassifier lets records vote, in a space that its plan chooses, or takes DP-SGD. Pass the "
-            "RecordVoters themselves, a PATEClassifier with an estimator, or DPSGDClassifier(canaries=...)."
+            "RecordVoters themselves, a PATEClassifier with an estimator, or call DPSGDClassifier.fit(canaries=)."
         )
     teachers = clone(model).set_params(ledger=None)._ensemble(X_public)
     if who == "heads" and teachers.n_teachers is None:

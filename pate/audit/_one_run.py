@@ -311,7 +311,8 @@ def one_run(
     Parameters
     ----------
     scores : array-like of shape (m,), or CanaryScores
-        The higher, the likelier the canary was in. ``DPSGDClassifier(canaries=...).fit(...).canaries_`` has both.
+        The higher, the likelier the canary was in. ``DPSGDClassifier(...).fit(X, y, canaries=...).canaries_``
+        has both.
     included : array-like of bool, shape (m,)
         How the coins fell: fair and independent, or nothing here holds.
     claim : Claim, or what :meth:`Claim.of` takes

@@ -458,11 +458,10 @@ class PlannedDPSGD(DPSGDClassifier):
     def __sklearn_clone__(self) -> Any:
         return super().__sklearn_clone__().along(self._plan_ahead)
 
-    def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None) -> DPSGDClassifier:
+    def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, **more: Any) -> DPSGDClassifier:
         """Fit as :class:`pate.DPSGDClassifier` does, along the plan."""
-        return self._take(
-            fit_privately(self, X, y, X_public=X_public, groups=groups, recipe_plan=self._plan_ahead, measuring=True)
-        )
+        more |= {"X_public": X_public, "groups": groups, "recipe_plan": self._plan_ahead}
+        return self._take(fit_privately(self, X, y, **more, measuring=True))
 
 
 def is_large(image_shape: tuple[int, ...] | None) -> bool:

@@ -9,9 +9,12 @@ __all__ = [
     "CanaryScores",
     "DPAdamBC",
     "DPSGDClassifier",
+    "Device",
     "ExponentialAveraging",
     "ImageAugmentation",
     "LearningRateSchedule",
+    "Optimizer",
+    "SampledGaussian",
     "TailAveraging",
     "TrainingStep",
 ]

@@ -10,6 +10,7 @@ from ._optimizers import (
     DPAdamBC as DPAdamBC,
     ExponentialAveraging as ExponentialAveraging,
     LearningRateSchedule as LearningRateSchedule,
+    Optimizer as Optimizer,
     TailAveraging as TailAveraging,
 )
 from ._rows import check_apart as check_apart, read_records as read_records
@@ -27,3 +28,4 @@ from ._settings import (
 )
 from ._statement import Plan as Plan, dpsgd_statement as dpsgd_statement, make_plan as make_plan, priced as priced
 from ._units import ImageAugmentation as ImageAugmentation
+from ._values import Device as Device, SampledGaussian as SampledGaussian, flat as flat, valued as valued

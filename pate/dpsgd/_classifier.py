@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -14,12 +14,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from pate._core.moved import takes_former_fields, takes_former_of_fit
 from pate.dpsgd._canaries import Canaries
 from pate.dpsgd._fit import Fitted, fit_privately
-from pate.dpsgd._optimizers import Averaging, LearningRateSchedule
+from pate.dpsgd._optimizers import Optimizer
 from pate.dpsgd._rows import keep_columns, read_asked, rows_for
 from pate.dpsgd._run import TrainingStep
 from pate.dpsgd._units import ImageAugmentation
+from pate.dpsgd._values import Device, SampledGaussian, takes_fields_apart, valued, with_arguments
 from pate.dpsgd.clipping import Clipping
 from pate.dpsgd.mechanisms import TrainingMechanism
 from pate.dpsgd.recipes import DPSGDRecipe
@@ -31,6 +33,11 @@ from pate.release.statement import CountedFits
 _PREDICTION_ROWS = 4096
 
 
+@takes_former_of_fit(ranges="schema", canaries="canaries")
+@takes_former_fields("module", with_arguments, module_kwargs="keywords")
+@takes_fields_apart("optimizer")
+@takes_fields_apart("mechanism")
+@takes_fields_apart("device")
 @dataclass(repr=False, eq=False)
 class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     """Train a torch module with differentially private stochastic gradient descent.
@@ -39,8 +46,8 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     ----------
     module : {"linear", "tanh-mlp", "tanh-cnn", ...}, a torch.nn.Module class, a function that makes one, or None
         None leaves it to the recipe. A module is what :class:`pate.teachers.torch.TorchTeacherEnsemble` takes, or a
-        name in :func:`pate.networks.named_modules`:
-        made again by every fit as ``module(**module_kwargs)``, with ``n_features`` and ``n_classes`` added if it takes
+        name in :func:`pate.networks.named_modules`; with more arguments ``functools.partial(MLP, hidden=(128,))``:
+        made again by every fit, with ``n_features`` and ``n_classes`` added if it takes
         them; maps rows as they are given to ``fit``, float32 of shape (batch, ...), to logits (batch, n_classes),
         or to a mapping or object that has them under ``logits``. A module that already exists is refused: it would
         carry what it learnt before. One that mixes the records of a batch is refused (use group norm instead
@@ -54,72 +61,36 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         For recipes: a public map of the caller's, such as frozen features of a network learnt elsewhere.
     image_shape : tuple or None
         For recipes: of flattened images, (height, width) or (channels, height, width).
-    ranges : mapping of str to (low, high) or list of str; (low, high); list of (low, high); Schema; or None
-        For recipes, in place of public rows: the range of each column of numbers, or all its categories, as you know
-        them without these records, ``{"age": (0, 120), "sex": ["male", "female"]}``; of an array one range for all
-        columns, or each column's. Numbers are scaled to it and clipped there; other categories count as missing. A
-        :class:`pate.data.Schema` says the same.
-    max_grad_norm, epochs, expected_batch_size, learning_rate, schedule, averaging, optimizer, momentum
-        None: what the recipe says; for a named module 1.0, 20, 256, 0.25, constant, none, sgd and 0.9.
-    max_grad_norm : float or None
-        L2 norm to which each record's gradient is clipped; each person's, with ``groups``.
+    classes : sequence or None
+        Every class that could occur: public knowledge. None reads them off y, with a warning.
+    epochs, expected_batch_size, learning_rate, max_grad_norm, optimizer
+        None: what the recipe says; for a named module 20, 256, 0.25, 1.0 and sgd with momentum 0.9.
     epochs : int or None
-        Of ceil(n / expected_batch_size) steps each; n is ``nominal_n`` where that is given.
-    n_steps : int or None
-        Instead of ``epochs``.
+        Of ceil(n / expected_batch_size) steps each; n is ``nominal_n`` where the mechanism has one.
     expected_batch_size : int or None
         Each record (person) enters a step with probability expected_batch_size / n, independently; what every noisy sum
         is divided by, whatever the size of the sample.
-    mechanism : {"poisson", "ftrl"} or an object of :mod:`pate.dpsgd.mechanisms`
-        Who is in a step, which noise goes in, and what both cost. "ftrl" chooses how many steps' noise hangs together,
-        by public numbers: :func:`pate.dpsgd.mechanisms.choose_bands`.
-    clipping : {"flat", "per-layer", "automatic", "quantile"} or an object of :mod:`pate.dpsgd.clipping`
-        A name takes ``max_grad_norm``; an object has its own norm.
     learning_rate : float or None
         Of the noisy clipped sum divided by the *expected* batch size.
-    schedule : {"constant", "cosine", "linear"} or a LearningRateSchedule
-    averaging : {"ema", "tail"}, an Averaging or None
-        The weights that are kept: an average over the steps, at no cost of privacy.
+    max_grad_norm : float or None
+        L2 norm to which each record's gradient is clipped; each person's, with ``groups``.
+    clipping : {"flat", "per-layer", "automatic", "quantile"} or an object of :mod:`pate.dpsgd.clipping`
+        A name takes ``max_grad_norm``; an object has its own norm.
+    mechanism : {"poisson", "ftrl"}, an object of :mod:`pate.dpsgd.mechanisms`, or SampledGaussian
+        Who is in a step, which noise goes in, and what both cost. :class:`pate.dpsgd.SampledGaussian` has the rest of
+        what the accounting reads: neighbours, the number of steps, a noise multiplier of your own.
+    optimizer : {"sgd", "adam", "adam-bc"}, Optimizer or None
+        :class:`pate.dpsgd.Optimizer` has momentum, the schedule of the learning rate, and averages of the weights. None
+        of it costs privacy.
     augmentation : ImageAugmentation or None
         Each record is cast as the mean over changed copies, clipped once (De et al. 2022).
-    optimizer : {"sgd", "adam", "adam-bc"}
-        The last is Adam without the bias that noise gives its second moment (:class:`pate.dpsgd.DPAdamBC`).
-    momentum : float
-        Of sgd only.
-    module_kwargs : mapping or None
-        More arguments of ``module``, such as ``{"hidden": (128,)}``.
-    classes : sequence or None
-        Every class that could occur: public knowledge. None reads them off y, with a warning.
-    max_physical_batch_size : int or None
-        Records whose gradients are computed at once; has no effect on the result but for rounding. None takes what fits
-        in some 100 MB.
-    noise_multiplier : float or None
-        None takes the least noise the budget allows. A number is checked against the budget.
-    on_exhausted : {"raise", "stop"}
-        Where ``noise_multiplier`` is too little for all steps: refuse, or stop before the step that would exceed the
-        budget (known before the first one).
-    adjacency : {"replace-one", "add-or-remove", "zero-out"}
-        Replace-one, as everywhere in this package, gives epsilons that compare with PATE's. Most published DP-SGD
-        epsilons are for add-or-remove, and smaller at the same noise: the statement says by how much. Zero-out (a
-        record counts for nothing, and keeps its place) has the numbers of add-or-remove, and their number is public.
-    nominal_n : int or None
-        For add-or-remove: a public number of records (persons), from which sampling rate and steps follow. Neighbours
-        differ in the true one, which is then used nowhere.
-    sample_rate : float or None
-        For add-or-remove, instead of ``nominal_n``.
-    records_per_group : int
-        With ``groups``: a person who is in a step casts the mean loss of at most so many of their records, drawn again
-        in every step.
     ledger : Ledger or None
         Charge the fit there before it begins, and stay within its total; replace-one only. The noise is then the least
         that the budget and the ledger both allow (the ledger's currency prices a run somewhat higher: up to twice the
         noise). A fit that dies after the charge stays charged, and every further fit draws new noise and is charged
         again.
-    device : str
-        ``"auto"`` takes a CUDA device where there is one.
-    n_threads : int or None
-        CPU threads of torch during fit and predict. One is fastest for small modules, by far when other processes
-        want the same cores; None leaves torch as it is.
+    device : str or Device
+        ``"auto"`` takes a CUDA device where there is one. :class:`pate.dpsgd.Device` also holds threads and memory.
     random_state : int or None
         Of the initial weights and of dropout. Not of the noise.
     noise_seed : int or None
@@ -131,13 +102,11 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     callbacks : sequence of callables
         Each called with a :class:`pate.dpsgd.TrainingStep` after every step; a true answer ends the fit, whose price
         stays that of all planned steps.
-    canaries : Canaries or None
-        For an audit of one run: units of the auditor's that go in by the toss of a coin (:class:`pate.dpsgd.Canaries`).
     measure : bool, "by class" or None
         Whether the private records say in the end how often the module is right: counts with Gaussian noise, composed
         with training and within the same budget (:mod:`pate.dpsgd._measured`), as :class:`pate.PATEClassifier` does.
-        None: where noise alone leaves less than five points to either side, and neither ``noise_multiplier`` nor
-        ``canaries`` is given.
+        None: where noise alone leaves less than five points to either side, and neither a noise multiplier nor
+        canaries are given.
     verbose : bool
         Show a progress bar on standard error, with what has been spent.
 
@@ -164,10 +133,11 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     Notes
     -----
     **Guarantees.** The trained parameters, those of every intermediate step included, are (epsilon,
-    delta)-differentially private for one record under ``adjacency``; the module ``pate.dpsgd._calibration`` has
-    the theorem. Clipping bounds one record without relying on the module keeping records apart: a module of torch's
-    own layers is run by an engine that knows them (book-keeping: one pass for many records), any other one record at a
-    time, on a copy that is thrown away. (Code that keeps rows outside of the module, in a global say, is not seen.)
+    delta)-differentially private for one record under the mechanism's ``adjacency``; the module
+    ``pate.dpsgd._calibration`` has the theorem. Clipping bounds one record without relying on the module keeping
+    records apart: a module of torch's own layers is run by an engine that knows them (book-keeping: one pass for many
+    records), any other one record at a time, on a copy that is thrown away. (Code that keeps rows outside of the
+    module, in a global say, is not seen.)
     All parameters above are taken as public, and under replace-one the number of records. Each fit is a fresh spend:
     searching over k settings costs k budgets, which a ``ledger`` adds up (without one the statement counts the fits of
     this process). Features are used as they come: scale them by
@@ -187,8 +157,8 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
 
     Nothing but a budget, and the range of the columns:
 
-    >>> clf = DPSGDClassifier(budget=Budget(3.0, 1e-4), classes=range(10), ranges=(0, 16), random_state=0)
-    >>> bool(clf.fit(X[:1200], y[:1200]).score(X[1200:], y[1200:]) > 0.8), clf.recipe_.name
+    >>> clf = DPSGDClassifier(budget=Budget(3.0, 1e-4), classes=range(10), random_state=0)
+    >>> bool(clf.fit(X[:1200], y[:1200], schema=(0, 16)).score(X[1200:], y[1200:]) > 0.8), clf.recipe_.name
     (True, 'declared')
     """
 
@@ -198,41 +168,33 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     recipe: str | DPSGDRecipe | None = None
     representation: Any = None
     image_shape: tuple[int, ...] | None = None
-    ranges: Any = None
-    max_grad_norm: float | None = None
-    epochs: int | None = None
-    n_steps: int | None = None
-    expected_batch_size: int | None = None
-    mechanism: str | TrainingMechanism = "poisson"
-    clipping: str | Clipping = "flat"
-    learning_rate: float | None = None
-    schedule: str | LearningRateSchedule | None = None
-    averaging: str | Averaging | None = None
-    augmentation: ImageAugmentation | None = None
-    optimizer: str | None = None
-    momentum: float | None = None
-    module_kwargs: Mapping[str, Any] | None = None
     classes: Any = None
-    max_physical_batch_size: int | None = None
-    noise_multiplier: float | None = None
-    on_exhausted: str = "raise"
-    adjacency: str = "replace-one"
-    nominal_n: int | None = None
-    sample_rate: float | None = None
-    records_per_group: int = 8
+    epochs: int | None = None
+    expected_batch_size: int | None = None
+    learning_rate: float | None = None
+    max_grad_norm: float | None = None
+    clipping: str | Clipping = "flat"
+    mechanism: str | TrainingMechanism | SampledGaussian = "poisson"
+    optimizer: str | Optimizer | None = None
+    augmentation: ImageAugmentation | None = None
     ledger: Ledger | None = None
-    device: str = "cpu"
-    n_threads: int | None = 1
+    device: str | Device = "cpu"
     random_state: int | None = None
     noise_seed: int | None = None
     checkpoint_dir: Any = None
     callbacks: Sequence[Callable[[TrainingStep], Any]] = ()
-    canaries: Canaries | None = None
     measure: bool | str | None = None
     verbose: bool = False
 
     def fit(
-        self, X: npt.ArrayLike, y: npt.ArrayLike, *, X_public: Any = None, groups: npt.ArrayLike | None = None
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        *,
+        X_public: Any = None,
+        groups: npt.ArrayLike | None = None,
+        schema: Any = None,
+        canaries: Canaries | None = None,
     ) -> DPSGDClassifier:
         """Train on private records, spending the budget once.
 
@@ -243,11 +205,19 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
             for a named module. Recipes also take columns of texts, and texts of shape (n,).
         y : array-like of shape (n,)
             Class values.
-        groups : array-like of shape (n,) or None
-            Whose each row is: then persons are protected, each sampled as one and clipped as one.
         X_public : rows or None
             Public rows without labels, of the same columns: recipes fit their representation on them. A named module
             has no use for them.
+        groups : array-like of shape (n,) or None
+            Whose each row is: then persons are protected, each sampled as one and clipped as one.
+        schema : Schema; mapping of str to (low, high) or list of str; (low, high); list of (low, high); or None
+            For recipes, in place of public rows: the range of each column of numbers, or all its categories, as you
+            know them without these records, ``{"age": (0, 120), "sex": ["male", "female"]}``; of an array one range for
+            all columns, or each column's. Numbers are scaled to it and clipped there; other categories count as
+            missing. A :class:`pate.data.Schema` says the same.
+        canaries : Canaries or None
+            For an audit of one run: units of the auditor's that go in by the toss of a coin
+            (:class:`pate.dpsgd.Canaries`).
 
         Returns
         -------
@@ -259,7 +229,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         InvalidInputError
             A value is out of range, or the module cannot be trained with differential privacy.
         BudgetExceededError
-            ``noise_multiplier`` is too small for the budget, or the ledger does not pay for the fit.
+            The noise multiplier that was given is too small for the budget, or the ledger does not pay for the fit.
         LedgerError
             The ledger could not be written, or is for other private data; nothing was trained.
 
@@ -271,7 +241,8 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         >>> clf.fit(np.eye(16), np.arange(16) % 2).n_steps_
         40
         """
-        return self._take(fit_privately(self, X, y, X_public=X_public, groups=groups, measuring=True))
+        of_fit = {"X_public": X_public, "groups": groups, "schema": schema, "canaries": canaries}
+        return self._take(fit_privately(self, X, y, **of_fit, measuring=True))
 
     def _take(self, done: Fitted) -> DPSGDClassifier:
         """Become what was fitted."""
@@ -292,7 +263,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         features = rows_for(self.module_, read_asked(self, X, self._method))
         blocks = []
-        with torch.inference_mode(), held_threads(self.n_threads):
+        with torch.inference_mode(), held_threads(valued(Device, self.device).n_threads):
             for start in range(0, len(features), _PREDICTION_ROWS):
                 logits = self.module_(torch.from_numpy(features[start : start + _PREDICTION_ROWS]))
                 blocks.append(torch.softmax(logits.double(), dim=1).numpy())

@@ -45,6 +45,7 @@ from pate.dpsgd._settings import (
 )
 from pate.dpsgd._statement import Plan, dpsgd_statement, make_plan, priced
 from pate.dpsgd._units import Units
+from pate.dpsgd._values import flat
 from pate.dpsgd.recipes import RecipePlan
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
@@ -88,6 +89,8 @@ def fit_privately(
     *,
     X_public: Any = None,
     groups: Any = None,
+    schema: Any = None,
+    canaries: Any = None,
     recipe_plan: RecipePlan | None = None,
     measuring: bool = False,
     classes_inferred: bool = False,
@@ -99,65 +102,66 @@ def fit_privately(
     ``classes_inferred`` that the classes were read off the private labels. ``offsets`` are taken off the trained
     module's logits before a class is taken, by the module and public facts alone: what is measured is that.
     """
+    said = flat(clf, schema=schema, canaries=canaries)
     same, X = X_public is X, plain_rows(X)
     X_public = X if same else plain_rows(X_public, name="X_public")  # the same object is refused below
-    check_recipe(clf)
-    if clf.ranges is not None and recipe_plan is None:
-        X, X_public = within_ranges(clf, X, X_public)
+    check_recipe(said)
+    if said.ranges is not None and recipe_plan is None:
+        X, X_public = within_ranges(said.ranges, X, X_public)
     if is_frame(X) and X_public is not None:
         X_public = by_name(X_public, X.columns, name="X_public", other="X")
-    check_settings(filled(clf))
+    check_settings(filled(said))
     reader = copy.copy(clf)  # what it learns of the columns is ours once all has gone well
-    n_is_public = clf.adjacency != "add-or-remove"  # there their number is no public fact
+    n_is_public = said.adjacency != "add-or-remove"  # there their number is no public fact
     features, labels, classes, readable = read_records(
-        reader, X, y, clf.classes, n_is_public=n_is_public, planned=is_planned(clf), like=X_public
+        reader, X, y, said.classes, n_is_public=n_is_public, planned=is_planned(said), like=X_public
     )
     owners, groups, has_owner = read_groups(groups, len(labels), n_is_public=n_is_public)
     note("rows", who="DPSGDClassifier", rows=features, labels=labels, groups=owners)
     unit = "record" if owners is None else "group"
-    device = one_device(clf.device)
-    known = {} if clf.ledger is None else recognised_by(features, labels, groups)
+    device = one_device(said.device)
+    known = {} if said.ledger is None else recognised_by(features, labels, groups)
     n_units = len(labels) if owners is None else int(owners.max()) + 1
-    numbered = owners is None and clf.adjacency != "add-or-remove"  # neighbours' records stand in the same places
+    numbered = owners is None and said.adjacency != "add-or-remove"  # neighbours' records stand in the same places
     if recipe_plan is not None:
-        run = along(clf, recipe_plan)
+        run = along(said, recipe_plan)
     else:
-        if is_planned(clf):
+        if is_planned(said):
             check_apart(X, X_public)
-            check_map(clf, features, X_public)
+            check_map(said, features, X_public)
         row_shape = tuple(np.shape(features)[1:])
         with timed("startup"):
-            run, recipe_plan = resolve(clf, row_shape, X_public, n_units=n_units, n_classes=len(classes))
+            run, recipe_plan = resolve(said, row_shape, X_public, n_units=n_units, n_classes=len(classes))
     if recipe_plan is not None:
         features, whole = map_private(features, recipe_plan)
         readable &= whole
     if run.augmentation is not None:
         run.augmentation.check_rows(features.shape[1:])
-    records = clf.canaries is not None and not clf.canaries.gradients
-    marked = read_more(reader, clf.canaries.X, clf.canaries.y, classes, recipe_plan) if records else ()
+    records = said.canaries is not None and not said.canaries.gradients
+    marked = read_more(reader, said.canaries.X, said.canaries.y, classes, recipe_plan) if records else ()
     clipping = read_clipping(run.clipping, run.max_grad_norm)
     data = Registration(unit, classes, n_units=n_units, **known)
-    if clf.ledger is not None:
-        clf.ledger.check(data)
+    if said.ledger is not None:
+        said.ledger.check(data)
     kept, source, random_state = open_run(
-        clf.checkpoint_dir,
+        said.checkpoint_dir,
         lambda: fingerprint_of(determining(run, classes), features, labels, owners, *marked),
-        clf.noise_seed,
-        clf.random_state,
+        said.noise_seed,
+        said.random_state,
     )
     begun = {} if kept is None else kept.facts
-    n_marks = 0 if clf.canaries is None else clf.canaries.n
+    n_marks = 0 if said.canaries is None else said.canaries.n
     shape = shape_of(run, n_units + n_marks, unit)
     plan = make_plan(
-        clf.budget,
+        said.budget,
         shape,
-        mechanism=with_counts(clf, read_mechanism(run, shape), shape) if measuring else read_mechanism(run, shape),
-        noise_multiplier=begun.get("noise_multiplier", clf.noise_multiplier),
-        adjacency=clf.adjacency,
-        ledger=None if begun.get("releases") else clf.ledger,
-        on_exhausted=clf.on_exhausted,
+        mechanism=with_counts(said, read_mechanism(run, shape), shape) if measuring else read_mechanism(run, shape),
+        noise_multiplier=begun.get("noise_multiplier", said.noise_multiplier),
+        adjacency=said.adjacency,
+        ledger=None if begun.get("releases") else said.ledger,
+        on_exhausted=said.on_exhausted,
     )
-    with held_threads(clf.n_threads):
+    with held_threads(said.n_threads):
         with own_generator(training_seed(random_state, 0), device):
             engine = build_engine(run.module, features.shape[1:], len(classes), run.module_kwargs)
             engine.module.to(device)
@@ -166,9 +170,11 @@ def fit_privately(
         n = len(readable)  # behind them stand canaries
         fine = usable(classes, labels[:n], readable & whole[:n], has_owner)
         counts = np.append(fine, whole[n:])
-        units = Units(rows, labels, owners, clf.records_per_group, device, augmentation=run.augmentation, usable=counts)
+        units = Units(
+            rows, labels, owners, said.records_per_group, device, augmentation=run.augmentation, usable=counts
+        )
         weights = [p for p in engine.module.parameters() if p.requires_grad]
-        marks = None if clf.canaries is None else CanaryRun(clf.canaries, n_units, weights, source.child(3))
+        marks = None if said.canaries is None else CanaryRun(said.canaries, n_units, weights, source.child(3))
         clipping.gradient_noise_multiplier(plan.noise_multiplier, plan.shape.expected_batch_size)
         likeness = None if kept is None else Likeness(engine.module, tuple(features.shape[1:]), len(classes))
         # Charged once nothing public can fail any more, and before the first noise.
@@ -183,39 +189,39 @@ def fit_privately(
             clipping,
             make_optimizer(run.optimizer, engine.module, learning_rate=run.learning_rate, momentum=run.momentum),
             source,
-            max_physical_batch_size=clf.max_physical_batch_size,
+            max_physical_batch_size=said.max_physical_batch_size,
             random_state=random_state,
             # A row's place follows from the rows before it. Where sampling counts for privacy it is secret which of
             # them are there, and one more must not change another's gradient (:mod:`pate.dpsgd._calibration`).
-            shared_draws=not numbered or plan.mechanism.mu(plan.noise_multiplier, plan.shape, clf.adjacency) is None,
+            shared_draws=not numbered or plan.mechanism.mu(plan.noise_multiplier, plan.shape, said.adjacency) is None,
             numbered=numbered,
             canaries=marks,
         )
         done = run_training(training, run, kept, likeness)
     module, measured = engine.module.cpu().eval(), None
     if isinstance(plan.mechanism, Measured):
-        with timed("labelling"), held_threads(clf.n_threads):
+        with timed("labelling"), held_threads(said.n_threads):
             measured = measure_module(
                 plan, module, rows[:n], labels[:n], np.asarray(fine), None if owners is None else owners[:n],
-                classes=classes, budget=clf.budget, offsets=0.0 if offsets is None else offsets(module),
+                classes=classes, budget=said.budget, offsets=0.0 if offsets is None else offsets(module),
                 # Never the kept key's: a run that is taken up must not show other counts under the same noise.
                 source=source.child(4) if source.seeded else NoiseSource(), kept=kept,
             )  # fmt: skip
     statement = dpsgd_statement(
         plan,
         clipping=clipping,
-        classes_given=clf.classes is not None and not classes_inferred,
+        classes_given=said.classes is not None and not classes_inferred,
         noise="seeded" if source.seeded else "system" if kept is None else "keyed",
         apart=engine.apart,
         unit=unit,
-        rows_per_unit=clf.records_per_group,
+        rows_per_unit=said.records_per_group,
         n_canaries=n_marks,
         recipe_plan=recipe_plan,
-        ledger=clf.ledger,
+        ledger=said.ledger,
         releases=releases,
     )
     statement = clf._told(replace(statement, measured=measured))
     if offsets is None:  # else more is said of it, and the last statement alone is released
-        bind_statement(statement, clf.ledger)
+        bind_statement(statement, said.ledger)
     canary_labels = labels[len(labels) - n_marks :]
     return Fitted(reader, classes, module, plan, promised, done, recipe_plan, statement, marks, canary_labels, kept)

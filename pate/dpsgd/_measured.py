@@ -152,17 +152,17 @@ def _tight(training: TrainingMechanism, shape: Shape, adjacency: str) -> bool:
     return isinstance(training, PoissonSGD) or training.mu(1.0, shape, adjacency) is not None
 
 
-def with_counts(clf: Any, training: TrainingMechanism, shape: Shape) -> TrainingMechanism:
-    """Return the training mechanism with the counts that a classifier is to measure by, or as it is.
+def with_counts(said: Any, training: TrainingMechanism, shape: Shape) -> TrainingMechanism:
+    """Return the training mechanism with the counts that settings ask for, or as it is.
 
     By default: with counts where noise alone leaves less than five points to either side, the composition is
     exact or by privacy loss distributions, and noise was not given, nor canaries.
     """
-    measure = check_measure(clf.measure)
-    given = clf.noise_multiplier is not None or clf.canaries is not None
-    if measure is None and (given or not _tight(training, shape, clf.adjacency)):
+    measure = check_measure(said.measure)
+    given = said.noise_multiplier is not None or said.canaries is not None
+    if measure is None and (given or not _tight(training, shape, said.adjacency)):
         return training
-    mu = gdp_from_budget(clf.budget.epsilon, clf.budget.delta)
+    mu = gdp_from_budget(said.budget.epsilon, said.budget.delta)
     shares = measured_shares(measure, n=shape.n_units, mu=mu)
     if not shares:
         return training

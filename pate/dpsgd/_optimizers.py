@@ -116,6 +116,38 @@ OPTIMIZERS = ("sgd", "adam", "adam-bc")
 SCHEDULES = ("constant", "cosine", "linear")
 
 
+@dataclass(frozen=True)
+class Optimizer:
+    """How the weights of :class:`pate.DPSGDClassifier` follow the noisy gradients, but for the learning rate.
+
+    None leaves a field to the recipe; for a module that is named: sgd with momentum 0.9, constant, no average.
+
+    Parameters
+    ----------
+    name : {"sgd", "adam", "adam-bc"} or None
+        The last is Adam without the bias that noise gives its second moment (:class:`DPAdamBC`).
+    momentum : float or None
+        In [0, 1), of sgd only.
+    schedule : {"constant", "cosine", "linear"}, a LearningRateSchedule or None
+    averaging : {"ema", "tail"}, an Averaging or None
+        The weights that are kept: an average over the steps.
+
+    Notes
+    -----
+    Values are checked by ``fit``.
+
+    Examples
+    --------
+    >>> Optimizer("sgd", momentum=0.5, averaging="ema").averaging
+    'ema'
+    """
+
+    name: str | None = None
+    momentum: float | None = None
+    schedule: str | LearningRateSchedule | None = None
+    averaging: str | Averaging | None = None
+
+
 def make_optimizer(
     name: str, module: nn.Module, *, learning_rate: float, momentum: float = 0.0
 ) -> torch.optim.Optimizer:

@@ -79,13 +79,13 @@ def read_records(
     return features, encode_labels("y", target, values), values, readable
 
 
-def within_ranges(clf: Any, X: Any, X_public: Any) -> tuple[Any, Any]:
+def within_ranges(ranges: Any, X: Any, X_public: Any) -> tuple[Any, Any]:
     """Return private rows with the declared columns in order, and made-up rows that say what each column holds."""
     if X_public is not None:
         raise InvalidInputError(
-            "X_public must be None where ranges= is given: declared ranges stand in for public rows. Leave one out."
+            "X_public must be None where schema= is given: declared ranges stand in for public rows. Leave one out."
         )
-    schema = declared_by_name(clf.ranges)
+    schema = declared_by_name(ranges)
     if schema is None:
         return X, None
     return by_name(X, schema.names, other="the declared ranges"), schema.stand_ins() if is_frame(X) else None
@@ -150,9 +150,9 @@ def check_apart(X: Any, X_public: Any) -> None:
         )
 
 
-def check_map(clf: Any, rows: Any, X_public: Any) -> None:
+def check_map(said: Any, rows: Any, X_public: Any) -> None:
     """Refuse texts and sparse rows where nothing public makes numbers of them, and public images of another shape."""
-    if clf.representation is None and X_public is None and (is_texts(rows) or is_sparse(rows)):
+    if said.representation is None and X_public is None and (is_texts(rows) or is_sparse(rows)):
         raise InvalidInputError(
             f"X_public must be given, as the rows are {'texts' if is_texts(rows) else 'sparse'}: public rows tell how "
             "numbers are made of them. Pass fit(X, y, X_public=...), or a fitted representation=."

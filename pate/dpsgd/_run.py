@@ -49,8 +49,6 @@ def build_engine(
     """Make a module as torch teachers are made, and check that DP-SGD may train it."""
     shape = (row_shape,) if isinstance(row_shape, int) else tuple(row_shape)
     factory = make_module(module)
-    if kwargs is not None and not isinstance(kwargs, Mapping):
-        raise InvalidInputError(f"module_kwargs must be a mapping or None, got {kwargs!r}.")
     arguments = module_arguments(factory, kwargs, n_features=math.prod(shape), n_classes=n_classes)
     try:
         made, other = make(factory, arguments), make(factory, arguments)
@@ -59,7 +57,7 @@ def build_engine(
     except Exception as error:  # the module's own code; it has seen nothing private
         raise InvalidInputError(
             f"module could not be made with {arguments!r}: {type(error).__name__}: {error}. It gets n_features, "
-            "n_classes where it takes them, and module_kwargs: pass what it needs there."
+            "n_classes where it takes them: pass what else it needs by functools.partial(module, ...)."
         ) from error
     check_apart(made, other)
     made = copy.deepcopy(made)  # what was trained is no other fit's beginning, though the function hands it out again
@@ -264,24 +262,24 @@ def open_run(
 
 
 def charge_run(
-    clf: Any, plan: Plan, data: Registration, kept: Checkpoint | None, clipping: Clipping, *, seeded: bool
+    said: Any, plan: Plan, data: Registration, kept: Checkpoint | None, clipping: Clipping, *, seeded: bool
 ) -> tuple[int, ...]:
     """Charge the run to the ledger, durably; return the release's number. A run taken up has been charged."""
     facts = {} if kept is None else kept.facts
     facts["noise_multiplier"] = plan.noise_multiplier
-    if clf.ledger is None:
+    if said.ledger is None:
         return ()
     if facts.get("releases"):
         charged = tuple(facts["releases"])
-        if clf.ledger.head_of(charged) != facts["ledger_head"]:
+        if said.ledger.head_of(charged) != facts["ledger_head"]:
             raise InvalidInputError(
                 "ledger must be the one that was charged for the run that checkpoint_dir= keeps, got another one. Pass "
                 "that one, or start again without it."
             )
         return charged
     assert plan.cost is not None
-    clf.ledger.open_total(clf.ledger.total or clf.budget)
-    release = clf.ledger.record(
+    said.ledger.open_total(said.ledger.total or said.budget)
+    release = said.ledger.record(
         plan.cost,
         mechanism=mechanism_of(plan, clipping),
         n_queries=0,
@@ -298,14 +296,14 @@ def charge_run(
         registration=data,
         kind="DP-SGD",
     )
-    facts["releases"], facts["ledger_head"] = [release], clf.ledger.head_of((release,))
+    facts["releases"], facts["ledger_head"] = [release], said.ledger.head_of((release,))
     return (release,)
 
 
-def run_training(run: Training, clf: Any, kept: Checkpoint | None = None, likeness: Likeness | None = None) -> int:
-    """Train the module behind the engine to the end, as a classifier is set; return how many steps were done."""
+def run_training(run: Training, said: Any, kept: Checkpoint | None = None, likeness: Likeness | None = None) -> int:
+    """Train the module behind the engine to the end, as it is set; return how many steps were done."""
     plan, optimizer = run.plan, run.optimizer
-    schedule, averaging, callbacks = read_schedule(clf.schedule), read_averaging(clf.averaging), tuple(clf.callbacks)
+    schedule, averaging, callbacks = read_schedule(said.schedule), read_averaging(said.averaging), tuple(said.callbacks)
     module, facts = run.engine.module, {} if kept is None else kept.facts
     n_steps, clip = plan.shape.n_steps, run.clipping.start(plan.shape.expected_batch_size)
     trained = [p for p in module.parameters() if p.requires_grad]
@@ -327,11 +325,11 @@ def run_training(run: Training, clf: Any, kept: Checkpoint | None = None, likene
     def progress(step: int) -> str:
         return f"epsilon {spent(min(n_steps, -(-step // every) * every)):.3g}" if step else ""
 
-    schedule.apply(optimizer, clf.learning_rate, start, n_steps)
-    for done in track(steps, total=n_steps, begun=start, label="DP-SGD steps", show=clf.verbose, note=progress):
+    schedule.apply(optimizer, said.learning_rate, start, n_steps)
+    for done in track(steps, total=n_steps, begun=start, label="DP-SGD steps", show=said.verbose, note=progress):
         if average is not None:
             average.update(done - 1)
-        schedule.apply(optimizer, clf.learning_rate, done, n_steps)  # of the next step
+        schedule.apply(optimizer, said.learning_rate, done, n_steps)  # of the next step
         # A step is shown only once its state is on disk, but for the bar's constants.
         if kept is not None and (callbacks or done == n_steps or kept.is_due):
             kept.write(held, done)

@@ -27,7 +27,8 @@ from pate.ledger import Ledger
 from pate.privacy.budget import Budget
 from pate.release import warn_if_weak
 
-# What a run is set to: what its user said, then what the recipe says, then plain defaults.
+# What a run is set to: what its user said, then what the recipe says, then plain defaults. ``said`` is
+# what :func:`pate.dpsgd._values.flat` returns.
 
 #: Defaults for a module that the user names, with nothing else set.
 PLAIN: dict[str, Any] = {
@@ -46,78 +47,74 @@ PLAIN: dict[str, Any] = {
 _NUMBERS = ("expected_batch_size", "epochs", "learning_rate", "max_grad_norm", "momentum")
 
 
-def is_planned(clf: Any) -> bool:
+def is_planned(said: Any) -> bool:
     """Whether a recipe sets what its user leaves open."""
-    return clf.module is None or clf.recipe is not None
+    return said.module is None or said.recipe is not None
 
 
-def filled(clf: Any, settings: dict[str, Any] | None = None) -> Any:
-    """Return a copy of a classifier in which nothing is open: its own settings, then these, then the plain ones."""
-    found = copy.copy(clf)
+def filled(said: Any, settings: dict[str, Any] | None = None) -> Any:
+    """Return a copy of settings in which nothing is open: what was said, then these, then the plain ones."""
+    found = copy.copy(said)
     for name, value in (PLAIN | (settings or {})).items():
-        if getattr(clf, name, None) is None:
+        if getattr(said, name) is None:
             setattr(found, name, value)
     return found
 
 
-def check_recipe(clf: Any) -> None:
+def check_recipe(said: Any) -> None:
     """Refuse a recipe beside a module, and what goes with recipes alone."""
-    if clf.recipe is not None and clf.module is not None:
+    if said.recipe is not None and said.module is not None:
         raise InvalidInputError(
             "module must be None where recipe= is given: the recipe says what is trained. Leave one of them out, or "
             "pass pate.dpsgd.recipes.DPSGDRecipe('mine', module=...)."
         )
-    if not is_planned(clf) and clf.representation is not None:
+    if not is_planned(said) and said.representation is not None:
         raise InvalidInputError(
             "representation must be None where module is named: a module sees rows as they are. Leave the module out, "
             "or map the rows beforehand."
         )
-    if clf.ranges is not None and (not is_planned(clf) or clf.representation is not None):
+    if said.ranges is not None and (not is_planned(said) or said.representation is not None):
         raise InvalidInputError(
-            "ranges must be None where module or representation is named: they are what a recipe makes its own map of. "
+            "schema must be None where module or representation is named: it is what a recipe makes its own map of. "
             "Leave one of them out."
         )
-    if is_planned(clf) and clf.sample_rate is not None and clf.expected_batch_size is None:
+    if is_planned(said) and said.sample_rate is not None and said.expected_batch_size is None:
         raise InvalidInputError(
             "expected_batch_size must be given with sample_rate=, got None: without it a recipe cannot tell for how "
             "many records it plans. Pass it, or nominal_n."
         )
-    if not (clf.recipe is None or isinstance(clf.recipe, str | DPSGDRecipe)):
+    if not (said.recipe is None or isinstance(said.recipe, str | DPSGDRecipe)):
         raise InvalidInputError(
-            f"recipe must be a name, a pate.dpsgd.recipes.DPSGDRecipe or None, got {clf.recipe!r}. "
+            f"recipe must be a name, a pate.dpsgd.recipes.DPSGDRecipe or None, got {said.recipe!r}. "
             "pate.dpsgd.recipes.named_recipes() has the names."
         )
 
 
 def resolve(
-    clf: Any, row_shape: tuple[int, ...], X_public: Any, *, n_units: int, n_classes: int
+    said: Any, row_shape: tuple[int, ...], X_public: Any, *, n_units: int, n_classes: int
 ) -> tuple[Any, RecipePlan | None]:
-    """Return a copy of a classifier in which nothing is open, and the plan of its recipe if it has one."""
-    if not is_planned(clf):
-        return filled(clf), None
+    """Return a copy of settings in which nothing is open, and the plan of the recipe if there is one."""
+    if not is_planned(said):
+        return filled(said), None
     plan = RecipePlan.of(
         row_shape,
         X_public,
-        n_units=_nominal(clf, n_units),
+        n_units=_nominal(said, n_units),
         n_classes=n_classes,
-        budget=clf.budget,
-        name=clf.recipe,
-        representation=clf.representation,
-        image_shape=None if clf.image_shape is None else tuple(clf.image_shape),
-        adjacency=clf.adjacency,
-        numbers={name: getattr(clf, name) for name in _NUMBERS if getattr(clf, name) is not None},
-        ranges=clf.ranges,
+        budget=said.budget,
+        name=said.recipe,
+        representation=said.representation,
+        image_shape=None if said.image_shape is None else tuple(said.image_shape),
+        adjacency=said.adjacency,
+        numbers={name: getattr(said, name) for name in _NUMBERS if getattr(said, name) is not None},
+        ranges=said.ranges,
     )
-    return along(clf, plan), plan
+    return along(said, plan), plan
 
 
-def along(clf: Any, plan: RecipePlan) -> Any:
-    """Return a copy of a classifier in which nothing is open: its own settings, the plan's, then the plain ones."""
-    settings = dict(plan.settings())
-    copies = settings.pop("augmentation", 1)
-    if copies > 1:
-        settings["augmentation"] = ImageAugmentation(plan.facts.row_shape, multiplicity=copies)
-    resolved = filled(clf, settings)
+def along(said: Any, plan: RecipePlan) -> Any:
+    """Return a copy of settings in which nothing is open: what was said, the plan's, then the plain ones."""
+    resolved = filled(said, dict(plan.by_name()))
     resolved.module = plan.recipe.module
     return resolved
 
@@ -125,20 +122,20 @@ def along(clf: Any, plan: RecipePlan) -> Any:
 def determining(run: Any, classes: tuple[Any, ...]) -> dict[str, Any]:
     """Return what the steps of a run follow from, but for the data: a checkpoint of another one is not taken up."""
     elsewhere = ("checkpoint_dir", "callbacks", "verbose", "ledger", "device", "n_threads", "module", "representation")
-    settings = {name: value for name, value in run.get_params(deep=False).items() if name not in elsewhere}
+    settings = {name: value for name, value in vars(run).items() if name not in elsewhere}
     module = run.module if isinstance(run.module, str) else getattr(run.module, "__qualname__", "")
     return {**settings, "module": module, "classes": repr(classes), "charged": run.ledger is not None}
 
 
-def _bands(clf: Any, shape: Shape | None) -> TrainingMechanism:
+def _bands(said: Any, shape: Shape | None) -> TrainingMechanism:
     if shape is None:
         return BandedFTRL(1)
-    momentum = clf.momentum if clf.optimizer == "sgd" else 0.0
-    return choose_bands(clf.budget, shape, adjacency=clf.adjacency, momentum=momentum)
+    momentum = said.momentum if said.optimizer == "sgd" else 0.0
+    return choose_bands(said.budget, shape, adjacency=said.adjacency, momentum=momentum)
 
 
 MECHANISMS: dict[str, Callable[[Any, Shape | None], TrainingMechanism]] = {
-    "poisson": lambda clf, shape: PoissonSGD(),
+    "poisson": lambda said, shape: PoissonSGD(),
     "ftrl": _bands,
 }
 CLIPPINGS = {
@@ -160,10 +157,10 @@ def _read(name: str, value: Any, known: Any, roles: tuple[str, ...], other: str,
     return value
 
 
-def read_mechanism(clf: Any, shape: Shape | None = None) -> TrainingMechanism:
+def read_mechanism(said: Any, shape: Shape | None = None) -> TrainingMechanism:
     """Return the mechanism of a run by its name, or the one given; without ``shape`` it is only looked at."""
     other = "an object of pate.dpsgd.mechanisms, such as PoissonSGD()"
-    return _read("mechanism", clf.mechanism, MECHANISMS, _ROLES, other, clf, shape)
+    return _read("mechanism", said.mechanism, MECHANISMS, _ROLES, other, said, shape)
 
 
 def read_clipping(clipping: Any, max_grad_norm: float) -> Clipping:
@@ -184,91 +181,92 @@ def read_averaging(averaging: Any) -> Averaging | None:
     return None if averaging is None else _read("averaging", averaging, AVERAGINGS, ("share",), other)
 
 
-def check_settings(clf: Any) -> None:
+def check_settings(said: Any) -> None:
     """Refuse what cannot be meant."""
-    if not isinstance(clf.budget, Budget):
+    if not isinstance(said.budget, Budget):
         raise InvalidInputError(
-            f"budget must be a pate.Budget, got {type(clf.budget).__name__}. Pass Budget(epsilon=1.0, delta=1e-5)."
+            f"budget must be a pate.Budget, got {type(said.budget).__name__}. Pass Budget(epsilon=1.0, delta=1e-5)."
         )
-    check_real("max_grad_norm", clf.max_grad_norm, low=0, low_open=True)
-    check_real("learning_rate", clf.learning_rate, low=0, low_open=True)
-    check_real("momentum", clf.momentum, low=0, high=1, high_open=True)
-    read_clipping(clf.clipping, clf.max_grad_norm)
-    read_schedule(clf.schedule)
-    read_averaging(clf.averaging)
+    check_real("max_grad_norm", said.max_grad_norm, low=0, low_open=True)
+    check_real("learning_rate", said.learning_rate, low=0, low_open=True)
+    check_real("momentum", said.momentum, low=0, high=1, high_open=True)
+    read_clipping(said.clipping, said.max_grad_norm)
+    read_schedule(said.schedule)
+    read_averaging(said.averaging)
     for name in ("epochs", "expected_batch_size", "records_per_group"):
-        check_int(name, getattr(clf, name), low=1)
+        check_int(name, getattr(said, name), low=1)
     for name in ("max_physical_batch_size", "n_steps", "n_threads", "nominal_n"):
-        if getattr(clf, name) is not None:
-            check_int(name, getattr(clf, name), low=1)
-    check_choice("optimizer", clf.optimizer, OPTIMIZERS)
-    check_choice("adjacency", clf.adjacency, ADJACENCIES)
-    check_choice("on_exhausted", clf.on_exhausted, ("raise", "stop"))
-    read_mechanism(clf)
-    if clf.random_state is not None:
-        check_int("random_state", clf.random_state, low=0)
-    if clf.noise_multiplier is not None:
-        check_real("noise_multiplier", clf.noise_multiplier, low=SMALLEST_NOISE_MULTIPLIER)
-    elif clf.on_exhausted == "stop":
+        if getattr(said, name) is not None:
+            check_int(name, getattr(said, name), low=1)
+    check_choice("optimizer", said.optimizer, OPTIMIZERS)
+    check_choice("adjacency", said.adjacency, ADJACENCIES)
+    check_choice("on_exhausted", said.on_exhausted, ("raise", "stop"))
+    read_mechanism(said)
+    if said.random_state is not None:
+        check_int("random_state", said.random_state, low=0)
+    if said.noise_multiplier is not None:
+        check_real("noise_multiplier", said.noise_multiplier, low=SMALLEST_NOISE_MULTIPLIER)
+    elif said.on_exhausted == "stop":
         raise InvalidInputError(
             "on_exhausted='stop' needs noise_multiplier=: without one the noise is chosen so that the budget pays for "
             "all steps. Pass a noise multiplier, or leave on_exhausted at 'raise'."
         )
-    if clf.sample_rate is not None:
-        check_real("sample_rate", clf.sample_rate, low=0, high=1, low_open=True)
-    _check_adjacency(clf)
-    for callback in clf.callbacks:
+    if said.sample_rate is not None:
+        check_real("sample_rate", said.sample_rate, low=0, high=1, low_open=True)
+    _check_adjacency(said)
+    for callback in said.callbacks:
         if not callable(callback):
             raise InvalidInputError(f"callbacks must be functions of a TrainingStep, got {callback!r}.")
     kinds = {"augmentation": ImageAugmentation, "canaries": Canaries, "ledger": Ledger}
     for name, kind in kinds.items():
-        if not isinstance(given := getattr(clf, name), (kind, type(None))):
+        if not isinstance(given := getattr(said, name), (kind, type(None))):
             path = f"pate.{'' if kind is Ledger else 'dpsgd.'}{kind.__name__}"
             raise InvalidInputError(f"{name} must be a {path} or None, got a {type(given).__name__}.")
 
 
-def _check_adjacency(clf: Any) -> None:
-    said = clf.nominal_n is not None, clf.sample_rate is not None
-    if clf.adjacency == "add-or-remove":
-        if sum(said) != 1:
+def _check_adjacency(said: Any) -> None:
+    numbers = said.nominal_n is not None, said.sample_rate is not None
+    if said.adjacency == "add-or-remove":
+        if sum(numbers) != 1:
+            got = "both" if all(numbers) else "none"
             raise InvalidInputError(
                 "nominal_n or sample_rate must be given for adjacency='add-or-remove', one of the two, got "
-                f"{'both' if all(said) else 'none'}: neighbours differ in the number of records, so the sampling rate, "
+                f"{got}: neighbours differ in the number of records, so the sampling rate, "
                 "the steps and what the statement says of them must follow from public numbers. Pass about how many "
                 "records there are, known without counting these, or a rate; or take adjacency='zero-out'."
             )
-    elif any(said):
-        name = "nominal_n" if said[0] else "sample_rate"
+    elif any(numbers):
+        name = "nominal_n" if numbers[0] else "sample_rate"
         raise InvalidInputError(
-            f"{name} is for adjacency='add-or-remove', got it with {clf.adjacency!r}, under which the number of "
-            f"records is public itself. Leave it at None{'' if said[0] else ' and set expected_batch_size'}."
+            f"{name} is for adjacency='add-or-remove', got it with {said.adjacency!r}, under which the number of "
+            f"records is public itself. Leave it at None{'' if numbers[0] else ' and set expected_batch_size'}."
         )
-    if clf.adjacency != "replace-one" and clf.ledger is not None:
+    if said.adjacency != "replace-one" and said.ledger is not None:
         raise InvalidInputError(
-            f"ledger must be None for adjacency={clf.adjacency!r}: a ledger adds up replace-one costs. Use "
+            f"ledger must be None for adjacency={said.adjacency!r}: a ledger adds up replace-one costs. Use "
             "adjacency='replace-one'."
         )
 
 
-def _nominal(clf: Any, n_units: int) -> int:
+def _nominal(said: Any, n_units: int) -> int:
     """Return the number of units that neighbours agree on: the true one, or what a rate or its user says."""
-    if clf.sample_rate is not None:
-        return max(1, round(clf.expected_batch_size / clf.sample_rate))
-    return n_units if clf.nominal_n is None else int(clf.nominal_n)
+    if said.sample_rate is not None:
+        return max(1, round(said.expected_batch_size / said.sample_rate))
+    return n_units if said.nominal_n is None else int(said.nominal_n)
 
 
-def shape_of(clf: Any, n_units: int, unit: str = "record") -> Shape:
+def shape_of(said: Any, n_units: int, unit: str = "record") -> Shape:
     """Return the public numbers of the run: rate and steps from a number of units that neighbours agree on."""
-    batch, nominal = int(clf.expected_batch_size), _nominal(clf, n_units)
+    batch, nominal = int(said.expected_batch_size), _nominal(said, n_units)
     many = {"record": "records", "group": "persons"}[unit]
-    if clf.sample_rate is None:
+    if said.sample_rate is None:
         remedy = (
             f"There are {n_units} private {many}, and a step cannot expect more than all of them."
-            if clf.nominal_n is None
+            if said.nominal_n is None
             else f"A step cannot expect more {many} than nominal_n."
         )
         check_int("expected_batch_size", batch, low=1, high=nominal, remedy=remedy)
-    rate = batch / nominal if clf.sample_rate is None else float(clf.sample_rate)
-    warn_if_weak(clf.budget.delta, nominal, epsilon=clf.budget.epsilon)
-    n_steps = clf.epochs * -(-nominal // batch) if clf.n_steps is None else int(clf.n_steps)
+    rate = batch / nominal if said.sample_rate is None else float(said.sample_rate)
+    warn_if_weak(said.budget.delta, nominal, epsilon=said.budget.epsilon)
+    n_steps = said.epochs * -(-nominal // batch) if said.n_steps is None else int(said.n_steps)
     return Shape(nominal, rate, n_steps, batch)

@@ -302,7 +302,7 @@ def plan_training(
     BudgetExceededError
         The ledger does not pay for the run.
     """
-    from pate.dpsgd import DPSGDClassifier, along, make_plan, read_mechanism, shape_of, with_counts
+    from pate.dpsgd import DPSGDClassifier, along, flat, make_plan, read_mechanism, shape_of, with_counts
     from pate.dpsgd.recipes import RecipePlan
 
     if check_decide(ask.decide) == "balanced" and X_public is None:
@@ -332,14 +332,14 @@ def plan_training(
         random_state=ask.seed,
         ranges=schema,
     )
-    run = along(clf, recipe_plan)
+    run = along(flat(clf), recipe_plan)
     shape = shape_of(run, ask.n_units, ask.unit)
     begun = _begun(ask.checkpoint_dir)
     resumed = bool(begun.get("releases"))
     plan = make_plan(
         terms.budget,
         shape,
-        mechanism=with_counts(clf, read_mechanism(run, shape), shape),
+        mechanism=with_counts(run, read_mechanism(run, shape), shape),
         noise_multiplier=begun.get("noise_multiplier"),
         ledger=None if resumed else terms.ledger,
     )

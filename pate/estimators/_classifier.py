@@ -357,8 +357,8 @@ class PATEClassifier(BySchema):
         if X_public is None and who not in ("auto", "dpsgd") and (who, schema is None) != ("records", False):
             raise InvalidInputError(
                 "X_public must be the public rows to label, got None. PATE releases labels of public data: pass "
-                "fit(X, y, X_public=...), or declare what columns hold: fit(X, y, schema=...); or let DP-SGD learn without "
-                "any: voters='dpsgd'."
+                "fit(X, y, X_public=...). Without public rows declare what the columns hold, fit(X, y, schema=...), or "
+                "let DP-SGD learn: voters='dpsgd'."
             )
         tuning, _, stated = own_stated(self.stated)
         terms = ReleaseTerms(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -142,8 +143,7 @@ def classifier_by_records(X, y, groups=None):
 
 def private_training(X, y, groups=None):
     made = DPSGDClassifier(
-        MLP,
-        module_kwargs={"hidden": (4,)},
+        partial(MLP, hidden=(4,)),
         budget=Budget(3.0, 1e-5),
         classes=CLASSES,
         epochs=2,

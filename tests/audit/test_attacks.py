@@ -21,11 +21,12 @@ from pate import Budget, DPSGDClassifier, Guarantee, Ledger, NoisyHistogram, PAT
 from pate.audit import Claim, attack
 from pate.audit._attacks import most_wealth, wealth_against
 from pate.audit._shadows import ATTACKS
+from pate.dpsgd import SampledGaussian
 from pate.exceptions import InvalidInputError, RepeatedFitWarning, RunFolderError, SensitiveValueError
 
 AT_1, MOST = "true positives at 1% false positives", "most the claim allows at 1% false positives"
 FITS = []
-SMALL = {"expected_batch_size": 40, "n_threads": 1}
+SMALL = {"expected_batch_size": 40}
 ROW = np.random.default_rng(0).normal(size=(300, 3))[7].tobytes()
 
 
@@ -146,7 +147,9 @@ def test_all_records_revealed_together_refute_no_sooner_than_a_claim_allows():
 @pytest.mark.parametrize(
     "model",
     [
-        DPSGDClassifier("linear", budget=Budget(1.0, 1e-5), classes=range(3), n_steps=5, **SMALL),
+        DPSGDClassifier(
+            "linear", budget=Budget(1.0, 1e-5), classes=range(3), mechanism=SampledGaussian(n_steps=5), **SMALL
+        ),
         PATEClassifier(
             GaussianNB(), n_teachers=10, budget=Budget(1.0, 1e-5), classes=range(3), queries=Queries(force=True)
         ),

@@ -99,6 +99,7 @@ def test_a_student_is_played_by_a_classifier():
 def test_dpsgd_is_played_whole():
     """A record among 60 whose gradient is clipped; seeded runs of a tiny linear model, batches and all."""
     from pate import DPSGDClassifier
+    from pate.dpsgd import SampledGaussian
 
     rng = np.random.default_rng(0)
     rows, classes = rng.normal(size=(60, 4)).astype(np.float32), rng.integers(0, 2, 60)
@@ -107,8 +108,8 @@ def test_dpsgd_is_played_whole():
 
     def release(world, seed):
         model = DPSGDClassifier(
-            "linear", budget=Budget(2.0, 1e-3), classes=(0, 1), expected_batch_size=20, n_steps=6, noise_seed=seed,
-            random_state=0,
+            "linear", budget=Budget(2.0, 1e-3), classes=(0, 1), expected_batch_size=20, noise_seed=seed, random_state=0,
+            mechanism=SampledGaussian(n_steps=6),
         )  # fmt: skip
         return model.fit(*world).predict_proba(np.full((1, 4), 10, dtype=np.float32))[0, 1]
 

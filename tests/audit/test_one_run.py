@@ -91,14 +91,14 @@ def test_estimates_are_called_so():
 def test_canaries_of_dpsgd():
     """One run's gradient canaries refute a claim of far less than it cost, and not what it cost."""
     from pate import Budget, DPSGDClassifier
-    from pate.dpsgd import Canaries
+    from pate.dpsgd import Canaries, SampledGaussian
 
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 60)).astype(np.float32), rng.integers(0, 10, 300)
     model = DPSGDClassifier(
-        "linear", canaries=Canaries(gradients=500), budget=Budget(30.0, 1e-5), classes=range(10), n_steps=20,
+        "linear", budget=Budget(30.0, 1e-5), classes=range(10), mechanism=SampledGaussian(n_steps=20),
         expected_batch_size=800, noise_seed=1,
-    ).fit(X, y)  # fmt: skip
+    ).fit(X, y, canaries=Canaries(gradients=500))  # fmt: skip
     honest = one_run(model.canaries_, claim=(30.0, 1e-5))
     assert not honest.refuted
     assert honest.settings["canaries"] == 500

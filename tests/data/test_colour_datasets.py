@@ -178,7 +178,7 @@ def test_teachers_release_and_student_take_colours(colours):
 def test_dp_sgd_takes_colours_flat_and_as_images(colours, module, shape):
     d = colours
     clf = DPSGDClassifier(
-        module, budget=Budget(8.0, 1e-2), classes=range(10), n_steps=2, expected_batch_size=20, random_state=0
+        module, budget=Budget(8.0, 1e-2), classes=range(10), epochs=1, expected_batch_size=20, random_state=0
     )
     clf.fit(d.private.X.reshape(-1, *shape), d.private.y)
     assert clf.predict_proba(d.test.X.reshape(-1, *shape)).shape == (N_TEST, 10)

@@ -64,22 +64,22 @@ def test_numbers_outside_are_clipped_and_unknown_categories_are_missing_ones(pla
 def test_ranges_go_with_tables_and_planned_recipes_alone():
     rows, labels = np.eye(8), np.arange(8) % 2
     for options, public, text in (
-        ({"module": "linear"}, None, "ranges must be None where module"),
-        ({}, rows, "X_public must be None where ranges= is given"),
-        ({"recipe": "unit-rows"}, None, "has no use for ranges="),
-        ({"image_shape": (16, 16)}, None, "ranges is for tables"),
+        ({"module": "linear"}, None, "schema must be None where module"),
+        ({}, rows, "X_public must be None where schema= is given"),
+        ({"recipe": "unit-rows"}, None, "has no use for schema="),
+        ({"image_shape": (16, 16)}, None, "schema is for tables"),
     ):
         wide = np.zeros((8, 256)) if "image_shape" in options else rows
-        clf = DPSGDClassifier(budget=Budget(1.0, 1e-3), classes=(0, 1), ranges=(0, 1), **options)
+        clf = DPSGDClassifier(budget=Budget(1.0, 1e-3), classes=(0, 1), **options)
         with pytest.raises(InvalidInputError, match=text):
-            clf.fit(wide, labels, X_public=public)
-    with pytest.raises(InvalidInputError, match="needs ranges="):
+            clf.fit(wide, labels, X_public=public, schema=(0, 1))
+    with pytest.raises(InvalidInputError, match="needs schema="):
         DPSGDClassifier(budget=Budget(1.0, 1e-3), classes=(0, 1), recipe="declared").fit(rows, labels)
 
 
 def test_the_statement_says_that_ranges_were_declared():
     X = pd.DataFrame({"town": ["Oslo", "Rome"] * 20, "age": np.linspace(0, 99, 40)})
-    clf = DPSGDClassifier(budget=Budget(1.0, 1e-3), classes=(0, 1), ranges=RANGES).fit(X, np.arange(40) % 2)
+    clf = DPSGDClassifier(budget=Budget(1.0, 1e-3), classes=(0, 1)).fit(X, np.arange(40) % 2, schema=RANGES)
     assert [(a.name, a.by) for a in clf.statement_.assumptions][:2] == [
         ("preprocessing", "pate"),
         ("ranges", "curator"),

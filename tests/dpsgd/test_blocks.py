@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from dpsgd_steps import by_value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,7 +100,7 @@ def test_fits_sum_in_blocks_where_units_keep_their_numbers(monkeypatch):
     monkeypatch.setattr("pate.dpsgd._run.check_promise", lambda *_: None)
 
     def fit(groups=None, **options):
-        clf = DPSGDClassifier("linear", **more, **options)
+        clf = DPSGDClassifier("linear", **by_value(**more, **options))
         clf.fit(X, y, groups=groups)
         found = seen[-2:]
         seen.clear()

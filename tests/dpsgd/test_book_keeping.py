@@ -12,6 +12,7 @@ from dpsgd_steps import train
 from torch import nn
 
 from pate import Budget, DPSGDClassifier
+from pate.dpsgd import Device
 from pate.dpsgd._run import build_engine
 from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine, _book_keeping
 from pate.dpsgd.engines._book_keeping import read_program
@@ -482,7 +483,9 @@ def test_the_default_is_book_keeping_and_both_train_alike():
     options = {"budget": Budget(5.0, 1e-3), "classes": range(K), "epochs": 3, "expected_batch_size": 20}
     fits = []
     for at_once in (None, 7):
-        clf = DPSGDClassifier("tanh-mlp", random_state=0, noise_seed=0, max_physical_batch_size=at_once, **options)
+        clf = DPSGDClassifier(
+            "tanh-mlp", random_state=0, noise_seed=0, device=Device(max_physical_batch_size=at_once), **options
+        )
         fits.append(flat(p.detach() for p in clf.fit(X, y).module_.parameters()))
     torch.testing.assert_close(*fits, rtol=1e-4, atol=1e-5)
     assert isinstance(build_engine("tanh-mlp", 12, K), BookKeepingEngine)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from dpsgd_steps import by_value
 from scipy.stats import norm
 
 from pate import Budget, DPSGDClassifier
@@ -18,15 +19,15 @@ X = RNG.normal(size=(100, 60)).astype(np.float32)
 Y = RNG.integers(0, 10, 100)
 
 
-def make(canaries, **more):
+def fitted(canaries, *, groups=None, **more):
     options = {"budget": Budget(8.0, 1e-3), "classes": range(10), "expected_batch_size": 600, "n_steps": 20, **more}
-    return DPSGDClassifier("linear", canaries=canaries, noise_seed=1, **options)
+    return DPSGDClassifier("linear", noise_seed=1, **by_value(**options)).fit(X, Y, groups=groups, canaries=canaries)
 
 
 def test_gradient_canaries_score_what_their_law_says():
     """All units in all steps: a canary's score is N(T, T sigma^2) if it is in, N(0, T sigma^2) if not."""
     m, steps = 500, 20
-    clf = make(Canaries(gradients=m)).fit(X, Y)
+    clf = fitted(Canaries(gradients=m))
     assert clf.sample_rate_ == 1
     found = clf.canaries_
     spread = np.sqrt(steps) * clf.noise_multiplier_
@@ -63,8 +64,8 @@ def test_a_canary_is_a_unit_that_is_clipped_and_counts_for_nothing_where_its_coi
 def test_records_are_scored_by_their_loss():
     rows = RNG.normal(size=(200, 60)).astype(np.float32) * 3
     labels = RNG.integers(0, 10, 200)
-    clf = make(Canaries(X=rows, y=labels), expected_batch_size=300, n_steps=200, budget=Budget(1000.0, 1e-3),
-               noise_multiplier=1.0, learning_rate=2.0).fit(X, Y)  # fmt: skip
+    clf = fitted(Canaries(X=rows, y=labels), expected_batch_size=300, n_steps=200, budget=Budget(1000.0, 1e-3),
+               noise_multiplier=1.0, learning_rate=2.0)  # fmt: skip
     found = clf.canaries_
     right = clf.predict_proba(rows)[np.arange(200), labels]
     np.testing.assert_allclose(found.scores, np.log(right))
@@ -75,23 +76,23 @@ def test_records_are_scored_by_their_loss():
 
 @pytest.mark.long
 def test_without_canaries_nothing_is_left_behind_and_bad_ones_are_refused():
-    assert not hasattr(make(None, expected_batch_size=50).fit(X, Y), "canaries_")
+    assert not hasattr(fitted(None, expected_batch_size=50), "canaries_")
     with pytest.raises(InvalidInputError, match="one of the two"):
         Canaries(gradients=3, X=X, y=Y)
     with pytest.raises(InvalidInputError, match="one of the two"):
         Canaries(X=X)
     with pytest.raises(InvalidInputError, match="at most as many as the 610 trainable weights"):
-        make(Canaries(gradients=611)).fit(X, Y)
+        fitted(Canaries(gradients=611))
     with pytest.raises(InvalidInputError, match="canaries must be a"):
-        make(5, expected_batch_size=50).fit(X, Y)
+        fitted(5, expected_batch_size=50)
     with pytest.raises(InvalidInputError):
-        make(Canaries(X=X[:, :9], y=Y), expected_batch_size=50).fit(X, Y)
+        fitted(Canaries(X=X[:, :9], y=Y), expected_batch_size=50)
 
 
 @pytest.mark.long
 def test_persons_and_canaries():
-    clf = make(Canaries(gradients=30), expected_batch_size=20).fit(X, Y, groups=np.repeat(np.arange(50), 2))
+    clf = fitted(Canaries(gradients=30), expected_batch_size=20, groups=np.repeat(np.arange(50), 2))
     assert clf.sample_rate_ == 20 / 80
     assert clf.statement_.n_units == 50
-    clf = make(Canaries(X=X[:30], y=Y[:30]), expected_batch_size=20).fit(X, Y, groups=np.repeat(np.arange(50), 2))
+    clf = fitted(Canaries(X=X[:30], y=Y[:30]), expected_batch_size=20, groups=np.repeat(np.arange(50), 2))
     assert len(clf.canaries_.scores) == 30

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from dp_accounting import rdp as dp_rdp
-from dpsgd_steps import least_noise_for, train
+from dpsgd_steps import by_value, least_noise_for, train
 from opacus.accountants import PRVAccountant, RDPAccountant
 from scipy.integrate import trapezoid
 from scipy.stats import norm
@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 from pate import Budget, DPSGDClassifier
-from pate.dpsgd import _fit, _run
+from pate.dpsgd import SampledGaussian, _fit, _run
 from pate.dpsgd._calibration import (
     SMALLEST_NOISE_MULTIPLIER,
     dpsgd_epsilon,
@@ -329,7 +329,7 @@ def digits():
 
 def make(module="linear", **kwargs):
     settings = {"budget": Budget(3.0, DELTA), "classes": range(10), "random_state": 0, **kwargs}
-    return DPSGDClassifier(module, **settings)
+    return DPSGDClassifier(**by_value(module=module, **settings))
 
 
 @pytest.mark.long
@@ -603,7 +603,7 @@ def test_warnings(digits):
         DPSGDClassifier(
             "linear",
             budget=Budget(100.0, 1e-4),
-            noise_multiplier=1.5,
+            mechanism=SampledGaussian(noise_multiplier=1.5),
             expected_batch_size=1,
             epochs=2,
             learning_rate=0.05,

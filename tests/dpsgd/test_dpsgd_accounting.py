@@ -11,7 +11,7 @@ from dataclasses import replace
 import mpmath
 import numpy as np
 import pytest
-from dpsgd_steps import least_noise_for
+from dpsgd_steps import by_value, least_noise_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
@@ -139,7 +139,7 @@ def records():
 
 def make(**kwargs):
     options = {"budget": Budget(3.0, 1e-5), "classes": [0, 1], "expected_batch_size": 20, "epochs": 2, **kwargs}
-    return DPSGDClassifier("linear", **options)
+    return DPSGDClassifier("linear", **by_value(**options))
 
 
 def public_of(statement):

@@ -1,12 +1,15 @@
 """DP-SGD and counts of right answers: one price for both, never below that of either, and sound for any sampling."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from dpsgd_steps import by_value
 
 from pate import Budget, DPSGDClassifier, GaussianSum, InvalidInputError, Ledger
+from pate.dpsgd import SampledGaussian
 from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd._measured import Measured, _asked
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
@@ -23,7 +26,7 @@ BUDGET = Budget(1.0, 1e-5)
 
 def fitted(*, groups=None, **settings):
     settings = {"budget": BUDGET, "classes": [0, 1], "n_steps": 10, "expected_batch_size": 500} | settings
-    return DPSGDClassifier("linear", **settings).fit(X, Y, groups=groups)
+    return DPSGDClassifier("linear", **by_value(**settings)).fit(X, Y, groups=groups)
 
 
 @pytest.mark.few(2)
@@ -111,7 +114,9 @@ def test_the_ledger_is_charged_for_both_at_once(tmp_path):
 @pytest.mark.long
 def test_by_default_public_numbers_decide():
     assert fitted().measured_ is not None  # 2,000 records: two points of noise
-    assert DPSGDClassifier("linear", budget=BUDGET, classes=[0, 1], n_steps=5, expected_batch_size=100).fit(
+    assert DPSGDClassifier(
+        "linear", budget=BUDGET, classes=[0, 1], mechanism=SampledGaussian(n_steps=5), expected_batch_size=100
+    ).fit(
         X[:300], Y[:300]
     ).measured_ is None  # fmt: skip
     assert fitted(noise_multiplier=50.0).measured_ is None
@@ -165,7 +170,7 @@ def test_a_record_that_is_not_usable_is_not_asked_and_nothing_that_is_raised_is_
     rows[7, 0], y[7] = 97.125, 5  # of no class
     kept = {"budget": BUDGET, "classes": [0, 1], "n_steps": 5, "expected_batch_size": 500, "measure": True}
     with pytest.warns(CuratorWarning):
-        clf = DPSGDClassifier(Odd, module_kwargs={"n_features": 3, "n_classes": 2}, **kept).fit(rows, y)
+        clf = DPSGDClassifier(partial(Odd, n_features=3, n_classes=2), **by_value(**kept)).fit(rows, y)
     assert clf.measured_ is not None
     with pytest.raises(InvalidInputError, match="module raised ValueError on the private rows") as caught:
         _asked(Odd(3, 2), rows[7:8])

@@ -14,6 +14,7 @@ from opacus.optimizers import DPOptimizer
 from torch import nn
 
 from pate import Budget, DPSGDClassifier
+from pate.dpsgd import Device, Optimizer, SampledGaussian
 from pate.dpsgd._run import build_engine
 from pate.dpsgd.engines import PerRecordEngine
 from pate.dpsgd.engines._engine import clipped
@@ -338,14 +339,11 @@ def test_a_sampled_record_moves_the_sum_by_its_own_gradient_alone(adjacency, phy
             Dropping,
             budget=Budget(1000.0, 1e-5),
             classes=range(K),
-            mechanism=Sampled(*sample),
-            noise_multiplier=1.0,
-            n_steps=1,
+            mechanism=SampledGaussian(Sampled(*sample), adjacency=adjacency, noise_multiplier=1.0, n_steps=1),
             expected_batch_size=8,
             learning_rate=8.0,
-            momentum=0.0,
-            adjacency=adjacency,
-            max_physical_batch_size=physical,
+            optimizer=Optimizer(momentum=0.0),
+            device=Device(max_physical_batch_size=physical),
             random_state=0,
         )
         return torch.cat([p.detach().flatten() for p in clf.fit(X, y).module_.parameters()])

@@ -232,8 +232,8 @@ def test_a_common_range_that_is_too_wide_does_no_harm():
     private, test = order[:1400], order[1400:]
 
     def accuracy(ranges):
-        clf = DPSGDClassifier(budget=Budget(3.0, 1e-5), classes=range(10), ranges=ranges, noise_seed=0)
-        return clf.fit(X[private], y[private]).score(X[test], y[test])
+        clf = DPSGDClassifier(budget=Budget(3.0, 1e-5), classes=range(10), noise_seed=0)
+        return clf.fit(X[private], y[private], schema=ranges).score(X[test], y[test])
 
     without = accuracy(None)
     assert accuracy((0, 16)) > without - 0.03

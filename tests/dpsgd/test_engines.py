@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from dpsgd_steps import by_value
 from torch import nn
 
 import pate.dpsgd.engines
@@ -236,7 +237,7 @@ def test_engines_draw_no_noise_and_know_no_budget():
 
 def make(module="linear", **kwargs):
     settings = {"budget": Budget(3.0, 1e-5), "classes": range(K), "epochs": 1, "expected_batch_size": 8}
-    return DPSGDClassifier(module, **{**settings, "random_state": 0, "noise_seed": 0, **kwargs})
+    return DPSGDClassifier(**by_value(module=module, **{**settings, "random_state": 0, "noise_seed": 0, **kwargs}))
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import stat
 import numpy as np
 import pytest
 import torch
-from dpsgd_steps import train
+from dpsgd_steps import by_value, train
 
 from pate import Budget, DPSGDClassifier, Ledger
 from pate.dpsgd import ExponentialAveraging, _run
@@ -28,7 +28,8 @@ Y = (X[:, 0] > 0).astype(int)
 
 
 def settings(**more):
-    return {"budget": Budget(3.0, 1e-3), "classes": [0, 1], "expected_batch_size": 20, "n_steps": 12, **more}
+    options = {"budget": Budget(3.0, 1e-3), "classes": [0, 1], "expected_batch_size": 20, "n_steps": 12, **more}
+    return by_value(**options)
 
 
 def make(**more):

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from dpsgd_steps import by_value
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
@@ -23,7 +24,7 @@ PUBLIC, PRIVATE, TEST = slice(0, 400), slice(400, 1400), slice(1400, None)
 
 
 def make(**more):
-    return DPSGDClassifier(**{"budget": Budget(3.0, 1e-5), "classes": range(10), **more})
+    return DPSGDClassifier(**by_value(**{"budget": Budget(3.0, 1e-5), "classes": range(10), **more}))
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from dpsgd_steps import by_value
 from torch import nn
 
 from pate import Budget, DPSGDClassifier
@@ -22,7 +23,7 @@ NOMINAL = {"adjacency": "add-or-remove", "nominal_n": 400}
 
 
 def make(**more):
-    return DPSGDClassifier(**{"budget": Budget(3.0, 1e-5), "classes": [0, 1], "epochs": 1, **more})
+    return DPSGDClassifier(**by_value(**{"budget": Budget(3.0, 1e-5), "classes": [0, 1], "epochs": 1, **more}))
 
 
 def said(clf):
@@ -97,8 +98,8 @@ def test_an_error_tells_no_number_of_records(rows, module):
 def test_canaries_of_a_table_in_a_run_that_is_kept(tmp_path):
     table = pd.DataFrame({"a": X[:, 0], "town": np.array(["Oslo", "Rome"])[Y]})
     canaries = Canaries(X=table[PUBLIC][:10], y=Y[:10])
-    clf = make(canaries=canaries, checkpoint_dir=tmp_path / "run.safetensors")
-    clf.fit(table[PRIVATE], Y[PRIVATE], X_public=table[PUBLIC])
+    clf = make(checkpoint_dir=tmp_path / "run.safetensors")
+    clf.fit(table[PRIVATE], Y[PRIVATE], X_public=table[PUBLIC], canaries=canaries)
     assert len(clf.canaries_.scores) == 10
 
 

@@ -16,6 +16,7 @@ from scipy.optimize import brentq
 from scipy.stats import chisquare, norm
 
 from pate import Budget, DPSGDClassifier, Ledger
+from pate.dpsgd import SampledGaussian
 from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, ShuffledSGD, TruncatedPoissonSGD
 from pate.dpsgd.mechanisms._mechanism import sampled_rate, uniform_subset
@@ -425,5 +426,6 @@ def test_a_fit_says_pays_and_keeps_what_its_mechanism_says(mechanism, sampling, 
     (row,) = ledger.releases()
     shape = Shape(200, 0.1, 30, 20)
     assert row.charge == mechanism.charge(clf.noise_multiplier_, shape)
+    said = SampledGaussian(mechanism, adjacency="add-or-remove", nominal_n=200)
     with pytest.raises(InvalidInputError, match="adjacency must be 'replace-one'"):
-        DPSGDClassifier("linear", mechanism=mechanism, adjacency="add-or-remove", nominal_n=200, **options).fit(X, y)
+        DPSGDClassifier("linear", mechanism=said, **options).fit(X, y)

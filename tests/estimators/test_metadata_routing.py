@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pate import Budget, DPSGDClassifier, PATEClassifier
+from pate.dpsgd import SampledGaussian
 from pate.exceptions import CuratorWarning
 
 RNG = np.random.default_rng(0)
@@ -22,7 +23,7 @@ X = (RNG.normal(size=(900, 5)) + 2 * Y[:, None] * (np.arange(5) < 2)) * [1, 1000
 PRIVATE, PUBLIC, NEW = slice(600), slice(600, 700), slice(700, 900)
 PEOPLE = np.arange(600) // 2
 SETTINGS = {"budget": Budget(8.0, 1e-5), "classes": [0, 1], "random_state": 0, "noise_seed": 0}
-CLASSIFIERS = [PATEClassifier(**SETTINGS), DPSGDClassifier(n_steps=60, **SETTINGS)]
+CLASSIFIERS = [PATEClassifier(**SETTINGS), DPSGDClassifier(mechanism=SampledGaussian(n_steps=60), **SETTINGS)]
 
 
 def piped(clf, **more):

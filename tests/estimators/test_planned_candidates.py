@@ -8,6 +8,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from pate import Budget, DPSGDClassifier, Ledger, private_select
+from pate.dpsgd import SampledGaussian
 from pate.dpsgd.recipes import RecipePlan
 from pate.estimators.selection._by_dpsgd import DPSGDContestant, MappingOnce
 from pate.estimators.selection._contestant import Facts
@@ -82,7 +83,9 @@ def test_a_run_that_follows_another_plan_is_never_released(monkeypatch):
     monkeypatch.setattr(
         _by_dpsgd,
         "fit_privately",
-        lambda clf, X, y, groups, recipe_plan: real(clf.set_params(n_steps=99), X, y, recipe_plan=recipe_plan),
+        lambda clf, X, y, groups, recipe_plan: real(
+            clf.set_params(mechanism=SampledGaussian(n_steps=99)), X, y, recipe_plan=recipe_plan
+        ),
     )
     with pytest.raises(PateError, match="cost more than its price"):
         select({"a": DPSGDClassifier(budget=BUDGET)})

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from dpsgd_steps import by_value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -27,7 +28,7 @@ EPSILONS = [math.log(1 + 1 / (order - 1)) for order in DEFAULT_ORDERS]
 
 
 def dpsgd(name, **given):
-    return DPSGDContestant(name, DPSGDClassifier("linear", budget=BUDGET, **given), FACTS)
+    return DPSGDContestant(name, DPSGDClassifier("linear", budget=BUDGET, **by_value(**given)), FACTS)
 
 
 @pytest.mark.few(2)
@@ -57,7 +58,7 @@ def test_a_noise_that_is_given_is_kept():
     given_, free = dpsgd("a", epochs=1, noise_multiplier=9.0), dpsgd("b", epochs=1)
     price = find_price([given_, free], Repetitions("geometric", 8.0), BUDGET)
     assert "noise multiplier 9" in given_.words(price.noises[0])
-    assert given_.settings(price.noises[0])["noise_multiplier"] == 9.0
+    assert given_.settings(price.noises[0])["mechanism"].noise_multiplier == 9.0
     assert price.one.rdp[0] >= given_.charge(1.0).rdp[0]
 
 

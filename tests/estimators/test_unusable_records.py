@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from dpsgd_steps import by_value
 from pate_of import pate_of
 from sklearn.naive_bayes import GaussianNB
 from torch import nn
@@ -60,7 +61,7 @@ def dpsgd(module="linear", **options):
         "budget": BUDGET, "classes": (0, 1), "epochs": 2, "expected_batch_size": 20, "noise_seed": 1,
         "random_state": 0, **options,
     }  # fmt: skip
-    return DPSGDClassifier(module, **settings)
+    return DPSGDClassifier(module, **by_value(**settings))
 
 
 def planned():

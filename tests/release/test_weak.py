@@ -27,7 +27,7 @@ def by_classifier(budget):
 
 
 def by_dpsgd(budget):
-    clf = DPSGDClassifier(budget=budget, classes=[0, 1], module="linear", n_steps=1, expected_batch_size=60)
+    clf = DPSGDClassifier(budget=budget, classes=[0, 1], module="linear", epochs=1, expected_batch_size=60)
     return clf.fit(X, Y).statement_
 
 

@@ -126,9 +126,8 @@ def teachers(module, kwargs):
 
 def dpsgd(module, kwargs):
     return DPSGDClassifier(
-        module,
+        partial(module, **kwargs) if kwargs else module,
         budget=Budget(3.0, 1e-4),
-        module_kwargs=kwargs,
         classes=range(K),
         expected_batch_size=10,
         epochs=1,

@@ -15,6 +15,9 @@ from sklearn.decomposition import TruncatedSVD
 from pate._core.checks import shown
 from pate.data import is_frame, is_sparse, is_texts, read_rows
 from pate.data.schema import MOST_VALUES, Schema
+from pate.dpsgd._optimizers import Optimizer
+from pate.dpsgd._units import ImageAugmentation
+from pate.dpsgd._values import with_arguments
 from pate.dpsgd.recipes._planner import LINEAR_GRADIENTS, DPSGDRecipe, TrainingFacts, choose_recipe, facts_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
@@ -160,19 +163,26 @@ class RecipePlan:
         return np.asarray(X, dtype=np.float32)
 
     def settings(self) -> Mapping[str, Any]:
-        """Return the recipe as keyword arguments of :class:`pate.DPSGDClassifier`, ``module`` included.
+        """Return the recipe as keyword arguments of :class:`pate.DPSGDClassifier`, ``module`` included."""
+        found = dict(self.by_name())
+        of_optimizer = {name: found.pop(name) for name in ("momentum", "schedule", "averaging") if name in found}
+        found["optimizer"] = Optimizer(found["optimizer"], **of_optimizer)
+        found["module"] = with_arguments(found["module"], keywords=found.pop("module_kwargs"))
+        return found
+
+    def by_name(self) -> Mapping[str, Any]:
+        """Return all settings of a run that the recipe says, each by its own name.
 
         Averaging, schedule and augmentation stand there only where the recipe asks for any.
         """
         r = self.recipe
-        more = {
-            "averaging": (r.averaging, None),
-            "schedule": (r.schedule, "constant"),
-            "augmentation": (r.augmentation, 1),
-        }
+        more = {"averaging": (r.averaging, None), "schedule": (r.schedule, "constant")}
+        found: dict[str, Any] = {name: value for name, (value, plain) in more.items() if value != plain}
+        if r.augmentation > 1:
+            found["augmentation"] = ImageAugmentation(self.facts.row_shape, multiplicity=r.augmentation)
         names = ("expected_batch_size", "epochs", "learning_rate", "optimizer", "momentum", "max_grad_norm")
         return {
-            **{name: value for name, (value, plain) in more.items() if value != plain},
+            **found,
             "module": r.module,
             "module_kwargs": dict(r.module_kwargs) or None,
             **{name: getattr(r, name) for name in names},

@@ -473,13 +473,13 @@ def _check(chosen: DPSGDRecipe, facts: TrainingFacts) -> None:
         )
     if facts.declared and facts.kind not in ("table", "mixed"):
         raise InvalidInputError(
-            "ranges is for tables: pixels of images are taken to lie between 0 and 1, and a representation says itself "
+            "schema is for tables: pixels of images are taken to lie between 0 and 1, and a representation says itself "
             "what it takes. Leave it out."
         )
     if (chosen.representation == "declared") != facts.declared:
         raise InvalidInputError(
-            f"recipe {chosen.name!r} {'has no use for ranges=' if facts.declared else 'needs ranges='}. "
-            "Leave the recipe to be chosen, or take 'declared' with ranges={'age': (0, 120), ...}."
+            f"recipe {chosen.name!r} {'has no use for schema=' if facts.declared else 'needs schema='}. "
+            "Leave the recipe to be chosen, or take 'declared' with schema={'age': (0, 120), ...}."
         )
     if chosen.representation == "given" and facts.kind != "features":
         raise InvalidInputError(f"recipe {chosen.name!r} needs representation=. Pass one of pate.representations.")

@@ -19,17 +19,20 @@ from pate._core.checks import check_real
 from pate._core.types import FloatArray
 from pate.dpsgd import (
     SMALLEST_NOISE_MULTIPLIER,
+    SampledGaussian,
     check_apart,
     check_recipe,
     check_settings,
     filled,
     fit_privately,
+    flat,
     is_planned,
     read_clipping,
     read_mechanism,
     read_records,
     resolve,
     shape_of,
+    valued,
 )
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TrainingMechanism
 from pate.dpsgd.recipes import RecipePlan
@@ -59,16 +62,20 @@ class DPSGDContestant(Contestant):
         recipe_plan = self.planned[1]
         return recipe_plan is None or all(map(own_throughout, recipe_plan.maps))
 
+    @cached_property
+    def own(self) -> Any:
+        return flat(self.estimator)
+
     @property
     def fixed(self) -> bool:
-        return self.estimator.noise_multiplier is not None
+        return self.own.noise_multiplier is not None
 
     @cached_property
     def planned(self) -> tuple[Any, RecipePlan | None]:
         """The settings of every run, with nothing open, and the recipe's plan where there is one."""
         if not is_planned(self.estimator):
-            return filled(self.estimator), None
-        own = copy.copy(self.estimator)
+            return filled(self.own), None
+        own = copy.copy(self.own)
         own.budget = share_of(self.facts.law, self.facts.budget)
         return resolve(
             own,
@@ -104,7 +111,7 @@ class DPSGDContestant(Contestant):
         return found
 
     def _sigma(self, noise: float) -> float:
-        given = self.estimator.noise_multiplier
+        given = self.own.noise_multiplier
         return noise if given is None else check_real("noise_multiplier", given, low=0, low_open=True)
 
     def charge(self, noise: float) -> Charge:
@@ -130,8 +137,9 @@ class DPSGDContestant(Contestant):
     def settings(self, noise: float) -> dict[str, Any]:
         # What is charged is the mechanism's curve; the run's own budget only must not be in the way.
         whatever = Budget(MOST_EPSILON, self.facts.budget.delta)
-        own = {"noise_multiplier": self._sigma(noise), "mechanism": self.mechanism, "budget": whatever}
-        return own | {"measure": False}  # the mechanism is all that is charged
+        own = {"mechanism": self.mechanism, "noise_multiplier": self._sigma(noise)}
+        said = valued(SampledGaussian, self.estimator.mechanism, **own)
+        return {"mechanism": said, "budget": whatever, "measure": False}  # the mechanism is all that is charged
 
     def spent(self, model: Any) -> Charge:
         done = replace(self.shape, sample_rate=model.sample_rate_, n_steps=model.n_steps_)
@@ -155,15 +163,16 @@ class DPSGDContestant(Contestant):
         n, recipe_plan = max(2, self.shape.expected_batch_size), self.planned[1]
         public = recipe_plan is not None and self.facts.X_public is not None  # of the kinds that its maps know
         X, y, groups = public_in_turn(n, self.facts) if public else made_up(rows, n, self.facts)
-        model = self.made(noise, 0, epochs=1, n_steps=1, expected_batch_size=len(y), mechanism="poisson")
+        once = replace(self.settings(noise)["mechanism"], mechanism="poisson", n_steps=1)
+        model = self.made(noise, 0, epochs=1, expected_batch_size=len(y), mechanism=once)
         self.fit(model, X, y, groups)
         self.predicted(model, X[:2])
 
     def check_own(self) -> None:
         super().check_own()
-        check_recipe(self.estimator)
-        check_settings(filled(self.estimator))
-        if self.estimator.on_exhausted != "raise":
+        check_recipe(self.own)
+        check_settings(filled(self.own))
+        if self.own.on_exhausted != "raise":
             raise InvalidInputError(
                 f"on_exhausted of the candidate {self.name!r} must be 'raise': all runs are priced as a whole."
             )

@@ -150,6 +150,11 @@ class Contestant(ABC):
     rowwise = False
 
     @property
+    def own(self) -> Any:
+        """What has the candidate's settings as attributes."""
+        return self.estimator
+
+    @property
     @abstractmethod
     def fixed(self) -> bool:
         """Whether the cost is given, and no noise changes it."""
@@ -244,7 +249,7 @@ class Contestant(ABC):
         """Refuse settings that are the selection's to say."""
         say = "Leave it out of the candidate: private_select says it for all of them."
         deep = self.estimator.get_params() if hasattr(self.estimator, "get_params") else {}
-        for key, value in ({key: getattr(self.estimator, key, None) for key in _NOT_ITS_OWN} | deep).items():
+        for key, value in ({key: getattr(self.own, key, None) for key in _NOT_ITS_OWN} | deep).items():
             kind = key.rpartition("__")[2]
             none = value is None or (kind == "callbacks" and isinstance(value, Sized) and not len(value))
             if kind in _NOT_ITS_OWN and not none:
@@ -252,7 +257,7 @@ class Contestant(ABC):
                     f"{key} of the candidate {self.name!r} must be {_NOT_ITS_OWN[kind]}: runs that lose are paid for "
                     "as a whole, leave nothing, and nobody may count them. Leave it out of the candidate."
                 )
-        if getattr(self.estimator, "adjacency", "replace-one") != "replace-one":
+        if getattr(self.own, "adjacency", "replace-one") != "replace-one":
             raise InvalidInputError(
                 f"adjacency of the candidate {self.name!r} must be 'replace-one': training and held-out parts are cut "
                 "by their number, which must be public."

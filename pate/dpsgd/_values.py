@@ -1,0 +1,128 @@
+"""Values of parameters of :class:`pate.DPSGDClassifier`: what belongs together is said together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from pate._core.moved import former_of_fit, takes_former_fields
+from pate.dpsgd._optimizers import Optimizer
+from pate.dpsgd.mechanisms import TrainingMechanism
+from pate.networks import make_module
+
+
+@dataclass(frozen=True)
+class SampledGaussian:
+    """How records are sampled for each step of DP-SGD and how much Gaussian noise goes in: what its cost follows from.
+
+    Parameters
+    ----------
+    mechanism : {"poisson", "ftrl"} or an object of :mod:`pate.dpsgd.mechanisms`
+        Who is in a step, which noise goes in, and what both cost. "ftrl" chooses how many steps' noise hangs together,
+        by public numbers: :func:`pate.dpsgd.mechanisms.choose_bands`.
+    adjacency : {"replace-one", "add-or-remove", "zero-out"}
+        Replace-one, as everywhere in this package, gives epsilons that compare with PATE's. Most published DP-SGD
+        epsilons are for add-or-remove, and smaller at the same noise: the statement says by how much. Zero-out (a
+        record counts for nothing, and keeps its place) has the numbers of add-or-remove, and their number is public.
+    nominal_n : int or None
+        For add-or-remove: a public number of records (persons), from which sampling rate and steps follow. Neighbours
+        differ in the true one, which is then used nowhere.
+    sample_rate : float or None
+        For add-or-remove, instead of ``nominal_n``.
+    n_steps : int or None
+        Instead of ``epochs``.
+    records_per_group : int
+        With ``groups``: a person who is in a step casts the mean loss of at most so many of their records, drawn again
+        in every step.
+    noise_multiplier : float or None
+        Standard deviation of the noise, in units of ``max_grad_norm``. None takes the least noise the budget allows. A
+        number is checked against the budget.
+    on_exhausted : {"raise", "stop"}
+        Where ``noise_multiplier`` is too little for all steps: refuse, or stop before the step that would exceed the
+        budget (known before the first one).
+
+    Notes
+    -----
+    The name is that of Mironov, Talwar and Zhang, *Renyi differential privacy of the sampled Gaussian mechanism*, 2019.
+    Values are checked by ``fit``.
+
+    Examples
+    --------
+    >>> SampledGaussian(adjacency="add-or-remove", nominal_n=1000).mechanism
+    'poisson'
+    """
+
+    mechanism: str | TrainingMechanism = "poisson"
+    adjacency: str = "replace-one"
+    nominal_n: int | None = None
+    sample_rate: float | None = None
+    n_steps: int | None = None
+    records_per_group: int = 8
+    noise_multiplier: float | None = None
+    on_exhausted: str = "raise"
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where torch computes, and with how much: of the machine, without effect on the result but for rounding.
+
+    Parameters
+    ----------
+    name : str
+        As torch calls it; ``"auto"`` takes a CUDA device where there is one.
+    n_threads : int or None
+        CPU threads of torch during fit and predict. One is fastest for small modules, by far when other processes
+        want the same cores; None leaves torch as it is.
+    max_physical_batch_size : int or None
+        Records whose gradients are computed at once. None takes what fits in some 100 MB.
+
+    Examples
+    --------
+    >>> Device("auto", n_threads=None)
+    Device(name='auto', n_threads=None, max_physical_batch_size=None)
+    """
+
+    name: str = "cpu"
+    n_threads: int | None = 1
+    max_physical_batch_size: int | None = None
+
+
+#: Parameter -> its values; a plain one stands for the first field of such.
+KINDS: dict[str, type[Any]] = {"optimizer": Optimizer, "mechanism": SampledGaussian, "device": Device}
+
+
+def valued(kind: type[Any], given: Any, **changes: Any) -> Any:
+    """Return what is given for a parameter as a value of its kind: what is none is its first field."""
+    value = given if isinstance(given, kind) else kind(given)
+    return replace(value, **changes) if changes else value
+
+
+def takes_fields_apart(parameter: str) -> Callable[[Any], Any]:
+    """Return a decorator: what fields of a parameter's value say now may be said as it was before, by their names."""
+    kind = KINDS[parameter]
+    former = {field.name: field.name for field in fields(kind)[1:]}
+    return takes_former_fields(parameter, partial(valued, kind), kind=kind, **former)
+
+
+def with_arguments(module: Any, **more: Any) -> Any:
+    """Return a module, or a maker of it, with the arguments under ``keywords``; as it is without."""
+    keywords = more.get("keywords")
+    return partial(make_module(module), **keywords) if keywords else module
+
+
+def flat(clf: Any, *, schema: Any = None, canaries: Any = None) -> SimpleNamespace:
+    """Return all that a fit of a classifier is set to, fields of values and arguments of fit too, each by its name."""
+    before = former_of_fit(clf)
+    found = SimpleNamespace(**clf.get_params(deep=False))
+    found.ranges = before.get("schema") if schema is None else schema
+    found.canaries = before.get("canaries") if canaries is None else canaries
+    for parameter, kind in KINDS.items():
+        first, *rest = vars(valued(kind, getattr(clf, parameter))).items()
+        vars(found).update({parameter: first[1], **dict(rest)})
+    found.module_kwargs = None
+    if isinstance(clf.module, partial) and not clf.module.args:
+        found.module, found.module_kwargs = clf.module.func, clf.module.keywords or None
+    return found
