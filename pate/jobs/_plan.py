@@ -302,6 +302,60 @@ class BallotPlan(ModelPlan):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class SyntheticRowsPlan(ModelPlan):
+    """The plan of a job without public rows where records vote on synthetic ones: from a schema and a budget alone.
+
+    Attributes
+    ----------
+    n_units, n_public : int
+        The latter is 0.
+    unit : {"record", "group"}
+    encoding : str
+    n_cells : int
+        Of all columns together.
+    mechanisms : tuple of GaussianSum
+        The noise of the cells' counts, of the second moment, and of all further rounds as one.
+    guarantee : Guarantee
+        Of all rounds together.
+    is_paid : bool
+        An earlier run paid for them: this one spends nothing.
+    chosen : str
+        Why a public rule chose it; empty where a person did.
+
+    Examples
+    --------
+    >>> noise = GaussianSum(9.0)
+    >>> plan = SyntheticRowsPlan(n_units=900, n_public=0, unit="record", encoding="3 columns", n_cells=40,
+    ...     is_paid=False, mechanisms=(noise,) * 3, guarantee=(noise.charge(1) * 3).guarantee(1e-5))
+    >>> print(plan)
+    900 records give noisy sums over a schema, and vote on synthetic rows drawn from them; will spend (1.4...
+    """
+
+    n_cells: int
+    mechanisms: tuple[GaussianSum, ...]
+    chosen: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.n_units} {self.unit}s give noisy sums over a schema, and vote on synthetic rows drawn from them; "
+            f"will spend {self._spends()}"
+        )
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return what will be done, each with its name."""
+        return [
+            ("voters", f"{self.n_units} {self.unit}s" + (f": {self.chosen}" if self.chosen else "")),
+            *self.files,
+            ("rows", self.encoding),
+            ("synthetic", f"rows drawn from noisy counts of {self.n_cells} cells and a noisy second moment"),
+            ("noise", "Gaussian, in multiples of what one unit may change, of counts, moment and all votes as one: "
+                      + counted(m.noise_multiplier for m in self.mechanisms)),
+            ("labels", "none, as there are no public rows: the model and its statement are what is written"),
+            ("will spend", self._spends()),
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class GradientPlan(ModelPlan):
     """The plan of a DP-SGD job: what it does and costs, from public shapes and rows alone.
 

@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from pate._core.secret import beside_ledger
 from pate.data import TableEncoder, make_shard_encoder
+from pate.data.schema import declared_by_name
 from pate.estimators import (
     Ask,
     TrainingPlan,
@@ -23,7 +24,7 @@ from pate.estimators import (
 )
 from pate.exceptions import InvalidInputError, StudentError
 from pate.jobs._choice import Chooser, RoundsPlan, Uncertain, plan_questions, take
-from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan
+from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan, SyntheticRowsPlan
 from pate.jobs._reading import Sources, in_planes, kept_in, name_of
 from pate.jobs._request import LabelSettings
 from pate.jobs._student import Learnt, Pupil, Rehearsal, input_spec_of
@@ -40,6 +41,7 @@ from pate.models.recipes import (
     without_privacy,
 )
 from pate.models.students import measured_labels
+from pate.models.synthetic import SyntheticPlan
 from pate.release import (
     BatchPlan,
     Evidence,
@@ -225,6 +227,47 @@ class GradientMethod(ModelMethod):
         X = in_planes(source.X, source.image_shape)
         release, model, checkpoint = self.training.run(X, y, groups=source.groups, evidence=self.evidence)
         return Learnt(release, np.arange(self.plan.n_public), model, checkpoint=checkpoint)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SyntheticMethod(ModelMethod):
+    """From private records to a model by ballots on synthetic rows of a schema; ``drawn`` holds those after the run."""
+
+    synthetic: SyntheticPlan
+    plan: SyntheticRowsPlan
+    drawn: list[Any]
+
+    @classmethod
+    def of(
+        cls, job: LabelSettings, source: Sources, ledger: Ledger | None, *, classes: tuple[Any, ...], why: str
+    ) -> Self:
+        """Cut the schema's columns into cells and price all rounds; of private records only their number is used."""
+        terms = job.terms(ledger, check_ballots_stated(job.stated, residual=True))
+        warn_if_weak(job.budget.delta, source.n_units, epsilon=job.budget.epsilon)
+        schema = declared_by_name(job.schema)
+        assert schema is not None  # of a table, as was seen when it was read
+        synthetic = SyntheticPlan.of(terms, schema, **vars(_ask(job, source, classes)))
+        plan = SyntheticRowsPlan(
+            n_units=synthetic.n_units,
+            n_public=0,
+            unit=synthetic.unit,
+            encoding=f"{_before(source)} become numbers by what synthetic rows teach",
+            n_cells=sum(cells.n_cells for cells in synthetic.cells),
+            mechanisms=synthetic.mechanisms,
+            guarantee=synthetic.guarantee,
+            is_paid=synthetic.stored,
+            chosen=why,
+            files=source.files,
+            odd=source.odd,
+        )
+        return cls(job, source, Evidence(preprocessing="public", method=why), None, synthetic, plan, [])
+
+    def run(self, y: npt.NDArray[Any], pupil: Pupil | None) -> Learnt:
+        """Charge, draw synthetic rows, cast every round, and return the model and its labels of those rows."""
+        source = self.source
+        release, model, rows = self.synthetic.run(source.X, y, groups=source.groups, evidence=self.evidence)
+        self.drawn[:] = [rows]
+        return Learnt(release, np.arange(len(rows)), model)
 
 
 # A job whose teachers vote: planned by public shapes, trained on disjoint shards, asked about some public rows.

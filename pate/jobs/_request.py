@@ -149,7 +149,8 @@ class LabelSettings(JobSettings):
         given = dict.fromkeys(self._said(*_OF_SHARDS), True)
         not_of_heads = [_spelt(name) for name in ("teacher", "preprocess")]
         self.voters = chosen_voters(self.voters, given, not_of_heads=not_of_heads)
-        if self.public is None and self.voters not in ("auto", "dpsgd"):
+        alone = ("auto", "dpsgd") if self.schema is None else ("auto", "dpsgd", "records")
+        if self.public is None and self.voters not in alone:
             raise InvalidInputError(
                 f"public must be given where voters={self.voters!r}: they label public rows. Name some, or say "
                 "voters='dpsgd' (--voters dpsgd)."
@@ -173,10 +174,11 @@ class LabelSettings(JobSettings):
         return [_spelt(name) for name in names if getattr(self, name) != getattr(LabelSettings, name)]
 
     def check_heeded(self) -> None:
-        """Refuse settings that DP-SGD would silently ignore."""
+        """Refuse settings that would be silently ignored, of DP-SGD and where there are no public rows."""
+        unheeded = self._said(*_UNHEEDED) if self.voters == "dpsgd" else []
         of_public = self._said(*_OF_PUBLIC) if self.public is None else []
         for where, said in (
-            ("with voters='dpsgd' (--voters dpsgd)", self._said(*_UNHEEDED)),
+            ("with voters='dpsgd' (--voters dpsgd)", unheeded),
             ("where there are no public rows", of_public),
         ):
             if said:

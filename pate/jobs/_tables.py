@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
@@ -10,11 +12,13 @@ from pate._core.checks import check_classes
 from pate._core.curator import CuratorMessage, warn_curator
 from pate.data import about_shift, check_other_file, check_public_rows, file_of, recognised_by
 from pate.estimators import check_schema, method_of
-from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan
+from pate.exceptions import InvalidInputError
+from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan, SyntheticRowsPlan
 from pate.jobs._reading import as_classes, chosen_teacher, read_classes, read_sources
-from pate.jobs._records import BallotMethod, GradientMethod, ShardMethod
+from pate.jobs._records import BallotMethod, GradientMethod, ShardMethod, SyntheticMethod
 from pate.jobs._request import LabelSettings, check_absent, check_ledger
 from pate.jobs._student import LeavesModel
+from pate.jobs._writing import write_rows
 from pate.ledger import Ledger, Registration
 from pate.release import (
     LabelRelease,
@@ -165,7 +169,7 @@ class LabelJob(LabelSettings, LeavesModel):
     (0, ['no', 'yes'])
     """
 
-    plan: BallotPlan | GradientPlan | LabelPlan
+    plan: BallotPlan | GradientPlan | LabelPlan | SyntheticRowsPlan
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -191,14 +195,15 @@ class LabelJob(LabelSettings, LeavesModel):
                 n_columns=int(source.X.shape[1]) if source.kind == "table" else 0,
             )
         check_schema(self.schema, str(self.voters), source.public)
-        if self.voters == "dpsgd":
+        if self.voters == "dpsgd" or self.public is None:
             self.check_heeded()
         if self.public is not None and not self.overlap_is_public:
             check_public_rows(source.X, source.public, source.groups)
-        self._method: BallotMethod | GradientMethod | ShardMethod
+        self._method: BallotMethod | GradientMethod | ShardMethod | SyntheticMethod
         if self.voters in ("dpsgd", "records"):
             self._classes = classes = read_classes(source.y) if named is None else named
-            by = GradientMethod if self.voters == "dpsgd" else BallotMethod
+            of_records = SyntheticMethod if self.public is None else BallotMethod
+            by = GradientMethod if self.voters == "dpsgd" else of_records
             self._method = by.of(self, source, book, classes=classes, why=why)
         else:
             self._method = ShardMethod.of(self, source, book, classes=named, estimator=estimator)
@@ -268,6 +273,31 @@ class LabelJob(LabelSettings, LeavesModel):
             if not self.plan.is_paid:
                 self._ledger.check_writable()
         return y, values
+
+    def write_rows(self, release: ModelLabels, out: str | os.PathLike[str], *, safe_csv: bool = False) -> Path:
+        """Write the synthetic rows on which records voted, with the model's labels: public, as the release is.
+
+        Parameters
+        ----------
+        release : RecordLabels
+            What :meth:`run` returned.
+        out : path
+            A CSV file, which must not exist: the columns of the schema, and ``label``. The rows are nobody's: they were
+            drawn from a few noisy sums.
+        safe_csv : bool
+            As of :meth:`write`.
+
+        Raises
+        ------
+        InvalidInputError
+            The job drew none: there were public rows, or DP-SGD learnt.
+        """
+        drawn = getattr(self._method, "drawn", [])
+        if not drawn:
+            raise InvalidInputError(
+                "there are no synthetic rows: DP-SGD learnt, or there were public rows. Leave it out."
+            )
+        return write_rows(drawn[0], release, out, ledger=self._ledger, safe_csv=safe_csv)
 
     def finish(self) -> None:
         """Delete the checkpoint of a DP-SGD run, with its key, once all files are written; other methods have none.

@@ -137,6 +137,20 @@ def write_files(files: Mapping[Path, bytes], statement: PrivacyStatement, ledger
         ) from error
 
 
+def write_rows(
+    rows: Any, release: ModelLabels, out: str | os.PathLike[str], *, ledger: Ledger | None, safe_csv: bool = False
+) -> Path:
+    """Write synthetic rows with the model's labels to a new CSV file; a ledger knows its digest."""
+    goal = Path(out)
+    if os.path.lexists(goal):
+        raise RunFolderError(f"{str(goal)!r} exists. Results are never overwritten: name another file.")
+    frame = rows.copy()
+    frame["label"] = [release.classes[i] for i in release.labels.tolist()]
+    content = as_csv(frame, id_name="row", safe_csv=safe_csv)
+    write_files({goal: content}, release.statement, ledger)
+    return goal
+
+
 def check_proba(plan: Any) -> None:
     """Refuse probabilities where labels alone will be released, before they are paid for.
 
