@@ -162,9 +162,10 @@ class NumbersPlan:
 
 #: Cells that look for the range, and of the histogram that bins are made of.
 _COARSE, _FINE = 16, 64
-#: A cell is kept above so many standard deviations of its noise, and above this share of the records.
-_SURE, _LEAST_SHARE = 3.5, 0.002
-#: The range is found when more than this part of it is kept.
+#: The fewest cells in a row that hold this share of the records are kept, give or take one standard deviation of the
+#: noise, if two of them are at most so large a share: else no cell is dropped.
+_HELD, _KNOWN = 0.998, 0.05
+#: The range is found, and stays as it is, when more than this part of it would be kept.
 _SETTLED = 0.45
 
 
@@ -208,14 +209,11 @@ class Zoom:
             before = 0.0 if self.counts is None else self.counts * self.precision
             total = self.precision + weight
             return replace(self, counts=(before + counts * weight) / total, precision=total)
-        kept = np.flatnonzero(counts > max(_SURE * sigma, _LEAST_SHARE * n))
-        if not len(kept):
+        start, stop = _fewest_cells(counts, sigma, n)
+        if stop - start > _SETTLED * len(counts):
             return replace(self, settled=True)
         edges = self.edges(fine=False)
-        low, high = float(edges[kept[0]]), float(edges[kept[-1] + 1])
-        if not low < high:  # as narrow as numbers get
-            return replace(self, settled=True)
-        return replace(self, low=low, high=high, settled=bool(kept[-1] + 1 - kept[0] > _SETTLED * len(counts)))
+        return replace(self, low=float(edges[start]), high=float(edges[stop]))
 
     def bins(self, n_bins: int, n: int) -> Bins:
         """Return bins of about equally many of the n records; a cell with more than that is a bin by itself."""
@@ -242,6 +240,20 @@ class Zoom:
         variance = max(float(flat @ far) / n, 0.0) + float(width) ** 2 / 12
         noise = float(np.linalg.norm(far - far.mean())) / (n * math.sqrt(self.precision))
         return Bins(edges[last[:-1] + 1], means, variances, mean, variance, noise)
+
+
+def _fewest_cells(counts: FloatArray, sigma: float, n: int) -> tuple[int, int]:
+    """Return start and stop of the fewest neighbouring cells that surely hold nearly all of n records."""
+    k = len(counts)
+    # Brought to the public sum n, which takes some of the noise away.
+    before = np.concatenate([[0.0], np.cumsum(counts + (n - counts.sum()) / k)])
+    for width in range(1, k):
+        noise = sigma * math.sqrt(width * (k - width) / k)
+        inside = before[width:] - before[:-width]
+        start = int(np.argmax(inside))
+        if 2 * noise <= _KNOWN * n and inside[start] >= _HELD * n - noise:
+            return start, start + width
+    return 0, k
 
 
 def on_simplex(counts: FloatArray, total: float) -> FloatArray:
@@ -413,6 +425,8 @@ def _tails(counts: FloatArray, sigma: float, n: int, tail: float) -> tuple[float
 #: Errors are clipped to so many times the end of the interval at the root-mean-square spread, at least and at most, and
 #: between where noise adds this part to their mean square (about (end/1.645)^2).
 _LEAST_CLIP, _MOST_CLIP, _NOISE = 1.5, 4.0, 0.05
+#: Of that end, in spreads: it lies further out only where noise widened it.
+_FARTHEST_ERROR = 3.0
 #: Kurtosis of errors, less 1, for the sampling error of their mean square.
 _KURTOSIS = 4.0
 
@@ -624,7 +638,7 @@ class Numbers:
         if ask.step == "interval":
             model = model.calibrated(sums, sigma=sigma, n=ask.n)
             assert model.scores is not None
-            far = max(*map(abs, model.scores), 1e-3)
+            far = min(max(*map(abs, model.scores), 1e-3), _FARTHEST_ERROR)
             many = ask.n * self.plan.mu * math.sqrt(1 - _INTERVAL)
             times = math.sqrt(_NOISE * many / (math.sqrt(2) * 1.645**2))
             clip = max(_LEAST_CLIP, min(times, _MOST_CLIP)) * far * _mean_spread(model, self.phi)
