@@ -6,7 +6,7 @@
 
 Every method gets the whole budget, delta 1e-5, replace-one: "real" is ``PATEClassifier`` with the data set's own public
 rows; "copula" releases the two sums of ``pate.data.copula`` (with numpy's noise here: a simulation) and gives the
-classifier the rest of mu^2, with the drawn rows for public ones; "dpsgd" is ``DPSGDClassifier`` within the schema. Ranges
+classifier the rest of mu^2, with the drawn rows for public ones; "dpsgd" is ``DPSGDClassifier`` on the schema. Ranges
 and categories are those of the data sets' documentation. Figures of development: constants were chosen on Adult and
 pendigits.
 """
