@@ -10,6 +10,7 @@ from pate.cli import _label as label
 from pate.cli import _ledger as ledger
 from pate.cli import _schema as schema
 from pate.cli import _statement as statement
+from pate.cli import _train as train
 from pate.cli._app import add_commands
 from pate.cli._app import app as app
 from pate.cli._app import main as main
@@ -23,6 +24,7 @@ add_commands(
     label.predict,
     label.show,
     schema.schema,
+    train.train,
     account.account,
     account.plan,
     experiment.compare,

@@ -41,12 +41,16 @@ pate label --private patients.csv --target ill --public cohort.csv --classes no,
 pate label --private patients.csv --target ill --group patient_id --public cohort.csv \
     --classes no,yes --epsilon 1 --out labels.csv --plan
 pate label --votes votes.npy --classes no,yes --public cohort.csv --epsilon 1 --out labels.csv
+pate label --private homes.csv --target price --numeric --range 0,5000000 --public cohort.csv \
+    --epsilon 1 --out prices.csv
 pate predict new.csv --model labels.pate --id patient_id --out predictions.csv
 pate predict new.csv --model labels.pate --out predictions.csv --proba
 pate show labels.pate
 pate show labels.pate --out model.html
 pate schema patients.csv --out schema.toml --target ill --drop patient_id
 pate schema patients.csv --out schema.toml --no-input
+pate train --private patients.csv --schema schema.toml --target ill --classes no,yes \
+    --epsilon 1 --model ill.pate
 pate account votes.npy --mechanism gnmax --sigma 40 --delta 1e-5
 pate account votes.npy --mechanism gnmax --sigma 40 --delta 1e-5 --reveal --plot epsilon.png
 pate plan --epsilon 1 --classes 2 --records 5000 --public 800

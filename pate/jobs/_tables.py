@@ -274,6 +274,11 @@ class LabelJob(LabelSettings, LeavesModel):
                 self._ledger.check_writable()
         return y, values
 
+    @property
+    def draws_rows(self) -> bool:
+        """Whether records vote on synthetic rows, which :meth:`write_rows` writes."""
+        return isinstance(self._method, SyntheticMethod)
+
     def write_rows(self, release: ModelLabels, out: str | os.PathLike[str], *, safe_csv: bool = False) -> Path:
         """Write the synthetic rows on which records voted, with the model's labels: public, as the release is.
 

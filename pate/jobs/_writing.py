@@ -144,7 +144,7 @@ def write_rows(
     goal = Path(out)
     if os.path.lexists(goal):
         raise RunFolderError(f"{str(goal)!r} exists. Results are never overwritten: name another file.")
-    frame = rows.copy()
+    frame = rows.convert_dtypes()  # whole numbers without a point
     frame["label"] = [release.classes[i] for i in release.labels.tolist()]
     content = as_csv(frame, id_name="row", safe_csv=safe_csv)
     write_files({goal: content}, release.statement, ledger)

@@ -164,7 +164,7 @@ class NumbersPlan:
 _COARSE, _FINE = 16, 64
 #: The fewest cells in a row that hold this share of the records are kept, give or take one standard deviation of the
 #: noise, if two of them are at most so large a share: else no cell is dropped.
-_HELD, _KNOWN = 0.998, 0.05
+_HELD, _KNOWN, _SURELY = 0.998, 0.05, 1.0
 #: The range is found, and stays as it is, when more than this part of it would be kept.
 _SETTLED = 0.45
 
@@ -251,7 +251,7 @@ def _fewest_cells(counts: FloatArray, sigma: float, n: int) -> tuple[int, int]:
         noise = sigma * math.sqrt(width * (k - width) / k)
         inside = before[width:] - before[:-width]
         start = int(np.argmax(inside))
-        if 2 * noise <= _KNOWN * n and inside[start] >= _HELD * n - noise:
+        if 2 * noise <= _KNOWN * n and inside[start] >= _HELD * n - _SURELY * noise:
             return start, start + width
     return 0, k
 

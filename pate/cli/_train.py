@@ -1,0 +1,107 @@
+"""``pate train``: a model of private records where there are no public rows, from a schema of their columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from pate.cli import _options as o
+from pate.cli._app import (
+    answer,
+    complain,
+    confirmed,
+    in_own_words,
+    is_interactive,
+    manner,
+    say,
+    say_json,
+    show_progress,
+)
+from pate.exceptions import InvalidInputError
+
+_DECLINED = 1
+
+
+def train(
+    private: Path = o.setting("Private table.", o.PRIVATE, default=o.MISSING),
+    schema: Path = o.setting(
+        "What its columns hold: a .toml file, as pate schema drafts one.", o.PUBLIC, default=o.MISSING
+    ),
+    target: str = o.setting("Column of the classes.", o.PRIVATE, default=o.MISSING),
+    classes: list[str] = o.setting(
+        "Every class that could occur, by commas. Public knowledge.", o.PRIVATE, default=o.MISSING, **o.AS_NAMES
+    ),
+    epsilon: o.Epsilon = o.MISSING,  # type: ignore[assignment]
+    delta: o.Delta = o.DELTA,
+    model: Path = o.setting("Model file to write, .pate; must not exist.", o.OUTPUT, default=o.MISSING),
+    keep_rows: Path | None = o.setting(
+        "Also write the synthetic rows on which records voted, with the model's labels: a CSV file. They are nobody's "
+        "records: they were drawn from a few noisy sums.",
+        o.OUTPUT,
+    ),
+    group: str | None = o.setting(
+        "Column with the id of the person each row belongs to: protects people, not rows.", o.PRIVATE
+    ),
+    ledger: Path | None = o.setting(
+        "Ledger of all releases from this private data; default: PRIVATE.ledger.sqlite, beside it.", o.PRIVACY
+    ),
+    new_ledger: bool = o.setting(
+        "Start a ledger: nothing was released from these private data before.", o.PRIVACY, default=False
+    ),
+    force: bool = o.setting("Go on although the model is expected to be useless.", o.RUN, default=False),
+    yes: bool = o.setting(
+        "Spend without asking; otherwise you are asked on a terminal.", o.RUN, "--yes", "-y", default=False
+    ),
+    plan: bool = o.setting("Only show what would be done and spent.", o.RUN, default=False),
+) -> None:
+    """Train a model on private records alone: on synthetic rows of a schema, or by DP-SGD where those are worse."""
+    from pate.data import Schema, beside
+    from pate.jobs import LabelJob, check_new_files
+    from pate.models.file import check_model_path
+    from pate.privacy.budget import Budget
+    from pate.privacy.convert import format_up
+
+    check_model_path(model, name="--model")
+    paths = check_new_files(model.with_suffix(".csv"))[1:]  # the statement beside the model
+    if keep_rows is not None and keep_rows.exists():
+        raise InvalidInputError(f"--keep-rows {str(keep_rows)!r} exists. Results are never overwritten: name another.")
+    job: Any = LabelJob(
+        private, schema=Schema.read(schema), target=target, classes=classes, budget=Budget(epsilon, delta), group=group,
+        ledger=beside(private, ".ledger.sqlite") if ledger is None else ledger, new_ledger=new_ledger, force=force,
+        verbose=show_progress(),
+    )  # fmt: skip
+    if keep_rows is not None and not job.draws_rows:
+        raise InvalidInputError(
+            "--keep-rows must be left out: by a public rule DP-SGD learns here, and no rows are drawn."
+        )
+    messages = job.check_records()
+    planned = {"plan": dict(job.plan.lines()), "will_spend": job.plan.guarantee.to_dict(), "paid": job.plan.is_paid}
+    (answer if plan else say)(f"Plan\n{in_own_words(job.plan.text(brief=not manner.verbose), manner.options)}")
+    if plan:
+        say_json(planned)
+        return
+    if not (yes or job.plan.is_paid) and is_interactive():
+        for one in messages:
+            if one.quoting:  # private values: for a terminal alone
+                complain(one.quoting, "yellow")
+        spent = f"epsilon {format_up(job.plan.guarantee.epsilon)} of the total budget of these private data"
+        if not confirmed(f"This spends {spent}; it cannot be undone. Go on?"):
+            complain("Nothing was spent.", "yellow")
+            raise typer.Exit(_DECLINED)
+    release = job.run()
+    written = job.write(release, paths[0].with_name(model.stem + ".csv"))
+    answer(f"A model was trained. {release.statement.headline}")
+    if release.statement.measured is not None:
+        answer(f"The model is {release.statement.measured}.")
+    for doubt in release.statement.doubts:
+        answer(f"Doubt: {doubt}")
+    job.model(release).save(model)
+    written.append(model)
+    if keep_rows is not None:
+        written.append(job.write_rows(release, keep_rows))
+        answer(f"{keep_rows.name} holds {release.n_queries} synthetic rows with the model's labels: nobody's records.")
+    job.finish()
+    answer("Wrote " + ", ".join(map(str, written)) + f"; pate predict ROWS.csv --model {model} --out predictions.csv")
+    say_json({**planned, "statement": release.statement.to_dict(), "files": written})
