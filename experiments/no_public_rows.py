@@ -1,7 +1,7 @@
 """No public rows: synthetic ones from a private Gaussian copula, beside real ones and DP-SGD on the declared schema.
 
     PATE_DATA_HOME=... python experiments/no_public_rows.py     # about a quarter of an hour of one core
-    python experiments/no_public_rows.py --table                # the tables from the stored result
+    python experiments/no_public_rows.py --table                # the page's table from the stored result
     python experiments/no_public_rows.py --smoke                # does it run?
 
 Every method gets the whole budget, delta 1e-5, replace-one: "real" is ``PATEClassifier`` with the data set's own public
@@ -25,13 +25,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _tables import Cell, filled, taken
+from _tables import Cell, filled, taken, write_page
 
 from pate import Budget, DPSGDClassifier, PATEClassifier, Queries, load_dataset
 from pate.data import Column, Dataset, Schema, copula
 from pate.privacy.convert import gdp_from_budget, gdp_to_epsilon
 
 RESULT = Path(__file__).with_name("results") / "no_public_rows.json"
+PAGE = Path(__file__).parents[1] / "docs" / "no-public-rows.md"
 #: Adult's numbers, as its documentation has them: range, and what stands out.
 ADULT = {"age": (17, 90, ()), "fnlwgt": (12285, 1490400, ()), "education-num": (1, 16, ()),
          "capital-gain": (0, 99999, (0,)), "capital-loss": (0, 4356, (0,)), "hours-per-week": (1, 99, ())}  # fmt: skip
@@ -153,6 +154,8 @@ def main() -> None:
     else:
         told = filled(config, ("rows",), cells(config), None if given.smoke else RESULT)
     print(table(told))
+    if not given.smoke:
+        write_page(PAGE, "methods", table(told))
 
 
 if __name__ == "__main__":

@@ -125,7 +125,10 @@ class LabelOptions:
         **o.AS_NAMES,
     )
     classes_file: Path | None = o.setting(
-        "Instead of --classes: a text file with one class a line, commas and all.", o.PRIVATE, argument="classes"
+        "Instead of --classes: a text file with one class a line, commas and all.",
+        o.PRIVATE,
+        argument="classes",
+        rare=True,
     )
     classes_from_private: bool = o.setting(
         "Instead of --classes: every value that private labels have becomes public; the statement says so.",

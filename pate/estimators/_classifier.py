@@ -127,11 +127,13 @@ def _former_entry(name: str, *, none: Any, says: Callable[[Any], Any] = lambda v
 class PATEClassifier(BySchema):
     """Learn from private data by letting it vote on public rows, within a privacy budget.
 
-    Where nobody is named, every private *record* votes once, in a space that the public rows alone define; noise is
-    added to the sum of the ballots, and a public model follows from it (docs/records.md). Where there are no public
-    rows, or too few for that, a model is learnt from the private rows by DP-SGD, within the same budget. Where an
-    ``estimator`` is named, ``fit`` trains one teacher per disjoint shard of the private data, releases noisy labels of
-    public rows and trains a student on those. ``predict`` and ``score`` are the public model's and never spend.
+    Unless another method is named, every private *record* votes once, in a space that the public rows alone define;
+    noise is added to the sum of the ballots, and a public model follows from it (docs/records.md). Where there are no
+    public rows, but a schema of the columns is declared, records vote on synthetic ones (docs/no-public-rows.md); else,
+    or where the budget is too small for those, DP-SGD learns a model from the private rows, within the same budget.
+    Where an ``estimator`` is named, ``fit`` trains one teacher per disjoint shard of the private data, releases noisy
+    labels of public rows and trains a student on those. ``predict`` and ``score`` are the public model's and never
+    spend.
 
     Parameters
     ----------
@@ -211,7 +213,9 @@ class PATEClassifier(BySchema):
         Who voted, or ``"dpsgd"``.
     release_ : LabelRelease, RecordLabels or ModelLabels
         The released labels, public; on the rows ``queries_`` (with records and DP-SGD: all of ``X_public``; none where
-        there are no public rows).
+        there are no public rows; of ``synthetic_`` rows where records voted on those).
+    synthetic_ : DataFrame or array
+        The synthetic rows of the schema on which records voted: public. Only where they did.
     queries_ : int64 array
         Positions of the rows of ``X_public`` that were asked about.
     student_ : fitted classifier
@@ -257,12 +261,12 @@ class PATEClassifier(BySchema):
     >>> default.score(X[1500:] / 16, y[1500:]) > 0.7, default.release_.guarantee.epsilon <= 1.0
     (True, True)
 
-    Without public rows, DP-SGD learns from the private ones, here within the ranges that somebody declared:
+    Without public rows, but with declared ranges, records vote on synthetic rows (docs/no-public-rows.md):
 
     >>> alone = PATEClassifier(budget=Budget(3.0, 1e-5), classes=range(10), random_state=0)
     >>> alone = alone.fit(X[:1200], y[:1200], schema=(0, 16))
-    >>> alone.voters_, alone.release_.n_queries, alone.score(X[1500:], y[1500:]) > 0.8
-    ('dpsgd', 0, True)
+    >>> alone.voters_, alone.synthetic_.shape, alone.score(X[1500:], y[1500:]) > 0.8
+    ('records', (2000, 64), True)
 
     Torch teachers, on GPUs where there are any: the ensemble is the changed line.
 
@@ -305,12 +309,12 @@ class PATEClassifier(BySchema):
         y : array-like of shape (n_records,)
             Private class values.
         X_public : as X, or None
-            Public rows, unlabelled. None: DP-SGD learns a model without them.
+            Public rows, unlabelled. None: records vote on synthetic rows of ``schema``, or DP-SGD learns a model.
         groups : array-like of shape (n_records,) or None
             Who each record belongs to, for user-level privacy.
         schema : mapping of str to (low, high) or list of str; (low, high); list of (low, high); Schema; or None
-            Of DP-SGD, in place of public rows: the ranges of the columns, or their categories, as you know them without
-            these records; see :class:`pate.DPSGDClassifier`.
+            In place of public rows: the ranges of the columns, or their categories, as you know them without these
+            records; a :class:`pate.data.Schema` also says which numbers are whole, and which are codes.
 
         Returns
         -------

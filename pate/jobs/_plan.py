@@ -328,7 +328,7 @@ class SyntheticRowsPlan(ModelPlan):
     >>> plan = SyntheticRowsPlan(n_units=900, n_public=0, unit="record", encoding="3 columns", n_cells=40,
     ...     is_paid=False, mechanisms=(noise,) * 3, guarantee=(noise.charge(1) * 3).guarantee(1e-5))
     >>> print(plan)
-    900 records give noisy sums over a schema, and vote on synthetic rows drawn from them; will spend (1.4...
+    900 records give noisy sums over a schema, and vote on synthetic rows drawn from them; will spend (0.69...
     """
 
     n_cells: int

@@ -39,7 +39,8 @@ class LabelJob(LabelSettings, LeavesModel):
         Two tables (see :func:`pate.read_table`), or two folders of images (see :func:`pate.data.read_images`): private
         ones in one sub-folder per class, public ones flat. Of tables the public one says which columns are numbers; a
         private cell that is none there, a missing label or a missing owner affects its own record only. No public one:
-        DP-SGD learns from the private one alone, of a table within ``schema``; there is a model then, and no labels.
+        records vote on synthetic rows of the ``schema``, or DP-SGD learns from the private one alone; there is a model
+        then, and there are no labels of rows of yours.
     target : str or None
         Column of the private table with the classes; None for folders, and for an npz with ``y``.
     classes : iterable or None
@@ -163,10 +164,10 @@ class LabelJob(LabelSettings, LeavesModel):
 
     >>> alone = LabelJob(folder / "private.csv", schema={"age": (0, 1000)}, **given)
     >>> print(alone.plan)
-    DP-SGD learns from 600 records in 40 steps, ...; no public rows; will spend (1, 0.0001)-DP, public, ...
+    600 records give noisy sums over a schema, and vote on synthetic rows drawn from them; will spend (1, 0.0001)-DP...
     >>> release = alone.run()
     >>> release.n_queries, alone.model(release).predict(pd.DataFrame({"age": [20.0, 580.0]})).tolist()
-    (0, ['no', 'yes'])
+    (2000, ['no', 'yes'])
     """
 
     plan: BallotPlan | GradientPlan | LabelPlan | SyntheticRowsPlan

@@ -162,9 +162,9 @@ class NumbersPlan:
 
 #: Cells that look for the range, and of the histogram that bins are made of.
 _COARSE, _FINE = 16, 64
-#: The fewest cells in a row that hold this share of the records are kept, give or take one standard deviation of the
-#: noise, if two of them are at most so large a share: else no cell is dropped.
-_HELD, _KNOWN, _SURELY = 0.998, 0.05, 1.0
+#: The fewest cells in a row that hold this share of the records are kept, give or take two standard deviations of the
+#: noise, if those are at most so large a share: else no cell is dropped.
+_HELD, _KNOWN, _SURELY = 0.998, 0.05, 2.0
 #: The range is found, and stays as it is, when more than this part of it would be kept.
 _SETTLED = 0.45
 

@@ -62,7 +62,7 @@ def outcome(private, public, groups=None):
     "public", [X, X.copy(), X[100:200], np.vstack([X[:150], PUBLIC])], ids=["itself", "copy", "part", "mixed"]
 )
 def test_fit_refuses_private_rows_as_public_before_any_training(public):
-    with pytest.raises(InvalidInputError, match=r"private records.*overlap_is_public=True") as caught:
+    with pytest.raises(InvalidInputError, match=r"private records.*overlap is public") as caught:
         classifier(Never()).fit(X, Y, X_public=public)
     # How many, and which, is not for anyone who reads a log.
     assert not any(ch.isdigit() for ch in str(caught.value))
