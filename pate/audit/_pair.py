@@ -21,7 +21,7 @@ from pate.privacy.cost import Charge
 from pate.privacy.exact import PairLaw, all_laws, distinct_histograms, group_counts, per_teacher_rdp, vote_groups
 from pate.privacy.exact._given_pair import GivenPair, PairEpsilon, given_pair
 from pate.privacy.exact.noise import ThresholdTest
-from pate.records import BallotSum
+from pate.records import BallotSum, VectorSum
 from pate.report.audit_result import AuditResult, Curve, Figure, Picture
 from pate.votes import Votes, as_votes
 
@@ -63,8 +63,8 @@ PairOfLaws = GaussianPair | GivenPair
 
 
 def pair(
-    votes: Votes | BallotSum | npt.ArrayLike,
-    votes_prime: Votes | BallotSum | npt.ArrayLike,
+    votes: Votes | BallotSum | VectorSum | npt.ArrayLike,
+    votes_prime: Votes | BallotSum | VectorSum | npt.ArrayLike,
     mechanism: Mechanism | GaussianSum,
     *,
     delta: float = 1e-5,
@@ -81,9 +81,9 @@ def pair(
 
     Parameters
     ----------
-    votes, votes_prime : Votes, counts of shape (n_queries, n_classes), or BallotSum
+    votes, votes_prime : Votes, counts of shape (n_queries, n_classes), BallotSum or VectorSum
         Of the same queries, under D and under D'. **Sensitive**, and so is the result.
-    mechanism : GNMax, LNMax, ConfidentGNMax, NoisyHistogram; GaussianSum for a BallotSum
+    mechanism : GNMax, LNMax, ConfidentGNMax, NoisyHistogram; GaussianSum for a sum
         Fixed queries, each answered as drawn. Equal queries may be asked many times; a ledger would answer them once.
     delta : float
         In (0, 1).
@@ -127,7 +127,7 @@ def pair(
     delta = check_delta(delta)
     max_moved = check_int("max_moved", max_moved, low=1)
     laws: PairOfLaws
-    if isinstance(votes, BallotSum) or isinstance(votes_prime, BallotSum):
+    if isinstance(votes, BallotSum | VectorSum) or isinstance(votes_prime, BallotSum | VectorSum):
         laws, charge, moved = _of_ballots(votes, votes_prime, mechanism, max_answers)
         n_queries, what = 1, "the sums of ballots of one pair of neighbours, by their exact laws"
     else:
@@ -223,9 +223,10 @@ def _same_queries(votes: Any, votes_prime: Any) -> tuple[Votes, Votes]:
 def _of_ballots(
     votes: Any, votes_prime: Any, mechanism: Any, max_answers: int | None
 ) -> tuple[GaussianPair, Charge, int]:
-    if not (isinstance(votes, BallotSum) and isinstance(votes_prime, BallotSum)):
+    if type(votes) is not type(votes_prime):
         raise InvalidInputError(
-            f"votes and votes_prime must both be a BallotSum, got {shown(votes)} and {shown(votes_prime)}. Cast both."
+            f"votes and votes_prime must both be a BallotSum, or both a VectorSum, got {shown(votes)} and "
+            f"{shown(votes_prime)}. Cast both."
         )
     if not isinstance(mechanism, GaussianSum):
         raise InvalidInputError(f"mechanism must be a GaussianSum for a BallotSum, got {shown(mechanism)}.")

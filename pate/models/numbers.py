@@ -25,6 +25,7 @@ from pate.models.heads import DescentHead
 from pate.models.heads._least_squares import eigen, folds, least_lambda, shrunk
 from pate.models.heads._linear import Moments, public_rows
 from pate.models.recipes._rule import PublicFacts, Recipe, by_descent
+from pate.representations import own_product
 
 # The plan: every share of the budget, before any record is read.
 
@@ -371,12 +372,14 @@ class NumbersModel:
         return np.asarray((np.asarray(y, dtype=np.float64) - mean) / spread)
 
     def _both(self, phi: Any) -> tuple[FloatArray, FloatArray]:
+        # By sums and products that round a row alike wherever it stands: records are asked about in blocks.
         p, bins = np.asarray(self.head.predict_proba(phi)), self.bins
-        mean = p @ bins.means
+        mean = (p * bins.means).sum(axis=1)
         # About the mean of each row: no cancelling for targets far from zero.
         far = bins.means - mean[:, None]
-        spread = np.sqrt(p @ bins.variances + (p * far**2).sum(axis=1))
-        return np.clip(mean + np.asarray(phi, dtype=np.float64) @ self.weights, self.low, self.high), spread
+        spread = np.sqrt((p * (bins.variances + far**2)).sum(axis=1))
+        left = own_product(np.asarray(phi, dtype=np.float64), self.weights[:, None])[:, 0]
+        return np.clip(mean + left, self.low, self.high), spread
 
     def corrected(self, sums: FloatArray, *, sigma: float, clip: float, n: int, phi_public: FloatArray) -> NumbersModel:
         """Return the model after a noisy sum of phi times clipped residuals, both in units of the clip.

@@ -14,6 +14,8 @@ from sklearn.base import BaseEstimator
 from threadpoolctl import threadpool_limits
 
 from pate._core.progress import track
+from pate._core.recorder import playing
+from pate._core.secret import beside_ledger, fresh_secret, from_seed, stored_secret
 from pate._core.tensors import load_tensors, save_tensors
 from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError, NotWorthwhileError
@@ -38,6 +40,7 @@ from pate.records import (
     Units,
     VectorSum,
     count_cells,
+    cut_of,
     slabs,
     sum_alone,
     sum_residuals,
@@ -265,8 +268,27 @@ class RegressionPlan:
     @property
     def name(self) -> str:
         """The session's name in a ledger: the same plan, run again, resumes the session or repeats its release."""
-        text = f"{self.voters.fingerprint()} {self.numbers!r} {self.unit}"
+        secret = self._secret(kept=True)
+        cut = "" if secret is None else cut_of(self._share, secret, grouped=self.unit == "group")
+        text = f"{self.voters.fingerprint()} {self.numbers!r} {self.unit} {cut}"
         return "numbers " + hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    @property
+    def _share(self) -> float:
+        return self.numbers.n_held_out / self.numbers.n_units
+
+    def _secret(self, *, kept: bool = False) -> bytes | None:
+        """Return the secret by which records are held out: the ledger's, so that a resumed run finds the same ones.
+
+        ``kept``: None where there is none yet.
+        """
+        terms = self.terms
+        if terms.noise_seed is not None:  # nothing is private then
+            return from_seed(terms.noise_seed)
+        if terms.ledger is None or playing() is not None:
+            return None if kept else fresh_secret()
+        path = beside_ledger(terms.ledger.path)
+        return None if kept and not path.exists() else stored_secret(path)
 
     def run(
         self, X: Any, y: Any, *, groups: Any = None, evidence: Evidence | None = None
@@ -276,7 +298,8 @@ class RegressionPlan:
         Parameters
         ----------
         X, y, groups : private records, their numbers, and their owners
-            A record whose number, row or owner cannot be read contributes nothing.
+            A record whose number or owner cannot be read contributes nothing; one whose row cannot be read has no
+            direction, and says something of numbers alone.
         evidence : Evidence or None
             What the caller saw to, for the statement.
 
@@ -286,7 +309,7 @@ class RegressionPlan:
             As of :func:`pate.open_ballot_session`.
         """
         terms, plan = self.terms, self.numbers
-        units = Units.of(y, groups, share=plan.n_held_out / plan.n_units)
+        units = Units.of(y, groups, share=self._share, secret=self._secret())
         if (units.n, units.unit) != (plan.n_units, self.unit):
             raise InvalidInputError("X and y must be of as many units as the plan was made for. Make another plan.")
         with ExitStack() as stack:
@@ -352,7 +375,7 @@ class RegressionPlan:
         said: dict[str, Any] = {"part": part, "what": _WORDS[ask.step], "query": f"{self.name} {state.n_rounds}"}
         if ask.step == "range":
             votes = ask.votes(np.zeros((len(units.values), 0)), units.values)
-            return count_cells(units, votes.argmax(axis=1)[:, None], [ask.shape[0]], **said)
+            return count_cells(units, votes.argmax(axis=1)[:, None], [ask.shape[0]], own=True, **said)
         assert records is not None
         voters, held = records
         if ask.step == "bins":
@@ -360,11 +383,12 @@ class RegressionPlan:
             del said["query"]
             return sum_residuals(units, voters, held, state.model.head, clip=ask.bound, **said)
         votes = contributions(held, ask.votes, units.values, width=ask.shape[-1] if ask.step != "residuals" else 1)
+        # Of persons, who may have more records or fewer, a record's place may differ between neighbours.
+        said["own"] = voters.own_maps and (self.unit == "record" or voters.exact_maps)
         if ask.step == "interval":
             return count_cells(units, votes.argmax(axis=1)[:, None], [ask.shape[0]], **said)
-        own = voters.own_maps
         if ask.step == "residuals":
-            return sum_vectors(units, held, votes, clip=ask.bound, own=own, **said)
+            return sum_vectors(units, held, votes, clip=ask.bound, **said)
         return sum_alone(units, votes, clip=ask.bound, **said)
 
 

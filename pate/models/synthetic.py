@@ -156,14 +156,16 @@ class SyntheticPlan(Ask):
         query = f"{self.schema.columns!r}"
         sizes = [cells.n_cells for cells in self.cells]
         counts = session.ask_vectors(
-            count_cells(units, codes, sizes, what="how many records are in each cell of each column", query=query)
+            count_cells(
+                units, codes, sizes, what="how many records are in each cell of each column", query=query, own=True
+            )
         )
         marginals = copula.fit_marginals(self.cells, counts.statistics.ravel(), self.n_units, counts.sigma)
         bound = copula.score_bound(len(self.cells))
         squares = session.ask_vectors(
             sum_squares(
                 units, copula.normal_scores(codes, marginals), bound=bound,
-                what="products of the columns' normal scores", query=query,
+                what="products of the columns' normal scores", query=query, own=True,
             )
         )  # fmt: skip
         moment, sigma = squares.statistics * bound**2, squares.sigma * bound**2

@@ -23,6 +23,7 @@ from .vectors import (
     VectorFacts as VectorFacts,
     VectorSum as VectorSum,
     count_cells as count_cells,
+    cut_of as cut_of,
     number_codes as number_codes,
     read_numbers as read_numbers,
     only as only,

@@ -200,6 +200,11 @@ class RecordVoters:
         """Whether representation and space are pate's own classes."""
         return self._map.own
 
+    @property
+    def exact_maps(self) -> bool:
+        """Whether a row's direction is the same to the last bit wherever the row stands."""
+        return self._map.exact
+
     def label(self, release: Any, X: Any) -> Any:
         """Return decisions on public rows by a release of ballots cast here, free of cost: ``release.decide(phi)``.
 

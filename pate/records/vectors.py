@@ -17,9 +17,9 @@ squares, u cut to whole numbers after division by sqrt(k), so that tr W <= the s
 |W| <= tr W; for signed vectors, the sum over the person's records scaled down to the bound
 (:func:`person_residual_sums`).
 
-**Two parts.** A public rule may split the units into those that train and those that are held out. Neighbouring data
-sets then differ in one part only, so that rounds asked of different parts do not add up (parallel composition,
-McSherry, SIGMOD 2009): see :func:`held_out_units` for persons, whose part may change with them.
+**Two parts.** A rule that looks at no value may split the units into those that train and those that are held out.
+Neighbouring data sets then differ in one part only, so that rounds asked of different parts do not add up (parallel
+composition, McSherry, SIGMOD 2009): see :func:`held_out_units`, also for persons, whose part may change with them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pate._core.checks import check_choice, check_int, check_real
-from pate._core.recorder import note
+from pate._core.recorder import note, playing
+from pate._core.secret import check_secret, derive, fresh_secret
 from pate._core.types import FloatArray, IntArray, Mask
 from pate.exceptions import InvalidInputError
 from pate.records._maps import BLOCK_ROWS, HeldRecords, person_residual_sums, slabs
@@ -74,11 +75,13 @@ class VectorFacts(UnitFacts):
         No unit's contribution is longer, squared, in whole numbers.
     part : {"all", "training", "held out"}
         Which units contribute.
+    cut : str
+        Identifies which units are held out; empty where none are.
     classes, unit, adjacency, n
         As of :class:`BallotFacts`; ``n`` counts the units of all parts. ``classes`` are ``("a number",)`` where the
         target is one.
-    own_maps, provenance
-        As of :class:`BallotFacts`.
+    own_maps, own_model, provenance
+        As of :class:`BallotFacts`; not own where pate did not compute the vectors.
 
     Examples
     --------
@@ -99,9 +102,10 @@ class VectorFacts(UnitFacts):
     adjacency: str
     n: int
     part: str = "all"
-    own_maps: bool = True
+    cut: str = ""
+    own_maps: bool = False
     provenance: str = ""
-    own_model: bool = True
+    own_model: bool = False
     classes_inferred: bool = False
 
     def __post_init__(self) -> None:
@@ -173,7 +177,7 @@ class Units:
     """Private records with a number each, their owners and parts: **sensitive**.
 
     ``values`` (n,) are finite, or NaN where a record cannot be used; ``owners`` are whole numbers, or None where every
-    record is a unit; ``held_out`` is a mask of the records whose units are held out.
+    record is a unit; ``held_out`` is a mask of the records whose units are held out, ``cut`` identifies it.
 
     Examples
     --------
@@ -185,13 +189,14 @@ class Units:
     owners: IntArray | None
     unit_owners: UnitOwners = field(repr=False)
     held_out: Mask
+    cut: str
     classes: tuple[Any, ...]
 
     def __repr__(self) -> str:
         return "Units(<sensitive>)"
 
     @classmethod
-    def of(cls, y: Any, groups: Any = None, *, share: float = 0.0) -> Units:
+    def of(cls, y: Any, groups: Any = None, *, share: float = 0.0, secret: bytes | None = None) -> Units:
         """Return the units of records whose target is a number.
 
         Parameters
@@ -202,6 +207,8 @@ class Units:
             The owner of each record; a record without one contributes nothing.
         share : float
             The part of the units that is held out, in [0, 1).
+        secret : bytes or None
+            By which records are held out (:func:`held_out_units`); None draws one, used once and forgotten.
 
         Raises
         ------
@@ -209,7 +216,7 @@ class Units:
             Another shape.
         """
         values = read_numbers(y)
-        return cls.with_labels(number_codes(values), groups, values=values, classes=NUMBER, share=share)
+        return cls.with_labels(number_codes(values), groups, values=values, classes=NUMBER, share=share, secret=secret)
 
     @classmethod
     def with_labels(
@@ -220,11 +227,13 @@ class Units:
         values: FloatArray | None = None,
         classes: tuple[Any, ...],
         share: float = 0.0,
+        secret: bytes | None = None,
     ) -> Units:
         """Return the units of records that a ledger recognises by these labels, as whole numbers of 32 bits."""
         from pate.teachers import Owners  # scikit-learn, whose import takes a second
 
         check_real("share", share, low=0, high=1, high_open=True)
+        secret = fresh_secret() if secret is None else check_secret(secret)
         by_row = Owners.of(groups, len(labels))
         unit_owners = UnitOwners.of(labels, by_row.groups, by_row.ids)
         held_values = np.zeros(len(labels)) if values is None else values
@@ -232,7 +241,8 @@ class Units:
             values=np.where(by_row.known, held_values, np.nan),
             owners=None if by_row.codes is None else np.asarray(by_row.codes, dtype=np.int64),
             unit_owners=unit_owners,
-            held_out=held_out_units(len(labels), share, by_row.codes, by_row.ids),
+            held_out=held_out_units(len(labels), share, by_row.codes, by_row.ids, secret=secret),
+            cut=cut_of(share, secret, grouped=by_row.ids is not None),
             classes=classes,
         )
 
@@ -264,7 +274,8 @@ class Units:
 
     def facts(self, **said: Any) -> VectorFacts:
         """Return the facts of a sum over these units."""
-        return VectorFacts(classes=self.classes, unit=self.unit, adjacency="replace-one", n=self.n, **said)
+        known: dict[str, Any] = {"classes": self.classes, "unit": self.unit, "n": self.n, "cut": self.cut}
+        return VectorFacts(adjacency="replace-one", **known, **said)
 
 
 def read_numbers(y: Any, *, name: str = "y") -> FloatArray:
@@ -289,34 +300,50 @@ def number_codes(values: FloatArray) -> IntArray:
     return np.where(np.isfinite(values), (bits >> np.uint64(33)).astype(np.int64), -1)
 
 
-def held_out_units(n: int, share: float, codes: Any, ids: list[bytes] | None) -> Mask:
-    """Return which records are held out, by a public rule: round(share n) places, or persons by a hash of their id.
+def held_out_units(n: int, share: float, codes: Any, ids: list[bytes] | None, *, secret: bytes) -> Mask:
+    """Return which records are held out: round(share n) secret places, or persons by a public hash of their id.
 
-    Places are a fixed permutation's, of the number of records alone: a replaced record keeps its place, and so its
-    part. A replaced *person* may come to another part: then either part changes by one person added or removed, by
-    which no sum moves more than sqrt(Delta^2/2), since Delta^2 is 4 b or 2 b and such a person moves it by at most
-    sqrt b. Both parts together then cost at most half of the one and half of the other, which is no more than the
-    larger of them.
+    Places come first by keyed pseudo-random numbers (SHAKE-256), of the number of records alone: a replaced record
+    keeps its place, and so its part. Where another record comes in elsewhere and moves those between (a sorted file),
+    the order of places composed with that move is as likely, and under it no part changes but for that record: the
+    argument of :func:`pate.data.partition`, by which the guarantee holds for the mixture, as long as the key is secret.
+
+    A replaced *person* may come to another part: then either part changes by one person added or removed, by which no
+    sum moves more than sqrt(Delta^2/2), since Delta^2 is 4 b or 2 b and such a person moves it by at most sqrt b. Both
+    parts together then cost at most half of the one and half of the other, which is no more than the larger of them.
     """
     if not share:
         return np.zeros(n, dtype=bool)
     if ids is None:
+        stream = hashlib.shake_256(derive(secret, f"held out of {n}")).digest(8 * n)
         found = np.zeros(n, dtype=bool)
-        found[np.random.default_rng(_PLACES).permutation(n)[: round(share * n)]] = True
-        return found
+        found[np.frombuffer(stream, dtype="<u8").argsort(kind="stable")[: round(share * n)]] = True
+        recorder = playing()  # a replay of the same records in another order holds the same ones out
+        return found if recorder is None or recorder.places is None else found[recorder.places]
     most = int(share * 2**64)
     drawn = [int.from_bytes(hashlib.sha256(b"held out" + one).digest()[:8], "little") < most for one in ids]
     return np.where(np.asarray(codes) >= 0, np.asarray([*drawn, False])[codes], False)
 
 
-_PLACES = 0x9A7E
+def cut_of(share: float, secret: bytes, *, grouped: bool) -> str:
+    """Return what identifies the held-out units, and does not tell the secret; empty where none are held out."""
+    if not share:
+        return ""
+    return f"{share!r} by " + ("ids" if grouped else derive(secret, "held out, by name").hex()[:32])
 
 
 # The sums.
 
 
 def count_cells(
-    units: Units, codes: IntArray, sizes: list[int], *, what: str, query: str, part: str = "all"
+    units: Units,
+    codes: IntArray,
+    sizes: list[int],
+    *,
+    what: str,
+    query: str,
+    part: str = "all",
+    own: bool = False,
 ) -> VectorSum:
     """Return how many units are in each cell of every column.
 
@@ -329,6 +356,8 @@ def count_cells(
         The number of cells of each of the p columns.
     what, query, part
         See :class:`VectorFacts`.
+    own : bool
+        Whether codes were computed by pate's own code, each record's to the last bit by itself.
 
     Returns
     -------
@@ -352,12 +381,15 @@ def count_cells(
         np.add.at(sums, cells[rows][inside[rows]], weights[inside[rows]])
     bound = len(sizes) * scale * scale
     facts = units.facts(
-        kind="counts", what=what, query=query, shape=(1, int(starts[-1])), scale=scale, bound_squared=bound, part=part
-    )
+        kind="counts", what=what, query=query, shape=(1, int(starts[-1])), scale=scale, bound_squared=bound, part=part,
+        own_maps=own, own_model=own,
+    )  # fmt: skip
     return VectorSum(sums[None, :], facts, units.unit_owners)
 
 
-def sum_squares(units: Units, vectors: FloatArray, *, bound: float, what: str, query: str) -> VectorSum:
+def sum_squares(
+    units: Units, vectors: FloatArray, *, bound: float, what: str, query: str, own: bool = False
+) -> VectorSum:
     """Return the exact sum of u u' over units, for vectors u of shape (n, p) cut to norm ``bound``.
 
     Parameters
@@ -369,6 +401,8 @@ def sum_squares(units: Units, vectors: FloatArray, *, bound: float, what: str, q
         The norm to which vectors are cut; 2^32 whole numbers stand for its square.
     what, query
         See :class:`VectorFacts`.
+    own : bool
+        As of :func:`count_cells`, of the vectors.
 
     Returns
     -------
@@ -389,7 +423,10 @@ def sum_squares(units: Units, vectors: FloatArray, *, bound: float, what: str, q
     else:
         whole = _certified(rows, GRID, 1.0)
     p = whole.shape[1]
-    facts = units.facts(kind="squares", what=what, query=query, shape=(p, p), scale=GRID * GRID, bound_squared=GRID**4)
+    facts = units.facts(
+        kind="squares", what=what, query=query, shape=(p, p), scale=GRID * GRID, bound_squared=GRID**4,
+        own_maps=own, own_model=own,
+    )  # fmt: skip
     return VectorSum(exact_product(whole, whole), facts, units.unit_owners)
 
 
@@ -418,7 +455,7 @@ def sum_vectors(
     what, query, part
         See :class:`VectorFacts`.
     own : bool
-        Whether r was computed by pate's own code, each record's to the last bit by itself.
+        As of :func:`count_cells`, of r.
 
     Returns
     -------
@@ -454,7 +491,16 @@ def sum_vectors(
     return VectorSum(total, facts, units.unit_owners)
 
 
-def sum_alone(units: Units, vectors: FloatArray, *, clip: float, what: str, query: str, part: str = "all") -> VectorSum:
+def sum_alone(
+    units: Units,
+    vectors: FloatArray,
+    *,
+    clip: float,
+    what: str,
+    query: str,
+    part: str = "all",
+    own: bool = False,
+) -> VectorSum:
     """Return the exact sum of clip_C(r) over units: the mean over a person's records, as one.
 
     Parameters
@@ -466,6 +512,8 @@ def sum_alone(units: Units, vectors: FloatArray, *, clip: float, what: str, quer
         C, the norm to which r is clipped.
     what, query, part
         See :class:`VectorFacts`.
+    own : bool
+        As of :func:`count_cells`, of the vectors.
 
     Returns
     -------
@@ -484,8 +532,9 @@ def sum_alone(units: Units, vectors: FloatArray, *, clip: float, what: str, quer
         many = np.maximum(np.bincount(who.reshape(-1), weights=mask), 1.0)[who.reshape(-1)].astype(np.int64)
         whole = np.sign(whole) * (np.abs(whole) // many[:, None])
     facts = units.facts(
-        kind="signed", what=what, query=query, shape=(1, r.shape[1]), scale=GRID, bound_squared=GRID**2, part=part
-    )
+        kind="signed", what=what, query=query, shape=(1, r.shape[1]), scale=GRID, bound_squared=GRID**2, part=part,
+        own_maps=own, own_model=own,
+    )  # fmt: skip
     return VectorSum(whole.sum(axis=0, keepdims=True), facts, units.unit_owners)
 
 

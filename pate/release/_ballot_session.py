@@ -351,18 +351,28 @@ class BallotSession(_Rounds):
         """Replace the last round by several that cost no more together, chosen after the rounds before it.
 
         The cost was charged when the session opened and stays what it was: 1/noise_multiplier^2 of the new rounds adds
-        up to no more than that of the old one, so that mu^2 of all rounds is bounded by a constant, as adaptive
-        composition needs (Dong, Roth and Su 2022, Corollary 3.3; a filter with a constant total).
+        up to no more than that of the old one, so that mu^2 of all rounds is bounded by a constant. Number and noise of
+        the new rounds may depend on what was released (Smith and Thakurta 2022: fully adaptive Gaussian filter).
 
         Raises
         ------
         InvalidInputError
-            Other rounds are left before the last one, it was split before, some rounds are of held-out units, or there
-            are more than ``split_into``.
+            Other rounds are left before the last one, it was asked or split before, some rounds are of held-out units,
+            or there are more than ``split_into``.
         """
-        last = len(self.mechanisms) - 1
-        if self._is_split or self._n_held_out or self._paid.n_used < last:
-            raise InvalidInputError("only the last round of a session can be split, once, after all others were asked.")
+        self._check_process()
+        with self._turn:
+            self._split(shares)
+
+    def _split(self, shares: Sequence[float]) -> None:
+        self._check_open()
+        last, n_used = len(self.mechanisms) - 1, self._paid.n_used
+        drawn = self._drawn_since(last)
+        # Drawn whole, it is used up, whether or not a ledger holds it.
+        if self._is_split or self._n_held_out or n_used < last or (n_used > last and not drawn):
+            raise InvalidInputError(
+                "only the last round of a session can be split, once, after all others were asked and before it is."
+            )
         parts = [check_real(f"shares[{i}]", share, low=1e-9, high=1e9) for i, share in enumerate(shares)]
         check_int("the number of shares", len(parts), low=1, high=self._split_into)
         whole, old = math.fsum(parts), self.mechanisms[last].noise_multiplier
@@ -372,7 +382,7 @@ class BallotSession(_Rounds):
             raise InvalidInputError(
                 f"shares must make rounds that cost no more than the one they replace, got {parts}."
             )
-        for index, noise in self._drawn_since(last).items():
+        for index, noise in drawn.items():
             if index - last >= len(new) or noise != new[index - last].noise_multiplier:
                 raise InvalidInputError(
                     "shares must be those of the run that this session resumes: some of its rounds were drawn with "
@@ -389,7 +399,7 @@ class BallotSession(_Rounds):
         found = {index: held[round_key(index)].get("noise_multiplier") for index in rounds_in(held)}
         return {index: noise for index, noise in found.items() if index >= first}
 
-    def _check_part(self, vectors: Sums, index: int) -> None:
+    def _check_part(self, vectors: Sums, index: int, cast: Mapping[str, _Cast]) -> None:
         """Refuse a round of held-out units that others contribute to, and the other way round: both parts would pay."""
         if not self._n_held_out:
             return
@@ -397,6 +407,12 @@ class BallotSession(_Rounds):
         part = getattr(vectors.facts, "part", "all")
         if part != wanted:
             raise InvalidInputError(f"round {index + 1} must be a sum over {wanted!r} units, got one over {part!r}.")
+        cuts = {one.facts.cut for one in cast.values() if isinstance(one.facts, VectorFacts)}
+        if cuts - {getattr(vectors.facts, "cut", "")}:
+            raise InvalidInputError(
+                "vectors must be of the same held-out units in all rounds: others would be in both parts. Make them of "
+                "one Units, or of one secret."
+            )
 
     def _check(self, ballots: Sums) -> None:
         self._check_open()
@@ -425,7 +441,7 @@ class BallotSession(_Rounds):
             cast, head = self._rounds_cast(self._data.classes), None
             if isinstance(ballots, RightCounts) and all(isinstance(c.facts, RightFacts) for c in cast.values()):
                 raise InvalidInputError("counts must come after a round of ballots: nothing was released to be right.")
-            self._check_part(ballots, cast[request].index if request in cast else self._paid.n_used)
+            self._check_part(ballots, cast[request].index if request in cast else self._paid.n_used, cast)
             if request not in cast:
                 cast[request], head = self._draw(ballots, request)
             found = cast[request]

@@ -375,7 +375,7 @@ def check_ballots_stated(stated: Mapping[str, str] | None, *, residual: bool) ->
 #: Of a session with held-out units, in its mechanism and in its accounting.
 _HELD_OUT_ASKED = (
     "; rounds held out: {}, the last ones, are asked of held-out units alone, and the others of the rest: which is "
-    "which follows from places, or from a hash of a person's id"
+    "which follows from a secret order of places, or from a hash of a person's id"
 )
 _HELD_OUT_PAID = (
     "; a unit takes part in the rounds of one part alone, so that the larger of the two parts' costs counts (parallel "

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from pate import Budget, ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyHistogram, Votes
+from pate import Budget, Charge, ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyHistogram, Votes
 from pate.audit import pair
 from pate.audit._claims import Claim
 from pate.audit._pair import n_moved
@@ -22,7 +22,7 @@ from pate.exceptions import DatasetNotFoundError, InvalidInputError, SensitiveVa
 from pate.privacy.convert import gdp_to_epsilon
 from pate.privacy.exact import GaussianNoise, LaplaceNoise, ThresholdTest, exact_rdp, pld_epsilon
 from pate.privacy.exact._given_pair import given_pair
-from pate.records import RecordVoters, SignedSpace
+from pate.records import RecordVoters, SignedSpace, Units, count_cells
 from pate.report.audit_result import AuditResult
 
 LAWS = {
@@ -319,3 +319,14 @@ def test_bad_input_is_refused():
         pair(counts, moved, GNMax(3.0), max_moved=0)
     with pytest.raises(InvalidInputError, match="one shape"):
         given_pair(counts, moved[:-1], noise=GaussianNoise(1.0))
+
+
+def test_sums_of_vectors():
+    """Two units in different cells are as far apart as any: the pair meets the claim, and no more."""
+    units, law = Units.of(np.ones(9)), GaussianSum(2.0)
+    sums = [count_cells(units, np.full((9, 1), 0), [3], what="", query="")]
+    sums.append(count_cells(units, np.array([[1], *[[0]] * 8]), [3], what="", query=""))
+    found = pair(*sums, law, published=True)
+    assert not found.refuted
+    assert found["share of the claimed epsilon"].value == pytest.approx(1)
+    assert pair(*sums, law, claim=Charge.gaussian(sensitivity=1, sigma=2.1), published=True).refuted

@@ -15,6 +15,7 @@ from pate.records import (
     Units,
     count_cells,
     only,
+    sum_alone,
     sum_residuals,
     sum_squares,
     sum_vectors,
@@ -158,13 +159,73 @@ def test_numbers_are_read_cell_by_cell():
     assert codes.max() < 2**31
 
 
-def test_places_that_are_held_out_follow_from_the_number_of_records_alone():
-    assert np.array_equal(Units.of(np.ones(90), share=0.2).held_out, Units.of(np.zeros(90), share=0.2).held_out)
-    assert held_out_units(90, 0.2, None, None).sum() == 18
+SECRET = b"a secret of 32 bytes for tests.."
+
+
+def test_places_that_are_held_out_follow_from_a_secret_and_the_number_of_records_alone():
+    ones, zeros = (Units.of(y, share=0.2, secret=SECRET) for y in (np.ones(90), np.zeros(90)))
+    assert np.array_equal(ones.held_out, zeros.held_out)
+    assert ones.held_out.sum() == 18
+    assert SECRET.hex()[:32] not in ones.cut
+    others = [Units.of(np.ones(90), share=0.2) for _ in range(2)]  # of secrets that nobody knows
+    assert not np.array_equal(others[0].held_out, others[1].held_out)
+    assert len({ones.cut, *(unit.cut for unit in others)}) == 3
     ids = [b"a", b"b", b"c"]
-    whole = held_out_units(4, 0.5, np.array([0, 1, 2, -1]), ids)
+    whole = held_out_units(4, 0.5, np.array([0, 1, 2, -1]), ids, secret=SECRET)
     assert not whole[3]
-    assert np.array_equal(held_out_units(2, 0.5, np.array([0, 1]), ids[1:]), whole[1:3])
+    assert np.array_equal(held_out_units(2, 0.5, np.array([0, 1]), ids[1:], secret=SECRET), whole[1:3])
+
+
+def test_every_place_is_held_out_as_often_as_any_other():
+    share = np.mean([held_out_units(20, 0.25, None, None, secret=i.to_bytes(16)) for i in range(4000)], axis=0)
+    assert np.allclose(share, 0.25, atol=4.5 * np.sqrt(0.25 * 0.75 / 4000))
+
+
+def test_a_person_who_comes_to_the_other_part_costs_half_in_either():
+    """Brute force: who is replaced by a person of another id moves both parts, each by half of mu^2 at most."""
+    others = ["c", "d"]
+    masks = {i: Units.of(np.ones(1), [i], share=0.5).held_out[0] for i in "abefghij"}
+    inside, outside = (next(i for i, held in masks.items() if held == wanted) for wanted in (True, False))
+    X, most = np.vstack([PUBLIC[0] * 50, PUBLIC[:2]]), []
+    for mine, other in ((inside, outside), (outside, inside)):
+        for r in ([[5.0, 0.0]], [[-5.0, 1.0]], [[0.0, 0.0]]):
+            found = []
+            for one in (mine, other):
+                groups = [one, *others]
+                units, (_, held) = Units.of(np.ones(3), groups, share=0.5), held_of(X, groups)
+                vectors = np.vstack([*r, [1.0, 0.0], [0.0, 1.0]])
+                cells, kinds = np.zeros((3, 1), dtype=int), {"what": "", "query": ""}
+                found.append([
+                    (
+                        sum_vectors(units, held, vectors, clip=2.0, part=part, **kinds),
+                        sum_alone(units, vectors, clip=2.0, part=part, **kinds),
+                        count_cells(units, cells, [2], part=part, **kinds),
+                    )
+                    for part in ("training", "held out")
+                ])  # fmt: skip
+            for a, b in zip(*map(itertools.chain.from_iterable, found), strict=True):
+                most.append(Fraction(squared(a, b), a.delta_squared))
+    assert max(most) == Fraction(1, 2)
+
+
+def test_a_session_takes_one_cut_alone():
+    y = RNG.normal(size=40)
+    units, others = Units.of(y, share=0.25), Units.of(y, share=0.25)
+    with opened(units, [1, 1], n_held_out=1) as session:
+        session.ask_vectors(histogram(units, "training"))
+        with pytest.raises(InvalidInputError, match="the same held-out units in all rounds"):
+            session.ask_vectors(histogram(others, "held out"))
+        assert session.n_left == 1
+        session.ask_vectors(histogram(units, "held out"))
+
+
+def test_vectors_of_unknown_code_are_vouched_for_by_nobody():
+    units = Units.of(np.ones(40))
+    for own in (False, True):
+        asked = count_cells(units, np.zeros((40, 1), dtype=int), [2], what="a", query="", own=own)
+        with opened(units, [1.0]) as session:
+            found = session.ask_vectors(asked).statement.assumptions
+        assert next(a for a in found if a.name == "own row only").by == ("pate" if own else "nobody")
 
 
 # Sessions: a part's rounds cost as much as the larger part, and the last round may be cut into several.
@@ -212,6 +273,19 @@ def test_a_split_round_costs_no_more_than_it_did():
         assert 1 - Fraction(1, 10**9) < cost * Fraction(old.noise_multiplier) ** 2 <= 1
         with pytest.raises(InvalidInputError, match="only the last round"):
             session.split([1])
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_round_that_was_drawn_whole_is_not_drawn_again_in_parts(tmp_path, stored):
+    units = Units.of(RNG.normal(size=400))
+    said = {"ledger": Ledger(tmp_path / "ledger.sqlite"), "name": "mine"} if stored else {}
+    for _ in range(1 + stored):  # in the same process, and resumed
+        with opened(units, [1, 3], split_into=40, **said) as session:
+            session.ask_vectors(histogram(units))
+            session.ask_vectors(histogram(units, query="last"))
+            with pytest.raises(InvalidInputError, match=r"only the last round|those of the run"):
+                session.split([1, 1, 1])
+            assert session.n_left == 0
 
 
 def test_a_resumed_split_gives_the_same_and_no_other_shares(tmp_path):

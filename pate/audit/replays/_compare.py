@@ -188,6 +188,8 @@ def _who(frame: FrameType) -> str:
 ANY = sys.maxsize
 #: Sums of clipped gradients are rounded: by so much of the clipping norm at most.
 _ROUNDING = 1e-5
+#: Relative rounding of a charge.
+_MARGIN = 1e-9
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,7 @@ class Moved:
     rows: int = 0  # rows given to teachers that differ
     n_rows: int = 0
     most: float = 0.0  # of sums, the distance over the allowed one
+    mu_squared: float = 0.0  # of all noisy sums together, of these two data sets
     differences: list[Difference] = field(default_factory=list)
 
 
@@ -261,6 +264,10 @@ def compare(ours: Run, theirs: Run, allowed: Allowed) -> Moved:
         # Shards and samples depend on places: where any may move, sums of all alone are compared.
         if check is not None and (allowed.shards != ANY or check is _sums):
             moved.differences += [Difference(a.stage, said) for said in check(a, b, allowed, moved)]
+    paid = sum(event.public["cost"]["mu_squared"] for event in ours.events if event.stage == "charge")
+    if 0 < paid * (1 + _MARGIN) < moved.mu_squared:  # a unit in rounds that were charged beside each other, say
+        said = f"all sums together moved by mu^2 = {moved.mu_squared:.3g}, where {paid:.3g} was charged"
+        moved.differences.append(Difference("charge", said))
     if theirs.error is not None and not any(d.stage == "course" for d in moved.differences):
         moved.differences.append(_failed(theirs.error))
     moved.differences += on_entry
@@ -392,6 +399,8 @@ def _sums(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     change = sum(int(x) * int(x) for x in (mine - other).ravel().tolist())
     units = max(1, allowed.units)
     moved.most = largest_of(moved.most, (change / squared) ** 0.5)
+    if a.stage == "sum":
+        moved.mu_squared += change / squared / (a.private["noise"] * units) ** 2
     if change > squared * units**2:
         return [f"{a.who}: the sum moved {(change / squared) ** 0.5:.3g} times as far as one unit may move it"]
     return []

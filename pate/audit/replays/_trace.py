@@ -167,7 +167,8 @@ def _read(stage: str, facts: dict[str, Any]) -> Event:
             return Event(stage, type(facts["mechanism"]).__name__, public, {"counts": values})
         case "sum":
             public = {"mechanism": repr(facts["mechanism"]), "squared sensitivity": facts["delta_squared"]}
-            return Event(stage, type(facts["mechanism"]).__name__, public, {"sums": facts["values"].copy()})
+            private = {"sums": facts["values"].copy(), "noise": facts["mechanism"].noise_multiplier}
+            return Event(stage, type(facts["mechanism"]).__name__, public, private)
         case "ballots":
             ballots = facts["ballots"]
             public = {k: v for k, v in ballots.facts.to_dict().items() if k != "provenance"}
