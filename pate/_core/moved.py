@@ -288,7 +288,7 @@ def takes_former_fields(
 def takes_former_of_fit(**former: str) -> Callable[[_Callable], _Callable]:
     """Return a decorator: an estimator's former parameters, arguments of ``fit`` now, still work, with a warning.
 
-    What was said so is kept beside the parameters, by clones too, and handed to ``fit``.
+    What was said so is kept beside the parameters, by clones too; ``fit`` gets it by :func:`former_of_fit`.
 
     Examples
     --------
@@ -299,7 +299,7 @@ def takes_former_of_fit(**former: str) -> Callable[[_Callable], _Callable]:
     ...         self.seed = seed
     ...
     ...     def fit(self, X, y=None, *, schema=None):
-    ...         return schema
+    ...         return former_of_fit(self, schema=schema)["schema"]
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
     ...     clone(Reader(ranges=(0, 1))).fit([[0.5]])
@@ -307,45 +307,44 @@ def takes_former_of_fit(**former: str) -> Callable[[_Callable], _Callable]:
     """
 
     def decorated(thing: Any) -> Any:
-        fit, cloned = thing.fit, thing.__sklearn_clone__
+        cloned = thing.__sklearn_clone__
 
         def kept(self: Any, given: dict[str, Any]) -> dict[str, Any]:
             found = {former[name]: given.pop(name) for name in _old(former, given, "is an argument of fit now")}
             if found:
-                self._of_fit = former_of_fit(self) | found
+                self._of_fit = {**_of_fit(self), **found}
             return given
-
-        @functools.wraps(fit)
-        def fitting(self: Any, *args: Any, **given: Any) -> Any:
-            for name, value in former_of_fit(self).items():
-                if value is not None and given.get(name) is not None:
-                    raise InvalidInputError(f"{name} is given to fit, and by its former name before. Keep that of fit.")
-                given[name] = given.get(name) if value is None else value
-            return fit(self, *args, **given)
 
         def cloning(self: Any) -> Any:
             made = cloned(self)
-            if former_of_fit(self):
-                made._of_fit = former_of_fit(self)
+            if _of_fit(self):
+                made._of_fit = _of_fit(self)
             return made
 
-        thing.fit, thing.__sklearn_clone__ = fitting, cloning
+        def read(name: str, self: Any) -> Any:
+            return _of_fit(self).get(name)
+
+        thing.__sklearn_clone__ = cloning
         _set_by(thing, kept)
         for name, new in former.items():
             said = f"{thing.__name__}.{name} is deprecated: {new} is an argument of fit."
-            setattr(thing, name, _former(said, functools.partial(_of_fit, new)))
+            setattr(thing, name, _former(said, functools.partial(read, new)))
         return thing
 
     return decorated
 
 
-def former_of_fit(estimator: Any) -> dict[str, Any]:
-    """Return the arguments of ``fit`` that an estimator was given by former parameters: :func:`takes_former_of_fit`."""
+def former_of_fit(estimator: Any, **given: Any) -> dict[str, Any]:
+    """Return arguments of ``fit``, and what was said for them by former parameters: :func:`takes_former_of_fit`."""
+    for name, value in _of_fit(estimator).items():
+        if value is not None and given.get(name) is not None:
+            raise InvalidInputError(f"{name} is given to fit, and by its former name before. Keep that of fit.")
+        given[name] = given.get(name) if value is None else value
+    return given
+
+
+def _of_fit(estimator: Any) -> dict[str, Any]:
     return dict(estimator.__dict__.get("_of_fit", {}))
-
-
-def _of_fit(name: str, estimator: Any) -> Any:
-    return former_of_fit(estimator).get(name)
 
 
 def _old(former: Mapping[str, str], given: Mapping[str, Any], now: str) -> list[str]:

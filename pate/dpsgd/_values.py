@@ -115,10 +115,9 @@ def with_arguments(module: Any, **more: Any) -> Any:
 
 def flat(clf: Any, *, schema: Any = None, canaries: Any = None) -> SimpleNamespace:
     """Return all that a fit of a classifier is set to, fields of values and arguments of fit too, each by its name."""
-    before = former_of_fit(clf)
     found = SimpleNamespace(**clf.get_params(deep=False))
-    found.ranges = before.get("schema") if schema is None else schema
-    found.canaries = before.get("canaries") if canaries is None else canaries
+    of_fit = former_of_fit(clf, schema=schema, canaries=canaries)
+    found.ranges, found.canaries = of_fit["schema"], of_fit["canaries"]
     for parameter, kind in KINDS.items():
         first, *rest = vars(valued(kind, getattr(clf, parameter))).items()
         vars(found).update({parameter: first[1], **dict(rest)})
