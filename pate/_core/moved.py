@@ -181,9 +181,13 @@ def takes_former_names(**former: str | Former) -> Callable[[_Callable], _Callabl
     def decorated(thing: _Callable) -> _Callable:
         of_class = isinstance(thing, type)
         call: Any = thing.__init__ if of_class else thing
+        parts = {old: now for old, now in former.items() if isinstance(now, Former)}
+        places = [*inspect.signature(call).parameters]
 
         @functools.wraps(call)
         def renaming(*args: Any, **given: Any) -> Any:
+            if parts:  # a part of a parameter that is given by its place
+                given, args = {**dict(zip(places[1:], args[1:], strict=False)), **given}, args[:1]
             kept = _renew(former, given, lambda _: None)
             made = call(*args, **given)
             if kept:
@@ -194,7 +198,6 @@ def takes_former_names(**former: str | Former) -> Callable[[_Callable], _Callabl
             return renaming  # type: ignore[return-value]
         cls: Any = thing
         cls.__init__ = renaming
-        parts = {old: now for old, now in former.items() if isinstance(now, Former)}
         if parts:
             setting = cls.set_params
 
@@ -228,160 +231,6 @@ def _part(old: str, now: Former) -> property:
         return now.get(getattr(self, now.into) if now.into else self.__dict__.get("_former", {}).get(old))
 
     return property(value, doc=f"Deprecated: use {now.instead}.")
-
-
-def takes_former_fields(
-    parameter: str, make: Callable[..., Any], *, kind: Any = (), **former: str
-) -> Callable[[_Callable], _Callable]:
-    """Return a decorator: an estimator's former parameters, fields of one parameter's value now, still work.
-
-    They do in the constructor, in ``set_params`` and as attributes, with a ``DeprecationWarning``.
-
-    Parameters
-    ----------
-    parameter : str
-        Of the estimator now.
-    make : callable
-        ``make(given, **fields)`` returns what is given for ``parameter`` as a value that has these fields.
-    kind : type or ()
-        Of such values: one that is given beside a former name is refused.
-    **former : str
-        Former parameter -> field.
-
-    Examples
-    --------
-    >>> from sklearn.base import BaseEstimator
-    >>> @takes_former_fields("cut", lambda cut, **ends: slice(ends.get("stop", cut.stop)), kind=slice, last="stop")
-    ... class Cut(BaseEstimator):
-    ...     def __init__(self, cut=slice(1)):
-    ...         self.cut = cut
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore")
-    ...     Cut(last=3).cut, Cut().set_params(last=4).last
-    (slice(None, 3, None), 4)
-    """
-
-    def decorated(thing: Any) -> Any:
-        default = inspect.signature(thing).parameters[parameter].default
-
-        def moved(given: dict[str, Any], now: Any) -> dict[str, Any]:
-            fields = {former[name]: given.pop(name) for name in _old(former, given, f"is said in {parameter}= now")}
-            if fields and isinstance(given.get(parameter), kind):
-                raise InvalidInputError(
-                    f"{', '.join(fields)} must be said in {parameter}={given[parameter]!r} where that is given, not "
-                    "beside it by a former name."
-                )
-            return given | ({parameter: make(given.get(parameter, now), **fields)} if fields else {})
-
-        def read(field: str, self: Any) -> Any:
-            return getattr(make(getattr(self, parameter)), field, None)
-
-        _set_by(thing, lambda self, given: moved(given, self.__dict__.get(parameter, default)))
-        for name, field in former.items():
-            said = f"{thing.__name__}.{name} is deprecated: read {field} of {thing.__name__}.{parameter}."
-            setattr(thing, name, _former(said, functools.partial(read, field)))
-        return thing
-
-    return decorated
-
-
-def takes_former_of_fit(**former: str) -> Callable[[_Callable], _Callable]:
-    """Return a decorator: an estimator's former parameters, arguments of ``fit`` now, still work, with a warning.
-
-    What was said so is kept beside the parameters, by clones too; ``fit`` gets it by :func:`former_of_fit`.
-
-    Examples
-    --------
-    >>> from sklearn.base import BaseEstimator, clone
-    >>> @takes_former_of_fit(ranges="schema")
-    ... class Reader(BaseEstimator):
-    ...     def __init__(self, seed=0):
-    ...         self.seed = seed
-    ...
-    ...     def fit(self, X, y=None, *, schema=None):
-    ...         return former_of_fit(self, schema=schema)["schema"]
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore")
-    ...     clone(Reader(ranges=(0, 1))).fit([[0.5]])
-    (0, 1)
-    """
-
-    def decorated(thing: Any) -> Any:
-        cloned = thing.__sklearn_clone__
-
-        def kept(self: Any, given: dict[str, Any]) -> dict[str, Any]:
-            found = {former[name]: given.pop(name) for name in _old(former, given, "is an argument of fit now")}
-            if found:
-                self._of_fit = {**_of_fit(self), **found}
-            return given
-
-        def cloning(self: Any) -> Any:
-            made = cloned(self)
-            if _of_fit(self):
-                made._of_fit = _of_fit(self)
-            return made
-
-        def read(name: str, self: Any) -> Any:
-            return _of_fit(self).get(name)
-
-        thing.__sklearn_clone__ = cloning
-        _set_by(thing, kept)
-        for name, new in former.items():
-            said = f"{thing.__name__}.{name} is deprecated: {new} is an argument of fit."
-            setattr(thing, name, _former(said, functools.partial(read, new)))
-        return thing
-
-    return decorated
-
-
-def former_of_fit(estimator: Any, **given: Any) -> dict[str, Any]:
-    """Return arguments of ``fit``, and what was said for them by former parameters: :func:`takes_former_of_fit`."""
-    for name, value in _of_fit(estimator).items():
-        if value is not None and given.get(name) is not None:
-            raise InvalidInputError(f"{name} is given to fit, and by its former name before. Keep that of fit.")
-        given[name] = given.get(name) if value is None else value
-    return given
-
-
-def _of_fit(estimator: Any) -> dict[str, Any]:
-    return dict(estimator.__dict__.get("_of_fit", {}))
-
-
-def _old(former: Mapping[str, str], given: Mapping[str, Any], now: str) -> list[str]:
-    """Return which former names are given, with a warning for each."""
-    found = sorted(former.keys() & given.keys())
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_code.co_filename == __file__:  # the caller's line is shown
-        level, frame = level + 1, frame.f_back
-    for name in found:
-        warnings.warn(f"{name} {now}, as {former[name]}: say it there.", DeprecationWarning, stacklevel=level)
-    return found
-
-
-def _set_by(thing: Any, change: Callable[[Any, dict[str, Any]], dict[str, Any]]) -> None:
-    """Have the constructor and ``set_params`` of an estimator take what ``change(self, given)`` makes of arguments."""
-    init, set_params = thing.__init__, thing.set_params
-    names = [*inspect.signature(init).parameters][1:]
-
-    @functools.wraps(init)
-    def made(self: Any, *args: Any, **given: Any) -> None:
-        init(self, *args[len(names) :], **change(self, {**dict(zip(names, args, strict=False)), **given}))
-
-    @functools.wraps(set_params)
-    def changed(self: Any, **given: Any) -> Any:
-        return set_params(self, **change(self, given))
-
-    thing.__init__, thing.set_params = made, changed
-
-
-def _former(said: str, get: Callable[[Any], Any]) -> property:
-    """Return a read-only property that says so, with a ``DeprecationWarning``."""
-
-    def value(self: object) -> Any:
-        warnings.warn(said, DeprecationWarning, stacklevel=2)
-        return get(self)
-
-    return property(value, doc=said)
 
 
 def redirect_imports() -> None:

@@ -14,14 +14,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from pate._core.moved import takes_former_fields, takes_former_of_fit
+from pate._core.moved import takes_former_names
 from pate.dpsgd._canaries import Canaries
 from pate.dpsgd._fit import Fitted, fit_privately
 from pate.dpsgd._optimizers import Optimizer
 from pate.dpsgd._rows import keep_columns, read_asked, rows_for
 from pate.dpsgd._run import TrainingStep
 from pate.dpsgd._units import ImageAugmentation
-from pate.dpsgd._values import Device, SampledGaussian, takes_fields_apart, valued, with_arguments
+from pate.dpsgd._values import FORMER, Device, SampledGaussian, valued
 from pate.dpsgd.clipping import Clipping
 from pate.dpsgd.mechanisms import TrainingMechanism
 from pate.dpsgd.recipes import DPSGDRecipe
@@ -33,11 +33,7 @@ from pate.release.statement import CountedFits
 _PREDICTION_ROWS = 4096
 
 
-@takes_former_of_fit(ranges="schema", canaries="canaries")
-@takes_former_fields("module", with_arguments, module_kwargs="keywords")
-@takes_fields_apart("optimizer")
-@takes_fields_apart("mechanism")
-@takes_fields_apart("device")
+@takes_former_names(**FORMER)
 @dataclass(repr=False, eq=False)
 class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     """Train a torch module with differentially private stochastic gradient descent.

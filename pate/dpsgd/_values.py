@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from pate._core.moved import former_of_fit, takes_former_fields
+from pate._core.moved import Former
 from pate.dpsgd._optimizers import Optimizer
 from pate.dpsgd.mechanisms import TrainingMechanism
+from pate.exceptions import InvalidInputError
 from pate.networks import make_module
 
 
@@ -100,24 +100,49 @@ def valued(kind: type[Any], given: Any, **changes: Any) -> Any:
     return replace(value, **changes) if changes else value
 
 
-def takes_fields_apart(parameter: str) -> Callable[[Any], Any]:
-    """Return a decorator: what fields of a parameter's value say now may be said as it was before, by their names."""
+def _fields_of(parameter: str) -> dict[str, Former]:
+    """Return the former parameters that are fields of a parameter's value now."""
     kind = KINDS[parameter]
-    former = {field.name: field.name for field in fields(kind)[1:]}
-    return takes_former_fields(parameter, partial(valued, kind), kind=kind, **former)
+
+    def of(field: str) -> Former:
+        return Former(
+            f"{parameter}={kind.__name__}({field}=...)",
+            parameter,
+            lambda given, value: valued(kind, kind() if given is None else given, **{field: value}),
+            lambda given: getattr(valued(kind, given), field),
+            lambda given: isinstance(given, kind),
+        )
+
+    return {field.name: of(field.name) for field in fields(kind)[1:]}
 
 
-def with_arguments(module: Any, **more: Any) -> Any:
-    """Return a module, or a maker of it, with the arguments under ``keywords``; as it is without."""
-    keywords = more.get("keywords")
+def with_arguments(module: Any, keywords: Any) -> Any:
+    """Return a module, or a maker of it, with these arguments; as it is without."""
     return partial(make_module(module), **keywords) if keywords else module
+
+
+#: Former parameters of DP-SGD's estimators.
+FORMER: dict[str, str | Former] = {
+    **{name: former for parameter in KINDS for name, former in _fields_of(parameter).items()},
+    "module_kwargs": Former(
+        "module=functools.partial(...)",
+        "module",
+        with_arguments,
+        lambda module: getattr(module, "keywords", None),
+        lambda module: isinstance(module, partial),
+    ),
+    "ranges": Former("fit(X, y, schema=...)"),
+    "canaries": Former("fit(X, y, canaries=...)"),
+}
 
 
 def flat(clf: Any, *, schema: Any = None, canaries: Any = None) -> SimpleNamespace:
     """Return all that a fit of a classifier is set to, fields of values and arguments of fit too, each by its name."""
-    found = SimpleNamespace(**clf.get_params(deep=False))
-    of_fit = former_of_fit(clf, schema=schema, canaries=canaries)
-    found.ranges, found.canaries = of_fit["schema"], of_fit["canaries"]
+    found, before = SimpleNamespace(**clf.get_params(deep=False)), clf.__dict__.get("_former", {})
+    for name, old, value in (("schema", "ranges", schema), ("canaries", "canaries", canaries)):
+        if value is not None and before.get(old) is not None:
+            raise InvalidInputError(f"{name} is given to fit, and by its former name before. Keep that of fit.")
+        setattr(found, old, before.get(old) if value is None else value)
     for parameter, kind in KINDS.items():
         first, *rest = vars(valued(kind, getattr(clf, parameter))).items()
         vars(found).update({parameter: first[1], **dict(rest)})

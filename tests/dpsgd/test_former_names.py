@@ -36,7 +36,7 @@ def now():
 
 
 def former():
-    with pytest.warns(DeprecationWarning, match="say it there") as said:
+    with pytest.warns(DeprecationWarning, match="is deprecated: use") as said:
         clf = DPSGDClassifier(MLP, **GIVEN, **FORMER)
     assert len(said) == 7
     assert {one.filename for one in said} == {__file__}
@@ -75,12 +75,12 @@ def test_former_names_are_read_and_set_with_a_warning():
         if name not in ("optimizer", "expected_batch_size"):
             with pytest.warns(DeprecationWarning, match=name):
                 assert getattr(clf, name) == value
-    with pytest.warns(DeprecationWarning, match="momentum is said in optimizer="):
+    with pytest.warns(DeprecationWarning, match="momentum is deprecated: use optimizer=Optimizer"):
         clf.set_params(momentum=0.25)
     assert clf.optimizer == Optimizer("sgd", momentum=0.25, averaging="ema")
-    with pytest.warns(DeprecationWarning, match="schedule is said"):
+    with pytest.warns(DeprecationWarning, match="schedule is deprecated"):
         assert clf.set_params(optimizer="adam", schedule="cosine").optimizer == Optimizer("adam", schedule="cosine")
-    with pytest.warns(DeprecationWarning, match="module_kwargs is said in module="):
+    with pytest.warns(DeprecationWarning, match="module_kwargs is deprecated: use module="):
         assert DPSGDClassifier("mlp", module_kwargs={"hidden": (3,)}, **GIVEN).module.keywords == {"hidden": (3,)}
     with pytest.raises(ValueError, match="Invalid parameter 'no_such'"):
         clf.set_params(no_such=1)
@@ -92,22 +92,22 @@ def test_former_names_are_read_and_set_with_a_warning():
 )
 def test_a_value_and_a_former_name_beside_it_are_refused(parameter, field):
     value = KINDS[parameter]()
-    with pytest.raises(InvalidInputError, match=f"{field} must be said in {parameter}="):
+    with pytest.raises(InvalidInputError, match=f"{field} is the former name of {parameter}="):
         DPSGDClassifier("linear", **GIVEN, **{parameter: value, field: 1})
-    with pytest.raises(InvalidInputError, match=f"{field} must be said in {parameter}="):
+    with pytest.raises(InvalidInputError, match=f"{field} is the former name of {parameter}="):
         DPSGDClassifier("linear", **GIVEN).set_params(**{parameter: value, field: 1})
 
 
 def test_what_fit_takes_now_may_still_be_said_before():
-    with pytest.warns(DeprecationWarning, match="ranges is an argument of fit now, as schema"):
+    with pytest.warns(DeprecationWarning, match="ranges is deprecated: use fit"):
         clf = DPSGDClassifier(**GIVEN, ranges=(0, 1))
     plain = DPSGDClassifier(**GIVEN).fit(X, Y, schema=(0, 1)).predict_proba(X)
     for one in (clf, clone(clf), copy.copy(clf)):
         np.testing.assert_array_equal(one.fit(X, Y).predict_proba(X), plain)
-    with pytest.warns(DeprecationWarning, match="schema is an argument of fit"):
+    with pytest.warns(DeprecationWarning, match="ranges is deprecated: use fit"):
         assert clf.ranges == (0, 1)
     with pytest.raises(InvalidInputError, match="schema is given to fit, and by its former name before"):
         clf.fit(X, Y, schema=(0, 2))
-    with pytest.warns(DeprecationWarning, match="canaries is an argument of fit now"):
+    with pytest.warns(DeprecationWarning, match="canaries is deprecated: use fit"):
         clf = now().set_params(canaries=Canaries(gradients=3))
     assert len(clf.fit(X, Y).canaries_.scores) == 3

@@ -167,7 +167,7 @@ class RecipePlan:
         found = dict(self.by_name())
         of_optimizer = {name: found.pop(name) for name in ("momentum", "schedule", "averaging") if name in found}
         found["optimizer"] = Optimizer(found["optimizer"], **of_optimizer)
-        found["module"] = with_arguments(found["module"], keywords=found.pop("module_kwargs"))
+        found["module"] = with_arguments(found["module"], found.pop("module_kwargs"))
         return found
 
     def by_name(self) -> Mapping[str, Any]:
