@@ -5,26 +5,24 @@ from pate.jobs._choice import OneRound as OneRound
 from pate.jobs._choice import QueryChoice as QueryChoice
 from pate.jobs._choice import Uncertain as Uncertain
 from pate.jobs._choice import make_choice as make_choice
-from pate.jobs._numbers import NumberJob, NumberPlan
+from pate.jobs._numbers import NumberJob
 from pate.jobs._plan import BallotPlan as BallotPlan
 from pate.jobs._plan import GradientPlan as GradientPlan
-from pate.jobs._plan import LabelPlan, VotePlan
+from pate.jobs._plan import LabelPlan as LabelPlan
+from pate.jobs._plan import VotePlan as VotePlan
 from pate.jobs._request import PREPROCESSING as PREPROCESSING
 from pate.jobs._request import find_ledger as find_ledger
 from pate.jobs._tables import LabelJob
-from pate.jobs._writing import Predictions, predict_file
+from pate.jobs._writing import Predictions as Predictions
 from pate.jobs._writing import check_new_files as check_new_files
 from pate.jobs._writing import check_proba as check_proba
+from pate.jobs._writing import predict_file
 from pate.jobs._writing import read_public as read_public
 from pate.jobs.vote_files import VoteJob
 
 __all__ = [
     "LabelJob",
-    "LabelPlan",
     "NumberJob",
-    "NumberPlan",
-    "Predictions",
     "VoteJob",
-    "VotePlan",
     "predict_file",
 ]
