@@ -24,7 +24,7 @@ from pate.jobs._plan import ModelPlan
 from pate.jobs._reading import in_planes, read_sources
 from pate.jobs._request import LabelSettings, check_absent, check_ledger
 from pate.jobs._student import input_spec_of
-from pate.jobs._writing import as_csv, new_paths, write_files
+from pate.jobs._writing import as_csv, check_proba, new_paths, write_files
 from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
 from pate.models.regression import NumberRelease, RegressionPlan
@@ -281,7 +281,7 @@ class NumberJob:
             As of :meth:`pate.jobs.LabelJob.write`.
         """
         if proba:
-            raise InvalidInputError("proba must be left out where the target is a number: there are no classes.")
+            check_proba(self.plan)
         source, paths = self._source, new_paths(out)
         frame = release.to_frame()
         content = as_csv(frame, names=source.names, ids=source.ids, id_name=source.id_name, safe_csv=safe_csv)

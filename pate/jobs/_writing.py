@@ -152,7 +152,7 @@ def write_rows(
 
 
 def check_proba(plan: Any) -> None:
-    """Refuse probabilities where labels alone will be released, before they are paid for.
+    """Refuse probabilities where labels or numbers alone will be released, before they are paid for.
 
     Examples
     --------
@@ -162,6 +162,8 @@ def check_proba(plan: Any) -> None:
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: proba must be left out where labels alone are released, as by GNMax(sigma=9...
     """
+    if hasattr(plan, "bounds"):
+        raise InvalidInputError("proba must be left out where the target is a number: there are no classes.")
     mechanism = getattr(plan, "mechanism", None)  # records' plans have several, and a model in any case
     if mechanism is not None and not isinstance(mechanism, NoisyHistogram):
         raise InvalidInputError(
