@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _tables import Cell, filled, taken
+from _tables import Cell, filled, taken, write_page
 
 from pate import Budget, GaussianSum, load_dataset
 from pate.models.numbers import NumbersPlan
@@ -33,6 +33,7 @@ from pate.models.recipes import fitted_representation, kind_of
 from pate.records import SignedSpace
 
 RESULT = Path(__file__).parent / "results" / "predict_numbers.json"
+PAGE = Path(__file__).parents[1] / "docs" / "numbers.md"
 
 
 @dataclass(frozen=True)
@@ -144,13 +145,28 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return told
 
 
+def table(told: dict[str, Any]) -> str:
+    """Return the means as Markdown."""
+    lines = ["| target | epsilon | R2 | R2, 100 times too wide | within | within, too wide |", "|---" * 6 + "|"]
+    names = list(dict.fromkeys((row["target"], row["epsilon"]) for row in told["runs"]))
+    for target, epsilon in names:
+        narrow, wide = (told["summary"][f"{target}, epsilon {epsilon:g}, range x{times}"] for times in (1, 100))
+        figures = [f"{narrow['r2']:.3f}", f"{wide['r2']:.3f}", f"{narrow['covered']:.1%}", f"{wide['covered']:.1%}"]
+        lines.append(f"| {target} | {epsilon:g} | {' | '.join(figures)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure what is missing, and print and store what follows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--seeds", type=int, default=5, help="the first so many seeds alone")
+    parser.add_argument("--page", action="store_true", help="compute nothing: the page's table from the stored JSON")
     asked = parser.parse_args()
     c = Config()
+    if asked.page:
+        write_page(PAGE, "figures", table(json.loads(RESULT.read_text(encoding="utf-8"))))
+        return
     if asked.smoke:
         c = Config(targets=(("age", 0, 100, 3_000, 400, 900),), epsilons=(3.0,), seeds=(0,))
     result = None if asked.smoke else RESULT
@@ -159,6 +175,7 @@ def main() -> None:
     print(json.dumps(told["summary"], indent=1))
     if result is not None:
         result.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        write_page(PAGE, "figures", table(told))
 
 
 if __name__ == "__main__":
