@@ -4,7 +4,7 @@
     PATE_DATA_HOME=... python experiments/predict_numbers.py --smoke   # does it run?
 
 Adult's age and hours a week from its other columns and the income, the log price of diamonds, and days in hospital
-(diabetes 130), cut at random into private, public and test rows. `pate.models.numbers` says what records contribute;
+(diabetes 130), cut at random into private, public and test rows. `pate.models._numbers` says what records contribute;
 here plain numpy adds the noise, at the scale of the exact Gaussian for the budget: these are figures, not releases.
 A stated range is `wide` times as wide as in `Config`, about its lower end. Columns: R2 and mean absolute error on test
 rows, those measured privately with their standard errors, coverage of the 90% intervals there and their mean width over
@@ -28,7 +28,7 @@ import pandas as pd
 from _tables import Cell, filled, taken, write_page
 
 from pate import Budget, GaussianSum, load_dataset
-from pate.models.numbers import NumbersPlan
+from pate.models import NumbersPlan
 from pate.models.recipes import fitted_representation, kind_of
 from pate.records import SignedSpace
 

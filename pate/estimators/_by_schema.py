@@ -9,7 +9,7 @@ from pate._core.progress import timed
 from pate.data import Schema
 from pate.estimators._by_dpsgd import ByDPSGD, stand_ins
 from pate.exceptions import InvalidInputError
-from pate.models.synthetic import SyntheticPlan
+from pate.models import SyntheticPlan
 from pate.release import Evidence, ReleaseTerms, check_ballots_stated, warn_of_doubts
 from pate.teachers import about_labels
 

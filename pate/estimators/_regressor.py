@@ -23,8 +23,7 @@ from pate.data import about_shift, check_public_rows, recognised_by
 from pate.estimators._public_rows import PublicRows, any_rows, check_has_target, own_stated
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger, Registration
-from pate.models.file import InputSpec, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
-from pate.models.regression import (
+from pate.models import (
     NumberRelease,
     RegressionModel,
     RegressionPlan,
@@ -32,6 +31,7 @@ from pate.models.regression import (
     made_of_regression,
     read_regression,
 )
+from pate.models.file import InputSpec, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
 from pate.privacy.budget import Budget, check_budget
 from pate.records import NUMBER, number_codes, read_numbers
 from pate.release import ReleaseTerms, check_ballots_stated, warn_if_weak
@@ -141,7 +141,7 @@ class PATERegressor(RegressorMixin, PublicRows):
     -----
     **Guarantees.** Everything reachable from the fitted object satisfies the statement's (epsilon, delta) under
     replace-one adjacency, of a record, or of a person with all their records (``groups``). The sums are exact, each
-    record's part is bounded in whole numbers (:mod:`pate.records.vectors`), and mu^2 of all rounds adds up (Dong, Roth
+    record's part is bounded in whole numbers (:mod:`pate.records._vectors`), and mu^2 of all rounds adds up (Dong, Roth
     and Su 2022, Corollary 3.3); rounds of held-out units are charged beside those of the others, not on top of them
     (parallel composition, McSherry 2009). Public rows must be public: see :class:`pate.PATEClassifier`.
 

@@ -27,7 +27,7 @@ from pate.jobs._student import input_spec_of
 from pate.jobs._writing import as_csv, check_proba, new_paths, write_files
 from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
-from pate.models.regression import NumberRelease, RegressionPlan
+from pate.models import NumberRelease, RegressionPlan
 from pate.privacy.budget import Budget, check_budget
 from pate.release import Evidence, ReleaseTerms, check_ballots_stated, counted, warn_if_weak
 from pate.release.statement.files import bind_statement

@@ -30,6 +30,7 @@ from pate.jobs._request import LabelSettings
 from pate.jobs._student import Learnt, Pupil, Rehearsal, input_spec_of
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
+from pate.models import SyntheticPlan
 from pate.models.recipes import (
     FEWEST_PUBLIC,
     RecordsPlan,
@@ -41,7 +42,6 @@ from pate.models.recipes import (
     without_privacy,
 )
 from pate.models.students import measured_labels
-from pate.models.synthetic import SyntheticPlan
 from pate.release import (
     BatchPlan,
     Evidence,

@@ -19,8 +19,8 @@ from pate.jobs._reading import in_planes
 from pate.jobs._request import check_id, proba_columns
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
+from pate.models import as_frame
 from pate.models.file import InputSpec, read_model
-from pate.models.regression import as_frame
 from pate.release import LabelRelease, ModelLabels, ReleasedLabels
 from pate.release.statement.files import bind_released
 from pate.release.statement.model import PrivacyStatement

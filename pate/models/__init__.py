@@ -1,1 +1,7 @@
-"""Public models made from a release: heads of noisy sums, students of labels, recipes that choose, the model file."""
+"""Models made of releases, at no further cost: of noisy sums, of labels, and of numbers; and the model file."""
+
+import lazy_loader
+
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
+
+__all__: list[str] = []

@@ -17,7 +17,7 @@ from ._maps import (
     slabs as slabs,
     take as take,
 )
-from .vectors import (
+from ._vectors import (
     NUMBER as NUMBER,
     Units as Units,
     VectorFacts as VectorFacts,

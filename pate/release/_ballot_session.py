@@ -546,7 +546,7 @@ def open_ballot_session(
         So many of the last rounds are for :meth:`BallotSession.measure`: their noise may be larger than all ballots.
     n_held_out : int
         So many of the last rounds are asked of held-out units alone, and all others of the rest: their shares stand for
-        a whole of their own (:mod:`pate.records.vectors`).
+        a whole of their own (:mod:`pate.records._vectors`).
     split_into : int
         The last round may be replaced by so many at most: :meth:`BallotSession.split`.
 

@@ -344,7 +344,7 @@ def sum_of_rounds(rounds: Sequence[GaussianSum], n_held_out: int = 0) -> Charge:
     """Return what several sums of ballots cost together: mu^2 adds up.
 
     The last ``n_held_out`` are asked of held-out units alone and the others of the rest, so that the larger of the two
-    sums counts (parallel composition: :mod:`pate.records.vectors`).
+    sums counts (parallel composition: :mod:`pate.records._vectors`).
     """
     if n_held_out:
         split = len(rounds) - n_held_out

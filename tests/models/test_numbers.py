@@ -10,7 +10,7 @@ import pytest
 
 from pate.exceptions import InvalidInputError
 from pate.models import numbers
-from pate.models.numbers import Bins, NumbersModel, NumbersPlan, Zoom, cells_of, measured_errors, on_simplex
+from pate.models._numbers import Bins, NumbersModel, NumbersPlan, Zoom, cells_of, measured_errors, on_simplex
 from pate.records import SignedSpace
 
 

@@ -9,7 +9,7 @@ from pate import Budget, Ledger
 from pate.audit import replay
 from pate.data import Schema
 from pate.mechanisms import GaussianSum
-from pate.models.synthetic import SyntheticPlan
+from pate.models._synthetic import SyntheticPlan
 from pate.release import BallotSession, ReleaseTerms
 
 RNG = np.random.default_rng(0)

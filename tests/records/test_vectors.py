@@ -20,7 +20,7 @@ from pate.records import (
     sum_squares,
     sum_vectors,
 )
-from pate.records.vectors import PARTS, held_out_units, number_codes, read_numbers
+from pate.records._vectors import PARTS, held_out_units, number_codes, read_numbers
 from pate.release import open_ballot_session
 
 RNG = np.random.default_rng(29)

@@ -20,7 +20,7 @@ from pate._core.tensors import load_tensors, save_tensors
 from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError, NotWorthwhileError
 from pate.mechanisms import GaussianSum
-from pate.models.numbers import Ask, Bins, Numbers, NumbersModel, NumbersPlan
+from pate.models._numbers import Ask, Bins, Numbers, NumbersModel, NumbersPlan
 from pate.models.recipes import (
     RecordModel,
     fitted_representation,

@@ -1,0 +1,13 @@
+"""What is loaded when first used, and from where: ``__init__.py`` reads this file, and so do type checkers."""
+
+from ._numbers import NumbersPlan as NumbersPlan
+from ._regression import (
+    NumberRelease as NumberRelease,
+    RegressionModel as RegressionModel,
+    RegressionPlan as RegressionPlan,
+    as_frame as as_frame,
+    keep_regression as keep_regression,
+    made_of_regression as made_of_regression,
+    read_regression as read_regression,
+)
+from ._synthetic import SyntheticPlan as SyntheticPlan
