@@ -12,6 +12,7 @@ from pate._core.moved import former_of_fit, takes_former_fields
 from pate.dpsgd._optimizers import Optimizer
 from pate.dpsgd.mechanisms import TrainingMechanism
 from pate.networks import make_module
+from pate.records import NUMBER, check_bounds
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,15 @@ def with_arguments(module: Any, **more: Any) -> Any:
 
 
 def flat(clf: Any, *, schema: Any = None, canaries: Any = None) -> SimpleNamespace:
-    """Return all that a fit of a classifier is set to, fields of values and arguments of fit too, each by its name."""
+    """Return all that a fit is set to, fields of values and arguments of fit too, each by its name.
+
+    ``bounds`` is the stated range of a number that is predicted, None for classes.
+    """
     before = former_of_fit(clf)
-    found = SimpleNamespace(**clf.get_params(deep=False))
+    # What an estimator of numbers has none of.
+    absent = {"classes": NUMBER, "augmentation": None, "measure": None}
+    found = SimpleNamespace(**(absent | clf.get_params(deep=False)))
+    found.bounds = check_bounds(clf.target_range) if hasattr(clf, "target_range") else None
     found.ranges = before.get("schema") if schema is None else schema
     found.canaries = before.get("canaries") if canaries is None else canaries
     for parameter, kind in KINDS.items():
