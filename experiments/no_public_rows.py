@@ -93,7 +93,7 @@ def synthetic(data: Dataset, schema: Schema, mu: float, config: Config, seed: in
     sigma = math.sqrt(2) * copula.score_bound(p) ** 2 / (mu * math.sqrt(config.shares[1]))
     R = copula.fit_correlation(scores.T @ scores + rng.normal(0, sigma, (p, p)), marginals, n, sigma)
     made = copula.Copula(schema, marginals, R)
-    rows = made.sample(config.n_rows, seed=seed)
+    rows = made.draw(config.n_rows, seed=seed)
     made.check(rows)
     return rows, float(np.mean(off))
 

@@ -11,7 +11,7 @@ from .data import (
     partition as partition,
     read_table as read_table,
 )
-from .dpsgd import DPSGDClassifier as DPSGDClassifier
+from .dpsgd import DPSGDClassifier as DPSGDClassifier, DPSGDRegressor as DPSGDRegressor
 from .estimators import PATEClassifier as PATEClassifier, PATERegressor as PATERegressor, Queries as Queries
 from .exceptions import (
     BudgetExceededError as BudgetExceededError,

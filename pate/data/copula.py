@@ -378,7 +378,7 @@ class Copula:
     marginals: Marginals
     correlation: FloatArray
 
-    def sample(self, n_rows: int = N_ROWS, *, seed: int = _SEED) -> Any:
+    def draw(self, n_rows: int = N_ROWS, *, seed: int = _SEED) -> Any:
         """Draw rows, a DataFrame, or a float64 array where the schema is of an array; the seed is public."""
         import pandas as pd
 

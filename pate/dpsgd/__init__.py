@@ -9,6 +9,7 @@ __all__ = [
     "CanaryScores",
     "DPAdamBC",
     "DPSGDClassifier",
+    "DPSGDRegressor",
     "Device",
     "ExponentialAveraging",
     "ImageAugmentation",

@@ -13,6 +13,7 @@ from ._optimizers import (
     Optimizer as Optimizer,
     TailAveraging as TailAveraging,
 )
+from ._regressor import DPSGDRegressor as DPSGDRegressor
 from ._rows import check_apart as check_apart, read_records as read_records
 from ._run import TrainingStep as TrainingStep
 from ._settings import (

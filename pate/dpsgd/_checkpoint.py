@@ -30,7 +30,7 @@ from torch import nn
 from pate._core.files import check_can_write, remove_whole, write_json
 from pate._core.provenance import package_versions
 from pate._core.tensors import load_tensors, save_tensors
-from pate.dpsgd._checks import close, made_up_rows
+from pate.dpsgd._checks import close, made_up_rows, made_up_targets
 from pate.dpsgd.engines import PerRecordEngine
 from pate.exceptions import InvalidInputError, PateError
 from pate.networks import own_generator
@@ -76,7 +76,7 @@ class Likeness:
             stored = [copy.deepcopy(module).eval()(rows).double().flatten()]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            labels = torch.arange(len(rows)) % n_classes
+            labels = made_up_targets(len(rows), n_classes)
             found = PerRecordEngine(module, vectorised=False).gradients(rows, labels, seed=0, shared=True)
         draws = torch.Generator().manual_seed(0)
         for g in found:

@@ -38,7 +38,7 @@ class Trial:
 
     ``rows`` are tensors (8, ...) of several kinds, int64 where they are ids (below ``n_ids``, of :func:`ids_of`).
     ``module`` is a copy with weights moved off where they start, where zeros would hide what becomes of rows; never
-    run, but copied.
+    run, but copied. ``n_classes`` is 1 where it predicts a number.
     """
 
     rows: tuple[torch.Tensor, ...]
@@ -49,6 +49,10 @@ class Trial:
     def another(self, rows: torch.Tensor) -> torch.Tensor:
         """Return a row that is not among these."""
         return rows[-1] + 1.0 if self.n_ids is None else (rows[-1] + 1) % self.n_ids
+
+    def targets(self, n: int, *, shift: int = 0) -> torch.Tensor:
+        """Return targets of n rows; with another shift each is another one."""
+        return made_up_targets(n, self.n_classes, shift)
 
 
 def check_trainable(module: nn.Module) -> None:
@@ -154,6 +158,12 @@ def try_module(module: nn.Module, row_shape: tuple[int, ...], n_classes: int) ->
 def made_up_rows(module: nn.Module, row_shape: tuple[int, ...]) -> torch.Tensor:
     """Return 8 rows at random, as the module takes them."""
     return next(_made_up(row_shape, ids_of(module, row_shape)))
+
+
+def made_up_targets(n: int, n_classes: int, shift: int = 0) -> torch.Tensor:
+    """Return class indices one after the other, or for one output numbers from -1 to 1."""
+    places = torch.arange(n) + shift
+    return places % n_classes if n_classes > 1 else places % 3 - 1.0
 
 
 def _made_up(row_shape: tuple[int, ...], n_ids: int | None) -> Iterator[torch.Tensor]:

@@ -33,6 +33,19 @@ from pate.release.statement import CountedFits
 _PREDICTION_ROWS = 4096
 
 
+def outputs(fitted: Any, X: Any, *, double: bool = False) -> torch.Tensor:
+    """Return what the module of a fitted estimator makes of rows, float64 of shape (n, n_outputs).
+
+    With ``double`` it is computed in that precision, so that a row's place among others shows in no digit that counts.
+    """
+    rows = torch.from_numpy(rows_for(fitted.module_, read_asked(fitted, X, fitted._method)))
+    module = fitted.module_
+    if double:
+        module, rows = copy.deepcopy(module).double(), rows.double() if rows.is_floating_point() else rows
+    with torch.inference_mode(), held_threads(valued(Device, fitted.device).n_threads):
+        return torch.cat([module(part).double() for part in rows.split(_PREDICTION_ROWS)])
+
+
 @takes_former_names(**FORMER)
 @dataclass(repr=False, eq=False)
 class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
@@ -257,13 +270,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return class probabilities of shape (n, n_classes), in the order of ``classes_``."""
         check_is_fitted(self)
-        features = rows_for(self.module_, read_asked(self, X, self._method))
-        blocks = []
-        with torch.inference_mode(), held_threads(valued(Device, self.device).n_threads):
-            for start in range(0, len(features), _PREDICTION_ROWS):
-                logits = self.module_(torch.from_numpy(features[start : start + _PREDICTION_ROWS]))
-                blocks.append(torch.softmax(logits.double(), dim=1).numpy())
-        return np.concatenate(blocks)
+        return torch.softmax(outputs(self, X), dim=1).numpy()
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return the likeliest class of each row, shape (n,)."""

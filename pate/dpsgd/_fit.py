@@ -15,7 +15,7 @@ from pate._core.frames import plain_rows
 from pate._core.progress import timed
 from pate._core.recorder import note
 from pate._core.secret import training_seed
-from pate.data import by_name, is_frame, recognised_by
+from pate.data import NO_OWNER, ODD_CELLS, by_name, is_frame, recognised_by, usable_records
 from pate.dpsgd._canaries import CanaryRun, add_canaries
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
 from pate.dpsgd._measured import Measured, measure_module, with_counts
@@ -28,6 +28,7 @@ from pate.dpsgd._rows import (
     read_groups,
     read_more,
     read_records,
+    scaled_to,
     within_ranges,
 )
 from pate.dpsgd._run import Training, build_engine, charge_run, open_run, run_training
@@ -52,6 +53,7 @@ from pate.ledger import Registration
 from pate.networks import held_threads, one_device, own_generator
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
+from pate.records import number_codes
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
 from pate.teachers import usable
@@ -96,7 +98,7 @@ def fit_privately(
     classes_inferred: bool = False,
     offsets: Callable[[nn.Module], Any] | None = None,
 ) -> Fitted:
-    """Train what a classifier is set to, as :meth:`pate.DPSGDClassifier.fit` says; the classifier stays as it is.
+    """Train what an estimator is set to, as :meth:`pate.DPSGDClassifier.fit` says; the estimator stays as it is.
 
     ``recipe_plan`` was planned beforehand, of public facts; ``measuring`` says whether ``clf.measure`` counts, and
     ``classes_inferred`` that the classes were read off the private labels. ``offsets`` are taken off the trained
@@ -113,14 +115,18 @@ def fit_privately(
     check_settings(filled(said))
     reader = copy.copy(clf)  # what it learns of the columns is ours once all has gone well
     n_is_public = said.adjacency != "add-or-remove"  # there their number is no public fact
+    number = said.bounds is not None
     features, labels, classes, readable = read_records(
-        reader, X, y, said.classes, n_is_public=n_is_public, planned=is_planned(said), like=X_public
+        reader, X, y, said.classes, n_is_public=n_is_public, planned=is_planned(said), like=X_public, number=number
     )
     owners, groups, has_owner = read_groups(groups, len(labels), n_is_public=n_is_public)
     note("rows", who="DPSGDClassifier", rows=features, labels=labels, groups=owners)
     unit = "record" if owners is None else "group"
     device = one_device(said.device)
-    known = {} if said.ledger is None else recognised_by(features, labels, groups)
+    codes = number_codes(labels) if number else labels
+    known = {} if said.ledger is None else recognised_by(features, codes, groups)
+    if number:
+        labels = scaled_to(said.bounds, labels)
     n_units = len(labels) if owners is None else int(owners.max()) + 1
     numbered = owners is None and said.adjacency != "add-or-remove"  # neighbours' records stand in the same places
     if recipe_plan is not None:
@@ -168,7 +174,12 @@ def fit_privately(
         features, labels, owners = add_canaries(marked, features, labels, owners)
         rows, whole = ids_for(engine.module, features)
         n = len(readable)  # behind them stand canaries
-        fine = usable(classes, labels[:n], readable & whole[:n], has_owner)
+        readable &= whole[:n]
+        if number:
+            checks = {"no number": np.isfinite(labels[:n]), ODD_CELLS: readable, NO_OWNER: has_owner}
+            fine = usable_records(checks, stacklevel=4)
+        else:
+            fine = usable(classes, labels[:n], readable, has_owner)
         counts = np.append(fine, whole[n:])
         units = Units(
             rows, labels, owners, said.records_per_group, device, augmentation=run.augmentation, usable=counts
@@ -211,6 +222,7 @@ def fit_privately(
         plan,
         clipping=clipping,
         classes_given=said.classes is not None and not classes_inferred,
+        bounds=said.bounds,
         noise="seeded" if source.seeded else "system" if kept is None else "keyed",
         apart=engine.apart,
         unit=unit,

@@ -28,6 +28,7 @@ from pate.data import (
 from pate.data.schema import declared_by_name
 from pate.dpsgd._checks import ids_of
 from pate.exceptions import InvalidInputError
+from pate.records import NUMBER, read_target
 from pate.teachers import Owners, class_indices, classes_in, flat_labels, label_column, remember_columns
 
 #: Columns of sparse rows that are filled in for a module, and rows at a time.
@@ -35,19 +36,20 @@ _MOST_COLUMNS, _BLOCK_ROWS = 50_000, 4096
 
 
 def read_records(
-    estimator: Any, X: Any, y: Any, classes: Any, *, n_is_public: bool = True, planned: bool = False, like: Any = None
-) -> tuple[Any, npt.NDArray[np.int64], tuple[Any, ...], Mask]:
+    estimator: Any, X: Any, y: Any, classes: Any, *, n_is_public: bool = True, planned: bool = False, like: Any = None,
+    number: bool = False,
+) -> tuple[Any, npt.NDArray[Any], tuple[Any, ...], Mask]:  # fmt: skip
     """Return private rows of shape (n, ...), class indices and the classes; sets ``n_features_in_``.
 
     ``n_is_public``: whether an error may say how many records there are. ``planned``: a recipe's maps read the rows,
     which are returned as given; else zeros stand in place of a record that is not finite. Labels are -1 for what is no
     class; the last of four says which rows could be read. What they are as a whole is refused, and without ``classes``,
-    which all records decide then, any of them.
+    which all records decide then, any of them. With ``number`` targets are float64, NaN for what is none.
     """
+    one = "number" if number else "class"
     if y is None:
-        raise InvalidInputError(
-            "DPSGDClassifier requires y to be passed, but the target y is None. Pass one class per row."
-        )
+        who = "DPSGDRegressor" if number else "DPSGDClassifier"
+        raise InvalidInputError(f"{who} requires y to be passed, but the target y is None. Pass one {one} per row.")
     X, y = plain_rows(X), plain_column(y)
     strict, readable = classes is None, None
     if not strict:
@@ -65,9 +67,14 @@ def read_records(
     n_records = int(np.shape(features)[0])
     y, shape = flat_labels(y, strict=strict)
     if not n_is_public and shape != (n_records,):
-        raise InvalidInputError(f"y must hold one class for each row of X. {_N_HIDDEN}")
+        raise InvalidInputError(f"y must hold one {one} for each row of X. {_N_HIDDEN}")
     if readable is None:
         readable = np.ones(n_records, dtype=bool)
+    if number:
+        numbers = read_target(y)
+        if len(numbers) != n_records:
+            raise InvalidInputError(f"X and y must have as many rows, got {n_records} and {len(numbers)}.")
+        return features, numbers, NUMBER, readable
     if not strict:
         values = check_classes(classes)
         return features, class_indices(label_column(y, n_records), values), values, readable
@@ -77,6 +84,14 @@ def read_records(
         raise InvalidInputError(f"Unknown label type: {kind}. y must hold one class value per row.")
     values = check_classes(classes_in(target, stacklevel=5))
     return features, encode_labels("y", target, values), values, readable
+
+
+def scaled_to(bounds: tuple[float, float], values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    """Return numbers scaled from a stated range to [-1, 1] and clipped there; NaN stays."""
+    low, high = bounds
+    half = high / 2 - low / 2
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        return ((np.clip(values, low, high) - (low / 2 + high / 2)) / half).astype(np.float32)
 
 
 def within_ranges(ranges: Any, X: Any, X_public: Any) -> tuple[Any, Any]:

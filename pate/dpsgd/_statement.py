@@ -182,6 +182,7 @@ def dpsgd_statement(
     classes_given: bool,
     noise: str,
     apart: str,
+    bounds: tuple[float, float] | None = None,
     unit: str = "record",
     rows_per_unit: int = 1,
     n_canaries: int = 0,
@@ -200,7 +201,8 @@ def dpsgd_statement(
         else ""
     )
     return made_statement(
-        released="the parameters of a classifier trained by DP-SGD, and whatever is computed from them"
+        released=f"the parameters of a {'classifier' if bounds is None else 'regressor'} trained by DP-SGD, and "
+        "whatever is computed from them"
         + ("; noisy counts of the records that it is right about" if isinstance(plan.mechanism, Measured) else ""),
         unit=unit,
         n_units=None if nominal else shape.n_units - n_canaries,
@@ -223,7 +225,8 @@ def dpsgd_statement(
             "whether training failed, and how long it took",
         ),
         assumptions=_prepared(recipe_plan, moving=nominal or unit == "group")
-        + _assumptions(plan, unit=unit, nominal=nominal, classes_given=classes_given, noise=noise, apart=apart),
+        + _assumptions(plan, unit=unit, nominal=nominal, noise=noise, apart=apart)
+        + (_about_target(classes_given, bounds),),
         verify=plan.mechanism.verify(plan.noise_multiplier, shape, guarantee, plan.interval),
         ledger=ledger,
         releases=releases,
@@ -300,12 +303,9 @@ def _prepared(recipe_plan: RecipePlan | None, *, moving: bool) -> tuple[Assumpti
     return (*found, Assumption("own row only", claim, how, by))
 
 
-def _assumptions(
-    plan: Plan, *, unit: str, nominal: bool, classes_given: bool, noise: str, apart: str
-) -> tuple[Assumption, ...]:
+def _assumptions(plan: Plan, *, unit: str, nominal: bool, noise: str, apart: str) -> tuple[Assumption, ...]:
     n_units, one = plan.shape.n_units, "each person is one record"
     number = f"the nominal number of {unit}s ({n_units:,})" if nominal else f"the number of private {unit}s"
-    read = ("it was read off the labels, at no charge", "nobody")
     return (
         Assumption("parameters", f"{number} and all hyperparameters are public"),
         Assumption("one person", one if unit == "record" else "all records of a person carry the same group"),
@@ -327,9 +327,13 @@ def _assumptions(
             "drawn from the operating system's generator" if noise == "system" else _KEYED,
             "a fixed seed: the assumption does NOT hold",
         ),
-        Assumption(
-            "classes",
-            "the set of classes is public",
-            *(("they were passed as classes=", "curator") if classes_given else read),
-        ),
     )
+
+
+def _about_target(classes_given: bool, bounds: tuple[float, float] | None) -> Assumption:
+    if bounds is not None:
+        claim = f"the range of the target, {bounds[0]:g} to {bounds[1]:g}, is public"
+        return Assumption("target range", claim, "it was passed as target_range=", "curator")
+    read = ("it was read off the labels, at no charge", "nobody")
+    how = ("they were passed as classes=", "curator") if classes_given else read
+    return Assumption("classes", "the set of classes is public", *how)

@@ -114,7 +114,7 @@ class Units:
     Parameters
     ----------
     X : array of shape (n, ...)
-    y : int64 array of shape (n,)
+    y : int64 or float32 array of shape (n,)
     owners : int64 array of shape (n,) or None
         The index of each row's unit, 0 to n_units - 1, and -1 for a row without an owner. None makes every row one.
     rows_per_unit : int
@@ -133,7 +133,7 @@ class Units:
     def __init__(
         self,
         X: npt.NDArray[np.generic],
-        y: npt.NDArray[np.int64],
+        y: npt.NDArray[np.int64] | npt.NDArray[np.float32],
         owners: npt.NDArray[np.int64] | None = None,
         rows_per_unit: int = 1,
         device: torch.device | None = None,

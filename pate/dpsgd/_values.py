@@ -12,6 +12,7 @@ from pate.dpsgd._optimizers import Optimizer
 from pate.dpsgd.mechanisms import TrainingMechanism
 from pate.exceptions import InvalidInputError
 from pate.networks import make_module
+from pate.records import NUMBER, check_bounds
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,15 @@ FORMER: dict[str, str | Former] = {
 
 
 def flat(clf: Any, *, schema: Any = None, canaries: Any = None) -> SimpleNamespace:
-    """Return all that a fit of a classifier is set to, fields of values and arguments of fit too, each by its name."""
-    found, before = SimpleNamespace(**clf.get_params(deep=False)), clf.__dict__.get("_former", {})
+    """Return all that a fit is set to, fields of values and arguments of fit too, each by its name.
+
+    ``bounds`` is the stated range of a number that is predicted, None for classes.
+    """
+    before = clf.__dict__.get("_former", {})
+    # What an estimator of numbers has none of.
+    absent = {"classes": NUMBER, "augmentation": None, "measure": None}
+    found = SimpleNamespace(**(absent | clf.get_params(deep=False)))
+    found.bounds = check_bounds(clf.target_range) if hasattr(clf, "target_range") else None
     for name, old, value in (("schema", "ranges", schema), ("canaries", "canaries", canaries)):
         if value is not None and before.get(old) is not None:
             raise InvalidInputError(f"{name} is given to fit, and by its former name before. Keep that of fit.")

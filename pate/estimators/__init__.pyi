@@ -22,7 +22,5 @@ from ._regressor import (
     FEWEST_PUBLIC as FEWEST_PUBLIC,
     PATERegressor as PATERegressor,
     about_numbers as about_numbers,
-    check_bounds as check_bounds,
-    read_target as read_target,
     registration_of_numbers as registration_of_numbers,
 )

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pate._core.checks import check_int, shown
+from pate._core.checks import check_int
 from pate._core.curator import CuratorMessage, warn_curator
 from pate._core.frames import plain_column, plain_rows
 from pate._core.progress import timed
@@ -33,56 +33,15 @@ from pate.models import (
 )
 from pate.models.file import InputSpec, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
 from pate.privacy.budget import Budget, check_budget
-from pate.records import NUMBER, number_codes, read_numbers
+from pate.records import NUMBER, check_bounds, number_codes, read_target
 from pate.release import ReleaseTerms, check_ballots_stated, warn_if_weak
 from pate.release.statement.fields import MeasuredErrors
 from pate.release.statement.files import bind_released
 from pate.release.statement.model import PrivacyStatement
-from pate.teachers import flat_labels, owned, units_of
+from pate.teachers import owned, units_of
 
 #: With fewer public rows no map can be fitted.
 FEWEST_PUBLIC = 20
-
-
-def check_bounds(bounds: Any, *, name: str = "target_range") -> tuple[float, float]:
-    """Return the stated range of a target as two finite numbers, the lower first.
-
-    Examples
-    --------
-    >>> check_bounds((0, 120))
-    (0.0, 120.0)
-    >>> check_bounds((120, 0))
-    Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: target_range must have the lower number first, got (120, 0). Turn it.
-    """
-    fine = isinstance(bounds, tuple | list | np.ndarray) and len(bounds) == 2
-    try:
-        low, high = map(float, bounds) if fine else (np.nan, np.nan)
-    except (TypeError, ValueError):
-        low = high = np.nan
-    if not np.isfinite([low, high]).all():
-        raise InvalidInputError(
-            f"{name} must be (low, high), two finite numbers that the target lies between, got {shown(bounds)}. Say "
-            "them from public knowledge, wider rather than narrower: a hundred times too wide costs little."
-        )
-    if not low < high:
-        raise InvalidInputError(f"{name} must have the lower number first, got ({low:g}, {high:g}). Turn it.")
-    return low, high
-
-
-def read_target(y: Any) -> npt.NDArray[np.float64]:
-    """Return a private numeric target, NaN where a cell is no number; a declared type that is none is refused."""
-    check_has_target(y)
-    y, shape = flat_labels(plain_column(y), strict=False)
-    if len(shape) > 2 or (len(shape) == 2 and shape[1] != 1):
-        raise InvalidInputError(
-            f"y must have shape (n,), one number for each record, got {shape}. Fit one target each."
-        )
-    if getattr(getattr(y, "dtype", None), "kind", None) in ("U", "S", "m", "M"):
-        raise InvalidInputError(
-            f"y must hold numbers, got an array of {y.dtype}. Convert it, or predict classes: PATEClassifier."
-        )
-    return read_numbers(y)
 
 
 def about_numbers(values: npt.NDArray[np.float64], groups: Any) -> list[CuratorMessage]:

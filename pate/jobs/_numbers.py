@@ -15,8 +15,6 @@ from pate.estimators import (
     FEWEST_PUBLIC,
     PATERegressor,
     about_numbers,
-    check_bounds,
-    read_target,
     registration_of_numbers,
 )
 from pate.exceptions import InvalidInputError
@@ -29,6 +27,7 @@ from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
 from pate.models import NumberRelease, RegressionPlan
 from pate.privacy.budget import Budget, check_budget
+from pate.records import check_bounds, read_target
 from pate.release import Evidence, ReleaseTerms, check_ballots_stated, counted, warn_if_weak
 from pate.release.statement.files import bind_statement
 

@@ -171,7 +171,7 @@ class SyntheticPlan(Ask):
         moment, sigma = squares.statistics * bound**2, squares.sigma * bound**2
         correlation = copula.fit_correlation(moment, marginals, self.n_units, sigma)
         drawn = copula.Copula(self.schema, marginals, correlation)
-        rows = drawn.sample(seed=self.seed)
+        rows = drawn.draw(seed=self.seed)
         drawn.check(rows)
         return rows
 

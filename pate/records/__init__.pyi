@@ -17,6 +17,7 @@ from ._maps import (
     slabs as slabs,
     take as take,
 )
+from ._targets import check_bounds as check_bounds, read_target as read_target
 from ._vectors import (
     NUMBER as NUMBER,
     Units as Units,

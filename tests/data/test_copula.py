@@ -127,10 +127,10 @@ def test_without_noise_marginals_and_correlation_come_back(codes, fitted):
 
 
 def test_drawn_rows_have_the_marginals_and_the_schemas_values(rows, codes, fitted):
-    drawn = fitted.sample(4000)
+    drawn = fitted.draw(4000)
     assert list(drawn) == list(SCHEMA.names)
-    assert drawn.equals(fitted.sample(4000))
-    assert not drawn.equals(fitted.sample(4000, seed=1))
+    assert drawn.equals(fitted.draw(4000))
+    assert not drawn.equals(fitted.draw(4000, seed=1))
     assert max(fitted.check(drawn).values()) < 0.01
     assert (drawn["age"] == np.round(drawn["age"])).all()
     assert (drawn["gain"] == np.round(drawn["gain"])).all()
@@ -162,7 +162,7 @@ def test_noise_is_taken_off(codes):
     R = copula.fit_correlation(M, marginals, n, 50.0 * n)
     assert np.linalg.eigvalsh(R).min() > 0
     assert np.allclose(np.diag(R), 1)
-    copula.Copula(SCHEMA, marginals, R).sample(100)
+    copula.Copula(SCHEMA, marginals, R).draw(100)
 
 
 def test_dates_may_be_days_already_and_a_constant_column_takes_nothing_from_others(rows, codes, fitted):
@@ -182,7 +182,7 @@ def test_an_array_gives_an_array():
     assert codes[3, 1] == 101
     assert np.array_equal(codes, copula.cell_codes(X.astype(object), schema, cells))
     marginals = copula.fit_marginals(cells, counts_of(codes, [102] * 3), 400, 0.0)
-    drawn = copula.Copula(schema, marginals, np.eye(3)).sample(50)
+    drawn = copula.Copula(schema, marginals, np.eye(3)).draw(50)
     assert isinstance(drawn, np.ndarray)
     assert drawn.shape == (50, 3)
     with pytest.raises(InvalidInputError, match="the schema's 3 columns, got 2"):
@@ -216,7 +216,7 @@ def test_what_cannot_be_fitted_is_refused(codes, fitted):
         with pytest.raises(InvalidInputError, match=r"noisy|sigma"):
             copula.fit_correlation(noisy, fitted.marginals, n, sigma)
     with pytest.raises(InvalidInputError, match="n_rows"):
-        fitted.sample(0)
+        fitted.draw(0)
     with pytest.raises(InvalidInputError, match="X has other columns than the schema"):
         copula.cell_codes(pd.DataFrame({"age": [1.0]}), SCHEMA, CELLS)
 
@@ -233,4 +233,4 @@ def test_one_value_and_no_mass_make_no_trouble():
         S = copula.normal_scores(codes, marginals)
         assert np.isfinite(S).all()
         made = copula.Copula(schema, marginals, copula.fit_correlation(S.T @ S, marginals, 2, 1.0))
-        assert set(made.sample(20)["a"].dropna()) <= {3.0}
+        assert set(made.draw(20)["a"].dropna()) <= {3.0}

@@ -105,8 +105,8 @@ class Engine(Protocol):
         ----------
         X : tensor of shape (n K, ...)
             K rows for each of n units: those of unit u are ``X[u K : (u + 1) K]``.
-        y : int64 tensor of shape (n K,)
-            Class indices.
+        y : tensor of shape (n K,)
+            Class indices (int64), or numbers (float32) for a module of one output.
         clip : Clip or float
             What bounds a unit's gradient; a number is the L2 norm over all trainable parameters.
         rows_per_unit : int
@@ -136,18 +136,27 @@ def check_units(X: torch.Tensor, y: torch.Tensor, rows_per_unit: int, weights: t
 
 
 def record_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return the loss of each record, shape (n,): cross-entropy, the one that every engine differentiates.
+    """Return the loss of each record, shape (n,), that every engine differentiates.
+
+    Cross-entropy of class indices; of numbers half the squared error of the one output. Clipping to C then makes that
+    Huber's loss of width C for a linear model of rows of norm 1: its gradient is the error, cut at C, times the row.
 
     Examples
     --------
     >>> record_loss(torch.zeros(2, 4), torch.tensor([0, 3])).exp()
     tensor([4., 4.])
+    >>> record_loss(torch.zeros(2, 1), torch.tensor([1.0, -2.0]))
+    tensor([0.5000, 2.0000])
     """
+    if labels.is_floating_point():
+        return (logits[:, 0] - labels).square() / 2
     return nn.functional.cross_entropy(logits, labels, reduction="none")
 
 
 def loss_gradient(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of :func:`record_loss` by each record's logits: softmax minus one at its label."""
+    """Return the gradient of :func:`record_loss` by the logits: softmax minus one at a record's label, or its error."""
+    if labels.is_floating_point():
+        return logits - labels[:, None]
     # Class by class in memory: over few numbers that lie side by side torch's softmax is slow.
     g = logits.t().contiguous().softmax(dim=0)
     return g.scatter_add_(0, labels[None], g.new_full((1, len(labels)), -1.0)).t()
@@ -193,16 +202,16 @@ def check_promise(engine: Engine, trial: Trial) -> None:
 def _try_units(engine: Engine, trial: Trial, rows: torch.Tensor, k: int, run: partial[torch.Tensor]) -> None:
     """Refuse an engine by which one unit of k rows moves the sum too far."""
     n = _UNITS[k]
-    batch, labels = rows[: n * k], torch.arange(n * k) % trial.n_classes
+    batch, labels, others = rows[: n * k], trial.targets(n * k), trial.targets(n * k, shift=1)
     whole = run(batch, labels)
     for j in range(n):
         unit = torch.arange(j * k, (j + 1) * k)
         alone = float(run(batch, labels, only=unit).norm())
         if not alone <= 1 + _TOLERANCE:
             raise _broken(engine, f"the sum of one unit has {alone:.4g} times the clipping norm")
-        changed, others = batch.clone(), labels.clone()
-        changed[unit], others[unit] = trial.another(rows), (labels[unit] + 1) % trial.n_classes
-        moved = float((run(changed, others) - whole).norm())
+        changed, replaced = batch.clone(), labels.clone()
+        changed[unit], replaced[unit] = trial.another(rows), others[unit]
+        moved = float((run(changed, replaced) - whole).norm())
         if not moved <= 2 * (1 + _TOLERANCE):
             raise _broken(engine, f"replacing a unit moves the sum by {moved:.4g} clipping norms")
         rest = torch.tensor([i for i in range(n * k) if i // k != j])
@@ -419,7 +428,7 @@ def _side_by_side(trial: Trial) -> bool | None:
         if _agrees(fast, trial):
             for rows in trial.rows:
                 for size in SIZES:
-                    _check_gradients_apart(fast, rows[:size], trial.another(rows), torch.arange(size) % trial.n_classes)
+                    _check_gradients_apart(fast, rows[:size], trial.another(rows), trial.targets(size))
             return each_its_own
     return None
 
@@ -427,7 +436,7 @@ def _side_by_side(trial: Trial) -> bool | None:
 def _agrees(fast: PerRecordEngine, trial: Trial) -> bool:
     """Whether records can be run side by side; refuse a module whose gradients then are others than alone."""
     plain = PerRecordEngine(trial.module, vectorised=False)
-    labels = torch.arange(4) % trial.n_classes
+    labels = trial.targets(4)
     for rows in (kind[: len(labels)] for kind in trial.rows[:3]):
         theirs = _flat(plain.gradients(rows, labels, seed=1, shared=True))
         try:
