@@ -158,7 +158,9 @@ class PublicIsPrivate(PATEClassifier):
 @pytest.mark.long
 def test_scikit_learn_checks(monkeypatch):
     monkeypatch.setattr(pate.estimators._by_dpsgd, "FEWEST_PUBLIC", 1)  # the checks have a handful of rows
-    estimator = PublicIsPrivate(overlap_is_public=True, budget=Budget(100.0, 1e-5), noise_seed=0, random_state=0)
+    estimator = PublicIsPrivate(
+        stated={"overlap is public": "yes"}, budget=Budget(100.0, 1e-5), noise_seed=0, random_state=0
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = check_estimator(estimator, on_fail=None, on_skip=None)

@@ -103,7 +103,11 @@ EXPECTED = {
 @pytest.mark.long
 def test_scikit_learn_checks():
     estimator = PublicIsPrivate(
-        overlap_is_public=True, n_teachers=2, budget=RICH, noise_seed=0, random_state=0, partition_seed=0
+        TeacherEnsemble(LogisticRegression(), 2, partition_seed=0),
+        stated={"overlap is public": "yes"},
+        budget=RICH,
+        noise_seed=0,
+        random_state=0,
     )
     with warnings.catch_warnings():
         # The checks name no classes, repeat rows and have a handful of records; each of these warns, rightly.
