@@ -504,7 +504,7 @@ class PATEClassifier(BySchema):
             n_classes=_n_classes(self.classes, y),
             image_shape=self.image_shape or image_shape(X_public, name="X_public"),
             schema=schema,
-            n_columns=int((*np.shape(X), 0, 0)[1]),
+            n_columns=0 if schema is None else int((*np.shape(X), 0, 0)[1]),
         )
 
     def _template(self) -> Any:

@@ -220,9 +220,9 @@ def test_a_damaged_secret_is_named_and_not_quoted(tmp_path, held):
 
 @pytest.mark.long
 def test_fits_on_one_ledger_cut_alike_and_others_do_not(tmp_path):
-    def cut(ledger, **options):
+    def cut(ledger, partition_seed=None, **options):
         clf = PATEClassifier(
-            GaussianNB(),
+            TeacherEnsemble(GaussianNB(), 8, partition_seed=partition_seed),
             n_teachers=8,
             budget=Budget(1e4, 1e-5),
             classes=(0, 1),

@@ -238,7 +238,7 @@ def test_the_statement_says_what_is_true():
         assumption(clf, "public rows").how == "pate looked for private rows among them; what it found is not told here"
     )
     assert (assumption(clf, "classes").by, assumption(clf, "classes").how) == ("curator", "they were named beforehand")
-    declared = small(overlap_is_public=True).fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC)
+    declared = small(stated={"overlap is public": "yes"}).fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC)
     assert assumption(declared, "public rows").by == "curator"
     assert small(noise_seed=0).fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC).statement_.headline.startswith("not private")
 

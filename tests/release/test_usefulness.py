@@ -164,7 +164,7 @@ def test_the_classifier_refuses_before_training_and_learns_where_it_does_not():
     tight = pate_of(model, budget=Budget(0.1, 1e-5), **options)
     with pytest.raises(InvalidInputError, match="nearly nothing is to be expected"):
         tight.fit(X, y, X_public=public)
-    tight.set_params(force=True).fit(X, y, X_public=public)
+    tight.set_params(queries=Queries(force=True)).fit(X, y, X_public=public)
     clf = pate_of(model, budget=Budget(3.0, 1e-5), **options).fit(X, y, X_public=public)
     assert isinstance(clf.student_, VoteSpreading)
     assert len(clf.queries_) >= affordable_queries(Budget(3.0, 1e-5), 40) - 3  # "spread" may return slightly fewer

@@ -13,7 +13,7 @@ from torch import nn
 
 from pate import Budget, DPSGDClassifier
 from pate.exceptions import InvalidInputError
-from pate.networks import MLP, SmallCNN
+from pate.networks import MLP, SmallCNN, make_module
 from pate.teachers.torch import TorchTeacherEnsemble
 
 K = 3
@@ -126,7 +126,7 @@ def teachers(module, kwargs):
 
 def dpsgd(module, kwargs):
     return DPSGDClassifier(
-        partial(module, **kwargs) if kwargs else module,
+        partial(make_module(module), **kwargs) if kwargs else module,
         budget=Budget(3.0, 1e-4),
         classes=range(K),
         expected_batch_size=10,
