@@ -121,9 +121,9 @@ def along(said: Any, plan: RecipePlan) -> Any:
 
 def determining(run: Any, classes: tuple[Any, ...]) -> dict[str, Any]:
     """Return what the steps of a run follow from, but for the data: a checkpoint of another one is not taken up."""
-    elsewhere = ("checkpoint_dir", "callbacks", "verbose", "ledger", "device", "n_threads", "module", "representation")
+    elsewhere = {"checkpoint_dir", "callbacks", "verbose", "ledger", "device", "n_threads", "module", "representation"}
     if getattr(run, "bounds", None) is None:  # of classes: as before there were numbers
-        elsewhere = (*elsewhere, "bounds")
+        elsewhere.add("bounds")
     settings = {name: value for name, value in vars(run).items() if name not in elsewhere}
     module = run.module if isinstance(run.module, str) else getattr(run.module, "__qualname__", "")
     return {**settings, "module": module, "classes": repr(classes), "charged": run.ledger is not None}
