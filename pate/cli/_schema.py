@@ -59,7 +59,7 @@ def schema(
         write_text(out, draft_schema(left, private.name))
     if not say_json({"columns": left, "filled_in": asked, "file": out}):
         todo = "" if asked else ": a draft. Fill in every column, or take it out"
-        answer(f"Wrote {out}{todo}. `pate label --ranges` takes it. Of {private.name} the header line alone was read.")
+        answer(f"Wrote {out}{todo}. `pate train --schema` takes it. Of {private.name} the header line alone was read.")
 
 
 def _column(name: str) -> Any:

@@ -57,6 +57,7 @@ def train(
     plan: bool = o.setting("Only show what would be done and spent.", o.RUN, default=False),
 ) -> None:
     """Train a model on private records alone: on synthetic rows of a schema, or by DP-SGD where those are worse."""
+    from pate._core.files import check_can_write
     from pate.data import Schema, beside
     from pate.jobs import LabelJob, check_new_files
     from pate.models.file import check_model_path
@@ -64,9 +65,14 @@ def train(
     from pate.privacy.convert import format_up
 
     check_model_path(model, name="--model")
-    paths = check_new_files(model.with_suffix(".csv"))[1:]  # the statement beside the model
-    if keep_rows is not None and keep_rows.exists():
-        raise InvalidInputError(f"--keep-rows {str(keep_rows)!r} exists. Results are never overwritten: name another.")
+    paths = check_new_files(model)  # the model and the statement beside it
+    if keep_rows is not None and (keep_rows.exists() or keep_rows in paths):
+        raise InvalidInputError(
+            f"--keep-rows {str(keep_rows)!r} exists, or is written by --model. Results are never overwritten: name "
+            "another file."
+        )
+    if keep_rows is not None:
+        check_can_write("--keep-rows", keep_rows)
     job: Any = LabelJob(
         private, schema=Schema.read(schema), target=target, classes=classes, budget=Budget(epsilon, delta), group=group,
         ledger=beside(private, ".ledger.sqlite") if ledger is None else ledger, new_ledger=new_ledger, force=force,
@@ -91,7 +97,7 @@ def train(
             complain("Nothing was spent.", "yellow")
             raise typer.Exit(_DECLINED)
     release = job.run()
-    written = job.write(release, paths[0].with_name(model.stem + ".csv"))
+    written = job.write(release, model)
     answer(f"A model was trained. {release.statement.headline}")
     if release.statement.measured is not None:
         answer(f"The model is {release.statement.measured}.")

@@ -34,7 +34,7 @@ from pate.models import (
 from pate.models.file import InputSpec, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
 from pate.privacy.budget import Budget, check_budget
 from pate.records import NUMBER, check_bounds, number_codes, read_target
-from pate.release import ReleaseTerms, check_ballots_stated, warn_if_weak
+from pate.release import ReleaseTerms, check_ballots_stated, warn_if_weak, warn_of_doubts
 from pate.release.statement.fields import MeasuredErrors
 from pate.release.statement.files import bind_released
 from pate.release.statement.model import PrivacyStatement
@@ -196,6 +196,7 @@ class PATERegressor(RegressorMixin, PublicRows):
             release, self._model = plan.run(records, values, groups=groups, evidence=self._evidence())
         self.release_: NumberRelease = self._message_in(release)
         self.statement_: PrivacyStatement = self.release_.statement
+        warn_of_doubts(self.statement_, stacklevel=3)
         return self
 
     def _check_numbers_ledger(self, X: Any, values: Any, groups: Any, plan: RegressionPlan) -> None:
@@ -254,7 +255,11 @@ class PATERegressor(RegressorMixin, PublicRows):
     @classmethod
     def _of_file(cls, file: ModelFile, *, module: Any = None) -> Self:
         said = file.manifest
-        if said.kind != "numbers" or said.settings:
+        if said.kind != "numbers":
+            raise InvalidInputError(
+                f"{str(file.path)!r} holds a model of classes. Read it by pate.PATEClassifier.load."
+            )
+        if said.settings:
             raise damaged(file.path, "it holds no model of a number")
         with file.unpacked() as folder:
             model = read_regression(folder, said.parts, module=module)

@@ -28,7 +28,7 @@ from pate.mechanisms import GaussianSum
 from pate.models import NumberRelease, RegressionPlan
 from pate.privacy.budget import Budget, check_budget
 from pate.records import check_bounds, read_target
-from pate.release import Evidence, ReleaseTerms, check_ballots_stated, counted, warn_if_weak
+from pate.release import Evidence, ReleaseTerms, check_ballots_stated, counted, warn_if_weak, warn_of_doubts
 from pate.release.statement.files import bind_statement
 
 #: Columns of the written file beside the id.
@@ -261,6 +261,7 @@ class NumberJob:
         if self._ledger is not None:
             self._ledger.warn_of_other_features(release.statement.ledger_releases)
         bind_statement(release.statement, self._ledger)
+        warn_of_doubts(release.statement)
         return release
 
     def write(

@@ -288,8 +288,8 @@ class LabelJob(LabelSettings, LeavesModel):
         release : RecordLabels
             What :meth:`run` returned.
         out : path
-            A CSV file, which must not exist: the columns of the schema, and ``label``. The rows are nobody's: they were
-            drawn from a few noisy sums.
+            A CSV file, which must not exist: the columns of the schema, and the target's. The rows are no records: they
+            were drawn from a few noisy sums.
         safe_csv : bool
             As of :meth:`write`.
 
@@ -303,7 +303,7 @@ class LabelJob(LabelSettings, LeavesModel):
             raise InvalidInputError(
                 "there are no synthetic rows: DP-SGD learnt, or there were public rows. Leave it out."
             )
-        return write_rows(drawn[0], release, out, ledger=self._ledger, safe_csv=safe_csv)
+        return write_rows(drawn[0], release, out, target=str(self.target), ledger=self._ledger, safe_csv=safe_csv)
 
     def finish(self) -> None:
         """Delete the checkpoint of a DP-SGD run, with its key, once all files are written; other methods have none.

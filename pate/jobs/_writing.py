@@ -138,14 +138,20 @@ def write_files(files: Mapping[Path, bytes], statement: PrivacyStatement, ledger
 
 
 def write_rows(
-    rows: Any, release: ModelLabels, out: str | os.PathLike[str], *, ledger: Ledger | None, safe_csv: bool = False
+    rows: Any,
+    release: ModelLabels,
+    out: str | os.PathLike[str],
+    *,
+    target: str,
+    ledger: Ledger | None,
+    safe_csv: bool = False,
 ) -> Path:
     """Write synthetic rows with the model's labels to a new CSV file; a ledger knows its digest."""
     goal = Path(out)
     if os.path.lexists(goal):
         raise RunFolderError(f"{str(goal)!r} exists. Results are never overwritten: name another file.")
     frame = rows.convert_dtypes()  # whole numbers without a point
-    frame["label"] = [release.classes[i] for i in release.labels.tolist()]
+    frame[target] = [release.classes[i] for i in release.labels.tolist()]
     content = as_csv(frame, id_name="row", safe_csv=safe_csv)
     write_files({goal: content}, release.statement, ledger)
     return goal

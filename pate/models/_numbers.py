@@ -427,7 +427,7 @@ def _tails(counts: FloatArray, sigma: float, n: int, tail: float) -> tuple[float
 
 #: Errors are clipped to so many times the end of the interval at the root-mean-square spread, at least and at most, and
 #: between where noise adds this part to their mean square (about (end/1.645)^2).
-_LEAST_CLIP, _MOST_CLIP, _NOISE = 1.5, 4.0, 0.05
+_LEAST_CLIP, _MOST_CLIP, _NOISE = 2.5, 4.0, 0.05
 #: Of that end, in spreads: it lies further out only where noise widened it.
 _FARTHEST_ERROR = 3.0
 #: Kurtosis of errors, less 1, for the sampling error of their mean square.

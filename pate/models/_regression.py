@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +19,7 @@ from pate._core.recorder import playing
 from pate._core.secret import beside_ledger, fresh_secret, from_seed, stored_secret
 from pate._core.tensors import load_tensors, save_tensors
 from pate._core.types import FloatArray
-from pate.exceptions import InvalidInputError, NotWorthwhileError
+from pate.exceptions import CuratorWarning, InvalidInputError, NotWorthwhileError
 from pate.mechanisms import GaussianSum
 from pate.models._numbers import Ask, Bins, Numbers, NumbersModel, NumbersPlan
 from pate.models.recipes import (
@@ -57,7 +58,7 @@ from pate.release import (
     stored_rounds,
     sum_of_rounds,
 )
-from pate.release.statement.fields import MeasuredErrors
+from pate.release.statement.fields import Doubt, MeasuredErrors
 from pate.release.statement.model import PrivacyStatement
 from pate.representations import Representation
 
@@ -336,9 +337,8 @@ class RegressionPlan:
         assert state.model is not None
         assert state.errors is not None
         evidence = evidence or Evidence()
-        statement = evidence.message_of_model(
-            replace(statement, errors=MeasuredErrors(**asdict(state.errors), unit=self.unit))
-        )
+        errors = MeasuredErrors(**asdict(state.errors), unit=self.unit)
+        statement = evidence.message_of_model(replace(statement, errors=errors, doubts=_doubts(errors)))
         model = RegressionModel(self.voters, state.model)
         value, low, high = model.answer(self.rows).T
         return NumberRelease(value, low, high, statement.guarantee, statement), model
@@ -360,12 +360,13 @@ class RegressionPlan:
     def _hold(self, X: Any, units: Units, state: Numbers, groups: Any) -> tuple[RecordVoters, HeldRecords]:
         """Return the records with their directions, and voters whose classes are the bins of the target."""
         assert state.model is not None
-        voters = RecordVoters(
-            self.voters.representation, self.voters.space, classes=len(state.model.bins.means), verbose=self.verbose
-        )
+        voters = _voters_of(self.voters, len(state.model.bins.means))
+        voters.verbose = self.verbose
         usable = units.part("all")
         bins = np.where(usable, state.model.bins.of(np.where(usable, units.values, 0.0)), -1)
-        return voters, voters.hold(X, bins, groups=groups)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CuratorWarning)  # of numbers the caller warned, and bins are not the user's
+            return voters, voters.hold(X, bins, groups=groups)
 
     def _summed(
         self, ask: Ask, units: Units, records: tuple[RecordVoters, HeldRecords] | None, state: Numbers
@@ -390,6 +391,18 @@ class RegressionPlan:
         if ask.step == "residuals":
             return sum_vectors(units, held, votes, clip=ask.bound, **said)
         return sum_alone(units, votes, clip=ask.bound, **said)
+
+
+def _doubts(errors: MeasuredErrors) -> tuple[Doubt, ...]:
+    """Return what speaks against relying on the model: its measurement does not tell it from the mean of all."""
+    if errors.r2 is not None and errors.r2_error is not None and errors.r2 > 2 * errors.r2_error:
+        return ()
+    found = "is not known" if errors.r2 is None else f"is {errors.r2:.2f} with standard error {errors.r2_error:.2f}"
+    sentence = (
+        f"the model may predict no better than the mean of all records: its R2 {found}, by {errors.n:,} held-out "
+        f"{errors.unit}s. Take more records, a larger budget or a narrower range."
+    )
+    return (Doubt(kind="no better than the mean", sentence=sentence),)
 
 
 #: What each step's sums are, for a statement.

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import shown
 from pate._core.frames import plain_column
 from pate.exceptions import InvalidInputError
 from pate.records._vectors import read_numbers
@@ -32,7 +31,7 @@ def check_bounds(bounds: Any, *, name: str = "target_range") -> tuple[float, flo
         low = high = np.nan
     if not np.isfinite([low, high]).all():
         raise InvalidInputError(
-            f"{name} must be (low, high), two finite numbers that the target lies between, got {shown(bounds)}. Say "
+            f"{name} must be (low, high), two finite numbers that the target lies between, got {bounds!r:.60}. Say "
             "them from public knowledge, wider rather than narrower: a hundred times too wide costs little."
         )
     if not low < high:

@@ -9,8 +9,8 @@ import pytest
 
 from pate import Budget, PATERegressor
 from pate.audit import neighbours, replay
-from pate.models import regression
-from pate.records import vectors
+from pate.models import _regression as regression
+from pate.records import _vectors as vectors
 from pate.release import open_ballot_session
 
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore")]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pate.exceptions import InvalidInputError
-from pate.models import numbers
+from pate.models import _numbers as numbers
 from pate.models._numbers import Bins, NumbersModel, NumbersPlan, Zoom, cells_of, measured_errors, on_simplex
 from pate.records import SignedSpace
 

@@ -153,7 +153,7 @@ def check_stated(stated: Mapping[str, str] | None, names: Iterable[str]) -> dict
 # What speaks against the use of released labels, as a statement tells it: a kind, and a sentence with its remedy.
 
 #: What there may be to say.
-KINDS = ("classes never named", "below the commonest", "few public rows")
+KINDS = ("classes never named", "below the commonest", "few public rows", "no better than the mean")
 #: A statement is a page.
 MOST_DOUBTS = 20
 
@@ -164,7 +164,7 @@ class Doubt(Part):
 
     Parameters
     ----------
-    kind : {"classes never named", "below the commonest", "few public rows"}
+    kind : {"classes never named", "below the commonest", "few public rows", "no better than the mean"}
     sentence : str
         What is so, and what helps.
     """
@@ -427,7 +427,7 @@ class MeasuredErrors(Part):
     Examples
     --------
     >>> print(MeasuredErrors(mae=8.2, mae_error=0.1, r2=0.45, r2_error=0.01, unit="record", n=3000, clip=60.0))
-    off by 8.2 (standard error 0.1) on average, R2 0.450 (standard error 0.010)
+    off by 8.2 (standard error 0.1) on average, R2 0.450 (standard error 0.010); errors above 60 count as that
     """
 
     mae: float
@@ -450,13 +450,14 @@ class MeasuredErrors(Part):
 
     def __str__(self) -> str:
         of = "" if self.r2 is None else f", R2 {self.r2:.3f} (standard error {self.r2_error:.3f})"
-        return f"off by {self.mae:.4g} (standard error {self.mae_error:.2g}) on average{of}"
+        clipped = f"; errors above {self.clip:.4g} count as that"
+        return f"off by {self.mae:.4g} (standard error {self.mae_error:.2g}) on average{of}{clipped}"
 
     def rows(self) -> tuple[str, ...]:
         """Return what a statement says of it: the measurement, and what it is."""
         what = (
             f"an estimate: sums over {self.n:,} {self.unit}s held out of training, with Gaussian noise, paid within "
-            f"the same guarantee; errors beyond {self.clip:.4g} count as that"
+            f"the same guarantee; where some errors are larger than {self.clip:.4g}, the true ones are larger than this"
         )
         return str(self), what
 
