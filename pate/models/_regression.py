@@ -54,7 +54,7 @@ from pate.release import (
     Evidence,
     ReleaseTerms,
     buy_rounds,
-    open_ballot_session,
+    open_on_terms,
     stored_rounds,
     sum_of_rounds,
 )
@@ -309,24 +309,20 @@ class RegressionPlan:
         BudgetExceededError, LedgerError, InvalidInputError
             As of :func:`pate.open_ballot_session`.
         """
-        terms, plan = self.terms, self.numbers
+        plan = self.numbers
         units = Units.of(y, groups, share=self._share, secret=self._secret())
         if (units.n, units.unit) != (plan.n_units, self.unit):
             raise InvalidInputError("X and y must be of as many units as the plan was made for. Make another plan.")
         with ExitStack() as stack:
             session = stack.enter_context(
-                open_ballot_session(
-                    terms.budget,
+                open_on_terms(
+                    self.terms,
+                    self.name,
                     shares=self.shares,
                     classes=None,
                     n_units=units.n,
                     unit=units.unit,
                     fingerprint=units.unit_owners.fingerprint(),
-                    ledger=terms.ledger,
-                    name=None if terms.ledger is None else self.name,
-                    noise_seed=terms.noise_seed,
-                    tuning=terms.tuning,
-                    stated=terms.stated,
                     force=True,
                     n_held_out=self.n_held_out,
                 )

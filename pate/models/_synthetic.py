@@ -37,7 +37,7 @@ from pate.release import (
     RecordLabels,
     ReleaseTerms,
     buy_rounds,
-    open_ballot_session,
+    open_on_terms,
     stored_rounds,
     sum_of_rounds,
 )
@@ -124,24 +124,20 @@ class SyntheticPlan(Ask):
         The rows are a DataFrame, or an array where the schema is of one: public, as everything computed from them is.
         Raises as :func:`pate.open_ballot_session` and :meth:`pate.RecordVoters.cast` do.
         """
-        terms, evidence = self.terms, evidence or Evidence()
+        evidence = evidence or Evidence()
         n = int(np.shape(X)[0])
         units = Units.with_labels(class_indices(label_column(y, n), self.classes), groups, classes=self.classes)
         if (units.n, units.unit) != (self.n_units, self.unit):
             raise InvalidInputError("X and y must be of as many units as the plan was made for. Make another plan.")
         codes = copula.cell_codes(X, self.schema, self.cells)
-        with open_ballot_session(
-            terms.budget,
+        with open_on_terms(
+            self.terms,
+            self.name,
             shares=SHARES,
             classes=self.classes,
             n_units=self.n_units,
             unit=self.unit,
             fingerprint=units.unit_owners.fingerprint(),
-            ledger=terms.ledger,
-            name=None if terms.ledger is None else self.name,
-            noise_seed=terms.noise_seed,
-            tuning=terms.tuning,
-            stated=terms.stated,
             force=self.force,
             split_into=_MOST_ROUNDS,
         ) as session:

@@ -430,6 +430,17 @@ def sum_squares(
     return VectorSum(exact_product(whole, whole), facts, units.unit_owners)
 
 
+def _clipped(units: Units, vectors: FloatArray, clip: float, part: str) -> tuple[IntArray, Mask]:
+    """Return clip_C(r) in whole 2^-16 of C, zero where a record is of another part or unusable, and which are not."""
+    check_real("clip", clip, low=0, low_open=True)
+    r = np.array(vectors, dtype=np.float64) / clip
+    if r.ndim != 2 or len(r) != len(units.values):
+        raise InvalidInputError(f"vectors must have shape (n, m), got {r.shape}.")
+    used = units.part(part) & np.isfinite(r).all(axis=1)
+    r[~used] = 0.0
+    return _certified(r, GRID, 1.0), used
+
+
 def sum_vectors(
     units: Units,
     held: HeldRecords,
@@ -462,16 +473,11 @@ def sum_vectors(
     VectorSum
         Of kind "signed" and shape (d, m), in units of C. **Sensitive.**
     """
-    check_real("clip", clip, low=0, low_open=True)
-    r = np.array(vectors, dtype=np.float64) / clip
-    if r.ndim != 2 or len(r) != len(units.values):
-        raise InvalidInputError(f"vectors must have shape (n, m), got {r.shape}.")
-    r[~(np.isfinite(r).all(axis=1) & units.part(part))] = 0.0
-    whole = _certified(r, GRID, 1.0)
+    whole, _ = _clipped(units, vectors, clip, part)
     maps, order = held.maps, held.order
     assert maps is not None
     assert order is not None
-    d, m = maps.d, r.shape[1]
+    d, m = maps.d, whole.shape[1]
     exact = units.unit == "record" or maps.exact
     total = np.zeros((d, m), dtype=np.int64)
     start = 0
@@ -520,19 +526,13 @@ def sum_alone(
     VectorSum
         Of kind "signed" and shape (1, m), in units of C. **Sensitive.**
     """
-    check_real("clip", clip, low=0, low_open=True)
-    r, mask = np.array(vectors, dtype=np.float64) / clip, units.part(part)
-    if r.ndim != 2 or len(r) != len(units.values):
-        raise InvalidInputError(f"vectors must have shape (n, m), got {r.shape}.")
-    mask &= np.isfinite(r).all(axis=1)
-    r[~mask] = 0.0
-    whole = _certified(r, GRID, 1.0)
+    whole, mask = _clipped(units, vectors, clip, part)
     if units.owners is not None:  # each entry cut towards zero, so that a person's is no longer than one record's
         _, who = np.unique(units.owners, return_inverse=True)
         many = np.maximum(np.bincount(who.reshape(-1), weights=mask), 1.0)[who.reshape(-1)].astype(np.int64)
         whole = np.sign(whole) * (np.abs(whole) // many[:, None])
     facts = units.facts(
-        kind="signed", what=what, query=query, shape=(1, r.shape[1]), scale=GRID, bound_squared=GRID**2, part=part,
+        kind="signed", what=what, query=query, shape=(1, whole.shape[1]), scale=GRID, bound_squared=GRID**2, part=part,
         own_maps=own, own_model=own,
     )  # fmt: skip
     return VectorSum(whole.sum(axis=0, keepdims=True), facts, units.unit_owners)

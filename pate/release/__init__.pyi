@@ -5,6 +5,7 @@ from ._ballot_session import (
     PaidCounts as PaidCounts,
     message_of_counts as message_of_counts,
     open_ballot_session as open_ballot_session,
+    open_on_terms as open_on_terms,
     release_ballots as release_ballots,
     stored_rounds as stored_rounds,
 )

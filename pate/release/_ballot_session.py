@@ -601,6 +601,19 @@ def open_ballot_session(
     return BallotSession(paid, terms, data, n, claim=claim, n_held_out=n_held_out, split_into=split_into)
 
 
+def open_on_terms(terms: ReleaseTerms, name: str, **said: Any) -> BallotSession:
+    """Open a session on a plan's terms, by its name where they have a ledger; see :func:`pate.open_ballot_session`."""
+    return open_ballot_session(
+        terms.budget,
+        ledger=terms.ledger,
+        name=None if terms.ledger is None else name,
+        noise_seed=terms.noise_seed,
+        tuning=terms.tuning,
+        stated=terms.stated,
+        **said,
+    )
+
+
 # Counts of right answers that were paid for with labels: drawn once, of one model of theirs, and reported.
 #
 # Labels are released by a mechanism of some charge, and the count by one more Gaussian, of a model that is computed

@@ -55,7 +55,7 @@ from pate.release import (
     doubted,
     measured_accuracy,
     measured_shares,
-    open_ballot_session,
+    open_on_terms,
     stored_rounds,
     sum_of_rounds,
 )
@@ -402,19 +402,14 @@ class RecordsPlan(Ask):
         """Return the session that was given, which stays open, or a new one."""
         if self.session is not None:
             return nullcontext(self.session)
-        terms = self.terms
-        return open_ballot_session(
-            terms.budget,
+        return open_on_terms(
+            self.terms,
+            self.name,
             shares=self.shares,
             classes=self.voters.classes,
             n_units=ballots.facts.n,
             unit=self.unit,
             fingerprint=ballots.registration().fingerprint,
-            ledger=terms.ledger,
-            name=None if terms.ledger is None else self.name,
-            noise_seed=terms.noise_seed,
-            tuning=terms.tuning,
-            stated=terms.stated,
             force=self.force,
             n_measured=len(self.measured_shares),
         )
