@@ -28,6 +28,7 @@ from pate.data.schema import DATE, NUMERIC, declared_by_name
 from pate.exceptions import InvalidInputError
 from pate.jobs import LabelJob, NumberJob
 from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, read_mechanisms
+from pate.privacy.budget import Budget
 from pate.privacy.convert import check_delta, gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
@@ -397,6 +398,9 @@ def audit_statement(
 
 def _sums(statement: PrivacyStatement, tried: _Tried, some: dict[str, Any]) -> None:
     """Audit rounds of noisy sums of ballots: the law of each, and epsilon in closed form."""
+    from pate.audit import law
+    from pate.audit.laws._votes import VectorRounds
+
     # Of a session whose last rounds are asked of held-out units, the rounds of either part.
     parts = [
         [GaussianSum(float(value)) for times, value in _ROUNDS.findall(said) for _ in range(int(times))]
@@ -404,6 +408,10 @@ def _sums(statement: PrivacyStatement, tried: _Tried, some: dict[str, Any]) -> N
     ]
     for mechanism in dict.fromkeys(chain(*parts)):
         tried.results += audit_mechanism(mechanism, **some).results
+    if len(parts) > 1:
+        g = statement.guarantee
+        most = {name: value for name, value in some.items() if value is not None}
+        tried.add("law", lambda: law(VectorRounds(Budget(g.epsilon, g.delta)), **most))
     tried.results += [_closed_form(statement, rounds, len(parts) > 1) for rounds in parts if rounds]
 
 
@@ -540,8 +548,8 @@ def _by_schema(private: Any, declared: Any, reading: Mapping[str, Any], **roles:
     schema = declared_by_name(declared)
     if schema is None:
         raise InvalidInputError(
-            "public must name the public table of a job, or schema must say what its columns hold (--ranges): others are "
-            "not replayed."
+            "public must name the public table of a job, or schema must say what its columns hold (--ranges): no other "
+            "job is replayed."
         )
     table = read_table(private, like=schema, **{name: reading[name] for name in _ALONE if name in reading}, **roles)
     # Columns that are not there, the job refuses in its own words.

@@ -14,7 +14,7 @@ from pate.privacy.convert import format_up
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.records import NUMBER, BallotFacts, RightFacts, VectorFacts
-from pate.release._quote import Quote, ReleaseTerms, counted, sum_of_rounds
+from pate.release._quote import Quote, ReleaseTerms, counted
 from pate.release._stored import with_counts
 from pate.release.statement.fields import CLASSES_NAMED, ONE_RECORD, Assumption, check_stated, drawn_noise
 from pate.release.statement.model import PrivacyStatement, made_statement
