@@ -22,8 +22,8 @@ def audit(
         Path,
         typer.Argument(
             help="A run's folder, a model file (.pate), a statement (.json), votes (.npy, .npz, .csv) with a "
-            "--mechanism, or a job file (.toml, as pate label --config takes; of pate train with ranges = 'SCHEMA.toml' "
-            "and no public) to be replayed on its private table."
+            "--mechanism, or a job file (.toml, as pate label --config takes; of pate train with ranges = 'FILE', "
+            "without public) to be replayed on its private table."
         ),
     ],
     mechanism: o.MechanismName = None,
