@@ -603,15 +603,15 @@ def open_ballot_session(
 
 
 def _check_places(ledger: Ledger, row: LedgerRow, n_used: int, *, unit: str, n_held_out: int) -> None:
-    """Refuse to go on where records may stand in other places: places are held out, so that some would be in both parts.
+    """Refuse to go on where records may stand in other places: some would train and be held out.
 
     Labels in another order the ledger refuses itself, unless it was revised; rows of equal labels it does not.
     """
     by_place, begun = n_held_out and unit == "record", 0 < n_used < len(_rounds_of(row))
     if by_place and begun and ledger.of_other_features([row.id]):
         raise LedgerError(
-            f"release {row.id} of the ledger {str(ledger.path)!r} was cut off, and began with other rows than these, or "
-            "with the same in another order: records that trained would be held out now. Nothing was drawn. Give the "
+            f"release {row.id} of the ledger {str(ledger.path)!r} was cut off, and began with other rows than these, "
+            "or with the same in another order: records that trained would be held out now. Nothing was drawn. Give the "
             "rows as they were, or release anew with another budget. (Whether records changed is private.)"
         )
 
