@@ -611,8 +611,8 @@ def _check_places(ledger: Ledger, row: LedgerRow, n_used: int, *, unit: str, n_h
     if by_place and begun and ledger.of_other_features([row.id]):
         raise LedgerError(
             f"release {row.id} of the ledger {str(ledger.path)!r} was cut off, and began with other rows than these, "
-            "or with the same in another order: records that trained would be held out now. Nothing was drawn. Give the "
-            "rows as they were, or release anew with another budget. (Whether records changed is private.)"
+            "or with the same in another order: records that trained would be held out now. Nothing was drawn. Give "
+            "the rows as they were, or release anew with another budget. (Whether records changed is private.)"
         )
 
 
