@@ -639,8 +639,8 @@ class Ledger:
                 f"the private features are not those that release {', '.join(map(str, found))} of the ledger was made "
                 "from. What it released is given again, and the changed records were not used for it: a question is "
                 "answered once. For labels by the records as they are now ask another one (another epsilon or "
-                "mechanism, say), which is charged; where people were added or labels corrected, after Ledger.revise (pate ledger "
-                "revise). (Whether records changed is private: do not publish it.)",
+                "mechanism, say), which is charged; where people were added or labels corrected, after Ledger.revise "
+                "(pate ledger revise). (Whether records changed is private: do not publish it.)",
                 CuratorWarning,
                 stacklevel=3,
             )
