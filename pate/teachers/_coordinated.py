@@ -171,7 +171,7 @@ class CoordinatedVoter(CallableTeachers):
         --------
         >>> teachers = [lambda rows: [[0.5, 0.5]] * len(rows), lambda rows: [[0.5, 0.5]] * len(rows)]
         >>> CoordinatedVoter(teachers, seed=2, classes=("no", "yes")).vote([[1.0], [2.0], [3.0]]).counts.tolist()
-        [[0, 2], [2, 0], [0, 2]]
+        [[0, 2], [2, 0], [2, 0]]
         """
         facts: dict[str, Any] = {"races": (self.seed,)}
         if self._ensemble is not None:
