@@ -1,4 +1,4 @@
-"""Next words drawn by teachers' votes: by one public race, by each teacher for itself, or the most probable?
+"""Next words drawn by teachers' votes: by one public race, by each teacher for itself, and the most probable ones.
 
     python experiments/coordinated_votes.py            # a quarter of an hour of one core, then the page
     python experiments/coordinated_votes.py --page     # the tables of docs/language-models.md from the stored JSON

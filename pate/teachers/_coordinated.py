@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,6 @@ from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.teachers._base import ShardEnsemble
 from pate.teachers._callables import CallableTeachers
-from pate.teachers._shards import contained
 from pate.votes import Votes
 
 #: How far from one the sum of a row of probabilities may be: single precision, and nothing more.
@@ -201,14 +201,15 @@ class _Untrained:
         raise NotImplementedError
 
 
-#: Classifiers run one at a time: warnings, generators and inner threads are the whole process's.
+#: Classifiers run one at a time: warnings and generators are the whole process's.
 _ALONE = threading.Lock()
 
 
 def _asked(model: Any, place: dict[Any, int], rows: Any) -> FloatArray:
     """Return a fitted classifier's probabilities by place: columns in the order of ``place``."""
     rows = np.array(rows, dtype=object) if isinstance(rows, list) else rows
-    with _ALONE, contained(), global_generators():
+    with _ALONE, warnings.catch_warnings(), global_generators():
+        warnings.simplefilter("ignore")  # they may quote private values
         said = np.asarray(model.predict_proba(rows))
         columns = [place[value] for value in np.asarray(model.classes_).tolist()]
     odds = np.zeros((len(said), len(place)))
