@@ -181,7 +181,9 @@ class CallableTeachers:
     - no examples in a prompt, no retrieval index and no fine-tuned weights beyond those of their own shard: a model
       trained on all of the data is not a teacher, and neither is a prompt that was chosen on all of it;
     - no cache, conversation or memory at the endpoint, and no generator of random numbers;
-    - no batch: the answer to a row must not depend on the other rows of the call.
+    - no batch: the answer to a row must not depend on the other rows of the call;
+    - no quota that one shard's long records can use up, so that other teachers' calls fail: wait longer, and vote again
+      before anything is released.
 
     A base model that was itself trained on the private data is outside the guarantee. Rows, and whatever the prompt
     holds, go to the endpoint: who runs it sees them.

@@ -63,7 +63,7 @@ class CoordinatedVoter(CallableTeachers):
     teachers : list of callables or of fitted classifiers, or a fitted TeacherEnsemble
         One for each shard. A callable answers ``rows`` (at most ``batch_size``, as in :class:`CallableTeachers`) with
         probabilities, shape (n_rows, n_classes), in the order of ``classes``. Of a classifier ``predict_proba`` is
-        asked; a class that its shard lacks has probability 0.
+        asked, and its columns are known by its ``classes_``; a class that its shard lacks has probability 0.
     seed : int or None
         Seed of the races: **public**, in every statement, and fixed without a look at private data. None draws one
         from the operating system. One row under one seed keeps its votes: for another text from one prompt take
@@ -75,7 +75,8 @@ class CoordinatedVoter(CallableTeachers):
         another seed teachers are asked again.
     **options
         ``unit``, ``n_units`` (of an ensemble its own), ``batch_size``, ``n_retries``, ``retry_wait``, ``n_jobs`` and
-        ``verbose``, as in :class:`CallableTeachers`. Classifiers run one at a time.
+        ``verbose``, as in :class:`CallableTeachers`. Classifiers run one at a time, and are not tried again unless
+        ``n_retries`` says so.
 
     Attributes
     ----------
@@ -141,18 +142,21 @@ class CoordinatedVoter(CallableTeachers):
             _check_ensemble(teachers, [*options, *(["classes"] if classes is not None else [])])
             cut, classes, models = teachers.partition_, teachers.classes_, teachers.teachers_
             places: Sequence[Any] = range(len(classes))  # its classifiers were fitted on these
-            functions: list[Any] = [_Untrained() if model is None else model for model in models]
-            options = {"batch_size": _ROWS, "n_retries": 0, **options, "unit": cut.unit, "n_units": cut.n_units}
+            given: list[Any] = [_Untrained() if model is None else model for model in models]
+            options |= {"unit": cut.unit, "n_units": cut.n_units}
         else:
             classes = places = check_classes(classes)
-            functions = list(teachers) if isinstance(teachers, list | tuple) else []
-        if not functions or not all(hasattr(f, "predict_proba") or callable(f) for f in functions):
+            given = list(map(_classifier_of, teachers)) if isinstance(teachers, list | tuple) else []
+        fitted = [hasattr(one, "predict_proba") for one in given]
+        if not given or not all(known or callable(one) for known, one in zip(fitted, given, strict=True)):
             raise InvalidInputError(
                 "teachers must be a list of functions or of fitted classifiers with predict_proba, one per shard, or a "
                 f"fitted TeacherEnsemble, got a {type(teachers).__name__} that is not."
             )
         place = {value: i for i, value in enumerate(places)}
-        functions = [partial(_asked, f, place) if hasattr(f, "predict_proba") else f for f in functions]
+        functions = [partial(_asked, one, place) if known else one for known, one in zip(fitted, given, strict=True)]
+        if all(fitted):  # nothing to wait for
+            options = {"batch_size": _ROWS, "n_retries": 0} | options
         if isinstance(checkpoint_key, str) and checkpoint_key.strip():
             checkpoint_key = f"public race {self.seed}: {checkpoint_key}"
         super().__init__(
@@ -192,6 +196,11 @@ class CoordinatedVoter(CallableTeachers):
         times = np.array([public_race(self.seed, digest, shape[1]) for digest in hashes])
         with np.errstate(divide="ignore"):  # log 0: a class that is never first
             return (times - np.log(odds)).argmin(axis=1).tolist(), ""
+
+
+def _classifier_of(given: Any) -> Any:
+    """Return what ``model.predict_proba`` belongs to: its columns are the model's own classes, in their order."""
+    return given.__self__ if getattr(given, "__name__", "") == "predict_proba" and hasattr(given, "__self__") else given
 
 
 class _Untrained:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 from collections import Counter
 from functools import partial
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from noise_laws import argmax_law, renyi
 from scipy import stats
 from sklearn.dummy import DummyClassifier
 from sklearn.feature_extraction.text import HashingVectorizer
@@ -18,7 +20,17 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
-from pate import Budget, CoordinatedVoter, GNMax, Ledger, NoisyHistogram, TeacherEnsemble, Voter, release_labels
+from pate import (
+    Budget,
+    CoordinatedVoter,
+    GNMax,
+    Ledger,
+    NoisyHistogram,
+    TeacherEnsemble,
+    Voter,
+    open_session,
+    release_labels,
+)
 from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.teachers import hash_rows, public_race
 from pate.votes import hash_queries
@@ -375,7 +387,9 @@ def test_fitted_classifiers_by_their_own_classes():
     assert (votes.labels[1] != 1).all()
     assert (votes.labels[2] == 0).all()
     assert np.bincount(votes.labels[0], minlength=3).min() > 30
-    odd = CoordinatedVoter(models, classes=("a", "b"), seed=0, n_retries=0)
+    methods = CoordinatedVoter([m.predict_proba for m in models], classes=["c", "b", "a"], seed=0).vote(X)
+    np.testing.assert_array_equal(methods.labels, votes.labels[:2])
+    odd = CoordinatedVoter(models, classes=("a", "b"), seed=0)
     with pytest.warns(CuratorWarning, match="2 of 2 teachers"):
         odd.vote(X)
     with pytest.raises(InvalidInputError, match="once"):
@@ -406,6 +420,37 @@ def test_an_ensemble_brings_its_own_facts():
 
 
 # ---- cost, ledger, statement ----
+
+
+@pytest.mark.parametrize("shard", ["another", "nan", "opposite"])
+def test_a_public_race_adds_nothing_to_the_cost(shard):
+    """By exact laws of neighbours under many races: the race and the release together, and the release alone."""
+    rng, orders = np.random.default_rng(0), np.array([1.5, 2.0, 8.0, 32.0])
+    ps = rng.dirichlet(np.full(3, 2.0), size=12)
+    moved = ps.copy()
+    moved[4] = {"another": rng.dirichlet(np.ones(3)), "nan": [np.nan] * 3, "opposite": ps[4][::-1]}[shard]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CuratorWarning)
+        p, q = (argmax_law(voter_of(some).vote(rows(200)).counts, scale=4.0) for some in (ps, moved))
+    bound = GNMax(4.0).charge(1).rdp_at(orders)
+    for one, other in ((p, q), (q, p)):
+        each = np.array([renyi(a, b, orders) for a, b in zip(one, other, strict=True)])
+        together = np.log(np.exp((orders - 1) * each).mean(axis=0)) / (orders - 1)
+        alone = renyi(one.mean(axis=0), other.mean(axis=0), orders)
+        assert each.max() > 0, "nothing moved"
+        assert (alone <= together + 1e-12).all()
+        assert (together <= each.max(axis=0) + 1e-12).all()
+        assert (each <= bound).all()
+
+
+def test_a_session_tells_all_its_seeds(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite", total=BUDGET)
+    given = {"n_teachers": 100, "classes": range(5), "budget": BUDGET, "ledger": ledger}
+    with open_session(GNMax(20.0), n_queries=9, **given) as session:
+        asked = [session.ask(voter_of([SKEWED] * 100, seed=seed).vote(rows(2))) for seed in (5, 6)]
+        assert session.n_left == 5
+    (found,) = [a for a in asked[1].statement.assumptions if a.name == "public race"]
+    assert "seeds 5, 6" in found.claim
 
 
 def test_the_cost_is_the_mechanisms_and_the_seed_is_told():
