@@ -89,8 +89,10 @@ class CoordinatedVoter(CallableTeachers):
     Raises
     ------
     InvalidInputError
-        An ensemble that is not fitted, or whose classifier has no ``predict_proba``; ``checkpoint_dir`` without
-        ``seed``; what :class:`CallableTeachers` refuses.
+        An ensemble whose classifier has no ``predict_proba``; ``checkpoint_dir`` without ``seed``; what
+        :class:`CallableTeachers` refuses.
+    sklearn.exceptions.NotFittedError
+        An ensemble that is not fitted.
 
     Notes
     -----

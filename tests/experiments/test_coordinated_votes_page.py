@@ -59,3 +59,10 @@ def test_votes_apart_are_drawn_from_the_same_distributions(script):
     (counts,) = script._each_for_itself(odds, np.random.default_rng(0))
     assert counts.sum() == 4000
     np.testing.assert_allclose(counts / 4000, odds[0, 0], atol=0.04)
+
+
+@pytest.mark.long
+def test_a_small_one_runs(script):
+    made = script.filled(script.SMOKE, script.TABLES, script.cells(script.SMOKE), None)
+    assert len(script.word_table(made).splitlines()) == 2 + len(script.MECHANISMS) * len(script.HOW)
+    assert all(0 <= row["possible"] <= 1 for row in made["words"])

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from noise_laws import argmax_law, renyi
 from scipy import stats
 from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
@@ -411,7 +412,7 @@ def test_texts():
 def test_an_ensemble_brings_its_own_facts():
     X, y = made()
     teachers = TeacherEnsemble(GaussianNB(), 5, classes=list("abc"), random_state=0)
-    with pytest.raises(Exception, match="not fitted"):
+    with pytest.raises(NotFittedError):
         CoordinatedVoter(teachers)
     teachers.fit(X, y)
     for name, value in (("classes", list("abc")), ("unit", "record"), ("n_units", 300)):
