@@ -55,6 +55,7 @@ from .estimators.plan import Plan as Plan, plan as plan
 from .comparison.studies.run import run_experiment as run_experiment
 from .teachers import (
     CallableTeachers as CallableTeachers,
+    CoordinatedVoter as CoordinatedVoter,
     HeadTeacherEnsemble as HeadTeacherEnsemble,
     TeacherEnsemble as TeacherEnsemble,
 )

@@ -77,6 +77,8 @@ class Votes:
         A digest by which a ledger recognises the private records: **sensitive**, and stored under a secret key only.
     partition_seeded : bool
         True when the shards were cut by a seed that may be known, not by a secret: the statement then says so.
+    races : tuple of int
+        The public seeds of the races by which votes were drawn (:class:`pate.CoordinatedVoter`); empty where none were.
 
     Examples
     --------
@@ -94,6 +96,7 @@ class Votes:
     classes_inferred: bool = False
     fingerprint: str | None = None
     partition_seeded: bool = False
+    races: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         counts = self.counts

@@ -29,8 +29,10 @@ from pate.representations import own_product
 
 # The plan: every share of the budget, before any record is read.
 
-#: Histograms: shares of mu^2 of the training records. The first ones look for the range, if it was stated too wide.
-_HISTOGRAMS = (0.02, 0.02, 0.02, 0.05)
+#: Histograms: shares of mu^2 of the training records. Three look for the range, if it was stated too wide, each with
+#: twice as much below n mu = _SCARCE; the last one is fine. Chosen with n from 1,000 to 29,000 (docs/numbers.md).
+_RANGE, _SCARCE, _LAST = 0.02, 1000.0, 0.05
+_N_HISTOGRAMS = 4
 #: Of what histograms leave: the bins' rounds; the others are of residuals of the number.
 _BINS = 0.5
 #: Clip of the bins' residuals. A smaller one (.1 is best for classes) leans to the commonest bin.
@@ -116,13 +118,18 @@ class NumbersPlan:
         """The most bins; fewer are made where many numbers are equal."""
         return max(_FEWEST, min(round(_N_BINS * (self.n_training * self.mu / _AT) ** _GROWTH), _MOST))
 
+    @property
+    def _histograms(self) -> tuple[float, ...]:
+        one = _RANGE if self.n_training * self.mu >= _SCARCE else 2 * _RANGE
+        return (*(one,) * (_N_HISTOGRAMS - 1), _LAST)
+
     @cached_property
     def recipe(self) -> Recipe:
         """The ballots' space, and the bins' rounds, which are clipped less than those of classes."""
         facts = PublicFacts(
             n_units=self.n_training,
             n_classes=self.n_bins,
-            mu=self.mu * math.sqrt((1 - math.fsum(_HISTOGRAMS)) * _BINS),
+            mu=self.mu * math.sqrt((1 - math.fsum(self._histograms)) * _BINS),
             n_public=self.n_public,
             kind=self.kind,
             spectrum=self.spectrum,
@@ -133,8 +140,8 @@ class NumbersPlan:
     @property
     def shares(self) -> tuple[float, ...]:
         """Shares of mu^2 of the training records' rounds, in order; they sum to 1."""
-        rest, k = 1 - math.fsum(_HISTOGRAMS), len(self.recipe.rounds)
-        return (*_HISTOGRAMS, *(rest * _BINS / k,) * k, rest * (1 - _BINS))
+        rest, k = 1 - math.fsum(self._histograms), len(self.recipe.rounds)
+        return (*self._histograms, *(rest * _BINS / k,) * k, rest * (1 - _BINS))
 
     @property
     def held_out_shares(self) -> tuple[float, ...]:
@@ -164,8 +171,9 @@ class NumbersPlan:
 #: Cells that look for the range, and of the histogram that bins are made of.
 _COARSE, _FINE = 16, 64
 #: The fewest cells in a row that hold this share of the records are kept, give or take two standard deviations of the
-#: noise, if those are at most so large a share: else no cell is dropped.
-_HELD, _KNOWN, _SURELY = 0.998, 0.05, 2.0
+#: noise: the tails that noise hides cost less than the noise of a range that is far too wide. Where those two are more
+#: than so large a share of the records, no cell is dropped.
+_HELD, _SURELY, _KNOWN = 0.998, 2.0, 0.4
 #: The range is found, and stays as it is, when more than this part of it would be kept.
 _SETTLED = 0.45
 
@@ -244,7 +252,7 @@ class Zoom:
 
 
 def _fewest_cells(counts: FloatArray, sigma: float, n: int) -> tuple[int, int]:
-    """Return start and stop of the fewest neighbouring cells that surely hold nearly all of n records."""
+    """Return start and stop of the fewest neighbouring cells that hold nearly all of n records, as far as is known."""
     k = len(counts)
     # Brought to the public sum n, which takes some of the noise away.
     before = np.concatenate([[0.0], np.cumsum(counts + (n - counts.sum()) / k)])
@@ -581,7 +589,7 @@ class Numbers:
 
     @property
     def _step(self) -> str:
-        n_range, n_all = len(_HISTOGRAMS), len(self.plan.shares)
+        n_range, n_all = _N_HISTOGRAMS, len(self.plan.shares)
         if self.n_rounds < n_range:
             return "range"
         if self.n_rounds < n_all - 1:
@@ -590,7 +598,7 @@ class Numbers:
 
     @property
     def _edges(self) -> FloatArray:
-        return self.zoom.edges(fine=self.n_rounds == len(_HISTOGRAMS) - 1)
+        return self.zoom.edges(fine=self.n_rounds == _N_HISTOGRAMS - 1)
 
     @property
     def _model(self) -> NumbersModel:
@@ -651,7 +659,7 @@ class Numbers:
 
     def _with_bins(self) -> Numbers:
         """Return the state with bins, and a model that knows nothing yet, once the last histogram was asked."""
-        if self.n_rounds < len(_HISTOGRAMS):
+        if self.n_rounds < _N_HISTOGRAMS:
             return self
         bins = self.zoom.bins(self.plan.n_bins, self.plan.n_training)
         n_rounds, classes = len(self.plan.recipe.rounds), tuple(range(len(bins.means)))

@@ -15,7 +15,7 @@ from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.records import NUMBER, BallotFacts, RightFacts, VectorFacts
 from pate.release._quote import Quote, ReleaseTerms, counted
-from pate.release._stored import with_counts
+from pate.release._stored import races_in, with_counts
 from pate.release.statement.fields import CLASSES_NAMED, ONE_RECORD, Assumption, check_stated, drawn_noise
 from pate.release.statement.model import PrivacyStatement, made_statement
 from pate.release.statement.plain import as_plain_text
@@ -34,6 +34,13 @@ _PREPROCESSING = {
 }
 #: The assumption of a cut that anybody who knows its seed can repeat.
 KNOWN_SHARDS = "known shards"
+#: The assumption of votes that were drawn by races which all teachers share.
+PUBLIC_RACE = "public race"
+_RACES_NAMED = 10
+_RACED = (
+    "pate drew every race from its seed and a digest of the public row alone; that the seed was chosen without looking "
+    "at the private data is one of the parameters"
+)
 _NOT_LOOKED = "equal rows were not looked for here"
 _CLASSES_READ = "the set of classes, which was read off the private labels"
 _GIVEN = "the release was given votes and cannot see how they came about"
@@ -51,11 +58,13 @@ def make_assumptions(
     seeded: bool,
     classes_named: bool = False,
     partition_seeded: bool = False,
+    races: Sequence[int] = (),
 ) -> tuple[Assumption, ...]:
     """Return the assumptions of a release of given votes: all open but the noise, and the classes that a person named.
 
     ``classes_inferred``: the set of classes was read off the private labels; ``classes_named``: a person named every
-    class before the release; ``partition_seeded``: the shards were cut by a seed that may be known.
+    class before the release; ``partition_seeded``: the shards were cut by a seed that may be known; ``races``: the
+    public seeds by which votes were drawn.
     """
     grouped, found = unit == "group", []
     person = (
@@ -69,6 +78,11 @@ def make_assumptions(
         claim = f"only such a replacement is protected against in which {place}"
         how = "the shards were cut by a seed that may be known (partition_seed), not by a secret"
         found.append(Assumption(KNOWN_SHARDS, claim, how))
+    if races:
+        more = f" and {len(races) - _RACES_NAMED} more" if len(races) > _RACES_NAMED else ""
+        named = f"seed{'s' * (len(races) > 1)} {', '.join(map(str, races[:_RACES_NAMED]))}{more}"
+        claim = f"votes were drawn from teachers' probabilities by races of public {named}, the same for all teachers"
+        found.append(Assumption(PUBLIC_RACE, claim, _RACED, "pate"))
     return (
         Assumption(
             "disjoint shards",
@@ -192,6 +206,7 @@ def make_statement(
         votes,
         classes_inferred=votes.classes_inferred or any(row.facts.get("classes_inferred") for row in rows),
         partition_seeded=votes.partition_seeded or any(row.facts.get("partition_seeded") for row in rows),
+        races=tuple(sorted({*votes.races, *(seed for row in rows for seed in races_in(row.facts))})),
     )
     charge, guarantee, accounting = price.charge, price.guarantee, _ACCOUNTING[price.guarantee.method]
     released, verify = _released(mechanism, price), _recipe(mechanism, price)
@@ -250,6 +265,7 @@ def make_statement(
             seeded=seeded,
             classes_named=classes_named,
             partition_seeded=votes.partition_seeded,
+            races=votes.races,
         ),
         verify=verify,
         charge=charge,

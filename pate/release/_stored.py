@@ -50,7 +50,18 @@ def rounds_in(facts: Mapping[str, Any]) -> list[int]:
 
 def weaknesses(votes: Votes) -> dict[str, Any]:
     """Return the public facts of votes that a statement must give wherever their answers are given again."""
-    return {name: True for name in ("classes_inferred", "partition_seeded") if getattr(votes, name)}
+    said = [name for name in ("classes_inferred", "partition_seeded") if getattr(votes, name)]
+    return dict.fromkeys([*said, *(f"{_RACE}{seed}" for seed in votes.races)], True)
+
+
+#: Under which name, and a seed, a ledger keeps that votes were drawn by public races: each seed has one of its own.
+_RACE = "public race "
+
+
+def races_in(facts: Mapping[str, Any]) -> list[int]:
+    """Return the seeds of the races by which a release's votes were drawn."""
+    seeds = (key.removeprefix(_RACE) for key in facts if key.startswith(_RACE))
+    return [int(seed) for seed in seeds if seed.isdigit()]
 
 
 # Going on with a named session: how it is recognised, what it has left, and who may hold it.

@@ -2,6 +2,7 @@
 
 from ._base import ReadRows as ReadRows, ShardEnsemble as ShardEnsemble
 from ._callables import CallableTeachers as CallableTeachers
+from ._coordinated import CoordinatedVoter as CoordinatedVoter, public_race as public_race
 from ._ensemble import TableTeachers as TableTeachers, TeacherEnsemble as TeacherEnsemble
 from ._heads import HeadTeacherEnsemble as HeadTeacherEnsemble
 from ._registry import (

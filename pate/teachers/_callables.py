@@ -181,7 +181,9 @@ class CallableTeachers:
     - no examples in a prompt, no retrieval index and no fine-tuned weights beyond those of their own shard: a model
       trained on all of the data is not a teacher, and neither is a prompt that was chosen on all of it;
     - no cache, conversation or memory at the endpoint, and no generator of random numbers;
-    - no batch: the answer to a row must not depend on the other rows of the call.
+    - no batch: the answer to a row must not depend on the other rows of the call;
+    - no quota that one shard's long records can use up, so that other teachers' calls fail: wait longer, and vote again
+      before anything is released.
 
     A base model that was itself trained on the private data is outside the guarantee. Rows, and whatever the prompt
     holds, go to the endpoint: who runs it sees them.
@@ -329,14 +331,15 @@ class CallableTeachers:
             if stop.is_set():
                 return None
             batch = open_rows[start : start + self.batch_size]
-            labels, why = self._call(index, rows, [place for place, _ in batch], stop)
+            places, digests = [place for place, _ in batch], [digest for _, digest in batch]
+            labels, why = self._call(index, rows, places, digests, stop)
             if labels is None:
                 return why
-            self._cache.add(index, [digest for _, digest in batch], labels)
+            self._cache.add(index, digests, labels)
         return None
 
     def _call(
-        self, index: int, rows: Any, places: list[int], stop: threading.Event
+        self, index: int, rows: Any, places: list[int], hashes: Sequence[str], stop: threading.Event
     ) -> tuple[list[int] | None, str | None]:
         """Return the class indices of a batch, or why there are none (nothing, when the vote was ended meanwhile)."""
         why = ""
@@ -344,18 +347,19 @@ class CallableTeachers:
             if attempt and stop.wait(self.retry_wait * 2.0 ** (attempt - 1)):
                 return None, None
             try:
-                labels, why = self._labels(self._functions[index](_take(rows, places)), len(places))
+                labels, why = self._labels(self._functions[index](_take(rows, places)), hashes)
             except (Exception, SystemExit) as error:
                 labels, why = None, f"its function raised {type(error).__name__}"
             if labels is not None:
                 return labels, None
         return None, f"{why} (tried {self.n_retries + 1} times)"
 
-    def _labels(self, answers: Any, n_rows: int) -> tuple[list[int] | None, str]:
+    def _labels(self, answers: Any, hashes: Sequence[str]) -> tuple[list[int] | None, str]:
+        """Return the class indices that were answered to the rows of these digests, or why there are none."""
         if isinstance(answers, str | bytes | Mapping | Set) or getattr(answers, "ndim", 1) != 1:
             return None, "its function did not return a sequence of class values"
         values = [v.item() if isinstance(v, np.generic) else v for v in answers]
-        if len(values) != n_rows:
+        if len(values) != len(hashes):
             return None, "its function did not return one class value per row"
         try:
             return [self._place[v] for v in values], ""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -16,6 +17,7 @@ from pate import (
     Budget,
     CallableTeachers,
     ConfidentGNMax,
+    CoordinatedVoter,
     GNMax,
     HeadTeacherEnsemble,
     LNMax,
@@ -79,6 +81,11 @@ def head_teachers(X, y, groups=None):
     return _voted(
         HeadTeacherEnsemble(scaler, TEACHERS, classes=CLASSES, random_state=0), X, y, groups, NoisyHistogram(sigma=20.0)
     )
+
+
+def coordinated(X, y, groups=None):
+    teachers = TeacherEnsemble(GaussianNB(), TEACHERS, classes=CLASSES, random_state=0).fit(X, y, groups=groups)
+    return release_labels(CoordinatedVoter(teachers).vote(PUBLIC), NoisyHistogram(sigma=20.0), budget=BUDGET)
 
 
 def own_functions(X, y, groups=None):
@@ -154,8 +161,8 @@ def private_training(X, y, groups=None):
 
 
 PIPELINES: tuple[Pipeline, ...] = (
-    linear, trees, torch_teachers, head_teachers, adaptive_session, capped_votes, soft_ballots, hard_ballots,
-    signed_ballots, classifier_by_shards, classifier_by_records, private_training,
+    linear, trees, torch_teachers, head_teachers, coordinated, adaptive_session, capped_votes, soft_ballots,
+    hard_ballots, signed_ballots, classifier_by_shards, classifier_by_records, private_training,
 )  # fmt: skip
 #: Those that know no persons.
 BY_RECORD_ALONE: tuple[Pipeline, ...] = (own_functions,)

@@ -144,3 +144,21 @@ def test_a_head_with_logits_of_its_own_is_asked_itself():
     head = Other()
     head.coef_, head.classes_ = np.eye(2), (0, 1)
     assert (head.prepared(0.5)(np.eye(2)) == 0.5).all()
+
+
+def test_steps_that_overshoot_get_shorter():
+    # One direction that all rows share, and labels that are wrong for one in four: full steps go to and fro for ever.
+    rng = np.random.default_rng(0)
+    n, clip = 20_000, 0.1
+    y = (rng.random(n) < 0.75).astype(int)
+    residual_of = np.eye(2)[y]
+    head, seen = DescentHead(n_rounds=40, constant=False).start(1, (0, 1)), []
+    for _ in range(40):
+        residuals = residual_of - head.predict_proba(np.ones((1, 1)))
+        short = np.minimum(1, clip / np.maximum(np.linalg.norm(residuals, axis=1), 1e-12))
+        sums = (residuals * short[:, None]).sum(axis=0, keepdims=True)
+        release = SimpleNamespace(statistics=sums, sigma=0.5, n_units=n, classes=(0, 1), clip=clip)
+        head = head.updated(release)
+        seen.append(float(head.coef_[0, 1] - head.coef_[0, 0]))
+    assert np.ptp(seen[-10:]) < 1
+    assert 2 < seen[-1] < 6

@@ -278,3 +278,18 @@ def test_a_model_without_scores_has_no_interval():
     model = NumbersModel(bins, numbers.DescentHead().start(1, (0, 1)), np.zeros(1), 0.0, 2.0)
     with pytest.raises(InvalidInputError, match="scores"):
         model.interval([[1.0]])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_range_that_is_far_too_wide_is_found_with_few_records(seed):
+    # 900 training records at epsilon 1: the range stays 20 times too wide if only what is sure is cut.
+    plan = NumbersPlan(0, 2_000, n_units=1_000, mu=0.27, n_public=500)
+    rng = np.random.default_rng(seed)
+    y = rng.uniform(20, 80, size=plan.n_training)
+    state = plan.start(rng.normal(size=(500, plan.recipe.n_components)))
+    while (ask := state.ask) is not None and ask.step == "range":
+        sums = ask.votes(np.zeros((len(y), 0)), y).sum(axis=0).reshape(ask.shape)
+        sigma = ask.delta / (plan.mu * math.sqrt(ask.share))
+        state = state.updated(sums + sigma * rng.normal(size=ask.shape), sigma=sigma)
+    assert state.zoom.high - state.zoom.low <= 250
+    assert np.mean((state.zoom.low <= y) & (y <= state.zoom.high)) > 0.75

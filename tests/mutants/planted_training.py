@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
+from zlib import crc32
 
 import numpy as np
 from planted_partition import BUDGET, CLASSES, Data, beyond, opposite, public, shards, thirtyfold, world
@@ -19,7 +20,7 @@ from sklearn.preprocessing import FunctionTransformer
 from wall import Mutant
 from wall_looks import by_check, by_replay, by_sums
 
-from pate import GNMax, RecordVoters, TeacherEnsemble, TorchTeacherEnsemble, release_labels
+from pate import CoordinatedVoter, GNMax, RecordVoters, TeacherEnsemble, TorchTeacherEnsemble, release_labels
 from pate._core.checks import encode_labels
 from pate.exceptions import PateError
 from pate.mechanisms import GaussianSum
@@ -95,6 +96,21 @@ def _by(ensemble: type[TeacherEnsemble], estimator: Any) -> Any:
         return release_labels(teachers.fit(X, y, groups=groups).vote(public()), GNMax(sigma=20.0), budget=BUDGET)
 
     return pipeline
+
+
+# ---- votes drawn by a shared race ----
+
+
+def public_race(X, y, groups=None, *, private=False):
+    """Teachers draw their votes by one race, whose seed is public; or follows from what they vote."""
+    teachers = TeacherEnsemble(GaussianNB(), 20, classes=CLASSES, random_state=0).fit(X, y, groups=groups)
+    seed = crc32(teachers.vote(public()).counts.tobytes()) if private else 7
+    votes = CoordinatedVoter(teachers, seed=seed).vote(public())
+    return release_labels(votes, GNMax(sigma=20.0), budget=BUDGET)
+
+
+def private_race(X, y, groups=None):
+    return public_race(X, y, groups, private=True)
 
 
 # ---- torch teachers ----
@@ -314,6 +330,11 @@ MUTANTS = (
         "a group of teachers retrained when one fails",
         "retries around a whole batch of jobs",
         {"replay": by_replay(failing_alone, _by(RetrainsAll, Fails()), world, beyond)},
+    ),
+    Mutant(
+        "a shared race of votes, seeded by what the teachers answered",
+        "sampling seeds that are hashes of the whole request",
+        {"replay": by_replay(public_race, private_race, world, thirtyfold)},
     ),
     Mutant(
         "one record's oddity that decides whether there is a release",

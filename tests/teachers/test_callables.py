@@ -321,10 +321,10 @@ def test_a_failure_ends_the_waits_of_others():
     teachers = teachers_of([patient, hopeless], n_jobs=2, n_retries=1, retry_wait=60.0)
     real = teachers._call
 
-    def call(index, rows, places, stop):  # the second teacher has one try
+    def call(index, rows, places, hashes, stop):  # the second teacher has one try
         if index:
             raise InvalidInputError("teacher 1 could not vote") if hopeless_fails(rows) else AssertionError
-        return real(index, rows, places, stop)
+        return real(index, rows, places, hashes, stop)
 
     def hopeless_fails(rows):
         with pytest.raises(Broken):

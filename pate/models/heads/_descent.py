@@ -19,6 +19,9 @@ _FIRST_GROUP = 4
 _SHRUNK_BY = 0.75
 #: The most that a round moves a weight, if all records agree: with little noise steps get no longer than this.
 _LONGEST = 200.0
+#: A group's steps are halved when two sums in a row point against each other by more than so many standard deviations
+#: of the noise: such steps overshoot, and would go on to and fro.
+_AGAINST = 4.0
 
 
 class DescentHead(LinearHead):
@@ -31,7 +34,9 @@ class DescentHead(LinearHead):
 
     Round k of K with noise sigma_k moves the weights by ``logit_noise`` / (sigma_k sqrt K) times its sum, and less
     where there is hardly any noise: that of all rounds together is at most ``logit_noise`` on every weight, and on the
-    logit of a row of length 1, for any budget, clip and shares. Its known variance shrinks the weights: group by group
+    logit of a row of length 1, for any budget, clip and shares. Where few directions carry all rows, such steps may
+    overshoot: a group of components whose sums turn round halves its steps from then on (as in Rprop, Riedmiller and
+    Braun, ICNN 1993, by groups). The known variance shrinks the weights: group by group
     of components (the largest first, and the constant by itself) by most of what a positive-part James-Stein
     estimate takes off (Efron and Morris, JASA 68, 1973).
 
@@ -74,6 +79,9 @@ class DescentHead(LinearHead):
     sum_: FloatArray
     n_seen_: int
     variance_: float
+    #: Of the last round: its sums, and the factor of each component's steps. No file keeps them.
+    _last: FloatArray | None = None
+    _pace: FloatArray | None = None
 
     def __init__(self, *, n_rounds: int = 40, logit_noise: float = 1.6, constant: bool = True) -> None:
         self.n_rounds = n_rounds
@@ -113,8 +121,10 @@ class DescentHead(LinearHead):
             raise InvalidInputError(f"this head has had its {self.n_rounds} rounds. Make it with a larger n_rounds.")
         sigma = check_real("release.sigma", release.sigma, low=0)
         step = self.step(sigma, clip, check_int("release.n_units", release.n_units, low=1))
+        sums = sums - sums.mean(axis=1, keepdims=True)
         new = self.start(len(self.sum_), self.classes_)
-        new.sum_ = self.sum_ + step * (sums - sums.mean(axis=1, keepdims=True))
+        new._last, new._pace = sums, self._paced(sums, sigma)
+        new.sum_ = self.sum_ + step * new._pace[:, None] * sums
         new.n_seen_, new.variance_ = self.n_seen_ + 1, self.variance_ + (step * sigma) ** 2
         new.coef_ = new.sum_ * new.left()[:, None]
         return new
@@ -123,6 +133,17 @@ class DescentHead(LinearHead):
         """Return the step length, a factor of a round's sums; ``sigma`` is the noise in each of them."""
         longest = _LONGEST / (n_units * clip)
         return min(longest, self.logit_noise / (sigma * math.sqrt(self.n_rounds))) if sigma > 0 else longest
+
+    def _paced(self, sums: FloatArray, sigma: float) -> FloatArray:
+        """Return the factor of each component's next step: halved for groups whose sums turned round."""
+        pace = np.ones(len(sums)) if self._pace is None else self._pace.copy()
+        if self._last is not None:
+            for group in _groups(len(sums), constant=self.constant):
+                now, before = sums[group], self._last[group]
+                noise = sigma * math.sqrt(float(np.square(now).sum() + np.square(before).sum()))
+                if float((now * before).sum()) < -_AGAINST * noise:
+                    pace[group] /= 2
+        return pace
 
     def agreement(self) -> tuple[float, float]:
         """Return <W, S> minus the expected contribution of noise, and its variance by noise; S sums all steps. Public.
