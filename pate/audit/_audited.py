@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -23,13 +23,16 @@ from pate._core.types import IntArray
 from pate.audit._claims import Claim
 from pate.audit._pair import bounds_picture, even_places, laws_of, pair, worst_neighbour
 from pate.audit._report import Audit
-from pate.data import read_both
+from pate.data import Schema, Table, read_both, read_table
+from pate.data.schema import DATE, NUMERIC, declared_by_name
 from pate.exceptions import InvalidInputError
-from pate.jobs import LabelJob
+from pate.jobs import LabelJob, NumberJob
 from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, read_mechanisms
+from pate.privacy.budget import Budget
 from pate.privacy.convert import check_delta, gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
+from pate.records import check_bounds, read_target
 from pate.release.account import account
 from pate.release.statement.fields import LAYERS
 from pate.release.statement.model import PrivacyStatement
@@ -333,6 +336,7 @@ def _growing(votes: Votes, theirs: Votes, mechanism: Any, delta: float, max_answ
 #: How a statement's recipe names queries and cap, and a round of ballots.
 _ASKED = re.compile(r"\.charge\((\d+), (None|\d+)\)")
 _ROUNDS = re.compile(r"(\d+)/(\d[\d.eE+-]*)\^2")
+_EITHER_PART = " (training units) and "
 _VOTERS = re.compile(r"(\d[\d,]*) teachers, (\d[\d,]*) classes")
 
 
@@ -394,38 +398,54 @@ def audit_statement(
 
 def _sums(statement: PrivacyStatement, tried: _Tried, some: dict[str, Any]) -> None:
     """Audit rounds of noisy sums of ballots: the law of each, and epsilon in closed form."""
-    said = _ROUNDS.findall(statement.verify)
-    rounds = [GaussianSum(float(value)) for times, value in said for _ in range(int(times))]
-    for mechanism in dict.fromkeys(rounds):
+    from pate.audit import law
+    from pate.audit.laws._votes import VectorRounds
+
+    # Of a session whose last rounds are asked of held-out units, the rounds of either part.
+    parts = [
+        [GaussianSum(float(value)) for times, value in _ROUNDS.findall(said) for _ in range(int(times))]
+        for said in statement.verify.split(_EITHER_PART)
+    ]
+    for mechanism in dict.fromkeys(chain(*parts)):
         tried.results += audit_mechanism(mechanism, **some).results
-    if rounds:
-        tried.results.append(_closed_form(statement, rounds))
+    if len(parts) > 1:
+        g = statement.guarantee
+        most = {name: value for name, value in some.items() if value is not None}
+        tried.add("law", lambda: law(VectorRounds(Budget(g.epsilon, g.delta)), **most))
+    tried.results += [_closed_form(statement, rounds, len(parts) > 1) for rounds in parts if rounds]
 
 
-def _closed_form(statement: PrivacyStatement, rounds: Sequence[GaussianSum]) -> AuditResult:
+def _closed_form(statement: PrivacyStatement, rounds: Sequence[GaussianSum], of_a_part: bool) -> AuditResult:
     g = statement.guarantee
     total = Charge.total([(m.charge(1), n) for m, n in Counter(rounds).items()]).mu_squared
     value = gdp_to_epsilon(total**0.5, g.delta)
     wrong = value * (1 - 1e-6) > g.epsilon
+    part = ", asked of one part of the units" if of_a_part else ""
     return AuditResult(
         layer="pair",
-        target=f"{len(rounds)} noisy sum{'s' * (len(rounds) > 1)} of ballots",
+        target=f"{len(rounds)} noisy sum{'s' * (len(rounds) > 1)} of ballots{part}",
         claim=str(Claim.of(g)),
-        tried="made-up ballots, as far apart as one unit can move them in every round; closed form",
+        tried=f"made-up ballots{part}, as far apart as one unit can move them in every round; closed form",
         refuted=wrong,
         finding=f"epsilon {value:.6g} at delta {g.delta:g} of the {g.epsilon:.6g} that are claimed",
         false_alarms=0.0,
-        limits="That a ballot moves the sum no further than its bound is shown by replay, not here.",
+        limits="That a ballot moves the sum no further than its bound"
+        + (", and that no unit is in both parts," if of_a_part else "")
+        + " is shown by replay, not here.",
         figures=(Figure(name="public epsilon", value=g.epsilon), Figure(name="epsilon of the pair", value=value)),
     )
 
 
-# Replay of a labelling job on its own private table: same recipe, neighbouring records, nothing released.
+# Replay of a job on its own private table: same recipe, neighbouring records, nothing released.
 
-#: Arguments of a job that say how tables are read.
+#: Arguments of a job that say how tables are read, and how a private one is.
 _READING = ("id", "only_common", "sep", "encoding", "decimal", "sheet", "dates")
+_ALONE = ("id", "sep", "encoding", "decimal", "sheet")
 #: Arguments that a replay overrides: nothing outside is written, and everything runs in this process.
-_OWN = {"ledger": None, "checkpoint_dir": None, "new_ledger": False, "n_jobs": 1, "keep_model": False, "verbose": False}
+_OWN = {"ledger": None, "new_ledger": False, "verbose": False, "force": True}
+#: ... where the target is no number, and where there are public rows.
+_OWN_CLASSES = {"checkpoint_dir": None, "n_jobs": 1}
+_OWN_PUBLIC = {"keep_model": False, "overlap_is_public": True}
 
 
 def audit_job(
@@ -437,15 +457,16 @@ def audit_job(
 ) -> Audit:
     """Replay a job on pairs of neighbouring private tables with the same randomness, and compare inner states.
 
-    Every pair trains the job's teachers (or casts its ballots) again. The job runs as :class:`pate.jobs.LabelJob` runs,
-    on copies of the table in a temporary folder, with a ledger there: nothing is
-    charged to the real one, and nothing is released. **It reads the private table many times, and what it finds is
-    private.**
+    Every pair trains the job's teachers (or casts its ballots) again. The job runs as it is, on copies of the table in
+    a temporary folder, with a ledger there: nothing is charged to the real one, and nothing is released. **It reads the
+    private table many times, and what it finds is private.**
 
     Parameters
     ----------
     arguments : mapping
-        Of :class:`pate.jobs.LabelJob`; tables, not folders of images. Its ledger and checkpoints are not used.
+        Of :class:`pate.jobs.LabelJob`, or of :class:`pate.jobs.NumberJob`, which has a ``target_range``; tables, not
+        folders of images. Without ``public`` a ``schema`` says what the columns hold. Ledger and checkpoints are not
+        used.
     n_pairs : int or None
         One of each kind of neighbour when not given.
     published : bool
@@ -473,45 +494,68 @@ def audit_job(
     from pate.audit.replays import replay_search
 
     given = {**arguments}
-    private, public, target = given.pop("private"), given.pop("public"), given.pop("target", None)
+    private, public, target, group = (given.pop(name, None) for name in ("private", "public", "target", "group"))
     if target is None or any(Path(str(p)).is_dir() for p in (private, public)):
         raise InvalidInputError("target must name a column of a private table: folders of images are not replayed.")
-    group, classes = given.pop("group", None), given.get("classes")
+    bounds, classes = given.get("target_range"), given.get("classes")
+    a_job: Any = LabelJob if bounds is None else NumberJob
     reading = {name: given.pop(name) for name in _READING if name in given}
     drop, text = given.pop("drop", ()), given.pop("text", ())
-    tables = read_both(private, public, target=target, group=group, drop=drop, text=text, **reading)
-    private_rows, public_rows = tables.private, tables.public
-    names = list(public_rows.X.columns)
+    held: dict[str, Any] = {**given, **_OWN, **(_OWN_CLASSES if bounds is None else {})}
+    if public is None:
+        held["schema"], table = _by_schema(private, given.get("schema"), reading, target=target, group=group)
+    else:
+        tables = read_both(private, public, target=target, group=group, drop=drop, text=text, **reading)
+        texts = [name for name, kind in tables.public.kinds.items() if kind == "text"]
+        table, held = tables.private, {**held, **_OWN_PUBLIC, "text": texts}
+    names, y = list(table.X.columns), table.y
+    if bounds is not None:  # numbers move from one end of their range to the other
+        y, classes = read_target(y), check_bounds(bounds)
     # Columns of the table must not be overwritten.
     label, owner = (_free_name(word, names) for word in ("target", "group"))
-    held = {**given, **_OWN, "overlap_is_public": True, "force": True, "target": label, "classes": classes,
-            "text": [name for name, kind in public_rows.kinds.items() if kind == "text"]}  # fmt: skip
+    held["target"] = label
 
     with tempfile.TemporaryDirectory(prefix="pate-audit-") as name:
         folder = Path(name)
-        _write(public_rows.X, folder / "public.csv")
+        if public is not None:
+            _write(tables.public.X, folder / "public.csv")
+            held["public"] = folder / "public.csv"
 
         def job(X: Any, y: Any, groups: Any = None) -> Any:
             place = Path(tempfile.mkdtemp(dir=folder))
             private, ledger = place / "private.csv", place / "ledger.sqlite"
             owners = {} if groups is None else {owner: np.asarray(groups)}
             _write(pd.DataFrame(X, columns=names).assign(**{label: np.asarray(y)}, **owners), private)
-            own = {**held, "ledger": ledger, "group": owner if owners else None}
             try:
-                return LabelJob(private, folder / "public.csv", **own).run()
+                return a_job(private, **{**held, "ledger": ledger, "group": owner if owners else None}).run()
             finally:
                 beside_ledger(ledger).unlink(missing_ok=True)
                 os.unlink(private)
 
-        found = replay_search(job, private_rows.X, private_rows.y, groups=private_rows.groups, classes=classes,
-                              n_pairs=n_pairs, published=published, random_state=random_state)  # fmt: skip
-    asked = "a pair of each kind" if n_pairs is None else f"up to {n_pairs} pairs"
-    words = f"{asked} of neighbouring tables, inner states compared"
+        found = replay_search(job, table.X, y, groups=table.groups, classes=classes, n_pairs=n_pairs,
+                              published=published, random_state=random_state)  # fmt: skip
+    pairs = "a pair of each kind" if n_pairs is None else f"up to {n_pairs} pairs"
+    words = f"{pairs} of neighbouring tables, inner states compared"
     # How many pairs there were, and which, follows from the private table, so that it must not be cited.
     renamed = replace(found, target="the job", tried=f"the job replayed on {words}")
     left = ("law, pair, game: audit what the job released (its statement), or the votes.",)
     said = "The job's recipe on its private table."
     return Audit(title="Audit of a job", description=said, results=(renamed,), left_out=left)
+
+
+def _by_schema(private: Any, declared: Any, reading: Mapping[str, Any], **roles: Any) -> tuple[Schema, Table]:
+    """Return a schema whose dates are numbers of days, and the private table that it describes, read so."""
+    schema = declared_by_name(declared)
+    if schema is None:
+        raise InvalidInputError(
+            "public must name the public table of a job, or schema must say what its columns hold (--ranges): no other "
+            "job is replayed."
+        )
+    table = read_table(private, like=schema, **{name: reading[name] for name in _ALONE if name in reading}, **roles)
+    # Columns that are not there, the job refuses in its own words.
+    rows = table.X[[name for name in schema.names if name in table.X.columns]]
+    days = (replace(one, kind=NUMERIC) if one.kind.startswith(DATE) else one for one in schema.columns)
+    return replace(schema, columns=tuple(days)), replace(table, X=rows)
 
 
 def _free_name(word: str, taken: list[Any]) -> str:

@@ -22,7 +22,8 @@ def audit(
         Path,
         typer.Argument(
             help="A run's folder, a model file (.pate), a statement (.json), votes (.npy, .npz, .csv) with a "
-            "--mechanism, or a job file (.toml, as pate label --config takes) to be replayed on its private table."
+            "--mechanism, or a job file (.toml, as pate label --config takes; of pate train with ranges = 'FILE', "
+            "without public) to be replayed on its private table."
         ),
     ],
     mechanism: o.MechanismName = None,
@@ -185,19 +186,22 @@ def _replayed(target: Path, n_pairs: int | None, *, published: bool) -> Any:
     from pate.cli._label import LabelOptions
     from pate.cli._options import read_job_file, uses_of
 
-    held = read_job_file(target, uses_of(LabelOptions))
-    paths = {"private", "public", "classes_file", "ledger", "out"}
-    given: dict[str, Any] = {name: Path(value) if name in paths else value for name, value in held.items()}
+    uses = uses_of(LabelOptions)
+    held = read_job_file(target, uses)
+    given: dict[str, Any] = {name: Path(v) if uses[name].kind is Path else v for name, v in held.items()}
     if "size" in given:
         given["size"] = o.Size.parse(given["size"])
     if "epsilon" not in given:
         raise InvalidInputError(f"{target.name} must hold epsilon: the noise of a job follows from its budget.")
     options = LabelOptions(**{"out": Path("labels.csv"), **given, "checkpoints": False})
-    if options.private is None or options.public is None:
-        raise InvalidInputError(f"{target.name} must name private and public: a job is replayed on a private table.")
+    if options.private is None or (options.public is None and options.range is None and options.ranges is None):
+        raise InvalidInputError(
+            f"{target.name} must name private, and public (or ranges, a schema's file, as pate train takes): a job is "
+            "replayed on a private table."
+        )
     if not published:
         say(_PRIVATE)
-    say("Replaying the job: teachers are trained for every pair, with recorded noise. Nothing is released or charged.")
+    say("Replaying the job: all of it runs for every pair, with recorded noise. Nothing is released or charged.")
     return audit_job(options.arguments(), n_pairs=n_pairs, published=published)
 
 

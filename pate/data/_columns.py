@@ -119,17 +119,24 @@ def _all_are(cells: Iterable[Any], form: str) -> bool:
     return all(np.isfinite(as_days(cell, form)) for cell in cells)
 
 
+def filled(column: pd.Series) -> npt.NDArray[np.bool_]:
+    """Return which cells are not missing; of objects each by itself, as pandas fails on all for the sake of one."""
+    if column.dtype != object:
+        return column.notna().to_numpy()
+    return np.fromiter((cell_kind(cell) != "missing" for cell in column.tolist()), dtype=bool, count=len(column))
+
+
 def days_in(column: pd.Series, form: str) -> tuple[pd.Series, int]:
     """Return a column's dates as days since 1970-01-01 (NaN: no date), and how many cells are filled but no date."""
     import pandas as pd
 
-    cells, missing = column.astype(object).tolist(), column.isna().to_numpy()
+    cells = column.astype(object).tolist()
     texts = {cell: as_days(cell, form) for cell in {cell for cell in cells if isinstance(cell, str)}}  # each once
     found = (texts[cell] if isinstance(cell, str) else as_days(cell, form) for cell in cells)
     values = np.fromiter(found, dtype=np.float64, count=len(cells))
     blank = np.fromiter((isinstance(cell, str) and not cell.strip() for cell in cells), dtype=bool, count=len(cells))
     made = pd.Series(values, index=column.index, name=column.name)
-    return made, int(np.count_nonzero(~np.isfinite(values) & ~missing & ~blank))
+    return made, int(np.count_nonzero(~np.isfinite(values) & filled(column) & ~blank))
 
 
 #: What pandas takes for true and false where a whole column is one or the other.
@@ -360,12 +367,20 @@ def _numbers_alone(texts: pd.Series) -> bool:
 
 
 def _texts_in(column: pd.Series) -> tuple[pd.Series, int]:
+    import pandas as pd
+
+    if column.dtype == object:  # one cell at a time: pandas fails on all of them for the sake of one
+        cells = column.tolist()
+        kinds = [cell_kind(cell) for cell in cells]
+        found = [as_written(c) if kind in ("text", "number") else np.nan for c, kind in zip(cells, kinds, strict=True)]
+        odd = len(kinds) - sum(kind in ("text", "number", "missing") for kind in kinds)
+        return pd.Series(found, index=column.index, name=column.name, dtype=object), odd
     texts = as_text(column)
     if not holds_numbers(column.dtype):
         useful = ("text", "number", "missing")
         cells = column.astype(object).tolist()
-        odd = np.array([not isinstance(cell, str) and cell_kind(cell) not in useful for cell in cells], dtype=bool)
-        return texts.mask(odd, np.nan).astype(object), int(odd.sum())
+        where = np.array([cell_kind(cell) not in useful for cell in cells], dtype=bool)
+        return texts.mask(where, np.nan).astype(object), int(where.sum())
     return texts, 0
 
 

@@ -24,7 +24,7 @@ from scipy import special
 from pate._core.checks import check_int, check_real
 from pate._core.types import FloatArray
 from pate.data._cells import read_cells
-from pate.data._columns import DATE, as_number, column_like, odd_cells, warn_curator
+from pate.data._columns import DATE, as_number, column_like, filled, odd_cells, warn_curator
 from pate.data._validation import by_name, is_frame
 from pate.data.schema import CATEGORY, MOST_VALUES, TEXT, Column, Schema
 from pate.exceptions import InvalidInputError
@@ -230,7 +230,7 @@ def cell_codes(X: Any, schema: Schema, cells: Sequence[ColumnCells]) -> npt.NDAr
         column = rows.iloc[:, j] if is_frame(rows) else pd.Series(rows[:, j])
         read = _read(column, here.column)
         made[:, j] = here.codes(read.to_numpy())
-        n_odd = int(np.count_nonzero((made[:, j] == here.n_cells - 1) & column.notna().to_numpy()))
+        n_odd = int(np.count_nonzero((made[:, j] == here.n_cells - 1) & filled(column)))
         if n_odd:
             odd.append(odd_cells(here.column.name, read, n_odd).replace("the public rows have", "the schema has"))
     if odd:

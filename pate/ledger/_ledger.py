@@ -633,27 +633,34 @@ class Ledger:
         -----
         CuratorWarning
         """
+        found = self.of_other_features(releases)
+        if found:
+            warnings.warn(
+                f"the private features are not those that release {', '.join(map(str, found))} of the ledger was made "
+                "from. What it released is given again, and the changed records were not used for it: a question is "
+                "answered once. For labels by the records as they are now ask another one (another epsilon or "
+                "mechanism, say), which is charged; where people were added or labels corrected, after Ledger.revise "
+                "(pate ledger revise). (Whether records changed is private: do not publish it.)",
+                CuratorWarning,
+                stacklevel=3,
+            )
+
+    def of_other_features(self, releases: Iterable[int]) -> list[int]:
+        """Return which of these releases were made from other rows than those last checked, or in another order.
+
+        None where it is not known: of rows that were never checked (:meth:`check`), or without the key. **Sensitive.**
+        """
         contents = None if self._checked is None else self._checked.contents
         key = None if contents is None else read_key(self.path, make=False)
         if contents is None or key is None:
-            return
+            return []
         found = []
         for row in self.releases(releases):
             with _entries.plain(self.path):
                 held = row.contents
                 if held is not None and held != sealed(key, "contents", [contents], held["salt"]):
-                    found.append(str(row.id))
-        if found:
-            warnings.warn(
-                f"the private features are not those that release {', '.join(found)} of the ledger was made from. What "
-                "it released is given again, and the changed records were not used for it: a question is answered "
-                "once. For labels by the records as they are now ask another one (another epsilon or mechanism, say), "
-                "which is charged; where people were added or labels corrected, after Ledger.revise (pate ledger "
-                "revise). "
-                "(Whether records changed is private: do not publish it.)",
-                CuratorWarning,
-                stacklevel=3,
-            )
+                    found.append(row.id)
+        return found
 
     def holds(self, head: str) -> bool:
         """Return whether a head noted earlier is in the chain; see :meth:`verify`, which also checks the chain."""

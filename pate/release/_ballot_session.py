@@ -588,6 +588,7 @@ def open_ballot_session(
         row = None if mark is None or ledger is None else ledger.find(mark)
         if row is not None and ledger is not None:
             row, n_used, n_stored = stored_rounds_of(ledger, row.id)
+            _check_places(ledger, row, n_used, unit=unit, n_held_out=n_held_out)
             return transaction.ballots_again(_rounds_of(row), row.id, n_used, n_stored)
         rounds = buy_rounds(
             budget, shares, ledger, n_units=n, force=force, n_measured=n_measured, n_held_out=n_held_out
@@ -599,6 +600,20 @@ def open_ballot_session(
 
     paid, claim = claimed(ledger, mark, take)
     return BallotSession(paid, terms, data, n, claim=claim, n_held_out=n_held_out, split_into=split_into)
+
+
+def _check_places(ledger: Ledger, row: LedgerRow, n_used: int, *, unit: str, n_held_out: int) -> None:
+    """Refuse to go on where records may stand in other places: some would train and be held out.
+
+    Labels in another order the ledger refuses itself, unless it was revised; rows of equal labels it does not.
+    """
+    by_place, begun = n_held_out and unit == "record", 0 < n_used < len(_rounds_of(row))
+    if by_place and begun and ledger.of_other_features([row.id]):
+        raise LedgerError(
+            f"release {row.id} of the ledger {str(ledger.path)!r} was cut off, and began with other rows than these, "
+            "or with the same in another order: records that trained would be held out now. Nothing was drawn. Give "
+            "the rows as they were, or release anew with another budget. (Whether records changed is private.)"
+        )
 
 
 def open_on_terms(terms: ReleaseTerms, name: str, **said: Any) -> BallotSession:

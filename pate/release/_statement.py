@@ -14,7 +14,7 @@ from pate.privacy.convert import format_up
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.records import NUMBER, BallotFacts, RightFacts, VectorFacts
-from pate.release._quote import Quote, ReleaseTerms, counted, sum_of_rounds
+from pate.release._quote import Quote, ReleaseTerms, counted
 from pate.release._stored import races_in, with_counts
 from pate.release.statement.fields import CLASSES_NAMED, ONE_RECORD, Assumption, check_stated, drawn_noise
 from pate.release.statement.model import PrivacyStatement, made_statement
@@ -423,9 +423,10 @@ def ballot_statement(
     residual = any(map(_residual, facts))
     replaced = last.adjacency == "replace-one"
     multipliers = counted(m.noise_multiplier for m in rounds)
-    parts = rounds[len(rounds) - n_held_out :], rounds[: len(rounds) - n_held_out]
-    paying = max(filter(None, parts), key=lambda part: sum_of_rounds(part).mu_squared)
-    squares = " + ".join(f"{n}/{m.noise_multiplier!r}^2" for m, n in Counter(paying).items())
+    squares = _squares(rounds)
+    if n_held_out:
+        training, held_out = rounds[:-n_held_out], rounds[-n_held_out:]
+        squares = f"the larger of {_squares(training)} (training units) and {_squares(held_out)} (held-out units)"
     return statement_of(
         terms,
         released="; ".join((_sums(facts), *map(counts_in_words, right)))
@@ -469,6 +470,10 @@ def ballot_statement(
         releases=() if ledger is None or release is None else (release,),
         head=head,
     )
+
+
+def _squares(rounds: Sequence[GaussianSum]) -> str:
+    return " + ".join(f"{n}/{m.noise_multiplier!r}^2" for m, n in Counter(rounds).items())
 
 
 def _maps(facts: Sequence[BallotFacts | VectorFacts]) -> str:

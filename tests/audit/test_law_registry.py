@@ -10,10 +10,10 @@ import pytest
 import pate.comparison.baselines
 import pate.dpsgd.mechanisms
 import pate.mechanisms
-from pate import GaussianSum, GNMax, InvalidInputError, VoteCap
+from pate import Budget, GaussianSum, GNMax, InvalidInputError, VoteCap
 from pate.audit import independence, law
 from pate.audit.laws._training import Batches
-from pate.audit.laws._votes import SmoothRelease, _of
+from pate.audit.laws._votes import SmoothRelease, VectorRounds, _of
 from pate.audit.testing import Numbers, forget, register, registered
 from pate.comparison.baselines import SampledNeighbours, StabilityTest
 from pate.dpsgd.mechanisms import BandedFTRL, PoissonSGD, Shape, ShuffledSGD, TreeFTRL, TruncatedPoissonSGD
@@ -54,7 +54,7 @@ def test_every_public_mechanism_is_registered():
     missing = public_mechanisms() - set(ENTRIES)
     assert not missing, f"register {missing} in pate/audit/laws: see docs/design.md"
     assert len(public_mechanisms()) >= 13
-    assert {PTRGate, SmoothRelease, Batches} <= set(ENTRIES)
+    assert {PTRGate, SmoothRelease, Batches, VectorRounds} <= set(ENTRIES)
 
 
 @pytest.mark.few(1)
@@ -118,6 +118,7 @@ SMOOTH = ENTRIES[SmoothRelease].examples[0]
 #: For every kind: a claim, and something else that is sampled.
 FAULTS = {
     "sum, a tenth less noise": (GaussianSum(4.0), GaussianSum(3.6)),
+    "rounds of vectors, of a larger budget": (VectorRounds(Budget(1.0, 1e-5)), VectorRounds(Budget(1.15, 1e-5))),
     "capped votes, a tenth less noise": (VoteCap(500, 10.0), VoteCap(500, 9.0)),
     "votes beyond the cap": (VoteCap(500, 10.0), Forgets(500, 10.0)),
     "neighbours, less noise": (SampledNeighbours(4, 0.5, 2.0), SampledNeighbours(4, 0.5, 1.7)),

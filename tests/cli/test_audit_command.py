@@ -228,7 +228,7 @@ def test_a_job_that_leaks_ends_with_one(job, monkeypatch):
         (("labels.statement.json", "--sigma", 3), "--sigma has no effect on what has a statement"),
         (("labels.statement.json", "--cite", "labels.statement.json"), "--cite must be a new .json file"),
         (("job.toml", "--epsilon", 3), "--epsilon has no effect on a job file"),
-        (("job.toml",), "must name private and public"),
+        (("job.toml",), "must name private, and public"),
         (("empty",), "holds no statement.json"),
         (("note.txt",), "TARGET must be a run's folder"),
         (("votes.npy", *GNMAX, "--out", "empty/.."), "is taken"),
@@ -342,3 +342,108 @@ def test_what_a_statement_cites_is_about_new_releases():
     assert {one["layer"] for one in found.cited() if "on new releases, not what was released" in one["tried"]} == {
         "law", "game",
     }  # fmt: skip
+
+
+@pytest.fixture
+def numbers(here):
+    """A job whose target is a number, and one without public rows, on the same records."""
+    rng = np.random.default_rng(2)
+    rows = pd.DataFrame(rng.normal(size=(160, 2)).clip(-4, 4), columns=["a", "b"])
+    rows["price"], rows["ill"] = 3 * rows.a + 10, np.where(rows.a > 0, "yes", "no")
+    rows["day"] = pd.date_range("2020-01-01", periods=160).strftime("%d.%m.%Y")
+    rows.loc[3, "price"] = np.nan
+    rows.iloc[:120].to_csv("private.csv", index=False)
+    rows.iloc[120:, :2].to_csv("public.csv", index=False)
+    both = "private = 'private.csv'\nepsilon = 20.0\ndelta = 1e-3\nforce = true\n"
+    Path("number.toml").write_text(
+        f"{both}public = 'public.csv'\ntarget = 'price'\nnumeric = true\nrange = ['0,20']\ndrop = ['ill', 'day']\n"
+    )
+    Path("schema.toml").write_text(
+        'rows = "table"\n[[column]]\nname = "a"\nkind = "numeric"\nrange = [-4, 4]\n'
+        '[[column]]\nname = "day"\nkind = "date:day-first"\nrange = [18000, 18500]\n'
+    )
+    Path("train.toml").write_text(
+        f"{both}ranges = 'schema.toml'\ntarget = 'ill'\nclasses = ['no', 'yes']\nvoters = 'records'\n"
+    )
+    return here
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["number.toml", "train.toml"])
+def test_numbers_and_synthetic_rows_are_replayed_and_nothing_is_charged(numbers, name):
+    before = sorted(p.name for p in numbers.iterdir())
+    code, said = run(name, "--pairs", 2, "--published")
+    assert code == 0, said
+    assert "No claim was refuted by 1 audit (replay)." in said
+    folder = name.replace("toml", "audit")
+    assert sorted(p.name for p in numbers.iterdir()) == sorted([*before, folder])
+    (found,) = Audit.load(numbers / folder / "audit.json").results
+    # Cells of a histogram move as far as they may, and every pair ran.
+    assert 0.99 < found["sum moved, of what it may"].value <= 1
+    assert (found["pairs refused"].value, found["pairs refused"].of) == (0, "2 pairs")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["number.toml", "train.toml"])
+def test_a_job_whose_people_are_counted_record_by_record_is_found(numbers, monkeypatch, name):
+    """The owners of records are lost before the sums."""
+    from pate.records import _vectors as vectors
+
+    rows = pd.read_csv("private.csv")
+    rows.assign(who=np.arange(len(rows)) // 3).to_csv("private.csv", index=False)
+    with Path(name).open("a") as file:
+        file.write("group = 'who'\n")
+    honest = vectors.count_cells
+
+    def by_record(units, *args, **said):
+        return honest(replace(units, owners=None), *args, **said)
+
+    for place in ("_regression", "_synthetic"):
+        monkeypatch.setattr(f"pate.models.{place}.count_cells", by_record)
+    code, said = run(name, "--pairs", 1)
+    assert code == 1, said
+    folder = numbers / name.replace("toml", "audit")
+    assert "times as far as one unit may move it" in Audit.load(folder / "audit.sensitive.json").results[0].finding
+
+
+@pytest.mark.long
+def test_models_of_numbers_and_of_synthetic_rows_are_audited_by_their_statement(numbers):
+    from pate.data import Schema
+    from pate.jobs import LabelJob, NumberJob
+
+    budget = Budget(2.0, 1e-3)
+    number = NumberJob("private.csv", "public.csv", target="price", target_range=(0, 20), budget=budget, force=True,
+                       drop=("ill", "day"))  # fmt: skip
+    number.model(number.run()).save("number.pate")
+    train = LabelJob("private.csv", schema=Schema.read("schema.toml"), target="ill", classes=["no", "yes"],
+                     budget=budget, force=True, voters="records")  # fmt: skip
+    train.model(train.run()).save("train.pate")
+    for name, n_pairs in (("number.pate", 2), ("train.pate", 1)):
+        code, said = run(name, *QUICK)
+        assert code == 0, said
+        found = Audit.load(numbers / name.replace("pate", "audit") / "audit.json")
+        closed = [r for r in found.results if r.layer == "pair"]
+        # Two parts of the units, each with a price: both are computed again.
+        assert len(closed) == n_pairs
+        reached = [r["epsilon of the pair"].value for r in closed]
+        assert all(0 < one <= 2 * (1 + 1e-6) for one in reached)
+        assert max(reached) == pytest.approx(2.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("part", ["training", "held-out"])
+def test_a_part_that_costs_more_than_is_claimed_is_refuted(part):
+    """Of two parts the larger one counts; a statement that says the smaller one's epsilon is found."""
+    from pate.records import Units, count_cells
+    from pate.release import open_ballot_session
+
+    units = Units.of(np.arange(60.0), share=0.5)
+    said = {"n_units": units.n, "fingerprint": units.unit_owners.fingerprint(), "force": True, "n_held_out": 1}
+    with open_ballot_session(Budget(1.0, 1e-5), shares=[1.0, 1.0], classes=None, **said) as session:
+        asked = count_cells(units, units.cells([0, 30, 60]), [2], what="", query="", part="training")
+        made = session.ask_vectors(asked).statement
+    assert not audit_statement(made, max_releases=20).refuted
+    noise = f"{session.mechanisms[0].noise_multiplier!r}"
+    before, mark, after = made.verify.partition(" (training units) and ")
+    low = {"training": (before.replace(noise, "2.0"), after), "held-out": (before, after.replace(noise, "2.0"))}[part]
+    found = audit_statement(replace(made, verify=mark.join(low)), max_releases=20)
+    assert [r.refuted for r in found.results if r.layer == "pair"] == [part == "training", part == "held-out"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -234,3 +235,35 @@ def test_one_value_and_no_mass_make_no_trouble():
         assert np.isfinite(S).all()
         made = copula.Copula(schema, marginals, copula.fit_correlation(S.T @ S, marginals, 2, 1.0))
         assert set(made.draw(20)["a"].dropna()) <= {3.0}
+
+
+class Unspeakable:
+    """A cell that fails at whatever is asked of it."""
+
+    def __float__(self):
+        raise RuntimeError("a private value")
+
+    __str__ = __repr__ = __hash__ = __float__
+
+
+@pytest.mark.parametrize(
+    "cell", [Decimal("sNaN"), Unspeakable(), "\ud800", {}, 10**400, 1 + 2j], ids=lambda c: type(c).__name__
+)
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_an_odd_cell_is_missing_and_stops_nothing(cell, at):
+    """Whether there is a release must not depend on one record."""
+    schema = Schema((
+        Column("age", "numeric", range=(0, 120)),
+        Column("town", "category", ("Oslo", "Rome")),
+        Column("day", "date:day-first", range=(18000, 18500)),
+    ))  # fmt: skip
+    rows = pd.DataFrame({"age": [3, 4.5, 5], "town": ["Oslo", "Rome", "Rome"], "day": [18001.0, 18300, 18400]}).astype(
+        object
+    )
+    cells = copula.cells_of(schema)
+    honest = copula.cell_codes(rows, schema, cells)
+    rows.iat[1, at] = cell
+    with pytest.warns(CuratorWarning):
+        found = copula.cell_codes(rows, schema, cells)
+    assert found[1, at] == cells[at].n_cells - 1
+    assert np.array_equal(np.delete(found.ravel(), 3 + at), np.delete(honest.ravel(), 3 + at))

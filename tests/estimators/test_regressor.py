@@ -180,6 +180,34 @@ def test_a_fit_that_was_killed_between_rounds_goes_on(tmp_path, monkeypatch):
     assert len(set(held)) == 1  # the same records were held out
 
 
+@pytest.mark.long
+def test_rows_in_another_order_are_no_end_of_a_fit_that_was_killed(tmp_path, monkeypatch):
+    """Places are held out: who trained before the kill would be held out after it, and pay twice for one charge."""
+    few = np.sort(np.arange(N) % 3).astype(float)  # sorted by them, whatever the order of rows of equal ones
+    order = np.lexsort((X[:, 1], few))
+
+    def fit(order):
+        model = regressor(ledger=Ledger(tmp_path / "l.sqlite", total=BUDGET), target_range=(0, 3))
+        return model.fit(X[order], few[order], X_public=PUBLIC)
+
+    real = BallotSession.ask_vectors
+
+    def killed(self, given):
+        if given.facts.part == "held out":
+            raise KeyboardInterrupt
+        return real(self, given)
+
+    with monkeypatch.context() as m:
+        m.setattr(BallotSession, "ask_vectors", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fit(np.arange(N))
+    with pytest.raises(LedgerError, match="records that trained would be held out"):
+        fit(order)
+    fit(np.arange(N))
+    fit(order)  # all was drawn: it is given again
+    assert len(Ledger(tmp_path / "l.sqlite").releases()) == 1
+
+
 def test_without_the_secret_of_the_cut_nothing_is_resumed(tmp_path):
     """Other records would be held out: some would be in both parts, for one price."""
     ledger = Ledger(tmp_path / "l.sqlite", total=BUDGET)

@@ -8,6 +8,7 @@ import planted_accounting
 import planted_dpsgd
 import planted_ledger
 import planted_noise
+import planted_numbers
 import planted_partition
 import planted_training
 from planted_games import FOUND, TRIED
@@ -24,6 +25,7 @@ BLIND = {
     "ledger": {"law": _DRAWN},
     "partition": {"law": _DRAWN},
     "training": {"law": _DRAWN},
+    "numbers": {"law": _DRAWN},
     "DP-SGD": {},
 }
 
@@ -48,6 +50,7 @@ GROUPS: dict[str, tuple[Mutant, ...]] = {
         "ledger": planted_ledger,
         "partition": planted_partition,
         "training": planted_training,
+        "numbers": planted_numbers,
         "DP-SGD": planted_dpsgd,
     }.items()
 }

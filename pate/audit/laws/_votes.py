@@ -1,4 +1,4 @@
-"""Register the mechanisms for votes and sums of ballots."""
+"""Register the mechanisms for votes and sums of ballots and vectors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pate._core.types import FloatArray, IntArray
 from pate.audit.laws._registry import Numbers, law_bank, register
 from pate.comparison.baselines import SampledNeighbours, StabilityTest, distance_to_instability
 from pate.mechanisms import NOT_ASKED, ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyHistogram, VoteCap
-from pate.privacy.convert import rdp_overhead
+from pate.privacy.budget import Budget
+from pate.privacy.convert import gdp_from_budget, rdp_overhead
 from pate.privacy.noise.integers import laplace_law
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.gate import PTRGate, query_scores, safe_distance
@@ -28,6 +29,8 @@ from pate.privacy.publish.smooth_sensitivity import (
     smooth_bound,
 )
 from pate.privacy.publish.tail_bound import TailBound
+from pate.records import Units, count_cells, sum_alone
+from pate.release import open_ballot_session
 
 # Mechanisms that publish a data-dependent cost: the bit of propose-test-release, and smooth sensitivity's number.
 
@@ -138,6 +141,55 @@ def _sums_law(mechanism: GaussianSum, sums: IntArray) -> Numbers:
     return Numbers(sums.astype(float), scale, grid=grid)
 
 
+@dataclass(frozen=True)
+class VectorRounds:
+    """A session of sums of vectors that costs a budget: cells and signed vectors, of training and held-out units."""
+
+    budget: Budget
+
+
+#: Shares of mu^2 of cells (which move by sqrt 2 of a unit) and of signed vectors (by 2): equal noise on both.
+_SHARES = (1 / 3, 2 / 3)
+#: Histograms that are asked about together, as cells of one sum.
+_TOGETHER = 64
+
+
+def _rounds_law(rounds: VectorRounds, counts: IntArray) -> Numbers:
+    """Return the law of every cell in all four rounds: by the budget and the brute force of neighbours alone."""
+    mu = gdp_from_budget(rounds.budget.epsilon, rounds.budget.delta)
+    return Numbers(np.repeat(counts, 4, axis=1).astype(float), math.sqrt(2 / _SHARES[0]) / mu, grid=1.0)
+
+
+def _rounds_bank(rounds: VectorRounds, n_classes: int) -> dict[str, IntArray]:
+    return {"nobody": np.zeros(n_classes, dtype=np.int64), "stairs": 2 * np.arange(n_classes)}
+
+
+def _rounds(rounds: VectorRounds, counts: IntArray, noise: NoiseSource) -> FloatArray:
+    pieces = np.array_split(counts, -(-len(counts) // _TOGETHER))
+    return np.concatenate([_asked(rounds, piece, noise) for piece in pieces])
+
+
+def _asked(rounds: VectorRounds, counts: IntArray, noise: NoiseSource) -> FloatArray:
+    """Return counts with the noise of each round, cell by cell: (n, 4 m)."""
+    n_cells = counts.size
+    cells = np.append(np.repeat(np.arange(n_cells), counts.ravel()), [-1, -1])  # two units say nothing
+    units, found = Units.of(np.where(cells >= 0, 0.0, np.nan), share=0.5), []
+    said: dict[str, Any] = {"what": "cells", "query": ""}
+    with open_ballot_session(
+        rounds.budget, shares=_SHARES * 2, classes=None, n_units=units.n, force=True, n_held_out=2,
+        fingerprint=units.unit_owners.fingerprint(), noise_seed=int(noise.words(1)[0] >> 33) if noise.seeded else None,
+    ) as session:  # fmt: skip
+        for part in ("training", "held out"):
+            exact = np.bincount(cells[units.part(part)], minlength=n_cells)
+            hot = (cells[:, None] == np.arange(n_cells)).astype(float)
+            for asked in (
+                count_cells(units, cells[:, None], [n_cells], part=part, **said),
+                sum_alone(units, hot, clip=1.0, part=part, **said),
+            ):
+                found.append(session.ask_vectors(asked).statistics.ravel() - exact + counts.ravel())
+    return np.stack(found, axis=1).reshape(len(counts), -1)
+
+
 def _of_each(counts: IntArray, draw: Callable[[IntArray, int], IntArray]) -> IntArray:
     """Return labels drawn of each histogram, for all of its rows together."""
     labels = np.empty(len(counts), dtype=np.int64)
@@ -183,6 +235,10 @@ register(
     [GaussianSum(4.0), GaussianSum(0.3)],
     law=_sums_law, bank=_sums_bank, n_classes=5, max_releases=2_000,
     sample=lambda m, sums, noise: m.sample(sums, DELTA_SQUARED, noise),
+)  # fmt: skip
+register(
+    [VectorRounds(Budget(1.0, 1e-5))], law=_rounds_law, bank=_rounds_bank, sample=_rounds, n_classes=5,
+    max_releases=1_000,
 )  # fmt: skip
 register(
     [VoteCap(500, 10.0)], sample=_capped, noises=("sigma",),
