@@ -202,8 +202,7 @@ def dpsgd_statement(
     )
     return made_statement(
         released=f"the parameters of a {'classifier' if bounds is None else 'regressor'} trained by DP-SGD, and "
-        "whatever is computed from them"
-        + ("; noisy counts of the records that it is right about" if isinstance(plan.mechanism, Measured) else ""),
+        "whatever is computed from them" + (plan.mechanism.released if isinstance(plan.mechanism, Measured) else ""),
         unit=unit,
         n_units=None if nominal else shape.n_units - n_canaries,
         guarantee=guarantee,
@@ -217,7 +216,7 @@ def dpsgd_statement(
         seeded=seeded,
         covered=(
             "this training run, every intermediate step included",
-            *(("the noisy counts of right answers",) if isinstance(plan.mechanism, Measured) else ()),
+            *((plan.mechanism.covered,) if isinstance(plan.mechanism, Measured) else ()),
         ),
         not_covered=(
             "choices made by looking at other runs on the same records",

@@ -20,7 +20,7 @@ from pate.jobs._request import check_id, proba_columns
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
 from pate.models import as_frame
-from pate.models.file import InputSpec, read_model
+from pate.models.file import OF_NUMBERS, InputSpec, read_model
 from pate.release import LabelRelease, ModelLabels, ReleasedLabels
 from pate.release.statement.files import bind_released
 from pate.release.statement.model import PrivacyStatement
@@ -366,7 +366,7 @@ def predict_file(
     check_can_write("out", goal)
     file = read_model(model)
     check_id(id, file.manifest.classes)
-    numbers = file.manifest.kind == "numbers"
+    numbers = file.manifest.kind in OF_NUMBERS
     clf: Any = PATERegressor._of_file(file) if numbers else PATEClassifier._of_file(file)
     if proba and numbers:
         raise InvalidInputError("proba must be left out: the model predicts a number, and there are no classes.")

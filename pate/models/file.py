@@ -51,7 +51,10 @@ KINDS = {
     "dpsgd": "a linear model of public maps, trained on private records by DP-SGD",
     "student": "a student trained on released labels of public rows",
     "numbers": "a model of a number, with intervals: bins of it on which private records voted, and a correction",
+    "dpsgd-number": "a linear model of public maps for a number, trained on private records by DP-SGD",
 }
+#: Those that predict a number.
+OF_NUMBERS = ("numbers", "dpsgd-number")
 ROWS = ("table", "array", "texts", "images")
 _COLUMNS = {"numeric": "number", "text": "text", "date": "date"}
 #: Names at most so many columns in texts.
@@ -153,7 +156,7 @@ class Manifest:
 
     Attributes
     ----------
-    kind : {"records", "dpsgd", "student", "numbers"}
+    kind : {"records", "dpsgd", "student", "numbers", "dpsgd-number"}
     classes : tuple
         Class values: texts, truth values, whole or finite numbers; of a model of a number the ends of its range.
     dtype : str
@@ -335,7 +338,7 @@ class ModelFile:
             ("Model", KINDS[m.kind]),
             ("Made of", m.made_of),
             ("Predicts", f"a number from {m.classes[0]:g} to {m.classes[1]:g}")
-            if m.kind == "numbers"
+            if m.kind in OF_NUMBERS
             else ("Classes", f"{', '.join(map(str, m.classes))} ({', '.join(sorted(types[k] for k in kinds))})"),
             ("Takes", str(m.door)),
             ("Costs", "no more privacy, however often it is used: it is as public as the release it was made from"),
