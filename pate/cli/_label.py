@@ -464,6 +464,10 @@ def _target_range(given: list[str] | None, path: Path | None) -> tuple[float, fl
     """Return the two numbers that a numeric target lies between."""
     if path is not None:
         raise InvalidInputError("--ranges is of columns, not of a numeric target. Leave it out; say --range LOW,HIGH.")
+    if len(given or ()) > 1:
+        raise InvalidInputError(
+            f"--range must be given once with --numeric, got {len(given or ())} of them: it is of the target. Keep one."
+        )
     parts = ",".join(given or ()).replace(":", ",").split(",")
     try:
         low, high = map(float, parts)
@@ -491,7 +495,8 @@ def _ranges(pairs: list[str] | None, path: Path | None) -> Any:
         if not sign or not name or name in found:
             wrong = "is declared twice" if name in found else "has no column" if sign else "has no = in it"
             raise InvalidInputError(
-                f"--range must be COLUMN=LOW:HIGH or COLUMN=A,B,..., each once; {pair[:60]!r} {wrong}."
+                f"--range must be COLUMN=LOW:HIGH or COLUMN=A,B,..., each once; {pair[:60]!r} {wrong}. Say --range "
+                "age=0:120, and each column once."
             )
         low, colon, high = values.partition(":")
         try:

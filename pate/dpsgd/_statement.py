@@ -162,7 +162,8 @@ def _grown(sigma: float, mechanism: TrainingMechanism, shape: Shape, budget: Bud
         raise BudgetExceededError(
             f"the ledger does not pay for this run of DP-SGD, not even with {_MOST_GROWTH:g} times the noise that "
             f"{budget} needs: {why}. Nothing was charged. A ledger that counts mu^2 sees nothing of the sampling: for "
-            "DP-SGD open one with currency='renyi'. Otherwise train for fewer epochs, or pass a smaller budget."
+            "DP-SGD open one with currency='renyi'. Otherwise train for fewer epochs, or pass a smaller budget; where "
+            "next to nothing is left (pate ledger show), use what was released before, which stays free."
         )
     return least_between(low, high, allowed, within=1e-4)
 

@@ -20,6 +20,7 @@ from pate.data import (
     ColumnUse,
     ImageFolder,
     TablePair,
+    about_owners,
     as_label,
     as_number,
     as_written,
@@ -230,6 +231,7 @@ def _alone(job: LabelSettings) -> Sources:
         odd=tuple(left[:_MOST_REMARKS]),
         kinds=kinds,
         decimal=held.format.decimal,
+        messages=tuple(about_owners(held.X)) if job.group is None else (),
     )
 
 

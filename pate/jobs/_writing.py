@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.files import check_can_write, json_text, write_bytes
-from pate.data import Table, TableFormat, file_of, is_table, quoted, read_images, read_table
+from pate.data import DATE, Table, TableFormat, as_dates, file_of, is_table, quoted, read_images, read_table
 from pate.estimators import PATEClassifier, PATERegressor
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.jobs._reading import in_planes
@@ -143,14 +143,23 @@ def write_rows(
     out: str | os.PathLike[str],
     *,
     target: str,
+    kinds: Mapping[str, str],
     ledger: Ledger | None,
     safe_csv: bool = False,
 ) -> Path:
-    """Write synthetic rows with the model's labels to a new CSV file; a ledger knows its digest."""
+    """Write synthetic rows with the model's labels to a new CSV file; a ledger knows its digest.
+
+    ``kinds`` are those of the schema's columns: dates are written as the private table writes them.
+    """
+    import pandas as pd
+
     goal = Path(out)
     if os.path.lexists(goal):
         raise RunFolderError(f"{str(goal)!r} exists. Results are never overwritten: name another file.")
     frame = rows.convert_dtypes()  # whole numbers without a point
+    for name, kind in kinds.items():
+        if kind.startswith(DATE):
+            frame[name] = pd.Series(as_dates(rows[name].tolist(), kind), dtype=object, index=frame.index)
     frame[target] = [release.classes[i] for i in release.labels.tolist()]
     content = as_csv(frame, id_name="row", safe_csv=safe_csv)
     write_files({goal: content}, release.statement, ledger)

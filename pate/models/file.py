@@ -20,7 +20,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -399,6 +399,9 @@ def write_model(
     True
     """
     goal = check_model_path(path)
+    if called := _rows_called(statement):
+        made_of = tuple(line.replace("public rows", called) for line in manifest.made_of)
+        manifest = replace(manifest, made_of=made_of)
     stated = _json(statement.to_dict())
     members = {**parts, _STATEMENT: stated}
     described = manifest.to_dict() | {"files": {name: _facts(data) for name, data in sorted(members.items())}}
@@ -410,6 +413,14 @@ def write_model(
         before({goal.name: made.getvalue()})
     with writing("path", path):
         write_bytes(goal, made.getbuffer())
+
+
+def _rows_called(statement: PrivacyStatement) -> str:
+    """Return what the rows are that maps were fitted on, where they are not public ones of somebody's."""
+    known = {a.name: a.how for a in statement.assumptions}
+    if known.get("public rows", "").startswith("pate drew them"):
+        return "synthetic rows"
+    return "made-up rows" if "ranges" in known and "public rows" not in known else ""
 
 
 def write_page(file: ModelFile, out: str | os.PathLike[str]) -> None:

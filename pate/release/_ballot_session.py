@@ -273,6 +273,9 @@ class BallotSession(_Rounds):
         #: Whether each round's statement is one that is let out: not where more is said in the end.
         self.binds = True
 
+    def _used_up(self) -> bool:
+        return not self.n_left and not self._paid.stored.failed
+
     def __repr__(self) -> str:
         return f"BallotSession({len(self.mechanisms)} rounds, n_left={self.n_left})"
 

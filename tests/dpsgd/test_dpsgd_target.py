@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from pate import Budget, DPSGDRegressor, Ledger, PATERegressor
-from pate.dpsgd import SampledGaussian, _target as target
+from pate.dpsgd import SampledGaussian
+from pate.dpsgd import _target as target
 from pate.dpsgd._target import SHARES, MeasuredNumber, TargetScale, TargetSums, with_sums
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.exceptions import CuratorWarning, InvalidInputError, ResultWarning, RunFolderError
