@@ -34,7 +34,7 @@ from pate.records import NUMBER, check_bounds, number_codes, read_target
 from pate.release import ReleaseTerms, check_ballots_stated, warn_if_weak, warn_of_doubts
 from pate.release.statement.fields import MeasuredErrors
 from pate.release.statement.model import PrivacyStatement
-from pate.teachers import owned, units_of
+from pate.teachers import NOBODY, owned, units_of
 
 #: With fewer public rows no map can be fitted.
 FEWEST_PUBLIC = 20
@@ -49,8 +49,8 @@ def about_numbers(values: npt.NDArray[np.float64], groups: Any) -> list[CuratorM
         return []
     left_out = ((~numbers, "without a number"), (~has_owner, "of an unknown owner"))
     why = [f"{int(out.sum()):,} {of}" for out, of in left_out if out.any()]
-    share = f"({votes.mean():.1%})"
-    return [CuratorMessage(f"{int(votes.sum()):,} of {len(values):,} records {share} vote: {', '.join(why)}.")]
+    told = f"{int(votes.sum()):,} of {len(values):,} records ({votes.mean():.1%}) vote: {', '.join(why)}."
+    return [CuratorMessage(told if votes.any() else f"{told} {NOBODY}")]
 
 
 @dataclass(eq=False, repr=False)

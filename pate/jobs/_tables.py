@@ -311,14 +311,9 @@ class LabelJob(LabelSettings, LeavesModel):
             raise InvalidInputError(
                 "there are no synthetic rows: DP-SGD learnt, or there were public rows. Leave it out."
             )
+        kinds = self._method.synthetic.schema.kinds
         return write_rows(
-            drawn[0],
-            release,
-            out,
-            target=str(self.target),
-            kinds=self._method.synthetic.schema.kinds,
-            ledger=self._ledger,
-            safe_csv=safe_csv,
+            drawn[0], release, out, target=str(self.target), kinds=kinds, ledger=self._ledger, safe_csv=safe_csv
         )
 
     def finish(self) -> None:
