@@ -435,7 +435,7 @@ class LabelOptions:
             "classes": self.classes if self.classes_file is None else _classes_in(self.classes_file, self.classes),
             "stated": _stated(self.stated, **named),
             "schema": None if self.numeric else _ranges(self.range, self.ranges),
-            "target_range": _target_range(self.range, self.ranges) if self.numeric else None,
+            "target_range": target_range(self.range, self.ranges) if self.numeric else None,
             "keep_model": not self.no_model,
             "measure": {"yes": True, "no": False, "by-class": "by class"}.get(self.measure or ""),
             "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers" if keeps else None,
@@ -460,7 +460,7 @@ def _classes_in(path: Path, classes: list[str] | None) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _target_range(given: list[str] | None, path: Path | None) -> tuple[float, float]:
+def target_range(given: list[str] | None, path: Path | None) -> tuple[float, float]:
     """Return the two numbers that a numeric target lies between."""
     if path is not None:
         raise InvalidInputError("--ranges is of columns, not of a numeric target. Leave it out; say --range LOW,HIGH.")

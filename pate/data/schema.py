@@ -336,8 +336,8 @@ _DRAFT = """\
 #   kind = "numeric"   range = [0, 120]; integer = true where all are whole; special = [-9], numbers that are codes
 #                      ("not asked") or stand out (0 for "none")
 #   kind = "category"  categories = ["no", "yes"], all of them, as they are written
-#   kind = "date:year-first", "date:day-first" or "date:month-first"   range = ["2020-01-01", "2024-12-31"], the earliest
-#                      and the latest day
+#   kind = "date:year-first", "date:day-first" or "date:month-first"
+#                      range = ["2020-01-01", "2024-12-31"], the earliest and the latest day
 # A column that is not to be used: delete it, from [[column]] on.
 rows = "table"
 """

@@ -113,12 +113,17 @@ def write_labels(
         frame["status"] = frame["status"].fillna("not asked")
         content = as_csv(frame, **how)
         statement = statement.of_file(paths[0].name, content)
-    texts = (json_text(statement.to_dict()), statement.text(), statement.html())
-    files = {path: text.encode("utf-8") for path, text in zip(paths[1:], texts, strict=True)}
+    files = statement_files(paths, statement)
     if n_public:  # last: without their statement they should not lie around
         files[paths[0]] = content
     write_files(files, statement, ledger)
     return (paths if n_public else paths[1:]), statement
+
+
+def statement_files(paths: Sequence[Path], statement: PrivacyStatement) -> dict[Path, bytes]:
+    """Return the statement's three files; ``paths`` are of :func:`new_paths`."""
+    texts = (json_text(statement.to_dict()), statement.text(), statement.html())
+    return {path: text.encode("utf-8") for path, text in zip(paths[1:], texts, strict=True)}
 
 
 def write_files(files: Mapping[Path, bytes], statement: PrivacyStatement, ledger: Ledger | None) -> None:

@@ -120,7 +120,7 @@ def test_a_replaced_unit_moves_every_sum_by_no_more_than_it_is_priced_at(owners,
         moved = np.array([np.linalg.norm(a - b) for a, b in zip(before, after, strict=True)])
         assert (moved <= most * (1 + 1e-9)).all()
         reached = np.maximum(reached, moved / most)
-    assert (reached[:5] > 0.999).all()
+    assert (reached[:5] > (0.999 if owners is None else 0.7)).all()  # a person of several cells moves less
     assert reached[5] > 0.3
 
 
