@@ -52,7 +52,6 @@ from pate.dpsgd.recipes import RecipePlan
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
 from pate.networks import held_threads, one_device, own_generator
-from pate.privacy.convert import gdp_from_budget
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
 from pate.records import number_codes
@@ -242,9 +241,8 @@ def fit_privately(
     module, measured, errors, interval = engine.module.cpu().eval(), None, None, None
     if sums is not None:
         assert scale is not None
-        mu = gdp_from_budget(said.budget.epsilon, said.budget.delta)
         with timed("labelling"), held_threads(said.n_threads):
-            interval, errors = sums.errors(scale, module, rows, np.asarray(fine), mu=mu)
+            interval, errors = sums.errors(scale, module, rows, np.asarray(fine))
     elif isinstance(plan.mechanism, Measured):
         with timed("labelling"), held_threads(said.n_threads):
             measured = measure_module(

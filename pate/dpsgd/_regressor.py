@@ -78,8 +78,8 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
     mechanism, optimizer, augmentation, ledger, device, random_state, noise_seed, checkpoint_dir, callbacks, verbose
         As of :class:`pate.DPSGDClassifier`.
     measure : bool or None
-        Whether the records' numbers are asked beside training, for 13% of the budget (of mu^2): first where in the
-        stated range they lie, by noisy histograms, so that training scales them by that; in the end how far off the
+        Whether the records' numbers are asked beside training, for 11 to 21% of the budget (of mu^2): first where in
+        the stated range they lie, by noisy histograms, so that training scales them by that; in the end how far off the
         model is. None: where there are records enough for such a histogram (n mu of 1,000, by public numbers), under
         replace-one, and no noise multiplier is given.
     stated : mapping of str to str, or None

@@ -50,9 +50,10 @@ from pate.release.statement.fields import MeasuredErrors
 if TYPE_CHECKING:
     from pate.dpsgd._checkpoint import Checkpoint
 
-#: Shares of mu^2: histograms of the target, the last of them fine; a histogram of residuals; the sum of errors.
-_HISTOGRAMS, _AFTER = (0.015, 0.015, 0.015, 0.03), (0.015, 0.04)
-SHARES = (*_HISTOGRAMS, *_AFTER)
+#: Shares of mu^2: histograms of the target, the last of them fine.
+_HISTOGRAMS = (0.015, 0.015, 0.015, 0.03)
+#: Shares of the histogram of residuals, and of the sum of errors: at this n mu all of mu^2, least and most of it.
+_INTERVAL, _ERRORS = (235.0, 0.01, 0.05), (600.0, 0.02, 0.08)
 #: Of what is summed in the end: a record's errors, and how far its number is from the mean.
 _BOUND = math.sqrt(ERRORS_BOUND**2 + 0.25)
 #: Errors are clipped as if so much of the budget were there: R2 is known better, heavy tails are seen less.
@@ -124,6 +125,12 @@ class TargetScale:
             return np.clip(self.centre + self.half * found, self.low, self.high)
 
 
+def shares_of(n_mu: float) -> tuple[float, ...]:
+    """Return the shares of mu^2 of all that is asked beside training, in order; more for less evidence ``n mu``."""
+    after = (min(max((at / n_mu) ** 2, least), most) for at, least, most in (_INTERVAL, _ERRORS))
+    return (*_HISTOGRAMS, *after)
+
+
 def with_sums(said: Any, training: TrainingMechanism, shape: Shape) -> TrainingMechanism:
     """Return the training mechanism with the histograms and sums that settings ask for, or as it is.
 
@@ -147,7 +154,8 @@ def with_sums(said: Any, training: TrainingMechanism, shape: Shape) -> TrainingM
         wanted = possible and not given and shape.n_units * mu >= _WORTH and is_tight(training, shape, said.adjacency)
     if not wanted:
         return training
-    return MeasuredNumber(training, tuple(GaussianSum(1 / (math.sqrt(share) * mu)) for share in SHARES))
+    shares = shares_of(shape.n_units * mu)
+    return MeasuredNumber(training, tuple(GaussianSum(1 / (math.sqrt(share) * mu)) for share in shares))
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,11 +208,11 @@ class TargetSums:
         return TargetScale.found(zoom, units.n)
 
     def errors(
-        self, scale: TargetScale, module: nn.Module, rows: Any, usable: Mask, *, mu: float
+        self, scale: TargetScale, module: nn.Module, rows: Any, usable: Mask
     ) -> tuple[tuple[float, float], MeasuredErrors]:
         """Release residuals and errors of the trained module; return the interval's ends about a value, and errors.
 
-        ``mu`` is the budget's. Rows are asked as :func:`pate.dpsgd._measured.measure_module` asks them.
+        Rows are asked as :func:`pate.dpsgd._measured.measure_module` asks them.
         """
         assert scale.bins is not None
         units, (first, second) = self.units, self.mechanism.counts[len(_HISTOGRAMS) :]
@@ -219,7 +227,7 @@ class TargetSums:
         def after(noisy: list[float]) -> tuple[tuple[float, float], float, VectorSum]:
             statistics, sigma = _in_units(noisy, counts, first)
             scores = tails(statistics, sigma, n, (1 - LEVEL) / 2)
-            many = _CLOSER * n * mu * math.sqrt(_AFTER[1])
+            many = _CLOSER * n / second.noise_multiplier
             clip = error_clip(scores, many=many, spread=spread, widest=scale.high - scale.low)
             votes = np.column_stack([bounded_errors(residuals, clip), far])
             what = "absolute and squared errors of the module, and the target's square about its mean"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -199,4 +200,7 @@ class NumberTrainingJob:
         return self._reg
 
     def finish(self) -> None:
-        """Do nothing: a run that has ended has no checkpoint."""
+        """Take the folder of the checkpoint away, which is empty once a run has ended."""
+        if self._reg.checkpoint_dir is not None:
+            with suppress(OSError):
+                Path(self._reg.checkpoint_dir).rmdir()

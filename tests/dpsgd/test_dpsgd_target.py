@@ -13,7 +13,7 @@ import torch
 from pate import Budget, DPSGDRegressor, Ledger, PATERegressor
 from pate.dpsgd import SampledGaussian
 from pate.dpsgd import _target as target
-from pate.dpsgd._target import SHARES, MeasuredNumber, TargetScale, TargetSums, with_sums
+from pate.dpsgd._target import MeasuredNumber, TargetScale, TargetSums, shares_of, with_sums
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.exceptions import CuratorWarning, InvalidInputError, ResultWarning, RunFolderError
 from pate.jobs import predict_file
@@ -24,6 +24,8 @@ from pate.privacy.noise.source import NoiseSource
 from pate.records import N_CELLS, Bins
 
 BUDGET = Budget(3.0, 1e-5)
+MU = gdp_from_budget(BUDGET.epsilon, BUDGET.delta)
+SHARES = shares_of(2_500 * MU)
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, size=(3_000, 3)).astype(np.float32)
 Y = 40 + 20 * X[:, 0] + RNG.normal(size=len(X))
@@ -42,15 +44,20 @@ def fitted(**more):
 
 def test_training_histograms_and_sums_cost_the_budget_and_no_more():
     statement = fitted(noise_seed=None).statement_
-    mu = gdp_from_budget(BUDGET.epsilon, BUDGET.delta)
     reg = fitted()
     steps = 4 * reg.n_steps_ / reg.noise_multiplier_**2  # every record in every step, two clipping norms apart
-    whole = steps + math.fsum(share * mu**2 for share in SHARES)
+    whole = steps + math.fsum(share * MU**2 for share in SHARES)
     assert gdp_to_epsilon(math.sqrt(whole), BUDGET.delta) == pytest.approx(reg.guarantee_.epsilon, rel=1e-6)
     assert 0.999 * BUDGET.epsilon < reg.guarantee_.epsilon <= BUDGET.epsilon
     assert statement.mu == pytest.approx(math.sqrt(whole), rel=1e-6)
     for share in SHARES:
-        assert f"{1 / (math.sqrt(share) * mu):.6g}" in statement.mechanism
+        assert f"{1 / (math.sqrt(share) * MU):.6g}" in statement.mechanism
+
+
+def test_less_evidence_takes_a_larger_share_and_little_of_the_budget():
+    shares = [sum(shares_of(10.0**k)) for k in range(2, 7)]
+    assert shares == sorted(shares, reverse=True)
+    assert (max(shares), min(shares)) == (pytest.approx(0.205), pytest.approx(0.105))
 
 
 def test_with_poisson_samples_what_is_asked_beside_training_takes_its_part():
@@ -100,7 +107,7 @@ def asked(monkeypatch):
         monkeypatch.setattr(TargetScale, "found", classmethod(lambda cls, zoom, n: scale))
         sums = TargetSums(MeasuredNumber(PoissonSGD(), rounds), values, owners, NoiseSource(5), kept)
         sums.scale((0.0, 1000.0))
-        sums.errors(scale, module.eval(), rows, np.isfinite(values), mu=1.0)
+        sums.errors(scale, module.eval(), rows, np.isfinite(values))
         found = [*kept.facts["histograms"], kept.drawn[:N_CELLS], kept.drawn[N_CELLS:]]
         return [np.array(each) for each in found]
 
@@ -235,9 +242,9 @@ def test_a_run_that_is_taken_up_keeps_its_histograms(tmp_path):
 
     held = load_tensors(tmp_path / "run" / FILE, form=FORM)[1]["histograms"]
     scale = fitted(**settings)._scale
-    kept, mu = Kept(), gdp_from_budget(BUDGET.epsilon, BUDGET.delta)
+    kept = Kept()
     kept.facts["histograms"], kept.arrays = held, ("some",)
-    rounds = tuple(GaussianSum(1 / (math.sqrt(share) * mu)) for share in SHARES)
+    rounds = tuple(GaussianSum(1 / (math.sqrt(share) * MU)) for share in SHARES)
     sums = TargetSums(MeasuredNumber(PoissonSGD(), rounds), Y[:2500], None, NoiseSource(), kept)
     told = sums.scale((0.0, 100.0))
     assert (scale.low, scale.high, scale.centre, scale.half) == (told.low, told.high, told.centre, told.half)
