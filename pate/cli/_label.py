@@ -634,7 +634,8 @@ def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
     alone = options.public is None and not ranged and not options.is_folder
     if options.way == "numbers" and options.private is not None and options.public is None:
         raise InvalidInputError(
-            "--public is missing: with --numeric private records vote on public rows, a table with the same features."
+            "--public is missing: with --numeric private records vote on public rows, a table with the same features. "
+            "Where there is none, DP-SGD learns within a schema: pate train --numeric --range LOW,HIGH --schema FILE."
         )
     if options.way != "votes" and (options.private is None or alone):
         if options.private is None:

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from pate.data import is_texts
+from pate.data import as_texts
 from pate.data.schema import declared_by_name
 from pate.dpsgd._classifier import outputs
 from pate.dpsgd._fit import fit_privately, linear_weights
@@ -37,10 +37,10 @@ from pate.release.statement.fields import MeasuredErrors
 from pate.teachers import column_kinds, holds_objects
 
 
-def input_spec(fitted: Any, X: Any, X_public: Any, schema: Any) -> InputSpec:
+def input_spec(fitted: Any, X_public: Any, schema: Any) -> InputSpec:
     """Return what a row is that a fitted estimator takes, by a schema, public rows, or private columns' names."""
     n, names = getattr(fitted, "n_features_in_", None), getattr(fitted, "feature_names_in_", None)
-    if is_texts(X if X_public is None else X_public):
+    if X_public is not None and as_texts(X_public) is not None:
         return InputSpec(kind="texts")
     shape = fitted.image_shape if fitted.image_shape is not None else fitted._row_shape
     shape = None if shape is None or len(shape) < 2 else tuple(int(side) for side in shape)
@@ -162,7 +162,7 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
         """
         done = fit_privately(self, X, y, X_public=X_public, groups=groups, schema=schema, measuring=True)
         keep_columns(self, done.reader)
-        self._door = input_spec(self, X, X_public, schema)
+        self._door = input_spec(self, X_public, schema)
         self._scale, self._interval = done.scale, done.interval
         self.module_, self._method = done.module, done.recipe_plan
         self.noise_multiplier_, self.n_steps_ = done.plan.noise_multiplier, done.n_steps

@@ -156,7 +156,8 @@ class PATERegressor(RegressorMixin, PublicRows):
         if X_public is None:
             raise InvalidInputError(
                 "X_public must be public rows, got None: they define the space in which records vote. Pass "
-                "fit(X, y, X_public=...), or train with DP-SGD, which needs none: pate.DPSGDRegressor."
+                "fit(X, y, X_public=...), or train with DP-SGD, which needs a schema of the columns alone: "
+                "pate.DPSGDRegressor(...).fit(X, y, schema=...)."
             )
         tuning, _, stated = own_stated(self.stated)
         terms = ReleaseTerms(

@@ -40,7 +40,6 @@ from pate.models.recipes import (
     read_record_model,
     some_rows,
 )
-from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.records import (
     BLOCK_ROWS,
@@ -60,11 +59,10 @@ from pate.records.ballot_sum import GRID
 from pate.release import (
     BallotSession,
     Evidence,
+    PricedRounds,
     ReleaseTerms,
     buy_rounds,
     open_on_terms,
-    stored_rounds,
-    sum_of_rounds,
 )
 from pate.release.statement.fields import MeasuredErrors
 from pate.release.statement.files import bind_released
@@ -206,7 +204,7 @@ def as_frame(answers: FloatArray) -> Any:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RegressionPlan:
+class RegressionPlan(PricedRounds):
     """A plan of rounds for a numeric target, with its public space and price, made without reading private data.
 
     ``numbers`` says what is asked; ``rows`` are the public rows, and ``phi`` the directions of those that maps are
@@ -291,43 +289,23 @@ class RegressionPlan:
         return made
 
     @property
-    def shares(self) -> tuple[float, ...]:
+    def shares(self) -> tuple[float, ...]:  # type: ignore[override]
         """Shares of mu^2, round by round; those of held-out units come last, and sum to 1 by themselves."""
         return (*self.numbers.shares, *self.numbers.held_out_shares)
 
     @property
-    def n_held_out(self) -> int:
+    def n_held_out(self) -> int:  # type: ignore[override]
         """The number of rounds that held-out units are asked in."""
         return len(self.numbers.held_out_shares)
 
-    @property
-    def stored(self) -> bool:
-        """Whether the ledger was charged for this plan before; then it is resumed, or its release repeated, free."""
-        return stored_rounds(self.terms, self.shares, self.name, n_held_out=self.n_held_out) is not None
-
-    @property
-    def mechanisms(self) -> tuple[GaussianSum, ...]:
-        """The mechanism of each round: as paid before, else as the budget allows."""
-        paid = stored_rounds(self.terms, self.shares, self.name, n_held_out=self.n_held_out)
-        if paid is not None:
-            return paid
+    def _bought(self) -> tuple[GaussianSum, ...]:
         budget, ledger = self.terms.budget, self.terms.ledger
         return buy_rounds(
             budget, self.shares, ledger, n_units=self.numbers.n_units, force=True, n_held_out=self.n_held_out
         )
 
     @property
-    def charge(self) -> Charge:
-        """The privacy cost of all rounds together."""
-        return sum_of_rounds(self.mechanisms, self.n_held_out)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of :attr:`charge` at the budget's delta."""
-        return self.charge.guarantee(self.terms.budget.delta)
-
-    @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """The session's name in a ledger: the same plan, run again, resumes the session or repeats its release."""
         secret = self._secret(kept=True)
         cut = "" if secret is None else cut_of(self._share, secret, grouped=self.unit == "group")
