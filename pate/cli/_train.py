@@ -91,6 +91,8 @@ def train(
     from pate.privacy.convert import format_up
 
     _check_target(numeric, classes, range)
+    if numeric and force:
+        raise InvalidInputError("--force has no effect with --numeric: nothing is refused as useless. Leave it out.")
     check_model_path(model, name="--model")
     paths = check_new_files(model)  # the model and the statement beside it
     if keep_rows is not None and (keep_rows.exists() or keep_rows in paths):
@@ -109,11 +111,10 @@ def train(
         "new_ledger": new_ledger,
         "verbose": show_progress(),
     }
-    kept = model.with_name(model.stem + ".private")
     job: Any
     if numeric:
-        keeps = {} if plan else {"checkpoint_dir": kept}
-        job = NumberTrainingJob(private, target_range=target_range(range, None), **keeps, **said)
+        kept = None if plan else model.with_name(model.stem + ".private")
+        job = NumberTrainingJob(private, target_range=target_range(range, None), checkpoint_dir=kept, **said)
     else:
         job = LabelJob(private, classes=classes, force=force, **said)
     if keep_rows is not None and not job.draws_rows:

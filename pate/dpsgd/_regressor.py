@@ -39,20 +39,20 @@ from pate.teachers import column_kinds, holds_objects
 
 def input_spec(fitted: Any, X_public: Any, schema: Any) -> InputSpec:
     """Return what a row is that a fitted estimator takes, by a schema, public rows, or private columns' names."""
-    n, names = getattr(fitted, "n_features_in_", None), getattr(fitted, "feature_names_in_", None)
+    n, names = int(getattr(fitted, "n_features_in_", 0)), getattr(fitted, "feature_names_in_", None)
     if X_public is not None and as_texts(X_public) is not None:
         return InputSpec(kind="texts")
     shape = fitted.image_shape if fitted.image_shape is not None else fitted._row_shape
     shape = None if shape is None or len(shape) < 2 else tuple(int(side) for side in shape)
     if names is None:
-        return InputSpec(kind="array", n_features=int(n), mixed=bool(holds_objects(X_public)), image_shape=shape)
+        return InputSpec(kind="array", n_features=n, mixed=bool(holds_objects(X_public)), image_shape=shape)
     said, seen = declared_by_name(schema), column_kinds(X_public) or {}
     if said is not None:
         kinds = {one.name: "text" if one.kind == "category" else one.kind for one in said.columns}
     else:
         kinds = {name: "numeric" if seen.get(name, "number") == "number" else "text" for name in names}
     columns = tuple((str(name), kinds[name]) for name in names)
-    return InputSpec(kind="table", n_features=int(n), columns=columns, image_shape=shape)
+    return InputSpec(kind="table", n_features=n, columns=columns, image_shape=shape)
 
 
 @dataclass(repr=False, eq=False)
@@ -226,6 +226,7 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
                 "public maps is trained, and can be saved."
             )
         s, coef = self._scale, linear_weights(self.module_)
+        assert s is not None
         return MappedNumber(self._method.maps, coef, s.low, s.high, s.centre, s.half, self._interval)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:

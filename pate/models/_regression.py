@@ -474,7 +474,7 @@ def read_mapped_number(folder: Path, facts: Any, *, module: Any = None) -> Mappe
     if not fine or not np.isfinite([*scale, *interval]).all():
         raise InvalidInputError("the model's numbers are not those that were saved. Fetch the file again.")
     low, high, centre, half = scale
-    return MappedNumber(held.maps, held.coef, low, high, centre, half, interval or None)  # type: ignore[arg-type]
+    return MappedNumber(held.maps, held.coef, low, high, centre, half, interval or None)
 
 
 def made_of_mapped_number(model: MappedNumber) -> tuple[str, ...]:
