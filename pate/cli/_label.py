@@ -435,7 +435,7 @@ class LabelOptions:
             "classes": self.classes if self.classes_file is None else _classes_in(self.classes_file, self.classes),
             "stated": _stated(self.stated, **named),
             "schema": None if self.numeric else _ranges(self.range, self.ranges),
-            "target_range": _target_range(self.range, self.ranges) if self.numeric else None,
+            "target_range": target_range(self.range, self.ranges) if self.numeric else None,
             "keep_model": not self.no_model,
             "measure": {"yes": True, "no": False, "by-class": "by class"}.get(self.measure or ""),
             "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers" if keeps else None,
@@ -460,10 +460,14 @@ def _classes_in(path: Path, classes: list[str] | None) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _target_range(given: list[str] | None, path: Path | None) -> tuple[float, float]:
+def target_range(given: list[str] | None, path: Path | None) -> tuple[float, float]:
     """Return the two numbers that a numeric target lies between."""
     if path is not None:
         raise InvalidInputError("--ranges is of columns, not of a numeric target. Leave it out; say --range LOW,HIGH.")
+    if len(given or ()) > 1:
+        raise InvalidInputError(
+            f"--range must be given once with --numeric, got {len(given or ())} of them: it is of the target. Keep one."
+        )
     parts = ",".join(given or ()).replace(":", ",").split(",")
     try:
         low, high = map(float, parts)
@@ -491,7 +495,8 @@ def _ranges(pairs: list[str] | None, path: Path | None) -> Any:
         if not sign or not name or name in found:
             wrong = "is declared twice" if name in found else "has no column" if sign else "has no = in it"
             raise InvalidInputError(
-                f"--range must be COLUMN=LOW:HIGH or COLUMN=A,B,..., each once; {pair[:60]!r} {wrong}."
+                f"--range must be COLUMN=LOW:HIGH or COLUMN=A,B,..., each once; {pair[:60]!r} {wrong}. Say --range "
+                "age=0:120, and each column once."
             )
         low, colon, high = values.partition(":")
         try:
@@ -629,7 +634,8 @@ def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
     alone = options.public is None and not ranged and not options.is_folder
     if options.way == "numbers" and options.private is not None and options.public is None:
         raise InvalidInputError(
-            "--public is missing: with --numeric private records vote on public rows, a table with the same features."
+            "--public is missing: with --numeric private records vote on public rows, a table with the same features. "
+            "Where there is none, DP-SGD learns within a schema: pate train --numeric --range LOW,HIGH --schema FILE."
         )
     if options.way != "votes" and (options.private is None or alone):
         if options.private is None:

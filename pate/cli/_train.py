@@ -19,9 +19,27 @@ from pate.cli._app import (
     say_json,
     show_progress,
 )
+from pate.cli._label import target_range
 from pate.exceptions import InvalidInputError
 
 _DECLINED = 1
+
+
+def _check_target(numeric: bool, classes: list[str] | None, given: list[str] | None) -> None:
+    """Refuse classes of a number, and a target of which nothing is said."""
+    if numeric and classes is not None:
+        raise InvalidInputError("--classes must be left out with --numeric: the target is a number. Keep one of both.")
+    if numeric and not given:
+        raise InvalidInputError("--range is missing: with --numeric say what the target lies between, --range 0,5000.")
+    if not numeric and given:
+        raise InvalidInputError(
+            "--range is of a numeric target: say --numeric too. What columns hold stands in --schema."
+        )
+    if not numeric and classes is None:
+        raise InvalidInputError(
+            "--classes is missing: name every class that could occur, --classes no,yes. Where the target is a number, "
+            "say --numeric --range LOW,HIGH."
+        )
 
 
 def train(
@@ -29,9 +47,17 @@ def train(
     schema: Path = o.setting(
         "What its columns hold: a .toml file, as pate schema drafts one.", o.PUBLIC, default=o.MISSING
     ),
-    target: str = o.setting("Column of the classes.", o.PRIVATE, default=o.MISSING),
-    classes: list[str] = o.setting(
-        "Every class that could occur, by commas. Public knowledge.", o.PRIVATE, default=o.MISSING, **o.AS_NAMES
+    target: str = o.setting("Column of the classes, or of the numbers.", o.PRIVATE, default=o.MISSING),
+    classes: list[str] | None = o.setting(
+        "Every class that could occur, by commas. Public knowledge.", o.PRIVATE, **o.AS_NAMES
+    ),
+    numeric: bool = o.setting(
+        "The target is a number between the two of --range LOW,HIGH, from public knowledge; DP-SGD learns it.",
+        o.PRIVATE,
+        default=False,
+    ),
+    range: list[str] | None = o.setting(
+        "With --numeric: what the target lies between, 0,5000.", o.PRIVATE, metavar="LOW,HIGH"
     ),
     epsilon: o.Epsilon = o.MISSING,  # type: ignore[assignment]
     delta: o.Delta = o.DELTA,
@@ -59,11 +85,14 @@ def train(
     """Train a model on private records alone: on synthetic rows of a schema, or by DP-SGD where those are worse."""
     from pate._core.files import check_can_write
     from pate.data import Schema, beside
-    from pate.jobs import LabelJob, check_new_files
+    from pate.jobs import LabelJob, NumberTrainingJob, check_new_files
     from pate.models.file import check_model_path
     from pate.privacy.budget import Budget
     from pate.privacy.convert import format_up
 
+    _check_target(numeric, classes, range)
+    if numeric and force:
+        raise InvalidInputError("--force has no effect with --numeric: nothing is refused as useless. Leave it out.")
     check_model_path(model, name="--model")
     paths = check_new_files(model)  # the model and the statement beside it
     if keep_rows is not None and (keep_rows.exists() or keep_rows in paths):
@@ -73,15 +102,23 @@ def train(
         )
     if keep_rows is not None:
         check_can_write("--keep-rows", keep_rows)
-    job: Any = LabelJob(
-        private, schema=Schema.read(schema), target=target, classes=classes, budget=Budget(epsilon, delta), group=group,
-        ledger=beside(private, ".ledger.sqlite") if ledger is None else ledger, new_ledger=new_ledger, force=force,
-        verbose=show_progress(),
-    )  # fmt: skip
+    said: dict[str, Any] = {
+        "schema": Schema.read(schema),
+        "target": target,
+        "budget": Budget(epsilon, delta),
+        "group": group,
+        "ledger": beside(private, ".ledger.sqlite") if ledger is None else ledger,
+        "new_ledger": new_ledger,
+        "verbose": show_progress(),
+    }
+    job: Any
+    if numeric:
+        kept = None if plan else model.with_name(model.stem + ".private")
+        job = NumberTrainingJob(private, target_range=target_range(range, None), checkpoint_dir=kept, **said)
+    else:
+        job = LabelJob(private, classes=classes, force=force, **said)
     if keep_rows is not None and not job.draws_rows:
-        raise InvalidInputError(
-            "--keep-rows must be left out: by a public rule DP-SGD learns here, and no rows are drawn."
-        )
+        raise InvalidInputError("--keep-rows must be left out: DP-SGD learns here, and no rows are drawn.")
     messages = job.check_records()
     planned = {"plan": dict(job.plan.lines()), "will_spend": job.plan.guarantee.to_dict(), "paid": job.plan.is_paid}
     (answer if plan else say)(f"Plan\n{in_own_words(job.plan.text(brief=not manner.verbose), manner.options)}")
@@ -92,16 +129,19 @@ def train(
         for one in messages:
             if one.quoting:  # private values: for a terminal alone
                 complain(one.quoting, "yellow")
+        above = " See the warnings above." if messages else ""
         spent = f"epsilon {format_up(job.plan.guarantee.epsilon)} of the total budget of these private data"
-        if not confirmed(f"This spends {spent}; it cannot be undone. Go on?"):
+        if not confirmed(f"This spends {spent}; it cannot be undone.{above} Go on?"):
             complain("Nothing was spent.", "yellow")
             raise typer.Exit(_DECLINED)
     release = job.run()
+    statement = release.statement_ if numeric else release.statement
     written = job.write(release, model)
-    answer(f"A model was trained. {release.statement.headline}")
-    if release.statement.measured is not None:
-        answer(f"The model is {release.statement.measured}.")
-    for doubt in release.statement.doubts:
+    answer(f"A model was trained. {statement.headline}")
+    for found in (statement.measured, statement.errors):
+        if found is not None:
+            answer(f"The model is {found}.")
+    for doubt in statement.doubts:
         answer(f"Doubt: {doubt}")
     job.model(release).save(model)
     written.append(model)
@@ -110,4 +150,4 @@ def train(
         answer(f"{keep_rows.name} holds {release.n_queries} synthetic rows with the model's labels: nobody's records.")
     job.finish()
     answer("Wrote " + ", ".join(map(str, written)) + f"; pate predict ROWS.csv --model {model} --out predictions.csv")
-    say_json({**planned, "statement": release.statement.to_dict(), "files": written})
+    say_json({**planned, "statement": statement.to_dict(), "files": written})

@@ -14,7 +14,12 @@ from .encoding import (
     make_shard_encoder as make_shard_encoder,
 )
 from ._files.images import ImageFolder as ImageFolder, read_images as read_images
-from ._files.pairs import TablePair as TablePair, align_columns as align_columns, read_both as read_both
+from ._files.pairs import (
+    TablePair as TablePair,
+    about_owners as about_owners,
+    align_columns as align_columns,
+    read_both as read_both,
+)
 from ._files.tables import ColumnUse as ColumnUse, Table as Table, read_table as read_table
 from ._named.dataset import (
     Dataset as Dataset,
@@ -44,6 +49,8 @@ from ._cells import (
     usable_records as usable_records,
 )
 from ._columns import (
+    DATE as DATE,
+    as_dates as as_dates,
     as_days as as_days,
     as_float as as_float,
     as_label as as_label,

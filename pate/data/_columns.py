@@ -68,6 +68,23 @@ def as_days(cell: Any, form: str) -> float:
     return days + (3600 * hours + 60 * (minutes - ahead) + float(seconds)) / 86400
 
 
+def as_dates(days: Any, kind: str) -> list[str | None]:
+    """Return whole days since 1970-01-01 as a column of that kind of dates writes them; None where there is none.
+
+    Examples
+    --------
+    >>> as_dates([0.0, float("nan")], "date:day-first")
+    ['01/01/1970', None]
+    """
+    form = {_DAY: "{d:02}/{m:02}/{y:04}", _MONTH: "{m:02}/{d:02}/{y:04}"}.get(kind.removeprefix(DATE))
+    form = form or "{y:04}-{m:02}-{d:02}"
+    found: list[str | None] = []
+    for day in days:
+        at = None if day != day else dt.date.fromordinal(int(day) + _EPOCH)
+        found.append(None if at is None else form.format(y=at.year, m=at.month, d=at.day))
+    return found
+
+
 def _of_time(moment: dt.datetime) -> float:
     try:
         if moment != moment:  # NaT is not itself

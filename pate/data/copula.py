@@ -12,7 +12,7 @@ alone, so that it is post-processing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,9 +22,10 @@ import numpy.typing as npt
 from scipy import special
 
 from pate._core.checks import check_int, check_real
+from pate._core.curator import CuratorMessage
 from pate._core.types import FloatArray
 from pate.data._cells import read_cells
-from pate.data._columns import DATE, as_number, column_like, filled, odd_cells, warn_curator
+from pate.data._columns import DATE, as_number, column_like, filled, odd_cells
 from pate.data._validation import by_name, is_frame
 from pate.data.schema import CATEGORY, MOST_VALUES, TEXT, Column, Schema
 from pate.exceptions import InvalidInputError
@@ -90,7 +91,7 @@ class ColumnCells:
             raise InvalidInputError(
                 f"{at} must have a finite range where there are no public rows, got {column.range}. Say [0, 120]."
             )
-        if column.integer:
+        if _is_whole(column):
             low, high = math.ceil(low), math.floor(high)
             if low > high:
                 raise InvalidInputError(f"{at} is of whole numbers, and none is in its range. Widen it.")
@@ -131,6 +132,8 @@ class ColumnCells:
         there = np.isfinite(values)
         if len(places):
             inside = np.rint(values[there]) if self.column.integer else values[there]
+            if self.column.kind.startswith(DATE):  # with a time of day: a fraction
+                inside = np.floor(inside)
             at = np.searchsorted(self.low[places], inside, side="right") - 1
             found[there] = places[np.clip(at, 0, len(places) - 1)]
         for place in np.flatnonzero(np.isin(self.low, self.column.special) & (self.low == self.high)):
@@ -143,9 +146,14 @@ class ColumnCells:
         if self.column.categories is not None:
             return np.array([*self.column.categories, np.nan], dtype=object)[codes]
         low, high = np.append(self.low, np.nan)[codes], np.append(self.high, np.nan)[codes]
-        if self.column.integer:
+        if _is_whole(self.column):
             return np.where(low == high, low, np.minimum(np.floor(low + within * (high - low + 1)), high))
         return low + within * (high - low)
+
+
+def _is_whole(column: Column) -> bool:
+    """Whether all numbers of a column are whole, as those that it says are, and days."""
+    return column.integer or column.kind.startswith(DATE)
 
 
 def _spaced(low: float, high: float, codes: Sequence[float]) -> FloatArray:
@@ -211,31 +219,48 @@ def cells_of(schema: Schema) -> tuple[ColumnCells, ...]:
 def cell_codes(X: Any, schema: Schema, cells: Sequence[ColumnCells]) -> npt.NDArray[np.int32]:
     """Return which cell of each column each private row is in, int32 of shape (n, p); each row by itself.
 
-    Numbers beyond a range are in its end cells; what is no number, no listed category or not readable is missing, and
-    the curator is warned. A record counts once in each column, so that **counts of all cells together move by at most
-    sqrt(2 p)** in L2 norm where one record is replaced.
+    Numbers beyond a range are in its end cells; what is no number, no listed category or not readable is missing
+    (:func:`about_cells` tells the curator). A record counts once in each column, so that **counts of all cells together
+    move by at most sqrt(2 p)** in L2 norm where one record is replaced.
 
     Raises
     ------
     InvalidInputError
         A table with other columns than the schema; a declared type of no kind that a schema has.
     """
-    import pandas as pd
+    rows = _rows_of(X, schema, cells)
+    made = np.empty((len(rows), len(cells)), dtype=np.int32)
+    for j, (here, column) in enumerate(zip(cells, _columns_of(rows), strict=True)):
+        made[:, j] = here.codes(_read(column, here.column).to_numpy())
+    return made
 
+
+def about_cells(X: Any, schema: Schema) -> list[CuratorMessage]:
+    """Return what the curator should know of private cells that a schema has no place for: they count as missing.
+
+    **Guarantees.** What comes back is private, and nothing else comes of it.
+    """
+    cells, odd = cells_of(schema), []
+    for here, column in zip(cells, _columns_of(_rows_of(X, schema, cells)), strict=True):
+        read = _read(column, here.column)
+        n_odd = int(np.count_nonzero((here.codes(read.to_numpy()) == here.n_cells - 1) & filled(column)))
+        if n_odd:
+            odd.append(odd_cells(here.column.name, read, n_odd).replace("the public rows have", "the schema has"))
+    return [CuratorMessage(f"the private rows, cells of columns: {'; '.join(odd)}.")] if odd else []
+
+
+def _rows_of(X: Any, schema: Schema, cells: Sequence[ColumnCells]) -> Any:
     rows = by_name(read_cells(X, len(cells)), schema.names if schema.rows == "table" else None, other="the schema")
     if rows.shape[1] != len(cells):
         raise InvalidInputError(f"X must have the schema's {len(cells)} columns, got {rows.shape[1]}.")
-    made, odd = np.empty((len(rows), len(cells)), dtype=np.int32), []
-    for j, here in enumerate(cells):
-        column = rows.iloc[:, j] if is_frame(rows) else pd.Series(rows[:, j])
-        read = _read(column, here.column)
-        made[:, j] = here.codes(read.to_numpy())
-        n_odd = int(np.count_nonzero((made[:, j] == here.n_cells - 1) & filled(column)))
-        if n_odd:
-            odd.append(odd_cells(here.column.name, read, n_odd).replace("the public rows have", "the schema has"))
-    if odd:
-        warn_curator("the private rows", odd)
-    return made
+    return rows
+
+
+def _columns_of(rows: Any) -> Iterator[Any]:
+    import pandas as pd
+
+    for j in range(rows.shape[1]):
+        yield rows.iloc[:, j] if is_frame(rows) else pd.Series(rows[:, j])
 
 
 def _read(column: Any, known: Column) -> Any:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pate._core.checks import check_choice, did_you_mean, shown
 from pate._core.files import atomic_path
 from pate._core.frames import plain_rows
-from pate.data._columns import DATE, DATE_FORMS, as_float, as_text, column_kind, holds_numbers
+from pate.data._columns import DATE, DATE_FORMS, as_days, as_float, as_text, column_kind, holds_numbers
 from pate.data._validation import is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError
 
@@ -47,7 +47,8 @@ class Column:
     categories : tuple of str or None
         All values of a category, each once.
     range : (float, float) or None
-        The least and the largest number, or day; equal where there is but one.
+        The least and the largest number, or day; equal where there is but one. Days may be given as dates, or texts
+        such as ``"2020-01-31"``.
     integer : bool
         Whether all numbers are whole.
     special : tuple of float
@@ -87,7 +88,8 @@ class Column:
         if self.kind in (CATEGORY, TEXT) and (self.range is not None or self.integer):
             raise InvalidInputError(f"range and integer{at} must be left out, as its kind is {self.kind!r}.")
         if self.range is not None:
-            ends = tuple(_number(f"range{at}", end) for end in _listed(f"range{at}", self.range))
+            end_of = _day if self.kind.startswith(DATE) else _number
+            ends = tuple(end_of(f"range{at}", end) for end in _listed(f"range{at}", self.range))
             if len(ends) != 2 or ends[0] > ends[1]:
                 raise InvalidInputError(f"range{at} must be two numbers, the lower first, got {list(ends)}. Turn it.")
             object.__setattr__(self, "range", ends)
@@ -334,7 +336,8 @@ _DRAFT = """\
 #   kind = "numeric"   range = [0, 120]; integer = true where all are whole; special = [-9], numbers that are codes
 #                      ("not asked") or stand out (0 for "none")
 #   kind = "category"  categories = ["no", "yes"], all of them, as they are written
-#   kind = "date:year-first", "date:day-first" or "date:month-first"   range in days since 1970-01-01
+#   kind = "date:year-first", "date:day-first" or "date:month-first"
+#                      range = ["2020-01-01", "2024-12-31"], the earliest and the latest day
 # A column that is not to be used: delete it, from [[column]] on.
 rows = "table"
 """
@@ -431,7 +434,21 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
+def _day(what: str, value: Any) -> float:
+    day = float(value) if _is_number(value) else as_days(value, "year-first")
+    if not math.isfinite(day):
+        raise InvalidInputError(
+            f'{what} must hold days, got {shown(value)}. Write them as "2020-01-31", or as days since 1970-01-01.'
+        )
+    return day
+
+
 def _number(what: str, value: Any) -> float:
+    if math.isfinite(as_days(value, "year-first")):
+        raise InvalidInputError(
+            f"{what} must hold finite numbers, got {shown(value)}. Where they are dates, say so: kind = "
+            '"date:year-first", "date:day-first" or "date:month-first", as the table writes them.'
+        )
     if not _is_number(value) or not math.isfinite(value):
         raise InvalidInputError(f"{what} must hold finite numbers, got {shown(value)}. Say 0 or 1.5, for two.")
     return float(value)

@@ -28,5 +28,6 @@ from ._settings import (
     shape_of as shape_of,
 )
 from ._statement import Plan as Plan, dpsgd_statement as dpsgd_statement, make_plan as make_plan, priced as priced
+from ._target import with_sums as with_sums
 from ._units import ImageAugmentation as ImageAugmentation
 from ._values import Device as Device, SampledGaussian as SampledGaussian, flat as flat, valued as valued

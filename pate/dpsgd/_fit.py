@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,6 @@ from pate.dpsgd._rows import (
     read_groups,
     read_more,
     read_records,
-    scaled_to,
     within_ranges,
 )
 from pate.dpsgd._run import Training, build_engine, charge_run, open_run, run_training
@@ -45,6 +45,7 @@ from pate.dpsgd._settings import (
     shape_of,
 )
 from pate.dpsgd._statement import Plan, dpsgd_statement, make_plan, priced
+from pate.dpsgd._target import MeasuredNumber, TargetScale, TargetSums, with_sums
 from pate.dpsgd._units import Units
 from pate.dpsgd._values import flat
 from pate.dpsgd.recipes import RecipePlan
@@ -54,14 +55,22 @@ from pate.networks import held_threads, one_device, own_generator
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
 from pate.records import number_codes
+from pate.release.statement.fields import check_stated
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
+from pate.release.statement.plain import as_plain_text
 from pate.teachers import usable
+
+#: The entry of ``stated`` that is no assumption's: what was tuned.
+TUNING = "tuning"
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """The result of a fit: ``module`` on the CPU in evaluation mode, ``kept`` to be removed once all is well."""
+    """The result of a fit: ``module`` on the CPU in evaluation mode, ``kept`` to be removed once all is well.
+
+    Of a number ``scale`` says what its outputs mean, and ``interval`` where nine in ten numbers lie about a prediction.
+    """
 
     reader: Any
     classes: tuple[Any, ...]
@@ -74,6 +83,8 @@ class Fitted:
     canaries: CanaryRun | None
     canary_labels: npt.NDArray[np.int64]
     kept: Checkpoint | None
+    scale: TargetScale | None = None
+    interval: tuple[float, float] | None = None
 
 
 def linear_weights(module: nn.Module) -> npt.NDArray[np.float32]:
@@ -125,8 +136,9 @@ def fit_privately(
     device = one_device(said.device)
     codes = number_codes(labels) if number else labels
     known = {} if said.ledger is None else recognised_by(features, codes, groups)
-    if number:
-        labels = scaled_to(said.bounds, labels)
+    values, scale = labels, TargetScale.stated(said.bounds) if number else None
+    if scale is not None:
+        labels = scale.scaled(values)
     n_units = len(labels) if owners is None else int(owners.max()) + 1
     numbered = owners is None and said.adjacency != "add-or-remove"  # neighbours' records stand in the same places
     if recipe_plan is not None:
@@ -158,15 +170,27 @@ def fit_privately(
     begun = {} if kept is None else kept.facts
     n_marks = 0 if said.canaries is None else said.canaries.n
     shape = shape_of(run, n_units + n_marks, unit)
+    mechanism = read_mechanism(run, shape)
+    if measuring:
+        mechanism = (with_sums if number else with_counts)(said, mechanism, shape)
     plan = make_plan(
         said.budget,
         shape,
-        mechanism=with_counts(said, read_mechanism(run, shape), shape) if measuring else read_mechanism(run, shape),
+        mechanism=mechanism,
         noise_multiplier=begun.get("noise_multiplier", said.noise_multiplier),
         adjacency=said.adjacency,
         ledger=None if begun.get("releases") else said.ledger,
         on_exhausted=said.on_exhausted,
     )
+    statement_of = partial(
+        dpsgd_statement, plan, clipping=clipping, classes_given=said.classes is not None and not classes_inferred,
+        bounds=said.bounds, unit=unit, rows_per_unit=said.records_per_group, n_canaries=n_marks,
+        recipe_plan=recipe_plan,
+    )  # fmt: skip
+    stated: dict[str, str] = {}
+    if said.stated is not None:  # refused before anything is charged
+        assumed = [a.name for a in statement_of(noise="seeded", apart="").assumptions if a.name != "noise"]
+        stated = check_stated(said.stated, (TUNING, *assumed))
     with held_threads(said.n_threads):
         with own_generator(training_seed(random_state, 0), device):
             engine = build_engine(run.module, features.shape[1:], len(classes), run.module_kwargs)
@@ -193,6 +217,11 @@ def fit_privately(
         # Anyone who knows the seed can subtract the noise.
         promised = replace(plan.guarantee, kind="seeded") if source.seeded else plan.guarantee
         clf._spend(promised, unit, priced(plan), run=None if kept is None else kept.run)
+        sums: TargetSums | None = None
+        if isinstance(plan.mechanism, MeasuredNumber):
+            sums = TargetSums(plan.mechanism, np.where(fine, values, np.nan), owners, source, kept)
+            scale = sums.scale(said.bounds)
+            units.relabel(scale.scaled(values))
         training = Training(
             engine,
             units,
@@ -209,8 +238,12 @@ def fit_privately(
             canaries=marks,
         )
         done = run_training(training, run, kept, likeness)
-    module, measured = engine.module.cpu().eval(), None
-    if isinstance(plan.mechanism, Measured):
+    module, measured, errors, interval = engine.module.cpu().eval(), None, None, None
+    if sums is not None:
+        assert scale is not None
+        with timed("labelling"), held_threads(said.n_threads):
+            interval, errors = sums.errors(scale, module, rows, np.asarray(fine))
+    elif isinstance(plan.mechanism, Measured):
         with timed("labelling"), held_threads(said.n_threads):
             measured = measure_module(
                 plan, module, rows[:n], labels[:n], np.asarray(fine), None if owners is None else owners[:n],
@@ -218,22 +251,17 @@ def fit_privately(
                 # Never the kept key's: a run that is taken up must not show other counts under the same noise.
                 source=source.child(4) if source.seeded else NoiseSource(), kept=kept,
             )  # fmt: skip
-    statement = dpsgd_statement(
-        plan,
-        clipping=clipping,
-        classes_given=said.classes is not None and not classes_inferred,
-        bounds=said.bounds,
-        noise="seeded" if source.seeded else "system" if kept is None else "keyed",
-        apart=engine.apart,
-        unit=unit,
-        rows_per_unit=said.records_per_group,
-        n_canaries=n_marks,
-        recipe_plan=recipe_plan,
-        ledger=said.ledger,
-        releases=releases,
-    )
-    statement = clf._told(replace(statement, measured=measured))
+    noise = "seeded" if source.seeded else "system" if kept is None else "keyed"
+    statement = statement_of(noise=noise, apart=engine.apart, ledger=said.ledger, releases=releases)
+    if stated:
+        tuning = as_plain_text(stated.pop(TUNING, ""))
+        statement = replace(statement, tuning=tuning).with_stated(stated)
+    doubts = () if errors is None else errors.doubts()
+    statement = clf._told(replace(statement, measured=measured, errors=errors, doubts=doubts))
     if offsets is None:  # else more is said of it, and the last statement alone is released
         bind_statement(statement, said.ledger)
     canary_labels = labels[len(labels) - n_marks :]
-    return Fitted(reader, classes, module, plan, promised, done, recipe_plan, statement, marks, canary_labels, kept)
+    return Fitted(
+        reader, classes, module, plan, promised, done, recipe_plan, statement, marks, canary_labels, kept,
+        scale, interval,
+    )  # fmt: skip

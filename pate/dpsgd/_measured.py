@@ -21,7 +21,7 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,11 @@ class Measured:
 
     training: TrainingMechanism
     counts: tuple[GaussianSum, ...]
+    #: In words: what follows the steps, what it is, and how a statement calls it.
+    then: ClassVar[str] = ", then counts of right answers"
+    extra: ClassVar[str] = "counts"
+    released: ClassVar[str] = "; noisy counts of the records that it is right about"
+    covered: ClassVar[str] = "the noisy counts of right answers"
 
     @property
     def name(self) -> str:
@@ -78,7 +83,7 @@ class Measured:
     def check(self, shape: Shape, adjacency: str) -> None:
         """Refuse a run for which no theorem is known, alone or beside counts."""
         self.training.check(shape, adjacency)
-        if adjacency != "replace-one" and not _tight(self.training, shape, adjacency):
+        if adjacency != "replace-one" and not is_tight(self.training, shape, adjacency):
             raise InvalidInputError(
                 f"measure must be None or False for {self.training.name} under {adjacency} adjacency: what it costs "
                 "beside counts is known under replace-one. Leave measure out."
@@ -116,11 +121,11 @@ class Measured:
     def words(self, shape: Shape) -> str:
         """Return how steps are drawn, and what is counted."""
         multipliers = ", ".join(f"{m.noise_multiplier:.6g}" for m in self.counts)
-        return f"{self.training.words(shape)}, then counts of right answers with noise multiplier {multipliers}"
+        return f"{self.training.words(shape)}{self.then} with noise multiplier {multipliers}"
 
     def theorem(self, shape: Shape, adjacency: str) -> str:
         """Return what the accounting rests on."""
-        return f"{self.training.theorem(shape, adjacency)}; the counts are one more Gaussian, composed adaptively"
+        return f"{self.training.theorem(shape, adjacency)}; the {self.extra} are one more Gaussian, composed adaptively"
 
     def sampling(self) -> str:
         """Return the statement's assumption about sampling."""
@@ -147,7 +152,7 @@ class Measured:
         return None if mu is None else math.sqrt(mu * mu + self.counted.mu_squared) * (1 + 1e-12)
 
 
-def _tight(training: TrainingMechanism, shape: Shape, adjacency: str) -> bool:
+def is_tight(training: TrainingMechanism, shape: Shape, adjacency: str) -> bool:
     """Whether this training is composed with counts exactly, or by privacy loss distributions."""
     return isinstance(training, PoissonSGD) or training.mu(1.0, shape, adjacency) is not None
 
@@ -160,7 +165,7 @@ def with_counts(said: Any, training: TrainingMechanism, shape: Shape) -> Trainin
     """
     measure = check_measure(said.measure)
     given = said.noise_multiplier is not None or said.canaries is not None
-    if measure is None and (given or not _tight(training, shape, said.adjacency)):
+    if measure is None and (given or not is_tight(training, shape, said.adjacency)):
         return training
     mu = gdp_from_budget(said.budget.epsilon, said.budget.delta)
     shares = measured_shares(measure, n=shape.n_units, mu=mu)
@@ -199,7 +204,7 @@ def measure_module(
     def ask(numbers: Any) -> tuple[IntArray, Mask]:
         part = np.array(rows[numbers])
         part[~usable[numbers]] = 0
-        logits = _asked(module, part) - offsets
+        logits = asked_of(module, part) - offsets
         return np.asarray(logits.argmax(axis=1), dtype=np.int64), np.isfinite(logits).all(axis=1)
 
     answers = np.where(usable, in_blocks(ask, np.arange(len(rows)), len(rows), size=block), -1)
@@ -228,7 +233,7 @@ def measure_module(
     return measured_accuracy(found, mu=math.sqrt(max(mu * mu - cost, 0.0)), share=min(1.0, cost / (mu * mu)))
 
 
-def _asked(module: nn.Module, part: Any) -> Any:
+def asked_of(module: nn.Module, part: Any) -> Any:
     """Return the module's logits of private rows; what it raises is not passed on."""
     try:
         with torch.inference_mode():

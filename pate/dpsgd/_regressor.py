@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -13,8 +14,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from pate.data import as_texts
+from pate.data.schema import declared_by_name
 from pate.dpsgd._classifier import outputs
-from pate.dpsgd._fit import fit_privately
+from pate.dpsgd._fit import fit_privately, linear_weights
 from pate.dpsgd._optimizers import Optimizer
 from pate.dpsgd._rows import keep_columns
 from pate.dpsgd._run import TrainingStep
@@ -23,19 +26,42 @@ from pate.dpsgd._values import Device, SampledGaussian
 from pate.dpsgd.clipping import Clipping
 from pate.dpsgd.mechanisms import TrainingMechanism
 from pate.dpsgd.recipes import DPSGDRecipe
+from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
+from pate.models import MappedNumber, write_number
+from pate.models.file import InputSpec
 from pate.privacy.budget import Budget
-from pate.records import check_bounds
+from pate.release import warn_of_doubts
 from pate.release.statement import CountedFits
+from pate.release.statement.fields import MeasuredErrors
+from pate.teachers import column_kinds, holds_objects
+
+
+def input_spec(fitted: Any, X_public: Any, schema: Any) -> InputSpec:
+    """Return what a row is that a fitted estimator takes, by a schema, public rows, or private columns' names."""
+    n, names = int(getattr(fitted, "n_features_in_", 0)), getattr(fitted, "feature_names_in_", None)
+    if X_public is not None and as_texts(X_public) is not None:
+        return InputSpec(kind="texts")
+    shape = fitted.image_shape if fitted.image_shape is not None else fitted._row_shape
+    shape = None if shape is None or len(shape) < 2 else tuple(int(side) for side in shape)
+    if names is None:
+        return InputSpec(kind="array", n_features=n, mixed=bool(holds_objects(X_public)), image_shape=shape)
+    said, seen = declared_by_name(schema), column_kinds(X_public) or {}
+    if said is not None:
+        kinds = {one.name: "text" if one.kind == "category" else one.kind for one in said.columns}
+    else:
+        kinds = {name: "numeric" if seen.get(name, "number") == "number" else "text" for name in names}
+    columns = tuple((str(name), kinds[name]) for name in names)
+    return InputSpec(kind="table", n_features=n, columns=columns, image_shape=shape)
 
 
 @dataclass(repr=False, eq=False)
 class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
     """Learn to predict a number from private records by DP-SGD, with public rows or without.
 
-    The engine of :class:`pate.DPSGDClassifier` with one output and half the squared error as the loss; the target is
-    scaled from its stated range to [-1, 1] and clipped there. Gradients are clipped and priced as that classifier's
-    are, so the loss has no say in epsilon.
+    The engine of :class:`pate.DPSGDClassifier` with one output and half the squared error as the loss. Noisy histograms
+    find where in the stated range the target lies, and training scales it by that. Gradients are clipped and priced as
+    that classifier's are, so the loss has no say in epsilon.
 
     Parameters
     ----------
@@ -44,17 +70,27 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
     budget : Budget
         Spent whole by each fit.
     target_range : (float, float)
-        Two numbers that the target lies between, from public knowledge; numbers beyond count as the nearer one. Keep
-        it tight: noise is in proportion to its width (docs/dpsgd.md has what a wide one costs). Where only a much too
-        wide range is known, and there are public rows, take :class:`pate.PATERegressor`.
+        Two numbers that the target lies between, from public knowledge; numbers beyond count as the nearer one. A
+        hundred times too wide costs little where ``measure`` finds the part of it that holds the records; else noise
+        is in proportion to its width.
     recipe, representation, image_shape, epochs, expected_batch_size, learning_rate, max_grad_norm, clipping
         As of :class:`pate.DPSGDClassifier`; gradients are of targets in [-1, 1].
     mechanism, optimizer, augmentation, ledger, device, random_state, noise_seed, checkpoint_dir, callbacks, verbose
         As of :class:`pate.DPSGDClassifier`.
+    measure : bool or None
+        Whether the records' numbers are asked beside training, for 11 to 21% of the budget (of mu^2): first where in
+        the stated range they lie, by noisy histograms, so that training scales them by that; in the end how far off the
+        model is. None: where there are records enough for such a histogram (n mu of 1,000, by public numbers), under
+        replace-one, and no noise multiplier is given.
+    stated : mapping of str to str, or None
+        As of :class:`pate.PATEClassifier`: what a person states for the statement, by the name of an assumption, and
+        ``tuning``.
 
     Attributes
     ----------
     n_features_in_ : int
+    measured_ : MeasuredErrors or None
+        Mean absolute error and R2 on the private records, with standard errors; None where that was not measured.
     noise_multiplier_, n_steps_, sample_rate_, module_, recipe_, guarantee_, statement_
         As of :class:`pate.DPSGDClassifier`.
 
@@ -96,6 +132,8 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
     noise_seed: int | None = None
     checkpoint_dir: Any = None
     callbacks: Sequence[Callable[[TrainingStep], Any]] = ()
+    measure: bool | None = None
+    stated: Mapping[str, str] | None = None
     verbose: bool = False
 
     def fit(
@@ -122,23 +160,74 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
         BudgetExceededError, LedgerError
             The budget or the ledger does not pay for it, or the ledger is for other data.
         """
-        done = fit_privately(self, X, y, X_public=X_public, groups=groups, schema=schema)
+        done = fit_privately(self, X, y, X_public=X_public, groups=groups, schema=schema, measuring=True)
         keep_columns(self, done.reader)
-        self._bounds, self.module_, self._method = check_bounds(self.target_range), done.module, done.recipe_plan
+        self._door = input_spec(self, X_public, schema)
+        self._scale, self._interval = done.scale, done.interval
+        self.module_, self._method = done.module, done.recipe_plan
         self.noise_multiplier_, self.n_steps_ = done.plan.noise_multiplier, done.n_steps
         self.sample_rate_ = done.plan.shape.sample_rate
         self.recipe_ = None if done.recipe_plan is None else done.recipe_plan.recipe
         self.guarantee_, self.statement_ = done.guarantee, done.statement
         if done.kept is not None:
             done.kept.remove()
+        warn_of_doubts(self.statement_, stacklevel=2)
         return self
 
-    def predict(self, X: Any) -> npt.NDArray[np.float64]:
-        """Return a number within the stated range for each row, shape (n,)."""
+    @property
+    def measured_(self) -> MeasuredErrors | None:
+        """How far the model is off, by the private records."""
+        check_is_fitted(self, "statement_")
+        return self.statement_.errors
+
+    def predict(self, X: Any, *, return_interval: bool = False) -> Any:
+        """Return a number within the stated range for each row, and its 90% interval where asked for; costs nothing.
+
+        Parameters
+        ----------
+        X : rows as those of fit
+        return_interval : bool
+
+        Returns
+        -------
+        value : float64 array of shape (n_rows,)
+        low, high : float64 arrays of shape (n_rows,)
+            Only with ``return_interval``: nine in ten numbers lie between them, over rows drawn as the private ones.
+            Of one width about each value; NaN where nothing was measured.
+        """
         check_is_fitted(self, "module_")
-        low, high = self._bounds
-        found = outputs(self, X, double=True)[:, 0].numpy().clip(-1, 1)
-        return low * ((1 - found) / 2) + high * ((1 + found) / 2)
+        assert self._scale is not None
+        outer = self._scale.numbers(outputs(self, X, double=True)[:, 0].numpy())
+        if not return_interval:
+            return outer
+        low, high = (np.nan, np.nan) if self._interval is None else self._interval
+        return outer, *(np.clip(outer + end, self._scale.low, self._scale.high) for end in (low, high))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model and its statement to one file, which :meth:`pate.PATERegressor.load` and the CLI read.
+
+        Raises
+        ------
+        InvalidInputError
+            The module is one of your own: model files hold no code. Leave ``module`` out, for a recipe's linear model.
+        RunFolderError
+            The file exists.
+        """
+        check_is_fitted(self, "module_")
+        write_number(path, self.model_, self._door, self.statement_, self.ledger)
+
+    @property
+    def model_(self) -> MappedNumber:
+        """The linear model of a recipe with its public maps and its scale: public, and what a file holds."""
+        check_is_fitted(self, "module_")
+        if self._method is None:
+            raise InvalidInputError(
+                "module must be None for a model file, which holds no code. Leave it out: a recipe's linear model of "
+                "public maps is trained, and can be saved."
+            )
+        s, coef = self._scale, linear_weights(self.module_)
+        assert s is not None
+        return MappedNumber(self._method.maps, coef, s.low, s.high, s.centre, s.half, self._interval)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         bare = copy.copy(self)

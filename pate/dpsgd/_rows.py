@@ -86,14 +86,6 @@ def read_records(
     return features, encode_labels("y", target, values), values, readable
 
 
-def scaled_to(bounds: tuple[float, float], values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
-    """Return numbers scaled from a stated range to [-1, 1] and clipped there; NaN stays."""
-    low, high = bounds
-    half = high / 2 - low / 2
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return ((np.clip(values, low, high) - (low / 2 + high / 2)) / half).astype(np.float32)
-
-
 def within_ranges(ranges: Any, X: Any, X_public: Any) -> tuple[Any, Any]:
     """Return private rows with the declared columns in order, and made-up rows that say what each column holds."""
     if X_public is not None:

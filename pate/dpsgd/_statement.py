@@ -162,7 +162,8 @@ def _grown(sigma: float, mechanism: TrainingMechanism, shape: Shape, budget: Bud
         raise BudgetExceededError(
             f"the ledger does not pay for this run of DP-SGD, not even with {_MOST_GROWTH:g} times the noise that "
             f"{budget} needs: {why}. Nothing was charged. A ledger that counts mu^2 sees nothing of the sampling: for "
-            "DP-SGD open one with currency='renyi'. Otherwise train for fewer epochs, or pass a smaller budget."
+            "DP-SGD open one with currency='renyi'. Otherwise train for fewer epochs, or pass a smaller budget; where "
+            "next to nothing is left (pate ledger show), use what was released before, which stays free."
         )
     return least_between(low, high, allowed, within=1e-4)
 
@@ -202,8 +203,7 @@ def dpsgd_statement(
     )
     return made_statement(
         released=f"the parameters of a {'classifier' if bounds is None else 'regressor'} trained by DP-SGD, and "
-        "whatever is computed from them"
-        + ("; noisy counts of the records that it is right about" if isinstance(plan.mechanism, Measured) else ""),
+        "whatever is computed from them" + (plan.mechanism.released if isinstance(plan.mechanism, Measured) else ""),
         unit=unit,
         n_units=None if nominal else shape.n_units - n_canaries,
         guarantee=guarantee,
@@ -217,7 +217,7 @@ def dpsgd_statement(
         seeded=seeded,
         covered=(
             "this training run, every intermediate step included",
-            *(("the noisy counts of right answers",) if isinstance(plan.mechanism, Measured) else ()),
+            *((plan.mechanism.covered,) if isinstance(plan.mechanism, Measured) else ()),
         ),
         not_covered=(
             "choices made by looking at other runs on the same records",

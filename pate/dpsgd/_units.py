@@ -157,6 +157,10 @@ class Units:
             self._counts = np.bincount(owners[held], minlength=self.n_units)
             self._starts = np.cumsum(self._counts) - self._counts
 
+    def relabel(self, y: npt.NDArray[np.float32]) -> None:
+        """Take other targets of the same rows, zero of those that are not usable."""
+        self.y = torch.from_numpy(np.where(self._weights.cpu().numpy() > 0, y, 0)).to(self.X.device)
+
     def take(
         self, units: npt.NDArray[np.int64], source: NoiseSource
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

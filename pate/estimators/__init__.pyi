@@ -4,6 +4,7 @@ from ._by_dpsgd import (
     Ask as Ask,
     ByRecords as ByRecords,
     TrainingPlan as TrainingPlan,
+    begun_run as begun_run,
     check_likeliest as check_likeliest,
     check_schema as check_schema,
     chosen_voters as chosen_voters,

@@ -334,7 +334,7 @@ def plan_training(
     )
     run = along(flat(clf), recipe_plan)
     shape = shape_of(run, ask.n_units, ask.unit)
-    begun = _begun(ask.checkpoint_dir)
+    begun = begun_run(ask.checkpoint_dir)
     resumed = bool(begun.get("releases"))
     plan = make_plan(
         terms.budget,
@@ -348,7 +348,7 @@ def plan_training(
     return made
 
 
-def _begun(checkpoint_dir: Any) -> Mapping[str, Any]:
+def begun_run(checkpoint_dir: Any) -> Mapping[str, Any]:
     """Return what a run that was cut off left of its facts; whether it is this very one is seen when it goes on."""
     from pate._core.tensors import load_tensors
     from pate.dpsgd import FILE, FORM

@@ -6,7 +6,7 @@ from typing import Any
 
 from pate._core.curator import warn_curator
 from pate._core.progress import timed
-from pate.data import Schema
+from pate.data import Schema, copula
 from pate.estimators._by_dpsgd import ByDPSGD, stand_ins
 from pate.exceptions import InvalidInputError
 from pate.models import SyntheticPlan
@@ -30,8 +30,11 @@ class BySchema(ByDPSGD):
                 "out, or pass X_public."
             )
         like, records, y = self._read(X, y, stand_ins(X, schema))
-        warn_curator(about_labels(y, groups, self.classes_.tolist()), stacklevel=5)
         declared = Schema.declared(schema, n_columns=None if isinstance(schema, Schema) else like.shape[1])
+        copula.cells_of(declared)  # refused before anybody is warned
+        warn_curator(
+            [*about_labels(y, groups, self.classes_.tolist()), *copula.about_cells(records, declared)], stacklevel=5
+        )
         with timed("startup"):
             plan = SyntheticPlan.of(terms, declared, rule=self._rule, **vars(self._ask(records, groups)))
         self._check_ledger(records, y, groups, paid=plan.stored)

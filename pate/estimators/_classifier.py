@@ -38,7 +38,7 @@ from pate.estimators._public_rows import OVERLAP, TUNING, own_stated
 from pate.estimators._queries import Queries, former_part, in_own_words
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import Mechanism, NoisyHistogram
-from pate.models.file import Manifest, ModelFile, check_model_path, damaged, read_model, write_model
+from pate.models.file import OF_NUMBERS, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
 from pate.models.recipes import (
     MappedLinear,
     RecordModel,
@@ -613,7 +613,7 @@ class PATEClassifier(BySchema):
     @classmethod
     def _of_file(cls, file: ModelFile, *, module: Any = None) -> Self:
         said = file.manifest
-        if said.kind == "numbers":
+        if said.kind in OF_NUMBERS:
             raise InvalidInputError(
                 f"{str(file.path)!r} holds a model of a number. Read it by pate.PATERegressor.load."
             )

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -24,21 +21,20 @@ from pate.estimators._public_rows import PublicRows, any_rows, check_has_target,
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger, Registration
 from pate.models import (
+    AnswersNumbers,
     NumberRelease,
-    RegressionModel,
     RegressionPlan,
-    keep_regression,
-    made_of_regression,
+    read_mapped_number,
     read_regression,
+    write_number,
 )
-from pate.models.file import InputSpec, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
+from pate.models.file import OF_NUMBERS, InputSpec, ModelFile, damaged, read_model
 from pate.privacy.budget import Budget, check_budget
 from pate.records import NUMBER, check_bounds, number_codes, read_target
 from pate.release import ReleaseTerms, check_ballots_stated, warn_if_weak, warn_of_doubts
 from pate.release.statement.fields import MeasuredErrors
-from pate.release.statement.files import bind_released
 from pate.release.statement.model import PrivacyStatement
-from pate.teachers import owned, units_of
+from pate.teachers import NOBODY, owned, units_of
 
 #: With fewer public rows no map can be fitted.
 FEWEST_PUBLIC = 20
@@ -53,8 +49,8 @@ def about_numbers(values: npt.NDArray[np.float64], groups: Any) -> list[CuratorM
         return []
     left_out = ((~numbers, "without a number"), (~has_owner, "of an unknown owner"))
     why = [f"{int(out.sum()):,} {of}" for out, of in left_out if out.any()]
-    share = f"({votes.mean():.1%})"
-    return [CuratorMessage(f"{int(votes.sum()):,} of {len(values):,} records {share} vote: {', '.join(why)}.")]
+    told = f"{int(votes.sum()):,} of {len(values):,} records ({votes.mean():.1%}) vote: {', '.join(why)}."
+    return [CuratorMessage(told if votes.any() else f"{told} {NOBODY}")]
 
 
 @dataclass(eq=False, repr=False)
@@ -160,7 +156,8 @@ class PATERegressor(RegressorMixin, PublicRows):
         if X_public is None:
             raise InvalidInputError(
                 "X_public must be public rows, got None: they define the space in which records vote. Pass "
-                "fit(X, y, X_public=...), or train with DP-SGD, which needs none: pate.DPSGDRegressor."
+                "fit(X, y, X_public=...), or train with DP-SGD, which needs a schema of the columns alone: "
+                "pate.DPSGDRegressor(...).fit(X, y, schema=...)."
             )
         tuning, _, stated = own_stated(self.stated)
         terms = ReleaseTerms(
@@ -234,41 +231,34 @@ class PATERegressor(RegressorMixin, PublicRows):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model and its statement to one file, as :meth:`pate.PATEClassifier.save` does."""
         check_is_fitted(self, "statement_")
-        check_model_path(path)
-        with tempfile.TemporaryDirectory(prefix="pate-model-") as name:
-            folder = Path(name)
-            parts = keep_regression(self._model, folder)
-            held = {part.name: part.read_bytes() for part in folder.iterdir()}
-        m = self._model.numbers
-        manifest = Manifest(
-            kind="numbers", classes=(m.low, m.high), dtype="<f8", door=self._rows_taken(),
-            made_of=made_of_regression(self._model), parts=parts,
-        )  # fmt: skip
-        ledger = self.ledger if self.statement_.ledger_releases else None
-        write_model(path, manifest, self.statement_, held, before=partial(bind_released, ledger, ()))
+        write_number(path, self._model, self._rows_taken(), self.statement_, self.ledger)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, module: Any = None) -> Self:
-        """Read a regressor that was saved, as :meth:`pate.PATEClassifier.load` does; it predicts the very same."""
+        """Read a regressor that was saved, as :meth:`pate.PATEClassifier.load` does; it predicts the very same.
+
+        It also reads what :meth:`pate.DPSGDRegressor.save` wrote.
+        """
         return cls._of_file(read_model(path), module=module)
 
     @classmethod
     def _of_file(cls, file: ModelFile, *, module: Any = None) -> Self:
         said = file.manifest
-        if said.kind != "numbers":
+        if said.kind not in OF_NUMBERS:
             raise InvalidInputError(
                 f"{str(file.path)!r} holds a model of classes. Read it by pate.PATEClassifier.load."
             )
         if said.settings:
             raise damaged(file.path, "it holds no model of a number")
         with file.unpacked() as folder:
-            model = read_regression(folder, said.parts, module=module)
+            read: Any = read_regression if said.kind == "numbers" else read_mapped_number
+            model = read(folder, said.parts, module=module)
         return cls._of_model(model, said.door, file.statement)
 
     @classmethod
-    def _of_model(cls, model: RegressionModel, door: InputSpec, statement: PrivacyStatement) -> Self:
+    def _of_model(cls, model: AnswersNumbers, door: InputSpec, statement: PrivacyStatement) -> Self:
         """Return a regressor around a model that was made elsewhere."""
-        reg = cls(target_range=(model.numbers.low, model.numbers.high), image_shape=door.image_shape)
+        reg = cls(target_range=(model.low, model.high), image_shape=door.image_shape)
         reg._model, reg.statement_ = model, statement
         reg._remember(door)
         return reg

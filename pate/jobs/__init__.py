@@ -13,6 +13,7 @@ from pate.jobs._plan import VotePlan as VotePlan
 from pate.jobs._request import PREPROCESSING as PREPROCESSING
 from pate.jobs._request import find_ledger as find_ledger
 from pate.jobs._tables import LabelJob
+from pate.jobs._trained_numbers import NumberTrainingJob as NumberTrainingJob
 from pate.jobs._writing import Predictions as Predictions
 from pate.jobs._writing import check_new_files as check_new_files
 from pate.jobs._writing import check_proba as check_proba

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from pate._core.curator import CuratorMessage, warn_curator
-from pate._core.files import json_text
 from pate.data import about_shift, check_other_file, check_public_rows, file_of
 from pate.estimators import (
     FEWEST_PUBLIC,
@@ -22,7 +21,7 @@ from pate.jobs._plan import ModelPlan
 from pate.jobs._reading import in_planes, read_sources
 from pate.jobs._request import LabelSettings, check_absent, check_ledger
 from pate.jobs._student import input_spec_of
-from pate.jobs._writing import as_csv, check_proba, new_paths, write_files
+from pate.jobs._writing import as_csv, check_proba, new_paths, statement_files, write_files
 from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
 from pate.models import NumberRelease, RegressionPlan
@@ -286,9 +285,7 @@ class NumberJob:
         frame = release.to_frame()
         content = as_csv(frame, names=source.names, ids=source.ids, id_name=source.id_name, safe_csv=safe_csv)
         statement = release.statement.of_file(paths[0].name, content)
-        texts = (json_text(statement.to_dict()), statement.text(), statement.html())
-        files = {path: text.encode("utf-8") for path, text in zip(paths[1:], texts, strict=True)}
-        write_files({**files, paths[0]: content}, statement, self._ledger)
+        write_files({**statement_files(paths, statement), paths[0]: content}, statement, self._ledger)
         self._statement = statement
         return paths
 

@@ -20,6 +20,7 @@ from pate.data import (
     ColumnUse,
     ImageFolder,
     TablePair,
+    about_owners,
     as_label,
     as_number,
     as_written,
@@ -204,7 +205,9 @@ def _alone(job: LabelSettings) -> Sources:
     kinds = schema.kinds
     roles = [one for one in (target, job.group, job.id) if one is not None]
     if clash := [one for one in roles if one in kinds]:
-        raise InvalidInputError(f"schema must be of features, got one of {clash[0]!r}, which has another role.")
+        raise InvalidInputError(
+            f"schema must be of features, got one of {clash[0]!r}, which has another role. Take it out of the schema."
+        )
     held = read_table(
         private, target=target, group=job.group, id=job.id, like=schema, sep=job.sep, encoding=job.encoding,
         decimal=job.decimal, sheet=job.sheet,
@@ -230,6 +233,7 @@ def _alone(job: LabelSettings) -> Sources:
         odd=tuple(left[:_MOST_REMARKS]),
         kinds=kinds,
         decimal=held.format.decimal,
+        messages=tuple(about_owners(held.X)) if job.group is None else (),
     )
 
 

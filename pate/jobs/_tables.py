@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pate._core.checks import check_classes
 from pate._core.curator import CuratorMessage, warn_curator
 from pate.data import about_shift, check_other_file, check_public_rows, file_of, recognised_by
+from pate.data.copula import about_cells
 from pate.estimators import check_schema, method_of
 from pate.exceptions import InvalidInputError
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan, SyntheticRowsPlan
@@ -254,9 +255,17 @@ class LabelJob(LabelSettings, LeavesModel):
     def _warn_curator(self, *, counted: bool = True) -> tuple[CuratorMessage, ...]:
         y, values = self._checked()
         self._warned, source = True, self._source
+        method = self._method
+        cells = about_cells(source.X, method.synthetic.schema) if isinstance(method, SyntheticMethod) else []
         shift = [] if source.public is None else about_shift(source.X, source.public, image_shape=source.image_shape)
         return warn_curator(
-            [*about_labels(y, source.groups, values, counted=counted), *source.messages, *shift], stacklevel=4
+            [
+                *about_labels(y, source.groups, values, counted=counted),
+                *source.messages,
+                *cells,
+                *shift,
+            ],
+            stacklevel=4,
         )
 
     def _checked(self) -> tuple[npt.NDArray[Any], tuple[Any, ...]]:
@@ -298,12 +307,14 @@ class LabelJob(LabelSettings, LeavesModel):
         InvalidInputError
             The job drew none: there were public rows, or DP-SGD learnt.
         """
-        drawn = getattr(self._method, "drawn", [])
-        if not drawn:
+        if not isinstance(self._method, SyntheticMethod) or not (drawn := self._method.drawn):
             raise InvalidInputError(
                 "there are no synthetic rows: DP-SGD learnt, or there were public rows. Leave it out."
             )
-        return write_rows(drawn[0], release, out, target=str(self.target), ledger=self._ledger, safe_csv=safe_csv)
+        kinds = self._method.synthetic.schema.kinds
+        return write_rows(
+            drawn[0], release, out, target=str(self.target), kinds=kinds, ledger=self._ledger, safe_csv=safe_csv
+        )
 
     def finish(self) -> None:
         """Delete the checkpoint of a DP-SGD run, with its key, once all files are written; other methods have none.

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.files import check_can_write, json_text, write_bytes
-from pate.data import Table, TableFormat, file_of, is_table, quoted, read_images, read_table
+from pate.data import DATE, Table, TableFormat, as_dates, file_of, is_table, quoted, read_images, read_table
 from pate.estimators import PATEClassifier, PATERegressor
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.jobs._reading import in_planes
@@ -20,7 +20,7 @@ from pate.jobs._request import check_id, proba_columns
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
 from pate.models import as_frame
-from pate.models.file import InputSpec, read_model
+from pate.models.file import OF_NUMBERS, InputSpec, read_model
 from pate.release import LabelRelease, ModelLabels, ReleasedLabels
 from pate.release.statement.files import bind_released
 from pate.release.statement.model import PrivacyStatement
@@ -113,12 +113,17 @@ def write_labels(
         frame["status"] = frame["status"].fillna("not asked")
         content = as_csv(frame, **how)
         statement = statement.of_file(paths[0].name, content)
-    texts = (json_text(statement.to_dict()), statement.text(), statement.html())
-    files = {path: text.encode("utf-8") for path, text in zip(paths[1:], texts, strict=True)}
+    files = statement_files(paths, statement)
     if n_public:  # last: without their statement they should not lie around
         files[paths[0]] = content
     write_files(files, statement, ledger)
     return (paths if n_public else paths[1:]), statement
+
+
+def statement_files(paths: Sequence[Path], statement: PrivacyStatement) -> dict[Path, bytes]:
+    """Return the statement's three files; ``paths`` are of :func:`new_paths`."""
+    texts = (json_text(statement.to_dict()), statement.text(), statement.html())
+    return {path: text.encode("utf-8") for path, text in zip(paths[1:], texts, strict=True)}
 
 
 def write_files(files: Mapping[Path, bytes], statement: PrivacyStatement, ledger: Ledger | None) -> None:
@@ -143,14 +148,23 @@ def write_rows(
     out: str | os.PathLike[str],
     *,
     target: str,
+    kinds: Mapping[str, str],
     ledger: Ledger | None,
     safe_csv: bool = False,
 ) -> Path:
-    """Write synthetic rows with the model's labels to a new CSV file; a ledger knows its digest."""
+    """Write synthetic rows with the model's labels to a new CSV file; a ledger knows its digest.
+
+    ``kinds`` are those of the schema's columns: dates are written as the private table writes them.
+    """
+    import pandas as pd
+
     goal = Path(out)
     if os.path.lexists(goal):
         raise RunFolderError(f"{str(goal)!r} exists. Results are never overwritten: name another file.")
     frame = rows.convert_dtypes()  # whole numbers without a point
+    for name, kind in kinds.items():
+        if kind.startswith(DATE):
+            frame[name] = pd.Series(as_dates(rows[name].tolist(), kind), dtype=object, index=frame.index)
     frame[target] = [release.classes[i] for i in release.labels.tolist()]
     content = as_csv(frame, id_name="row", safe_csv=safe_csv)
     write_files({goal: content}, release.statement, ledger)
@@ -366,7 +380,7 @@ def predict_file(
     check_can_write("out", goal)
     file = read_model(model)
     check_id(id, file.manifest.classes)
-    numbers = file.manifest.kind == "numbers"
+    numbers = file.manifest.kind in OF_NUMBERS
     clf: Any = PATERegressor._of_file(file) if numbers else PATEClassifier._of_file(file)
     if proba and numbers:
         raise InvalidInputError("proba must be left out: the model predicts a number, and there are no classes.")

@@ -2,12 +2,18 @@
 
 from ._numbers import NumbersPlan as NumbersPlan
 from ._regression import (
+    AnswersNumbers as AnswersNumbers,
+    MappedNumber as MappedNumber,
     NumberRelease as NumberRelease,
     RegressionModel as RegressionModel,
     RegressionPlan as RegressionPlan,
     as_frame as as_frame,
+    keep_mapped_number as keep_mapped_number,
     keep_regression as keep_regression,
+    made_of_mapped_number as made_of_mapped_number,
     made_of_regression as made_of_regression,
+    read_mapped_number as read_mapped_number,
     read_regression as read_regression,
+    write_number as write_number,
 )
 from ._synthetic import SyntheticPlan as SyntheticPlan

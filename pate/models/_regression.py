@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import tempfile
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +23,23 @@ from pate._core.secret import beside_ledger, fresh_secret, from_seed, stored_sec
 from pate._core.tensors import load_tensors, save_tensors
 from pate._core.types import FloatArray
 from pate.exceptions import CuratorWarning, InvalidInputError, NotWorthwhileError
+from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
 from pate.models._numbers import Ask, Bins, Numbers, NumbersModel, NumbersPlan
+from pate.models.file import InputSpec, Manifest, check_model_path, write_model
 from pate.models.recipes import (
+    MappedLinear,
     RecordModel,
     fitted_representation,
+    keep_linear,
     keep_record_model,
     kind_of,
     make_space,
     narrowed,
+    read_linear,
     read_record_model,
     some_rows,
 )
-from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.records import (
     BLOCK_ROWS,
@@ -52,13 +59,13 @@ from pate.records.ballot_sum import GRID
 from pate.release import (
     BallotSession,
     Evidence,
+    PricedRounds,
     ReleaseTerms,
     buy_rounds,
     open_on_terms,
-    stored_rounds,
-    sum_of_rounds,
 )
-from pate.release.statement.fields import Doubt, MeasuredErrors
+from pate.release.statement.fields import MeasuredErrors
+from pate.release.statement.files import bind_released
 from pate.release.statement.model import PrivacyStatement
 from pate.representations import Representation
 
@@ -66,24 +73,20 @@ from pate.representations import Representation
 _SLAB = 8192
 
 
-@dataclass(repr=False, eq=False)
-class RegressionModel(BaseEstimator):
-    """A public model of a number made from released sums: it maps raw rows to a value and a 90% interval, at no cost.
+class AnswersNumbers(BaseEstimator):
+    """Values and 90% intervals of a public model of a number, at no cost; a mixin."""
 
-    ``voters`` hold the public maps.
-    """
+    low: float
+    high: float
 
-    voters: RecordVoters
-    numbers: NumbersModel
+    def _answer(self, rows: Any) -> FloatArray:
+        """Return value, lower and upper end for a slab of raw rows."""
+        raise NotImplementedError
 
     def answer(self, X: Any) -> FloatArray:
         """Return value, lower and upper end for each row, shape (n_rows, 3)."""
         parts = [self._answer(take(X, np.arange(a, b))) for a, b in slabs(int(np.shape(X)[0]), _SLAB)]
         return np.concatenate([np.zeros((0, 3)), *parts])
-
-    def _answer(self, rows: Any) -> FloatArray:
-        phi = self.voters.transform(rows)
-        return np.column_stack([self.numbers.predict(phi), *self.numbers.interval(phi)])
 
     def predict(self, X: Any) -> FloatArray:
         """Return the value for each row, shape (n_rows,)."""
@@ -97,6 +100,61 @@ class RegressionModel(BaseEstimator):
         for name in ("allow_nan", "categorical", "string"):  # public maps read cell by cell
             setattr(tags.input_tags, name, True)
         return tags
+
+
+@dataclass(repr=False, eq=False)
+class RegressionModel(AnswersNumbers):
+    """A public model of a number made from released sums of record voters; ``voters`` hold the public maps."""
+
+    voters: RecordVoters
+    numbers: NumbersModel
+
+    @property
+    def low(self) -> float:  # type: ignore[override]
+        """The lower end of the range that was found."""
+        return self.numbers.low
+
+    @property
+    def high(self) -> float:  # type: ignore[override]
+        """The upper end."""
+        return self.numbers.high
+
+    def _answer(self, rows: Any) -> FloatArray:
+        phi = self.voters.transform(rows)
+        return np.column_stack([self.numbers.predict(phi), *self.numbers.interval(phi)])
+
+
+@dataclass(repr=False, eq=False)
+class MappedNumber(AnswersNumbers):
+    """A linear model of a number after a chain of public maps, trained by DP-SGD.
+
+    ``coef``, float32 of shape (1, n_features), gives (value - centre)/half; values lie in [low, high], and nine in ten
+    numbers between value + interval[0] and value + interval[1], where that was measured.
+
+    Examples
+    --------
+    >>> model = MappedNumber((), np.ones((1, 1), dtype=np.float32), 0.0, 100.0, 40.0, 20.0, (-5.0, 6.0))
+    >>> model.answer(np.array([[0.5], [9.0]])).tolist()
+    [[50.0, 45.0, 56.0], [100.0, 95.0, 100.0]]
+    """
+
+    maps: tuple[Representation, ...]
+    coef: Any
+    low: float
+    high: float
+    centre: float
+    half: float
+    interval: tuple[float, float] | None = None
+
+    def _answer(self, rows: Any) -> FloatArray:
+        for each in self.maps:
+            rows = each.vectors(rows)
+        seen = np.asarray(rows, dtype=np.float32).astype(np.float64)
+        value = (self.centre + self.half * (seen * self.coef[0].astype(np.float64)).sum(axis=1)).clip(
+            self.low, self.high
+        )
+        ends = (np.nan, np.nan) if self.interval is None else self.interval
+        return np.column_stack([value, *((value + end).clip(self.low, self.high) for end in ends)])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -146,7 +204,7 @@ def as_frame(answers: FloatArray) -> Any:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RegressionPlan:
+class RegressionPlan(PricedRounds):
     """A plan of rounds for a numeric target, with its public space and price, made without reading private data.
 
     ``numbers`` says what is asked; ``rows`` are the public rows, and ``phi`` the directions of those that maps are
@@ -231,43 +289,23 @@ class RegressionPlan:
         return made
 
     @property
-    def shares(self) -> tuple[float, ...]:
+    def shares(self) -> tuple[float, ...]:  # type: ignore[override]
         """Shares of mu^2, round by round; those of held-out units come last, and sum to 1 by themselves."""
         return (*self.numbers.shares, *self.numbers.held_out_shares)
 
     @property
-    def n_held_out(self) -> int:
+    def n_held_out(self) -> int:  # type: ignore[override]
         """The number of rounds that held-out units are asked in."""
         return len(self.numbers.held_out_shares)
 
-    @property
-    def stored(self) -> bool:
-        """Whether the ledger was charged for this plan before; then it is resumed, or its release repeated, free."""
-        return stored_rounds(self.terms, self.shares, self.name, n_held_out=self.n_held_out) is not None
-
-    @property
-    def mechanisms(self) -> tuple[GaussianSum, ...]:
-        """The mechanism of each round: as paid before, else as the budget allows."""
-        paid = stored_rounds(self.terms, self.shares, self.name, n_held_out=self.n_held_out)
-        if paid is not None:
-            return paid
+    def _bought(self) -> tuple[GaussianSum, ...]:
         budget, ledger = self.terms.budget, self.terms.ledger
         return buy_rounds(
             budget, self.shares, ledger, n_units=self.numbers.n_units, force=True, n_held_out=self.n_held_out
         )
 
     @property
-    def charge(self) -> Charge:
-        """The privacy cost of all rounds together."""
-        return sum_of_rounds(self.mechanisms, self.n_held_out)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of :attr:`charge` at the budget's delta."""
-        return self.charge.guarantee(self.terms.budget.delta)
-
-    @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """The session's name in a ledger: the same plan, run again, resumes the session or repeats its release."""
         secret = self._secret(kept=True)
         cut = "" if secret is None else cut_of(self._share, secret, grouped=self.unit == "group")
@@ -334,7 +372,7 @@ class RegressionPlan:
         assert state.errors is not None
         evidence = evidence or Evidence()
         errors = MeasuredErrors(**asdict(state.errors), unit=self.unit)
-        statement = evidence.message_of_model(replace(statement, errors=errors, doubts=_doubts(errors)))
+        statement = evidence.message_of_model(replace(statement, errors=errors, doubts=errors.doubts()))
         model = RegressionModel(self.voters, state.model)
         value, low, high = model.answer(self.rows).T
         return NumberRelease(value, low, high, statement.guarantee, statement), model
@@ -389,18 +427,6 @@ class RegressionPlan:
         return sum_alone(units, votes, clip=ask.bound, **said)
 
 
-def _doubts(errors: MeasuredErrors) -> tuple[Doubt, ...]:
-    """Return what speaks against relying on the model: its measurement does not tell it from the mean of all."""
-    if errors.r2 is not None and errors.r2_error is not None and errors.r2 > 2 * errors.r2_error:
-        return ()
-    found = "is not known" if errors.r2 is None else f"is {errors.r2:.2f} with standard error {errors.r2_error:.2f}"
-    sentence = (
-        f"the model may predict no better than the mean of all records: its R2 {found}, by {errors.n:,} held-out "
-        f"{errors.unit}s. Take more records, a larger budget or a narrower range."
-    )
-    return (Doubt(kind="no better than the mean", sentence=sentence),)
-
-
 #: What each step's sums are, for a statement.
 _WORDS = {
     "range": "a histogram of the target",
@@ -430,7 +456,35 @@ def contributions(
     return found
 
 
-# The model as files, and back.
+# The models as files, and back.
+
+
+def keep_mapped_number(model: MappedNumber, folder: Path) -> dict[str, Any]:
+    """Write a linear model of a number into a folder, and return the facts that its reader needs besides."""
+    facts = keep_linear(MappedLinear(model.maps, model.coef), folder)
+    scale = [model.low, model.high, model.centre, model.half]
+    return {**facts, "scale": scale, "interval": list(model.interval or ())}
+
+
+def read_mapped_number(folder: Path, facts: Any, *, module: Any = None) -> MappedNumber:
+    """Return the model that :func:`keep_mapped_number` wrote; it predicts exactly the same numbers."""
+    held = read_linear(folder, facts, module=module)
+    scale, interval = [float(x) for x in facts["scale"]], tuple(float(x) for x in facts["interval"])
+    fine = len(scale) == 4 and scale[0] < scale[1] and len(interval) in (0, 2) and len(held.coef) == 1
+    if not fine or not np.isfinite([*scale, *interval]).all():
+        raise InvalidInputError("the model's numbers are not those that were saved. Fetch the file again.")
+    low, high, centre, half = scale
+    return MappedNumber(held.maps, held.coef, low, high, centre, half, interval or None)
+
+
+def made_of_mapped_number(model: MappedNumber) -> tuple[str, ...]:
+    """Return the parts of a linear model of a number, one line each."""
+    return (
+        *(f"rows: {each.provenance_}" for each in model.maps),
+        f"weights: {model.coef.shape[1]} features, trained by DP-SGD",
+        f"values: from {model.low:.6g} to {model.high:.6g}, around {model.centre:.6g}",
+    )
+
 
 _FILE, _FORM = "numbers.safetensors", "model of a number 1"
 
@@ -473,6 +527,30 @@ def made_of_regression(model: RegressionModel) -> tuple[str, ...]:
         f"values: the mean over {len(model.numbers.bins.means)} bins of the target, from {model.numbers.low:.6g} to "
         f"{model.numbers.high:.6g}, corrected by its residuals",
     )
+
+
+def write_number(
+    path: str | os.PathLike[str],
+    model: AnswersNumbers,
+    door: InputSpec,
+    statement: PrivacyStatement,
+    ledger: Ledger | None,
+) -> None:
+    """Write a model of a number, what rows it takes and its statement to one file; a ledger that paid is told."""
+    check_model_path(path)
+    with tempfile.TemporaryDirectory(prefix="pate-model-") as name:
+        folder = Path(name)
+        if isinstance(model, MappedNumber):
+            kind, parts, made_of = "dpsgd-number", keep_mapped_number(model, folder), made_of_mapped_number(model)
+        else:
+            assert isinstance(model, RegressionModel)
+            kind, parts, made_of = "numbers", keep_regression(model, folder), made_of_regression(model)
+        held = {part.name: part.read_bytes() for part in folder.iterdir()}
+    manifest = Manifest(
+        kind=kind, classes=(model.low, model.high), dtype="<f8", door=door, made_of=made_of, parts=parts
+    )
+    paid = ledger if statement.ledger_releases else None
+    write_model(path, manifest, statement, held, before=partial(bind_released, paid, ()))
 
 
 def _voters_of(voters: RecordVoters, n_bins: int) -> RecordVoters:

@@ -28,18 +28,15 @@ from pate.models.recipes import (
     fitted_representation,
     kind_of,
 )
-from pate.privacy.cost import Charge
-from pate.privacy.words import Guarantee
 from pate.records import Units, count_cells, sum_squares
 from pate.release import (
     BallotSession,
     Evidence,
+    PricedRounds,
     RecordLabels,
     ReleaseTerms,
     buy_rounds,
     open_on_terms,
-    stored_rounds,
-    sum_of_rounds,
 )
 from pate.teachers import class_indices, label_column
 
@@ -50,7 +47,7 @@ _MOST_ROUNDS = 64
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SyntheticPlan(Ask):
+class SyntheticPlan(PricedRounds, Ask):
     """A plan of ballots on synthetic rows of a schema, with its price, made without reading private data.
 
     Examples
@@ -87,31 +84,14 @@ class SyntheticPlan(Ask):
         _ = made.mechanisms
         return made
 
-    @property
-    def stored(self) -> bool:
-        """Whether the ledger was charged for this plan before; then it is resumed, or its release repeated, free."""
-        return stored_rounds(self.terms, SHARES, self.name) is not None
+    #: Cells, second moment and all further rounds together.
+    shares = SHARES
 
-    @property
-    def mechanisms(self) -> tuple[GaussianSum, ...]:
-        """The noise of cells, second moment and all further rounds together: as paid before, or as can be bought."""
-        paid = stored_rounds(self.terms, SHARES, self.name)
-        if paid is not None:
-            return paid
+    def _bought(self) -> tuple[GaussianSum, ...]:
         return buy_rounds(self.terms.budget, SHARES, self.terms.ledger, n_units=self.n_units, force=self.force)
 
-    @property
-    def charge(self) -> Charge:
-        """The privacy cost of all rounds together."""
-        return sum_of_rounds(self.mechanisms)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of :attr:`charge` at the budget's delta."""
-        return self.charge.guarantee(self.terms.budget.delta)
-
     @cached_property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """The session's name in a ledger: the same plan, run again, resumes the session or repeats its release."""
         said = (self.schema, self.n_units, self.unit, self.classes, self.random_state, self.decide, self.measure)
         return "synthetic " + hashlib.sha256(repr((*map(repr, said), self.schema.columns)).encode()).hexdigest()[:32]

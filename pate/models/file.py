@@ -20,7 +20,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,10 @@ KINDS = {
     "dpsgd": "a linear model of public maps, trained on private records by DP-SGD",
     "student": "a student trained on released labels of public rows",
     "numbers": "a model of a number, with intervals: bins of it on which private records voted, and a correction",
+    "dpsgd-number": "a linear model of public maps for a number, trained on private records by DP-SGD",
 }
+#: Those that predict a number.
+OF_NUMBERS = ("numbers", "dpsgd-number")
 ROWS = ("table", "array", "texts", "images")
 _COLUMNS = {"numeric": "number", "text": "text", "date": "date"}
 #: Names at most so many columns in texts.
@@ -153,7 +156,7 @@ class Manifest:
 
     Attributes
     ----------
-    kind : {"records", "dpsgd", "student", "numbers"}
+    kind : {"records", "dpsgd", "student", "numbers", "dpsgd-number"}
     classes : tuple
         Class values: texts, truth values, whole or finite numbers; of a model of a number the ends of its range.
     dtype : str
@@ -335,7 +338,7 @@ class ModelFile:
             ("Model", KINDS[m.kind]),
             ("Made of", m.made_of),
             ("Predicts", f"a number from {m.classes[0]:g} to {m.classes[1]:g}")
-            if m.kind == "numbers"
+            if m.kind in OF_NUMBERS
             else ("Classes", f"{', '.join(map(str, m.classes))} ({', '.join(sorted(types[k] for k in kinds))})"),
             ("Takes", str(m.door)),
             ("Costs", "no more privacy, however often it is used: it is as public as the release it was made from"),
@@ -396,6 +399,9 @@ def write_model(
     True
     """
     goal = check_model_path(path)
+    if called := _rows_called(statement):
+        made_of = tuple(line.replace("public rows", called) for line in manifest.made_of)
+        manifest = replace(manifest, made_of=made_of)
     stated = _json(statement.to_dict())
     members = {**parts, _STATEMENT: stated}
     described = manifest.to_dict() | {"files": {name: _facts(data) for name, data in sorted(members.items())}}
@@ -407,6 +413,14 @@ def write_model(
         before({goal.name: made.getvalue()})
     with writing("path", path):
         write_bytes(goal, made.getbuffer())
+
+
+def _rows_called(statement: PrivacyStatement) -> str:
+    """Return what the rows are that maps were fitted on, where they are not public ones of somebody's."""
+    known = {a.name: a.how for a in statement.assumptions}
+    if known.get("public rows", "").startswith("pate drew them"):
+        return "synthetic rows"
+    return "made-up rows" if "ranges" in known and "public rows" not in known else ""
 
 
 def write_page(file: ModelFile, out: str | os.PathLike[str]) -> None:

@@ -17,6 +17,21 @@ from ._maps import (
     slabs as slabs,
     take as take,
 )
+from ._histograms import (
+    Bins as Bins,
+    ERRORS_BOUND as ERRORS_BOUND,
+    LEVEL as LEVEL,
+    MeasuredErrors as MeasuredErrors,
+    N_CELLS as N_CELLS,
+    Zoom as Zoom,
+    bounded_errors as bounded_errors,
+    cells_of as cells_of,
+    error_clip as error_clip,
+    measured_errors as measured_errors,
+    on_simplex as on_simplex,
+    score_edges as score_edges,
+    tails as tails,
+)
 from ._targets import check_bounds as check_bounds, read_target as read_target
 from ._vectors import (
     NUMBER as NUMBER,

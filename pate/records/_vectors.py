@@ -35,6 +35,7 @@ from pate._core.recorder import note, playing
 from pate._core.secret import check_secret, derive, fresh_secret
 from pate._core.types import FloatArray, IntArray, Mask
 from pate.exceptions import InvalidInputError
+from pate.records._histograms import cells_of
 from pate.records._maps import BLOCK_ROWS, HeldRecords, person_residual_sums, slabs
 from pate.records.ballot_sum import (
     GRID,
@@ -268,9 +269,7 @@ class Units:
         -1 where a record cannot be used. ``values`` (n,) take the place of the records' own numbers. **Sensitive.**
         """
         held = self.values if values is None else np.where(np.isfinite(self.values), values, np.nan)
-        inner = np.asarray(edges, dtype=np.float64)[1:-1]
-        found = np.searchsorted(inner, held, side="right")
-        return np.where(np.isfinite(held), found, -1)[:, None]
+        return np.where(np.isfinite(held), cells_of(held, np.asarray(edges, dtype=np.float64)), -1)[:, None]
 
     def facts(self, **said: Any) -> VectorFacts:
         """Return the facts of a sum over these units."""

@@ -3,6 +3,7 @@
 from ._ballot_session import (
     BallotSession as BallotSession,
     PaidCounts as PaidCounts,
+    PricedRounds as PricedRounds,
     message_of_counts as message_of_counts,
     open_ballot_session as open_ballot_session,
     open_on_terms as open_on_terms,

@@ -17,6 +17,8 @@ from pate.ledger import Ledger, LedgerRow, Registration
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget
+from pate.privacy.cost import Charge
+from pate.privacy.words import Guarantee
 from pate.records import NUMBER, BallotFacts, BallotSum, RightCounts, RightFacts, VectorFacts, VectorSum
 from pate.release._labels import BallotRelease, VectorRelease
 from pate.release._measured import SIZE_OF_LABELS, ReleasedCounts, measured_accuracy
@@ -273,6 +275,9 @@ class BallotSession(_Rounds):
         #: Whether each round's statement is one that is let out: not where more is said in the end.
         self.binds = True
 
+    def _used_up(self) -> bool:
+        return not self.n_left and not self._paid.stored.failed
+
     def __repr__(self) -> str:
         return f"BallotSession({len(self.mechanisms)} rounds, n_left={self.n_left})"
 
@@ -480,6 +485,56 @@ def stored_rounds(
     """
     row = None if terms.ledger is None else terms.ledger.find(_mark(terms, shares, name, n_held_out))
     return None if row is None else _rounds_of(row)
+
+
+class PricedRounds:
+    """The price of a plan of rounds, which a ledger may have paid already; a mixin of plans.
+
+    A plan has ``terms``; ``shares`` of mu^2, round by round, of which the last ``n_held_out`` are of held-out units;
+    and the session's ``name`` in a ledger: the same plan, run again, resumes the session or repeats its release.
+    """
+
+    terms: ReleaseTerms
+    n_held_out: int = 0
+    shares: Sequence[float]
+    name: str
+
+    def _bought(self) -> tuple[GaussianSum, ...]:
+        """Return the rounds as the budget, and what a ledger has left, buy them."""
+        raise NotImplementedError
+
+    @property
+    def _paid(self) -> tuple[GaussianSum, ...] | None:
+        return stored_rounds(self.terms, self.shares, self.name, n_held_out=self.n_held_out)
+
+    @property
+    def stored(self) -> bool:
+        """Whether the ledger was charged for this plan before; then it is resumed, or its release repeated, free."""
+        return self._paid is not None
+
+    @property
+    def mechanisms(self) -> tuple[GaussianSum, ...]:
+        """The mechanism of each round: as paid before, else as the budget allows.
+
+        Raises
+        ------
+        BudgetExceededError
+            The ledger has nothing left, or so little that noise would drown all ballots.
+        NotWorthwhileError
+            A round would have more noise than all ballots together, and the plan is not forced.
+        """
+        paid = self._paid
+        return self._bought() if paid is None else paid
+
+    @property
+    def charge(self) -> Charge:
+        """The privacy cost of all rounds together."""
+        return sum_of_rounds(self.mechanisms, self.n_held_out)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee of :attr:`charge` at the budget's delta."""
+        return self.charge.guarantee(self.terms.budget.delta)
 
 
 def _mark(terms: ReleaseTerms, shares: Sequence[float], name: str, n_held_out: int = 0) -> str:

@@ -445,7 +445,8 @@ def buy_rounds(
     if not rounds or costs[0] < _LEAST_LEFT**2 * costs[1]:
         raise BudgetExceededError(
             f"the ledger has less left than {_LEAST_LEFT:.0%} of what {budget} buys: noise would drown all ballots. "
-            "Nothing was spent. A total is never raised: before the first of several releases begin a ledger with the "
+            "Nothing was spent. What was released before stays free: the same request again, and its model (pate "
+            "predict). A total is never raised: before the first of several releases begin a ledger with the "
             "total of all (pate ledger begin; Ledger(path, total=...))."
         )
     cast = rounds[: len(rounds) - n_measured - n_held_out] or rounds

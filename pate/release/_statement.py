@@ -165,7 +165,8 @@ def with_public_rows(statement: PrivacyStatement, public_rows: str | None) -> Pr
         return statement.with_evidence("public rows", looked, by="nobody")
     if public_rows == "drawn":
         made = "pate drew them from sums that were released before, in this run, and that this price includes"
-        return statement.with_evidence("public rows", made)
+        mechanism = statement.mechanism.replace("public rows", "synthetic rows")  # that maps were fitted on
+        return replace(statement, mechanism=mechanism).with_evidence("public rows", made)
     return statement
 
 

@@ -29,6 +29,7 @@ from ._usable import (
     check_same_kind as check_same_kind,
     class_indices as class_indices,
     classes_in as classes_in,
+    NOBODY as NOBODY,
     column_kinds as column_kinds,
     copy_input_tags as copy_input_tags,
     flat_labels as flat_labels,

@@ -484,6 +484,10 @@ _PARTS = re.compile(r"\s*[,;|/+&]\s*")
 _LONGEST, _MOST_VALUES = 200, 10_000
 
 
+#: Where no record can be used, a run goes on all the same: that it does not would tell of the records.
+NOBODY = "Nothing would be learnt, and the budget would be spent: see how the target is written, before you go on."
+
+
 def about_labels(y: Any, groups: Any, classes: Sequence[Any], *, counted: bool = True) -> list[CuratorMessage]:
     """Return what the curator should know of private labels; nothing else may come of it.
 
@@ -503,6 +507,7 @@ def about_labels(y: Any, groups: Any, classes: Sequence[Any], *, counted: bool =
         left_out = ((places < 0, "of a class outside classes"), (~has_owner, "of an unknown owner"))
         why = [f"{int(out.sum()):,} {of}" for out, of in left_out if out.any()]
         parts.append(f"{int(votes.sum()):,} of {n:,} records ({votes.mean():.1%}) vote: {', '.join(why)}.")
+        parts += [NOBODY] * (not votes.any())
     if several:
         parts.append(f"{several:,} hold several classes in one cell: a record votes for one.")
     if absent:

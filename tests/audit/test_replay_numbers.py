@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pate import Budget, PATERegressor
+from pate import Budget, DPSGDRegressor, PATERegressor
 from pate.audit import neighbours, replay
+from pate.dpsgd import _target as target
 from pate.models import _regression as regression
 from pate.records import _vectors as vectors
 from pate.release import open_ballot_session
@@ -23,6 +24,35 @@ Y, GROUPS = 3 * X[:, 0] + RNG.normal(size=240), RNG.permutation(np.arange(240) %
 def numbers(X, y, groups=None):
     reg = PATERegressor(Budget(50.0, 1e-5), target_range=(-20, 20), force=True)
     return reg.fit(X, y, X_public=PUBLIC, groups=groups).predict(PUBLIC, return_interval=True)
+
+
+def numbers_by_dpsgd(X, y, groups=None):
+    """Histograms of the target, training, and sums of its errors: one price."""
+    reg = DPSGDRegressor(
+        "linear", budget=Budget(8.0, 1e-5), target_range=(-200, 200), measure=True, epochs=2, expected_batch_size=60,
+        random_state=0,
+    )  # fmt: skip
+    return reg.fit(X, y, groups=groups).predict(PUBLIC, return_interval=True)
+
+
+@pytest.mark.parametrize("people", [False, True], ids=["records", "people"])
+def test_no_neighbour_of_dpsgd_on_numbers_is_found(people):
+    for made in neighbours(X, Y, groups=GROUPS if people else None, kinds=("flip", "scale"), random_state=0):
+        found = replay(numbers_by_dpsgd, made, published=True)
+        assert not found.refuted, f"{made.what}: {found.finding}"
+
+
+def test_a_histogram_that_counts_twice_is_found(monkeypatch):
+    """Of the target of DP-SGD: what one record moves would be twice what it is priced at."""
+    honest = target.count_cells
+
+    def twice(*args, **more):
+        made = honest(*args, **more)
+        return replace(made, sums=2 * made.sums)
+
+    monkeypatch.setattr(target, "count_cells", twice)
+    (D, D_prime) = opposite(7)
+    assert replay(numbers_by_dpsgd, D, D_prime, published=True).refuted
 
 
 def opposite(place):

@@ -11,7 +11,7 @@ from dpsgd_steps import by_value
 from pate import Budget, DPSGDClassifier, GaussianSum, InvalidInputError, Ledger
 from pate.dpsgd import SampledGaussian
 from pate.dpsgd._calibration import dpsgd_epsilon
-from pate.dpsgd._measured import Measured, _asked
+from pate.dpsgd._measured import Measured, asked_of
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.estimators._by_dpsgd import Ask, plan_training
 from pate.exceptions import CuratorWarning
@@ -173,7 +173,7 @@ def test_a_record_that_is_not_usable_is_not_asked_and_nothing_that_is_raised_is_
         clf = DPSGDClassifier(partial(Odd, n_features=3, n_classes=2), **by_value(**kept)).fit(rows, y)
     assert clf.measured_ is not None
     with pytest.raises(InvalidInputError, match="module raised ValueError on the private rows") as caught:
-        _asked(Odd(3, 2), rows[7:8])
+        asked_of(Odd(3, 2), rows[7:8])
     assert "97" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None

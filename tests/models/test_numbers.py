@@ -10,8 +10,8 @@ import pytest
 
 from pate.exceptions import InvalidInputError
 from pate.models import _numbers as numbers
-from pate.models._numbers import Bins, NumbersModel, NumbersPlan, Zoom, cells_of, measured_errors, on_simplex
-from pate.records import SignedSpace
+from pate.models._numbers import NumbersModel, NumbersPlan
+from pate.records import Bins, SignedSpace, Zoom, cells_of, measured_errors, on_simplex
 
 
 def made(n, seed, *, noise=1.0, d=6):

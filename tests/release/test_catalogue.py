@@ -76,6 +76,7 @@ def variants():
     yield make(seeded=True).of_file("labels.csv", b"x")
     yield make(measured=MEASURED)
     yield make(errors=ERRORS)
+    yield make(errors=replace(ERRORS, held_out=False))
     yield make(doubts=[{"kind": kind, "sentence": "it may be so."} for kind in KINDS])
     yield make(audits=[{"layer": n, "claim": "c", "tried": "t", "stood": n != "law"} for n in LAYERS])
 

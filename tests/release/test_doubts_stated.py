@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from pate import InvalidInputError
 from pate.privacy.words import Guarantee
-from pate.release.statement.fields import MOST_DOUBTS, Doubt, check_doubts
+from pate.release.statement.fields import MOST_DOUBTS, Doubt, MeasuredErrors, check_doubts
 from pate.release.statement.model import PrivacyStatement
 
 DOUBT = Doubt(kind="few public rows", sentence="only 30 public rows make the map: take more.")
@@ -49,3 +50,18 @@ def test_a_statement_without_them_is_as_it_was():
 def test_nothing_else_comes_in(wrong):
     with pytest.raises(InvalidInputError):
         check_doubts(wrong)
+
+
+def test_errors_of_records_that_trained_say_so_and_older_files_are_read():
+    held = MeasuredErrors(mae=2.0, mae_error=0.1, r2=0.1, r2_error=0.2, unit="record", n=900, clip=9.0)
+    own = replace(held, held_out=False)
+    assert "held_out" not in held.to_dict()
+    assert MeasuredErrors.from_dict(held.to_dict()) == held
+    assert MeasuredErrors.from_dict(own.to_dict()) == own
+    assert "held out of training" in held.rows()[1]
+    assert "that it learnt from" in own.rows()[1]
+    assert "900 held-out records" in held.doubts()[0].sentence
+    assert "held-out" not in own.doubts()[0].sentence
+    for wrong in ({**own.to_dict(), "held_out": 1}, {**own.to_dict(), "more": 1}, 5):
+        with pytest.raises(InvalidInputError):
+            MeasuredErrors.from_dict(wrong)

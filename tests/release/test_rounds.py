@@ -1,10 +1,12 @@
 """Rounds of one budget are calibrated once per question; what a ledger has left is part of the question."""
 
+import numpy as np
 import pytest
 
-from pate import Budget, Ledger, open_ballot_session
+from pate import Budget, Ledger, RecordVoters, open_ballot_session
 from pate.mechanisms import GaussianSum
 from pate.privacy.compose.calibrate import calibrate
+from pate.records import SignedSpace
 from pate.release import share_rounds
 from pate.release._quote import _calibrated, _Rounds, sum_of_rounds
 
@@ -42,3 +44,21 @@ def test_another_delta_or_share_is_another_question():
     }
     assert len(digests) == 6
     assert _calibrated.cache_info().currsize <= 64
+
+
+def test_a_session_that_is_used_up_takes_its_lock_away_and_one_with_rounds_left_does_not(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite", total=BUDGET)
+    voters = RecordVoters(None, SignedSpace().fit(np.eye(3)), classes=2)
+    rows, labels = np.repeat(np.eye(3), 10, axis=0), [0, 1, 1] * 10
+    asked = {"shares": [1, 1], "classes": 2, "n_units": 30, "ledger": ledger, "name": "mine"}
+    with open_ballot_session(BUDGET, **asked) as session:
+        session.ask(voters.cast(rows, labels))
+    assert list(tmp_path.glob("*.lock"))
+    with open_ballot_session(BUDGET, **asked) as session:
+        session.ask(voters.cast(rows, labels))
+        assert session.n_left == 1  # the same ballots: given again
+    assert list(tmp_path.glob("*.lock"))
+    other = RecordVoters(None, SignedSpace().fit(np.eye(3)[:, ::-1]), classes=2)
+    with open_ballot_session(BUDGET, **asked) as session:
+        session.ask(other.cast(rows, labels))
+    assert not list(tmp_path.glob("*.lock"))

@@ -29,6 +29,7 @@ from pate.data._files.tables import (
     take_columns,
     uses_of,
 )
+from pate.data._validation import is_frame
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -47,18 +48,22 @@ _PEOPLE = re.compile(
 _FEWEST, _MOST_EACH = 10, 100
 
 
-def about_owners(held: Opened, *, without: Collection[str | None] = ()) -> list[CuratorMessage]:
-    """Return columns of a private table that seem to hold owners, where none was named.
+def about_owners(held: Any, *, without: Collection[str | None] = ()) -> list[CuratorMessage]:
+    """Return columns of a private table, opened or read whole, that seem to hold owners, where none was named.
 
     **Guarantees.** What comes back is private, and nothing else comes of it. No cell can stop it.
     """
-    names = [n for n in held.names if n not in without and _PEOPLE.search(CAMEL.sub("_", n))]
+    known = list(held.columns) if is_frame(held) else held.names
+    names = [n for n in known if n not in without and _PEOPLE.search(CAMEL.sub("_", str(n)))]
     if not names:
         return []
     import pandas as pd
 
     try:
-        frame = held.frame(names, {}) if held.blocks is None else pd.concat(held.blocks(names))
+        if is_frame(held):
+            frame = held[names]
+        else:
+            frame = held.frame(names, {}) if held.blocks is None else pd.concat(held.blocks(names))
         columns = [frame[name].dropna().astype(str).to_numpy() for name in names]
     except Exception:  # an odd cell of one record may not stop a release, nor be quoted
         return []

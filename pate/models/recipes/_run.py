@@ -40,14 +40,13 @@ from pate.models.recipes._model import (
     unmeasured_temperature,
 )
 from pate.models.recipes._rule import PublicFacts, Recipe, Round, check_recipe, choose
-from pate.privacy.cost import Charge
-from pate.privacy.words import Guarantee
 from pate.records import MOST_HELD_BYTES, BallotSum, HeldRecords, RecordVoters, count_right
 from pate.records.spaces import SoftSpace
 from pate.release import (
     BallotRelease,
     BallotSession,
     Evidence,
+    PricedRounds,
     RecordLabels,
     ReleasedCounts,
     ReleaseTerms,
@@ -56,7 +55,6 @@ from pate.release import (
     measured_accuracy,
     measured_shares,
     open_on_terms,
-    stored_rounds,
     sum_of_rounds,
 )
 from pate.representations import Representation, n_rows
@@ -159,7 +157,7 @@ class Ask:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RecordsPlan(Ask):
+class RecordsPlan(PricedRounds, Ask):
     """A plan of ballots, with its public space and its price, made without reading private data.
 
     ``z`` and ``phi`` are representation and directions of the public rows that maps and heads are fitted on (at most
@@ -261,42 +259,23 @@ class RecordsPlan(Ask):
         )
 
     @property
-    def shares(self) -> list[float]:
+    def shares(self) -> list[float]:  # type: ignore[override]
         """Shares of mu^2, round by round; those that measure accuracy come last."""
         shares = [r.share for r in self.recipe.rounds]
         rest = (1 - math.fsum(self.measured_shares)) / math.fsum(shares)
         return [*(share * rest for share in shares), *self.measured_shares] if self.measured_shares else shares
 
     @property
-    def stored(self) -> bool:
-        """Whether the ledger was charged for this plan before; then it is resumed, or its release repeated, free."""
-        return stored_rounds(self.terms, self.shares, self.name) is not None
-
-    @property
     def mechanisms(self) -> tuple[GaussianSum, ...]:
-        """The mechanism of each round, those that measure accuracy last: as paid before, else as the budget allows.
-
-        Raises
-        ------
-        BudgetExceededError
-            The ledger has nothing left, or so little that noise would drown all ballots.
-        InvalidInputError
-            A round would have more noise than all ballots together, and ``force`` is False.
-        """
-        terms, shares = self.terms, self.shares
+        """The mechanism of each round, those that measure accuracy last: of the session, if there is one."""
         if self.session is not None:
-            return self.session.mechanisms[-len(shares) :]
-        paid = stored_rounds(terms, shares, self.name)
-        if paid is not None:
-            return paid
-        return buy_rounds(
-            terms.budget,
-            shares,
-            terms.ledger,
-            n_units=self.n_units,
-            force=self.force,
-            n_measured=len(self.measured_shares),
-        )
+            return self.session.mechanisms[-len(self.shares) :]
+        return super().mechanisms
+
+    def _bought(self) -> tuple[GaussianSum, ...]:
+        n_measured, n_units = len(self.measured_shares), self.n_units
+        budget, ledger = self.terms.budget, self.terms.ledger
+        return buy_rounds(budget, self.shares, ledger, n_units=n_units, force=self.force, n_measured=n_measured)
 
     @property
     def mu(self) -> float:
@@ -305,17 +284,7 @@ class RecordsPlan(Ask):
         return math.sqrt(math.fsum(m.noise_multiplier**-2 for m in cast))
 
     @property
-    def charge(self) -> Charge:
-        """The privacy cost of all rounds together."""
-        return sum_of_rounds(self.mechanisms)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of :attr:`charge` at the budget's delta."""
-        return self.charge.guarantee(self.terms.budget.delta)
-
-    @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """The session's name in a ledger: the same plan, run again, resumes the session or repeats its release."""
         text = f"{self.voters.fingerprint()} {self.recipe.rounds} {self.n_units} {self.unit}"
         if self.measured_shares:

@@ -410,7 +410,9 @@ class MeasuredAccuracy(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredErrors(Part):
-    """How far a released model of a number is off: measured with noise on records that it did not learn from. Public.
+    """How far a released model of a number is off: measured with noise, on records that it did not learn from or did.
+
+    All of it is public.
 
     Parameters
     ----------
@@ -420,9 +422,11 @@ class MeasuredErrors(Part):
         Share of the target's variance that the model explains; None where that variance is not known well enough.
     unit : {"record", "group"}
     n : int
-        Held-out units, about so many of persons.
+        Units that were asked, about so many of persons.
     clip : float
         Errors beyond it count as so large.
+    held_out : bool
+        Whether those records were held out of training; of DP-SGD they were not.
 
     Examples
     --------
@@ -437,9 +441,26 @@ class MeasuredErrors(Part):
     unit: str
     n: int
     clip: float
+    held_out: bool = True
     _called = "the statement's errors"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        found = super().to_dict()
+        if self.held_out:  # as before there was another way
+            del found["held_out"]
+        return found
+
+    @classmethod
+    def from_dict(cls, values: Any, *, where: str = "") -> Self:
+        """Return the errors behind their dictionary, strictly."""
+        said = isinstance(values, Mapping) and "held_out" in values
+        there = [f.name for f in fields(cls) if f.name != "held_out" or said]
+        return cls(**check_keys(where or cls._called, values, there))
+
     def __post_init__(self) -> None:
+        if not isinstance(self.held_out, bool):
+            raise InvalidInputError("measured held_out must be true or false. Ask for the file as it was written.")
         if self.unit not in OF_UNIT:
             raise InvalidInputError(f"measured unit must be one of {', '.join(OF_UNIT)}. Say what was counted.")
         object.__setattr__(self, "n", check_whole("measured n", self.n, low=1))
@@ -455,11 +476,24 @@ class MeasuredErrors(Part):
 
     def rows(self) -> tuple[str, ...]:
         """Return what a statement says of it: the measurement, and what it is."""
+        of = "held out of training" if self.held_out else "that it learnt from"
         what = (
-            f"an estimate: sums over {self.n:,} {self.unit}s held out of training, with Gaussian noise, paid within "
+            f"an estimate: sums over {self.n:,} {self.unit}s {of}, with Gaussian noise, paid within "
             f"the same guarantee; where some errors are larger than {self.clip:.4g}, the true ones are larger than this"
         )
         return str(self), what
+
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Return what speaks against relying on the model: these errors do not tell it from the mean of all."""
+        if self.r2 is not None and self.r2_error is not None and self.r2 > 2 * self.r2_error:
+            return ()
+        found = "is not known" if self.r2 is None else f"is {self.r2:.2f} with standard error {self.r2_error:.2f}"
+        of = f"{self.n:,} held-out {self.unit}s" if self.held_out else f"{self.n:,} {self.unit}s"
+        sentence = (
+            f"the model may predict no better than the mean of all records: its R2 {found}, by {of}. Take more "
+            "records, a larger budget or a narrower range."
+        )
+        return (Doubt(kind="no better than the mean", sentence=sentence),)
 
 
 def _check_interval(held: Any, name: str) -> None:

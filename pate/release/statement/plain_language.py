@@ -274,7 +274,8 @@ def _done(s: StatementFields, say: Catalogue) -> Section:
     made = say("done.made", date=s.created[:10], version=s.versions.get("pate", "?"))
     parts = [*s.not_covered, *(f"the set of classes, which {a.how}" for a in s.assumptions if a.name == "classes")]
     read = (say("done.classes_read"),) if any(_CLASSES_READ in text.replace("it was", "was") for text in parts) else ()
-    found = (("done.measured", s.measured), ("done.errors", s.errors))
+    of_number = "done.errors" if s.errors is None or s.errors.held_out else "done.errors_own"
+    found = (("done.measured", s.measured), (of_number, s.errors))
     right = tuple(say(key, text=str(one)) for key, one in found if one is not None)
     foreign = say.language.partition("-")[0] != "en"
     doubts = tuple(Line(one.sentence, foreign) for one in s.doubts)
