@@ -464,15 +464,7 @@ def _target_range(given: list[str] | None, path: Path | None) -> tuple[float, fl
     """Return the two numbers that a numeric target lies between."""
     if path is not None:
         raise InvalidInputError("--ranges is of columns, not of a numeric target. Leave it out; say --range LOW,HIGH.")
-    parts = ",".join(given or ()).replace(":", ",").split(",")
-    try:
-        low, high = map(float, parts)
-    except ValueError:
-        raise InvalidInputError(
-            f"--range must be LOW,HIGH with --numeric, two numbers that the target lies between, got "
-            f"{','.join(given or ())[:60]!r}. Say them from public knowledge, rather too wide: --range 0,5000."
-        ) from None
-    return low, high
+    return o.low_high(",".join(given or ()), "--numeric")
 
 
 def _ranges(pairs: list[str] | None, path: Path | None) -> Any:
