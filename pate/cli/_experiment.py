@@ -41,7 +41,7 @@ def compare(
     by: str | None = o.setting("A column: accuracy and answers by its values, too.", o.RUN),
     target: str | None = o.setting("A column of numbers, to be predicted in place of the classes.", o.RUN),
     range: str | None = o.setting(
-        "What --target lies between, from public knowledge: 0,5000.", o.RUN, metavar="LOW,HIGH", argument="target_range"
+        "What --target lies between, from public knowledge: 0,5000.", o.RUN, metavar="LOW,HIGH"
     ),
     sensitive_report: bool = o.setting("Also write sensitive.html, which must stay inside.", o.OUTPUT, default=False),
     seed: o.Seed = 0,

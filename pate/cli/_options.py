@@ -31,7 +31,8 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 #: Where :func:`takes_options` leaves what the options are called in Python.
 OPTIONS_OF = "__pate_options__"
 #: What Python calls it, where that is neither the option's name nor ``n_`` and the name.
-_CALLED = {"random_state": "seed", "currency": "accounting_unit", "y": "target", "max_releases": "releases"}
+_CALLED = {"random_state": "seed", "currency": "accounting_unit", "y": "target", "max_releases": "releases",
+           "target_range": "range"}  # fmt: skip
 
 
 @dataclass(frozen=True)

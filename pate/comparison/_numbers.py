@@ -11,7 +11,6 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from pate._core.types import FloatArray
 from pate.comparison.contract import Contestant, Setting, Tuning, own_representation, quick_representation
@@ -40,9 +39,10 @@ def by_recipe(setting: Setting) -> DPSGDRegressor:
 class PublicNumbers(RegressorMixin, BaseEstimator):
     """Learn from a few public rows whose numbers are known, and from no private row: a floor."""
 
-    def __init__(self, model: Any, y_public: Any) -> None:
+    def __init__(self, model: Any, y_public: Any, target_range: Any) -> None:
         self.model = model
         self.y_public = y_public
+        self.target_range = target_range
 
     def fit(self, X: Any, y: Any, *, X_public: Any = None) -> PublicNumbers:
         """Learn from the labelled public rows; ``X`` and ``y`` are ignored."""
@@ -51,8 +51,8 @@ class PublicNumbers(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> FloatArray:
-        """Return a number for each row, shape (n,)."""
-        return np.asarray(self.model_.predict(X), dtype=np.float64)
+        """Return a number within the range for each row, shape (n,)."""
+        return np.clip(np.asarray(self.model_.predict(X), dtype=np.float64), *self.target_range)
 
 
 class OrdinaryNumbers(Pipeline):
@@ -64,10 +64,9 @@ class OrdinaryNumbers(Pipeline):
         return super().fit(take(X, known), np.asarray(y)[known])
 
 
-def _seen(setting: Setting) -> list[Any]:
-    """Return the steps that make numbers of rows: of columns as public rows teach, of images by scattering."""
-    rep = setting.fitted(TableMap()) if setting.kind == "table" else quick_representation(setting)
-    return [FrozenEstimator(rep), StandardScaler()]
+def _seen(setting: Setting) -> FrozenEstimator:
+    """Return the step that makes numbers of rows: of columns as public rows teach, of images by scattering."""
+    return FrozenEstimator(setting.fitted(TableMap()) if setting.kind == "table" else quick_representation(setting))
 
 
 def _ridge() -> RidgeCV:
@@ -76,23 +75,23 @@ def _ridge() -> RidgeCV:
 
 def public_mean(setting: Setting) -> PublicNumbers:
     """Return the mean of the labelled public rows."""
-    return PublicNumbers(DummyRegressor(), setting.y_public)
+    return PublicNumbers(DummyRegressor(), setting.y_public, setting.target_range)
 
 
 def public_labels(setting: Setting) -> PublicNumbers:
     """Return a linear model of the labelled public rows."""
-    return PublicNumbers(make_pipeline(*_seen(setting), _ridge()), setting.y_public)
+    return PublicNumbers(make_pipeline(_seen(setting), _ridge()), setting.y_public, setting.target_range)
 
 
 def trees(setting: Setting) -> OrdinaryNumbers:
     """Return boosted trees of all private rows."""
     model = HistGradientBoostingRegressor(random_state=setting.seed)
-    return OrdinaryNumbers(make_pipeline(*_seen(setting), model).steps)
+    return OrdinaryNumbers(make_pipeline(_seen(setting), model).steps)
 
 
 def linear(setting: Setting) -> OrdinaryNumbers:
     """Return a linear model of all private rows."""
-    return OrdinaryNumbers(make_pipeline(*_seen(setting), _ridge()).steps)
+    return OrdinaryNumbers(make_pipeline(_seen(setting), _ridge()).steps)
 
 
 #: Of both, the targets that were looked at; how many settings of the records' rule were tried was not written down.

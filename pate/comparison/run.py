@@ -215,6 +215,7 @@ def compare(
             # That there is a seed makes the report warn; the seed itself would reveal the noise.
             "noise_seed": "given" if any(cell.seeded for cell in cells) else None,
             "by": by,
+            **({} if data.target_range is None else {"target range": data.target_range}),
             "redrawn in each repeat": data.redraws,
             **({"went on with": "; ".join(others)} if others else {}),
             **sizes(data, cells),

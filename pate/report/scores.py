@@ -56,7 +56,7 @@ class Score:
 
     def plain(self, value: float) -> str:
         """Return a mean without its unit."""
-        return f"{(100 if self.percent else 1) * value:.{self.digits}f}"
+        return f"{(100 if self.percent else 1) * value:.{self.digits}f}".replace("-", "−")
 
     def gap(self, value: float, *, unit: bool = True) -> str:
         """Return a difference of two means as text, with a minus as long as a plus."""

@@ -266,6 +266,8 @@ def load_dataset(
         text += f" (No test set was published: a random {_TEST_SHARE:.0%} stands for it.)"
     if raw.groups is not None:
         text += " The three share no person."
+    if target is not None:
+        text += f" The target is the number {target!r}" + (", and the class is a column." if source.classes else ".")
     options: dict[str, Any] = {
         "protocol": protocol,
         "data_home": data_home,
