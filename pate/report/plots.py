@@ -808,13 +808,18 @@ def _name_lines(
     ends = {end: [float(p["mean"]) for p in bands if p["epsilon"] == pick(q["epsilon"] for q in bands)]
             for end, pick in (("left", min), ("right", max))}  # fmt: skip
     below, above = 0, 0
+    named: list[tuple[str, float]] = []
     for name, level in lines.items():
         label = f"{name} {score.text(level)}"
         if name in near:
             shown = min(max(level, ax.get_ylim()[0]), ax.get_ylim()[1])  # 1 is infinitely far on a stretched axis
             ax.axhline(shown, color=COLOURS["reference"], linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
-            # Where no curve runs through the words.
-            side = max(ends, key=lambda end: min(abs(_up(ax, value) - _up(ax, level)) for value in ends[end]))
+            # Where no curve runs through the words, nor the words of another line.
+            up = _up(ax, level)
+            better = sorted(ends, key=lambda end: -min(abs(_up(ax, value) - up) for value in ends[end]))
+            free = [end for end in better if all(end != other or abs(up - at) > 1.6 * SIZE for other, at in named)]
+            side = (free or better)[0]
+            named.append((side, up))
             y, base, transform = shown, "bottom", ax.get_yaxis_transform()
         elif level < min(ends["left"] + ends["right"]):
             side, y, base, transform, label = "right", 0.015 + 0.065 * below, "bottom", ax.transAxes, f"{label} ↓"

@@ -240,6 +240,12 @@ def test_curves_far_below_zero_stay_on_the_picture():
         assert any(text.get_text() == "mean −0.010" for text in ax.texts)
 
 
+def test_names_of_two_lines_that_meet_stand_on_two_sides():
+    points = [{"contestant": "A", "epsilon": 3.0, "mean": 0.32, "paired_low": None, "paired_high": None}]
+    ax = comparison_curves(points, sides={"A": "other"}, lines={"one": 0.405, "two": 0.406}, floor=0.0, score=R2)
+    assert {text.get_ha() for text in ax.texts} == {"left", "right"}
+
+
 # What is refused ------------------------------------------------------------------------------------------------
 
 
