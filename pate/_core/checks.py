@@ -221,6 +221,32 @@ def did_you_mean(said: Any, known: Iterable[Any]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def check_bounds(bounds: Any, *, name: str = "target_range") -> tuple[float, float]:
+    """Return the stated range of a target as two finite numbers, the lower first.
+
+    Examples
+    --------
+    >>> check_bounds((0, 120))
+    (0.0, 120.0)
+    >>> check_bounds((120, 0))
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: target_range must have the lower number first, got (120, 0). Turn it.
+    """
+    fine = isinstance(bounds, tuple | list | np.ndarray) and len(bounds) == 2
+    try:
+        low, high = map(float, bounds) if fine else (np.nan, np.nan)
+    except (TypeError, ValueError):
+        low = high = np.nan
+    if not np.isfinite([low, high]).all():
+        raise InvalidInputError(
+            f"{name} must be (low, high), two finite numbers that the target lies between, got {bounds!r:.60}. Say "
+            "them from public knowledge, wider rather than narrower: a hundred times too wide costs little."
+        )
+    if not low < high:
+        raise InvalidInputError(f"{name} must have the lower number first, got ({low:g}, {high:g}). Turn it.")
+    return low, high
+
+
 def check_choice(name: str, value: Any, allowed: Iterable[str], *, remedy: str = "") -> str:
     """Return ``value`` if it is one of ``allowed``."""
     names = list(allowed)

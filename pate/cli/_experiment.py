@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    dataset: o.DatasetName,
+    dataset: o.DatasetOrTable,
     out: Path = o.setting(
         "Folder for rows and report; the same command continues after a kill.", o.OUTPUT, default=o.MISSING
     ),
@@ -39,6 +39,10 @@ def compare(
     public: o.PublicRows = None,
     private: o.PrivateRows = None,
     by: str | None = o.setting("A column: accuracy and answers by its values, too.", o.RUN),
+    target: str | None = o.setting("A column of numbers, to be predicted in place of the classes.", o.RUN),
+    range: str | None = o.setting(
+        "What --target lies between, from public knowledge: 0,5000.", o.RUN, metavar="LOW,HIGH"
+    ),
     sensitive_report: bool = o.setting("Also write sensitive.html, which must stay inside.", o.OUTPUT, default=False),
     seed: o.Seed = 0,
     jobs: int = o.setting("Fits in parallel; -1 takes every core.", o.RUN, default=o.JOBS),
@@ -68,6 +72,8 @@ def compare(
         out=out,
         sensitive_report=sensitive_report,
         verbose=show_progress(),
+        target=target,
+        target_range=None if range is None else o.low_high(range, "--target"),
     )
     report.save(out, command=command_line())
     say_json({**report.to_dict(command=command_line()), "file": out / "report.html"})

@@ -468,15 +468,7 @@ def target_range(given: list[str] | None, path: Path | None) -> tuple[float, flo
         raise InvalidInputError(
             f"--range must be given once with --numeric, got {len(given or ())} of them: it is of the target. Keep one."
         )
-    parts = ",".join(given or ()).replace(":", ",").split(",")
-    try:
-        low, high = map(float, parts)
-    except ValueError:
-        raise InvalidInputError(
-            f"--range must be LOW,HIGH with --numeric, two numbers that the target lies between, got "
-            f"{','.join(given or ())[:60]!r}. Say them from public knowledge, rather too wide: --range 0,5000."
-        ) from None
-    return low, high
+    return o.low_high(",".join(given or ()), "--numeric")
 
 
 def _ranges(pairs: list[str] | None, path: Path | None) -> Any:

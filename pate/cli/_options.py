@@ -31,7 +31,8 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 #: Where :func:`takes_options` leaves what the options are called in Python.
 OPTIONS_OF = "__pate_options__"
 #: What Python calls it, where that is neither the option's name nor ``n_`` and the name.
-_CALLED = {"random_state": "seed", "currency": "accounting_unit", "y": "target", "max_releases": "releases"}
+_CALLED = {"random_state": "seed", "currency": "accounting_unit", "y": "target", "max_releases": "releases",
+           "target_range": "range"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -371,10 +372,38 @@ def _known(value: str) -> str:
     return check_dataset("--dataset", value, remedy="For a table of your own: pate label.")
 
 
+def _known_or_own(value: str) -> str:
+    """Let a path of a table pass; what is done with it depends on --target."""
+    from pate.data import own_table
+
+    return value if own_table(value) else _known(value)
+
+
+DatasetOrTable = Annotated[
+    str,
+    option(
+        "digits, mnist, fashion_mnist, adult, diabetes130, ...; with --target also a table of your own that needs no "
+        "protection: it is cut at random.",
+        RUN,
+        callback=_known_or_own,
+    ),
+]
 DatasetName = Annotated[str, option("digits, mnist, fashion_mnist, adult, diabetes130, ...", RUN, callback=_known)]
 Protocol = Annotated[Literal["standard", "paper"], option("paper takes public rows from the test set.", PUBLIC)]
 PublicRows = Annotated[int | None, option("Number of public rows.", PUBLIC, argument="n_public")]
 PrivateRows = Annotated[int | None, option("Number of private rows.", PRIVATE, argument="n_private")]
+
+
+def low_high(given: str, beside: str) -> tuple[float, float]:
+    """Return the two numbers of --range, which a numeric target lies between."""
+    try:
+        low, high = map(float, given.replace(":", ",").split(","))
+    except ValueError:
+        raise InvalidInputError(
+            f"--range must be LOW,HIGH with {beside}, two numbers that the target lies between, got {given[:60]!r}. "
+            "Say them from public knowledge, rather too wide: --range 0,5000."
+        ) from None
+    return low, high
 
 
 def chosen_mechanism(

@@ -6,6 +6,7 @@ import base64
 import binascii
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from pate.data import Dataset
 from pate.exceptions import InvalidInputError
 from pate.release import KNOWN_SHARDS
 from pate.release.statement.model import PrivacyStatement
+from pate.report import rare
 from pate.report.result import Row, gathered
 from pate.teachers import units_of
 
@@ -21,9 +23,10 @@ from pate.teachers import units_of
 Key = tuple[str, float | None, int]
 
 
-def packed(right: npt.NDArray[np.bool_]) -> str:
-    """Return truth values as text, eight to a byte."""
-    return base64.b64encode(np.packbits(right).tobytes()).decode()
+def packed(values: npt.NDArray[Any]) -> str:
+    """Return values as text: truth values eight to a byte, numbers of four bytes each."""
+    held = np.packbits(values) if values.dtype == bool else values.astype("<f4")
+    return base64.b64encode(held.tobytes()).decode()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,26 +42,39 @@ class Cell(Row):
     persons: str | None = None
     #: Whether the fit was given the owners of the private rows; None without owners, and for floors.
     took_groups: bool | None = None
+    #: Of a numeric target: what each test row adds to R2, packed (:func:`pate.comparison.statistics.r2_by_row`).
+    row_scores: str | None = rare()
 
     def _check(self) -> None:
         super()._check()
-        for name in ("right", "persons"):
+        for name in ("right", "persons", "row_scores"):
             if (text := getattr(self, name)) is None:
                 continue
             try:
                 held = len(base64.b64decode(text, validate=True))
             except (binascii.Error, ValueError):
                 held = -1
-            if self.n_test is None or held != (self.n_test + 7) // 8:
-                raise InvalidInputError(f"cell[{name!r}] must be the packed truth values of its test rows.")
+            n = self.n_test or 0
+            if self.n_test is None or held != (4 * n if name == "row_scores" else (n + 7) // 8):
+                raise InvalidInputError(f"cell[{name!r}] must be the packed values of its test rows.")
 
     @property
     def key(self) -> Key:
         """Which fit of the comparison this is."""
         return self.contestant, self.epsilon, self.repeat
 
-    def rights(self) -> npt.NDArray[np.bool_] | None:
-        """Return which of the test rows were classified right, shape (n_test,); None where that was not stored."""
+    @property
+    def by_row(self) -> str | None:
+        """What is stored of each test row, packed; None where nothing is."""
+        return self.right or self.row_scores
+
+    def rights(self) -> npt.NDArray[np.bool_] | npt.NDArray[np.float64] | None:
+        """Return which of the test rows were classified right, shape (n_test,); None where that was not stored.
+
+        Of a numeric target it is what each of them adds to R2.
+        """
+        if self.row_scores is not None:
+            return np.frombuffer(base64.b64decode(self.row_scores), dtype="<f4").astype(np.float64)
         return self._unpacked(self.right)
 
     def owners(self) -> npt.NDArray[np.int64] | None:

@@ -18,6 +18,7 @@ from pate._core.progress import listening, timed
 from pate._core.types import FloatArray
 from pate.comparison._cells import Cell, Key, packed
 from pate.comparison.contract import Contestant, Setting
+from pate.comparison.statistics import r2_by_row
 from pate.data import Dataset
 from pate.estimators import PATEClassifier
 from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhileError, PateError
@@ -128,13 +129,33 @@ def scores(model: Any, data: Dataset, values: Sequence[Any], by: str | None, ask
     return found
 
 
-def _bits(right: npt.NDArray[np.bool_], groups: Any) -> dict[str, str]:
-    """Return which rows were right; of persons with several rows one person's rows stand together."""
+def number_scores(model: Any, data: Dataset) -> dict[str, Any]:
+    """Return the fields of a cell that are measured on the test rows of a numeric target."""
+    truth = np.asarray(data.test.y, dtype=np.float64)
+    with timed("predicting"):
+        said = np.asarray(model.predict(data.test.X), dtype=np.float64)
+    if said.shape != truth.shape or not np.isfinite(said).all():
+        raise InvalidInputError(
+            f"predict must return one finite number for each of the {len(truth):,} test rows, which that of "
+            f"{type(model).__name__} does not."
+        )
+    by_row = r2_by_row(truth, said)
+    return {
+        "accuracy": None,
+        "r2": float(by_row.mean()),
+        "mean_absolute_error": float(np.abs(truth - said).mean()),
+        "n_test": len(truth),
+        **_bits(by_row, data.test.groups, name="row_scores"),
+    }
+
+
+def _bits(values: npt.NDArray[Any], groups: Any, *, name: str = "right") -> dict[str, str]:
+    """Return what each row says, packed; of persons with several rows one person's rows stand together."""
     if groups is None:
-        return {"right": packed(right)}
+        return {name: packed(values)}
     owners = np.unique(np.asarray(groups), return_inverse=True)[1]
     order = np.argsort(owners, kind="stable")
-    return {"right": packed(right[order]), "persons": packed(np.diff(owners[order], prepend=-1) > 0)}
+    return {name: packed(values[order]), "persons": packed(np.diff(owners[order], prepend=-1) > 0)}
 
 
 def indices_of(said: Any, values: Sequence[Any]) -> npt.NDArray[np.int64]:
@@ -189,6 +210,8 @@ def check_column(data: Dataset, by: str | None) -> None:
     """Raise unless ``by`` is a column of the rows with few enough values."""
     if by is None:
         return
+    if data.target_range is not None:
+        raise InvalidInputError(f"by must be None of a numeric target: groups are told apart by accuracy. Got {by!r}.")
     columns = [str(name) for name in getattr(data.test.X, "columns", ())]
     if by not in columns:
         has = f"one of {', '.join(columns)}" if columns else "None: these rows have no columns with names"
@@ -360,14 +383,17 @@ def _measured(task: Task, data: Dataset) -> tuple[Cell, float | None]:
         statement = replace(statement, created=task.created)
     else:  # a ceiling's statement is no guarantee
         statement = None
-    asked = asked_of(model, values)
+    if data.target_range is None:
+        found = scores(model, data, values, task.by, asked_of(model, values))
+    else:
+        found = number_scores(model, data)
     cell = Cell(
         **_identity(task),
         seeded=seeded,
         statement=statement,
         settings=settings_of(model),
         took_groups=took_groups,
-        **scores(model, data, values, task.by, asked),
+        **found,
     )
     return cell, None if votes is None else _data_dependent(model.release_, votes, task.budget.delta)
 

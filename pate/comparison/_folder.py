@@ -11,14 +11,14 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 
 from pate._core.files import begun_in, check_can_write, making, read_json, write_bytes, write_json
 from pate._core.provenance import package_versions
 from pate.comparison.contract import Contestant, Setting, Tuning
 from pate.comparison.studies._folders import plain_repr, plain_values
 from pate.data import Dataset
-from pate.estimators import PATEClassifier
+from pate.estimators import PATEClassifier, PATERegressor
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.report.result import Entrant
 from pate.teachers import ShardEnsemble
@@ -115,11 +115,11 @@ def _contestant(name: Any, given: Any) -> Contestant:
             f"contestants[{name!r}] must not have a ledger: it would give the answers of one fit to the next, "
             "and charge them all to one budget. Pass ledger=None."
         )
-    return Contestant(name, Given(given), side=_side(given))
+    return Contestant(name, Given(given), side=_side(given), predicts="numbers" if is_regressor(given) else "classes")
 
 
 def _side(given: Any) -> str:
-    if isinstance(given, PATEClassifier):
+    if isinstance(given, PATEClassifier | PATERegressor):
         return "PATE"
     dpsgd = any(base.__module__.startswith("pate.dpsgd") for base in type(given).__mro__)
     return "DP-SGD" if dpsgd else "other"
@@ -287,13 +287,14 @@ def _configuration(contestants: Sequence[Contestant], data: Dataset, settings: M
     """Return the public settings that must be equal for a comparison to be resumed, as JSON values."""
     chosen = {k: settings[k] for k in ("epsilons", "delta", "random_state", "by")}
     rows = [data.public.y_for_evaluation, data.test.y]
+    target = list(plain_values(data.classes) if data.target_range is None else data.target_range)
     return {
         "kind": "comparison",
         "version": package_versions().get("pate"),
         "contestants": sorted(contestant.name for contestant in contestants),
         **chosen,
         "noise": "operating system" if settings["noise_seed"] is None else "given",
-        "data set": [data.name, data.protocol, data.redraws, list(plain_values(data.classes)), [len(y) for y in rows]],
+        "data set": [data.name, data.protocol, data.redraws, target, [len(y) for y in rows]],
     }
 
 

@@ -14,6 +14,7 @@ from pate.comparison._cells import Cell
 from pate.comparison.statistics import PairedDifference
 from pate.report import plain_bands
 from pate.report.result import Band, Crossing, Rule, SideVerdict, Stretch, Verdict, gathered
+from pate.report.scores import ACCURACY, Score
 
 #: The two sides that are compared; a positive difference is in favour of the first.
 OURS, THEIRS = "PATE", "DP-SGD"
@@ -34,7 +35,9 @@ class Found:
     rule: Rule | None = None
 
 
-def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_pool: int | None) -> Found:
+def find(
+    cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_pool: int | None, score: Score = ACCURACY
+) -> Found:
     """Return bands, verdicts and crossover points of the fits of a comparison.
 
     A contestant takes part at an epsilon where every one of its repeats was measured; where it is unknown which
@@ -48,7 +51,7 @@ def find(cells: Sequence[Cell], sides: Mapping[str, str], *, redraws: str, n_poo
     rows, bands = _rows(cells, redraws, n_pool), plain_bands(cells)
     if rows is None or not whole:
         return Found(bands=tuple(bands))
-    how: dict[str, Any] = {**rows, "groups": _owners(cells, redraws), "level": LEVEL}
+    how: dict[str, Any] = {**rows, "groups": _owners(cells, redraws), "level": LEVEL, "score": score}
     by_name: dict[str, dict[float, Any]] = {}
     for (name, epsilon), of in whole.items():
         if epsilon is not None:
@@ -127,7 +130,7 @@ def _rows(cells: Sequence[Cell], redraws: str, n_pool: int | None) -> dict[str, 
 
 def _owners(cells: Sequence[Cell], redraws: str) -> Any:
     """Return the owners of test rows: one array, or one per repeat where rows are redrawn; None without owners."""
-    of = {cell.repeat: cell.owners() for cell in cells if cell.right is not None}
+    of = {cell.repeat: cell.owners() for cell in cells if cell.by_row is not None}
     if any(owners is None for owners in of.values()) or not of:
         return None
     arrays = [of[repeat] for repeat in sorted(of)]

@@ -33,6 +33,7 @@ from pate.report.result import (
     Verdict,
     gathered,
 )
+from pate.report.scores import ACCURACY, SCORES, Score
 
 if TYPE_CHECKING:
     from pate.report.plots import Display
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
 # A comparison as text: on a terminal, and in a notebook's cell.
 
 
-def accuracy_table(summary: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Return a table of text: contestant, epsilon, accuracy with its standard deviation, fits."""
-    table: list[tuple[str, ...]] = [("contestant", "epsilon", "accuracy", "fits")]
+def accuracy_table(summary: Sequence[Mapping[str, Any]], score: Score = ACCURACY) -> list[tuple[str, ...]]:
+    """Return a table of text: contestant, epsilon, accuracy (or R2) with its standard deviation, fits."""
+    table: list[tuple[str, ...]] = [("contestant", "epsilon", score.name, "fits")]
     for s in summary:
         spread = "" if math.isnan(s["std"]) else f" ± {s['std']:.3f}"
         epsilon = "" if s["epsilon"] is None else f"{s['epsilon']:g}"
@@ -52,9 +53,9 @@ def accuracy_table(summary: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]
 
 
 def verdict_table(result: ComparisonResult) -> list[tuple[str, ...]]:
-    """Return one row per epsilon: which contestant is ahead, by how much, and every contestant's accuracy."""
+    """Return one row per epsilon: which contestant is ahead, by how much, and every contestant's score."""
     said = {card["epsilon"]: (card["word"], card["by"].replace("\n", " ")) for card in looks(result)}
-    means = {(band.contestant, band.epsilon): f"{100 * band.mean:.1f}%" for band in result.bands}
+    means = {(band.contestant, band.epsilon): result.scale.text(band.mean) for band in result.bands}
     names = list(dict.fromkeys(band.contestant for band in result.bands if band.epsilon is not None))
     table: list[tuple[str, ...]] = [("epsilon", "verdict", "difference", *names)]
     for epsilon in result.epsilons:
@@ -77,8 +78,8 @@ def write(folder: Path, result: ComparisonResult) -> None:
     write_report(folder / "report.html", result)
     if result.epsilons:
         picture = comparison_picture(result)
-        write_text(folder / "accuracy.svg", figure_to_svg(picture))
-        write_bytes(folder / "accuracy.png", figure_to_png(picture))
+        write_text(folder / f"{result.scale.file}.svg", figure_to_svg(picture))
+        write_bytes(folder / f"{result.scale.file}.png", figure_to_png(picture))
     write_text(folder / "report.md", render_markdown(result))
 
 
@@ -105,7 +106,18 @@ def read(folder: Path) -> tuple[ComparisonResult, tuple[Cell, ...]]:
     return result, stored
 
 
-_MEASURES = ("balanced_accuracy", "worst_class_accuracy", "calibration_error", "answers")
+#: By score, what a summary has beside it.
+_MEASURES = {
+    "accuracy": ("balanced_accuracy", "worst_class_accuracy", "calibration_error", "answers"),
+    "R2": ("mean_absolute_error",),
+}
+#: By score: how it was measured, and what is public by that.
+_OF_TEST_ROWS = {
+    "accuracy": "Accuracies were measured on held-out rows without noise, and cells.jsonl says which of them each fit "
+    "had right: test rows and their labels are taken to be public, and nothing protects them.",
+    "R2": "R2 and errors were measured on held-out rows without noise, and cells.jsonl says what each of them adds to "
+    "a fit's R2: test rows and their numbers are taken to be public, and nothing protects them.",
+}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -126,6 +138,7 @@ class ComparisonReport:
         Which rows each repeat drew again; of ``"all rows"`` test rows of two repeats overlap.
     n_pool : int or None
         Rows that a repeat's parts are cut from; None where that number is private.
+    score : {"accuracy", "R2"}
     published : bool
         Whether the private rows are published: then ceilings are among the cells, and costs may be shown.
     ceilings : tuple of Cell
@@ -155,6 +168,7 @@ class ComparisonReport:
     redraws: str = "nothing"
     n_pool: int | None = None
     published: bool = False
+    score: str = ACCURACY.name
     ceilings: tuple[Cell, ...] = ()
     costs: tuple[FitCost, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
@@ -188,7 +202,8 @@ class ComparisonReport:
         """
         import pandas as pd
 
-        return pd.DataFrame(self.rows(), columns=list(COLUMNS))
+        rows = self.rows()
+        return pd.DataFrame(rows, columns=[name for name in COLUMNS if any(name in row for row in rows)])
 
     def summary(self) -> list[dict[str, Any]]:
         """Return means, spread and intervals by contestant and epsilon.
@@ -200,7 +215,7 @@ class ComparisonReport:
             (sample standard deviation; NaN for a single fit), ``low`` and ``high`` (its interval at 95%, None where
             nothing is known), ``n`` fits that were measured (a refused budget has none); and means of
             ``balanced_accuracy``, ``worst_class_accuracy``, ``calibration_error`` and ``answers`` (None where not
-            measured).
+            measured). Of a numeric target mean, spread and interval are of R2, beside ``mean_absolute_error``.
 
         Examples
         --------
@@ -212,19 +227,19 @@ class ComparisonReport:
         bands = {(band.contestant, band.epsilon): band for band in self._found.bands}
         found = []
         for (contestant, epsilon), cells in gathered(self.cells, lambda cell: (cell.contestant, cell.epsilon)).items():
-            accuracy = [cell.accuracy for cell in cells if cell.accuracy is not None]
+            known = [cell.score for cell in cells if cell.score is not None]
             band = bands.get((contestant, epsilon))
             found.append(
                 {
                     "contestant": contestant,
                     "role": cells[0].role,
                     "epsilon": epsilon,
-                    "mean": statistics.fmean(accuracy) if accuracy else math.nan,
-                    "std": statistics.stdev(accuracy) if len(accuracy) > 1 else math.nan,
+                    "mean": statistics.fmean(known) if known else math.nan,
+                    "std": statistics.stdev(known) if len(known) > 1 else math.nan,
                     "low": None if band is None else band.low,
                     "high": None if band is None else band.high,
-                    "n": len(accuracy),
-                    **{key: _mean(cells, key) for key in _MEASURES},
+                    "n": len(known),
+                    **{key: _mean(cells, key) for key in _MEASURES[self.score]},
                 }
             )
         return found
@@ -232,7 +247,7 @@ class ComparisonReport:
     @cached_property
     def _found(self) -> Found:
         sides = {entrant.name: entrant.side for entrant in self.entrants}
-        return find(self.cells, sides, redraws=self.redraws, n_pool=self.n_pool)
+        return find(self.cells, sides, redraws=self.redraws, n_pool=self.n_pool, score=SCORES[self.score])
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """Return, at every epsilon, whether the contestant with the best mean is surely ahead of each other one."""
@@ -271,13 +286,12 @@ class ComparisonReport:
         names = list(dict.fromkeys(c.contestant for c in cells))
         notes = [
             spent(cells, self.redraws),
-            "Accuracies were measured on held-out rows without noise, and cells.jsonl says which of them each fit had "
-            "right: test rows and their labels are taken to be public, and nothing protects them.",
+            _OF_TEST_ROWS[self.score],
         ]
         if any(c.seeded for c in cells):
             notes.append("The noise was seeded: nothing here is private.")
         persons = any(s.unit != "record" for s in self.statements.values())
-        if persons and all(c.persons is None for c in self.cells if c.right is not None):
+        if persons and all(c.persons is None for c in self.cells if c.by_row is not None):
             notes.append(
                 "Contestants protect a person with all their rows, but the test rows have no owners: every row "
                 "counts by itself, and where a person has several, the intervals are too narrow. Give the test rows "
@@ -357,7 +371,8 @@ class ComparisonReport:
     def save(self, folder: str | os.PathLike[str], *, command: str | None = None) -> Path:
         """Write everything that may be published into a folder, and return the folder.
 
-        ``report.html`` (the page), ``report.md``, ``accuracy.svg``, ``accuracy.png``, ``results.json`` (its schema:
+        ``report.html`` (the page), ``report.md``, ``accuracy.svg``, ``accuracy.png`` (of a numeric target ``r2.svg``,
+        ``r2.png``), ``results.json`` (its schema:
         ``pate/_templates/comparison.schema.json``) and ``cells.jsonl``, from which :meth:`load` reads it back.
 
         Parameters
@@ -444,8 +459,9 @@ class ComparisonReport:
     def __repr__(self) -> str:
         summary = self.summary()
         what = "mean ± standard deviation over repeats" if any(s["n"] > 1 for s in summary) else "one repeat"
-        head = f"Accuracy on the test rows of {self.dataset} at delta = {self._delta:g} ({what}):"
-        return "\n".join([head, *lined_up(accuracy_table(summary)), *answer(self.result())])
+        score = SCORES[self.score]
+        head = f"{score.title} on the test rows of {self.dataset} at delta = {self._delta:g} ({what}):"
+        return "\n".join([head, *lined_up(accuracy_table(summary, score)), *answer(self.result())])
 
 
 def _mean(cells: list[Cell], key: str) -> float | None:

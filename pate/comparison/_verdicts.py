@@ -18,6 +18,7 @@ import numpy as np
 from pate._core.checks import check_int, check_real, did_you_mean, shown
 from pate.comparison.statistics import Design, PairedDifference, Word, accuracy, difference_of
 from pate.exceptions import InvalidInputError
+from pate.report.scores import ACCURACY, Score
 
 __all__ = [
     "CrossoverPoint",
@@ -92,16 +93,18 @@ def verdicts(
     groups: Any = None,
     level: float = 0.95,
     n_comparisons: int | None = None,
+    score: Score = ACCURACY,
 ) -> tuple[EpsilonVerdict, ...]:
     """Return which contestant leads at each epsilon, and whether it is surely ahead of each other one.
 
     Parameters
     ----------
     rights : mapping of name to mapping of epsilon to one boolean array per repeat
-        Whether each test row was predicted rightly. A contestant without fits at an epsilon takes no part there.
+        Whether each test row was predicted rightly (of R2: what :func:`pate.comparison.statistics.r2_by_row` gives). A
+        contestant without fits at an epsilon takes no part there.
     epsilons : sequence of float
         Those to compare at.
-    same_rows, test_share, groups, level
+    same_rows, test_share, groups, level, score
         As in :func:`pate.comparison.statistics.paired_difference`.
     n_comparisons : int or None
         Comparisons that hold together. None counts all pairs at all epsilons; pass more where a report makes more.
@@ -130,7 +133,7 @@ def verdicts(
     """
     at = _present(rights, epsilons)
     needed = sum(math.comb(len(names), 2) for names in at.values())
-    design = Design(same_rows, test_share, groups, level, _count_of(n_comparisons, needed))
+    design = Design(same_rows, test_share, groups, level, _count_of(n_comparisons, needed), score)
     found = []
     for epsilon, names in at.items():
         means = {name: accuracy(rights[name][epsilon]) for name in names}
@@ -154,12 +157,13 @@ def side_verdicts(
     groups: Any = None,
     level: float = 0.95,
     n_comparisons: int | None = None,
+    score: Score = ACCURACY,
 ) -> tuple[SideVerdict, ...]:
     """Return which of two sides of contestants is ahead at each epsilon.
 
     Parameters
     ----------
-    rights, epsilons, same_rows, test_share, groups, level
+    rights, epsilons, same_rows, test_share, groups, level, score
         As in :func:`verdicts`.
     ours, theirs : sequences of names
         The sides. One name against a few needs far fewer comparisons than all pairs; choose it beforehand.
@@ -201,7 +205,7 @@ def side_verdicts(
     }
     at = {epsilon: sides for epsilon, sides in at.items() if all(sides)}
     needed = sum(len(a) * len(b) for a, b in at.values())
-    design = Design(same_rows, test_share, groups, level, _count_of(n_comparisons, needed))
+    design = Design(same_rows, test_share, groups, level, _count_of(n_comparisons, needed), score)
     found = []
     for epsilon, (here, there) in at.items():
         pairs = {(a, b): _pair(rights, a, b, epsilon, design) for a, b in product(here, there)}

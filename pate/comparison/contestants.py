@@ -41,8 +41,9 @@ from sklearn.svm import SVC
 
 from pate._core.checks import check_choice
 from pate._core.types import FloatArray
+from pate.comparison._numbers import NUMBERS
 from pate.comparison.baselines import PrivateKNN, SparseVectorPATE
-from pate.comparison.contract import Contestant, Setting, Tuning
+from pate.comparison.contract import PREDICTS, Contestant, Setting, Tuning, own_representation, quick_representation
 from pate.comparison.studies.run import ordinary_model
 from pate.dpsgd import DPSGDClassifier, fit_privately
 from pate.dpsgd.recipes import RecipePlan, choose_recipe, facts_of
@@ -50,7 +51,7 @@ from pate.estimators import PATEClassifier, Queries, len_of
 from pate.estimators.plan import PlanRow, shard_rows
 from pate.exceptions import InvalidInputError, PrivacyParameterWarning
 from pate.mechanisms import GaussianSum
-from pate.models.recipes import PublicFacts, Recipe, choose, default_representation, kind_of, scattered, without_student
+from pate.models.recipes import PublicFacts, Recipe, choose, kind_of, without_student
 from pate.models.students import make_student
 from pate.privacy.budget import Budget
 from pate.records import HardSpace, RecordVoters
@@ -59,21 +60,6 @@ from pate.representations import PublicPCA, Representation, TableMap, UnitRows, 
 from pate.teachers import TeacherEnsemble
 
 __all__ = ["NAMES", "default_contestants", "named"]
-
-# The public maps that contestants use, fitted once for all budgets and contestants of a repeat.
-
-
-def own_representation(setting: Setting) -> Any:
-    """Return the default representation of record voters, fitted on the public rows of this repeat."""
-    X, shape = setting.X_public, setting.image_shape
-    return setting.fitted(default_representation(kind_of(X, shape), X, image_shape=shape, random_state=setting.seed))
-
-
-def quick_representation(setting: Setting) -> Any:
-    """Return the default representation, but scattering for images of 16 pixels a side and more."""
-    if kind_of(setting.X_public, setting.image_shape) != "image":
-        return own_representation(setting)
-    return setting.fitted(scattered(setting.X_public, setting.image_shape))
 
 
 def planned(setting: Setting, *, name: str | None = None, representation: Representation | None = None) -> RecipePlan:
@@ -425,7 +411,7 @@ DPSGD_ON_PUBLIC = Tuning(
 _WITHOUT_NETWORKS = 3
 FAST = Tuning(
     rule=RECORDS.rule,
-    n_tried=RECORDS.n_tried + _WITHOUT_NETWORKS,
+    n_tried=sum(_RECORDS.values()) + _WITHOUT_NETWORKS,
     on=f"{RECORDS.on}; {_WITHOUT_NETWORKS} ways to take scattering on one split each of 23,000 private rows of "
     "MNIST and Fashion-MNIST, epsilon 0.1, 0.5, 1 and 3",
 )
@@ -547,10 +533,10 @@ _ALL = (
         sees="private rows and labels without privacy; of public rows how columns are encoded",
     ),
 )
-_BY_NAME = {contestant.name: contestant for contestant in _ALL}
+_OF = {what: {one.name: one for one in found} for what, found in zip(PREDICTS, (_ALL, NUMBERS), strict=True)}
 
-#: All names.
-NAMES = tuple(_BY_NAME)
+#: All names of contestants that predict classes.
+NAMES = tuple(_OF["classes"])
 #: Networks on images take hours of a comparison: they are asked for by name.
 _QUICK = ("pate-fast", "dpsgd", "majority", "public-labels-100", "no-privacy")
 _USUAL = ("pate", "dpsgd", "confident-gnmax", "majority", "public-labels-100", "no-privacy")
@@ -559,7 +545,11 @@ _OF_IMAGES = ("dpsgd-linear-scattering", "dpsgd-tempered-cnn")
 
 
 def named(
-    names: Iterable[str], *, kind: str | None = None, image_shape: tuple[int, ...] | None = None
+    names: Iterable[str],
+    *,
+    kind: str | None = None,
+    image_shape: tuple[int, ...] | None = None,
+    predicts: str = "classes",
 ) -> tuple[Contestant, ...]:
     """Return contestants by name, in that order.
 
@@ -587,9 +577,19 @@ def named(
         no-privacy              a ceiling: a good ordinary model of all private rows
         ======================= ========================================================================================
 
+        Of numbers:
+
+        ======================= ========================================================================================
+        pate, dpsgd             :class:`pate.PATERegressor`, :class:`pate.DPSGDRegressor`, as they set themselves
+        mean, public-labels-100 floors: the mean of 100 public rows labelled by hand, a linear model of them
+        ridge, no-privacy       ceilings: a linear model, boosted trees of all private rows
+        ======================= ========================================================================================
+
     kind : {"table", "image"} or None
         Of the data, with ``image_shape``: a contestant that is not for such data is then refused at once.
     image_shape : tuple or None
+    predicts : {"classes", "numbers"}
+        What the target is.
 
     Returns
     -------
@@ -598,7 +598,7 @@ def named(
     Raises
     ------
     InvalidInputError
-        An unknown or repeated name, or none; a contestant that is not for such data.
+        An unknown or repeated name, or none; a contestant that is not for such data, or not for such a target.
 
     Examples
     --------
@@ -608,19 +608,27 @@ def named(
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: contestants must be one of ... Did you mean 'pate'?
     """
+    known = _OF[check_choice("predicts", predicts, PREDICTS)]
     wanted: list[Any] = [names] if isinstance(names, str) else list(names)
     if not wanted or len({str(name) for name in wanted}) < len(wanted):
         raise InvalidInputError(
-            f"contestants must be names, one or more and each once, got {wanted!r}. Known are {', '.join(NAMES)}."
+            f"contestants must be names, one or more and each once, got {wanted!r}. Known are {', '.join(known)}."
         )
-    found = tuple(_BY_NAME[check_choice("contestants", name, NAMES)] for name in wanted)
+    other = next((name for name in wanted if name not in known and any(name in of for of in _OF.values())), None)
+    if other is not None:
+        raise InvalidInputError(
+            f"contestants must predict {predicts}, and {other!r} does not. Those that do: {', '.join(known)}."
+        )
+    found = tuple(known[check_choice("contestants", name, known)] for name in wanted)
     for contestant in found if kind is not None else ():
         if contestant.name in _OF_IMAGES:
             check_images(contestant.name, image_shape if kind == "image" else None)
     return found
 
 
-def default_contestants(kind: str, image_shape: tuple[int, ...] | None = None) -> tuple[Contestant, ...]:
+def default_contestants(
+    kind: str, image_shape: tuple[int, ...] | None = None, *, predicts: str = "classes"
+) -> tuple[Contestant, ...]:
     """Return the default contestants for a kind of data: those that take minutes.
 
     On images of 16 pixels a side and more ``pate-fast`` stands in for ``pate``, whose networks take a quarter of an
@@ -630,6 +638,8 @@ def default_contestants(kind: str, image_shape: tuple[int, ...] | None = None) -
     ----------
     kind : {"table", "image"}
     image_shape : tuple or None
+    predicts : {"classes", "numbers"}
+        Of numbers all contestants take minutes.
 
     Examples
     --------
@@ -639,4 +649,6 @@ def default_contestants(kind: str, image_shape: tuple[int, ...] | None = None) -
     ['pate', 'dpsgd']
     """
     check_choice("kind", kind, ("table", "image"))
+    if predicts != "classes":
+        return named(_OF[check_choice("predicts", predicts, PREDICTS)], predicts=predicts)
     return named(_QUICK if kind == "image" and is_large(image_shape) else _USUAL)

@@ -14,13 +14,17 @@ from pate._core.checks import check_choice, check_int
 from pate._core.secret import training_seed
 from pate.data import Dataset
 from pate.exceptions import InvalidInputError
-from pate.models.recipes import some_rows
+from pate.models.recipes import default_representation, kind_of, scattered, some_rows
 from pate.privacy.budget import Budget
 from pate.report.result import ROLES, SIDES
+from pate.report.scores import ACCURACY, R2, Score
 from pate.representations import Representation, cached
 from pate.teachers import units_of
 
-__all__ = ["Contestant", "Setting", "Tuning"]
+__all__ = ["PREDICTS", "Contestant", "Setting", "Tuning", "own_representation", "quick_representation"]
+
+#: What a contestant predicts, and the score that says how well.
+PREDICTS: dict[str, Score] = {"classes": ACCURACY, "numbers": R2}
 
 _LABELLED_PATH = (0x1ABE1,)
 
@@ -33,8 +37,8 @@ class Tuning:
     ----------
     rule : str
         What sets them, per budget.
-    n_tried : int
-        Settings that were tried to find the rule, or by a search; 0 where none was.
+    n_tried : int or None
+        Settings that were tried to find the rule, or by a search; 0 where none was, None where nobody counted.
     on : str
         The data that they were tried on.
 
@@ -45,7 +49,7 @@ class Tuning:
     """
 
     rule: str = ""
-    n_tried: int = 0
+    n_tried: int | None = 0
     on: str = ""
 
 
@@ -58,7 +62,7 @@ class Setting:
     budget : Budget
         What it may spend; a floor or a ceiling has no use for it.
     classes : tuple
-        Class indices.
+        Class indices; empty where the target is a number.
     X_public : rows
         Public rows of this repeat, unlabelled.
     kind : {"image", "table"}
@@ -76,8 +80,10 @@ class Setting:
     cache : Path or None
         Folder of fitted public maps, shared by all budgets.
     y_public : int64 array of shape (n_public,) or None
-        Class indices of public rows labelled by hand, -1 elsewhere; only for contestants that ask for some
-        (:attr:`Contestant.n_public_labels`).
+        Class indices of public rows labelled by hand, -1 elsewhere (numbers: float64, NaN elsewhere); only for
+        contestants that ask for some (:attr:`Contestant.n_public_labels`).
+    target_range : (float, float) or None
+        Of a numeric target: what it lies between.
 
     Examples
     --------
@@ -99,7 +105,8 @@ class Setting:
     noise_seed: int | None = None
     n_jobs: int | None = None
     cache: Path | None = None
-    y_public: npt.NDArray[np.int64] | None = None
+    y_public: npt.NDArray[Any] | None = None
+    target_range: tuple[float, float] | None = None
 
     @classmethod
     def of(
@@ -121,7 +128,7 @@ class Setting:
             truth = np.asarray(data.public.y_for_evaluation)
             rng = np.random.default_rng(training_seed(seed, *_LABELLED_PATH))
             some = rng.permutation(len(truth))[: contestant.n_public_labels]
-            y_public_of = np.full(len(truth), -1, dtype=np.int64)
+            y_public_of = np.full(len(truth), -1, dtype=np.int64) if data.target_range is None else truth * np.nan
             y_public_of[some] = truth[some]
         return cls(
             budget=budget,
@@ -138,6 +145,7 @@ class Setting:
             n_jobs=n_jobs,
             cache=cache,
             y_public=y_public_of,
+            target_range=data.target_range,
         )
 
     def fitted(self, representation: Representation) -> Any:
@@ -161,8 +169,9 @@ class Contestant:
     name : str
     make : callable
         Takes a :class:`Setting`, returns an unfitted classifier: ``fit(X, y)``, with ``X_public`` and ``groups`` where
-        it takes them, ``predict`` and, for calibration, ``predict_proba``. Labels are class indices. The guarantee in
-        its ``statement_`` is checked against the budget. A floor is given no private row: its ``X`` and ``y`` are None.
+        it takes them, ``predict`` and, for calibration, ``predict_proba``. Labels are class indices, or numbers. The
+        guarantee in its ``statement_`` is checked against the budget. A floor is given no private row: its ``X`` and
+        ``y`` are None.
     role : {"private", "floor", "ceiling"}
     side : {"PATE", "DP-SGD", "other"}
     tuning : Tuning
@@ -170,11 +179,12 @@ class Contestant:
         What it learns from, for the reader.
     n_public_labels : int
         Public rows, drawn again in every repeat, whose labels it gets, as if labelled by hand.
+    predicts : {"classes", "numbers"}
 
     Raises
     ------
     InvalidInputError
-        An empty name, an unknown role or side.
+        An empty name, an unknown role or side, or another word for what it predicts.
 
     Examples
     --------
@@ -191,6 +201,7 @@ class Contestant:
     tuning: Tuning = Tuning()
     sees: str = "private rows and labels, public rows"
     n_public_labels: int = 0
+    predicts: str = "classes"
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -201,4 +212,21 @@ class Contestant:
             )
         check_choice("role", self.role, ROLES)
         check_choice("side", self.side, SIDES)
+        check_choice("predicts", self.predicts, PREDICTS)
         check_int("n_public_labels", self.n_public_labels, low=0)
+
+
+# The public maps that contestants use, fitted once for all budgets and contestants of a repeat.
+
+
+def own_representation(setting: Setting) -> Any:
+    """Return the default representation of record voters, fitted on the public rows of this repeat."""
+    X, shape = setting.X_public, setting.image_shape
+    return setting.fitted(default_representation(kind_of(X, shape), X, image_shape=shape, random_state=setting.seed))
+
+
+def quick_representation(setting: Setting) -> Any:
+    """Return the default representation, but scattering for images of 16 pixels a side and more."""
+    if kind_of(setting.X_public, setting.image_shape) != "image":
+        return own_representation(setting)
+    return setting.fitted(scattered(setting.X_public, setting.image_shape))

@@ -10,7 +10,9 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
-from pate._core.checks import check_int
+import numpy as np
+
+from pate._core.checks import check_bounds, check_int
 from pate._core.cluster import on_cluster, workers
 from pate._core.curator import need
 from pate._core.progress import track
@@ -21,10 +23,10 @@ from pate.comparison._cells import Cell, Key, sizes
 from pate.comparison._fit import Done, Task, check_column, fit_tasks, forget_rows, raise_with_note
 from pate.comparison._folder import CellFolder, contestants_of, described
 from pate.comparison._report import ComparisonReport
-from pate.comparison.contract import Contestant
+from pate.comparison.contract import PREDICTS, Contestant
 from pate.comparison.studies._folders import plain_values
 from pate.comparison.studies.config import public_rows
-from pate.data import Dataset, load_dataset
+from pate.data import Dataset, check_numeric, load_dataset, own_table
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.privacy.budget import Budget
 from pate.report.result import FitCost
@@ -47,6 +49,8 @@ def compare(
 ) -> ComparisonReport:
     """Compare classifiers: fit each at every budget, several times on new splits, and measure accuracy on test rows.
 
+    Of a numeric target (``data.target_range``) regressors are compared, and R2 is measured.
+
     Parameters
     ----------
     contestants : mapping of name to classifier or Contestant, or sequence of Contestants
@@ -55,7 +59,8 @@ def compare(
         (:class:`pate.comparison.contract.Contestant`) are fitted once a repeat.
     data : Dataset
         Labels are class indices, so build classifiers with ``classes=range(len(data.classes))``; one whose
-        ``classes`` are ``data.classes`` themselves gets class values. Repeat r is fitted on ``data.redrawn(seed_r)``.
+        ``classes`` are ``data.classes`` themselves gets class values. Or numbers within ``data.target_range``, finite
+        ones in public and test rows. Repeat r is fitted on ``data.redrawn(seed_r)``.
     budgets : sequence of Budget
         All with the same delta, each once.
     n_repeats : int
@@ -78,7 +83,7 @@ def compare(
     sensitive : bool
         Also write ``sensitive.html`` into ``out``, for the curator alone.
     by : str or None
-        A column of the public rows: accuracy and answers are also given by its values.
+        A column of the public rows: accuracy and answers are also given by its values. Of classes alone.
     verbose : bool
         Show a progress bar on standard error.
 
@@ -89,7 +94,8 @@ def compare(
     Raises
     ------
     InvalidInputError
-        Nothing to compare, a contestant that cannot take part, or budgets of different delta.
+        Nothing to compare, a contestant that cannot take part, a numeric target without a range or with cells that are
+        no numbers, or budgets of different delta.
     RunFolderError
         ``out`` holds something else, or is in use.
     BudgetExceededError
@@ -118,6 +124,7 @@ def compare(
     taking_part = contestants_of(contestants)
     if not isinstance(data, Dataset):
         raise InvalidInputError(f"data must be a pate.Dataset, got {type(data).__name__}. Use pate.load_dataset(name).")
+    predicts = _check_target(data, taking_part)
     epsilons, delta = _check_budgets(budgets)
     n_repeats = check_int("n_repeats", n_repeats, low=1)
     for name, value in (("random_state", random_state), ("noise_seed", noise_seed)):
@@ -197,6 +204,7 @@ def compare(
         # Else it is the number of private rows, with a public one added.
         n_pool=data.n_pool if data.published or data.test_redrawn else None,
         published=data.published,
+        score=PREDICTS[predicts].name,
         ceilings=tuple(cell for cell in cells if finished.hides(cell)),
         costs=tuple(finished.costs[cell.key] for cell in cells if cell.key in finished.costs),
         settings={
@@ -207,6 +215,7 @@ def compare(
             # That there is a seed makes the report warn; the seed itself would reveal the noise.
             "noise_seed": "given" if any(cell.seeded for cell in cells) else None,
             "by": by,
+            **({} if data.target_range is None else {"target range": data.target_range}),
             "redrawn in each repeat": data.redraws,
             **({"went on with": "; ".join(others)} if others else {}),
             **sizes(data, cells),
@@ -297,6 +306,37 @@ def _stored(kind: Any, values: Any, plan: Mapping[Key, Task], path: Path) -> Any
     return found
 
 
+def _check_target(data: Dataset, contestants: Iterable[Contestant]) -> str:
+    """Return what is predicted, "classes" or "numbers"; refuse a target that is neither, and who predicts the other."""
+    bounds = data.target_range
+    predicts = "classes" if bounds is None else "numbers"
+    if bounds is None and not len(data.classes):
+        raise InvalidInputError(
+            "data.target_range must be (low, high), two numbers that a numeric target lies between, or data.classes "
+            "the class values, from public knowledge; got neither. Say one: Dataset(..., target_range=(0, 5000))."
+        )
+    if bounds is not None:
+        check_bounds(bounds, name="data.target_range")
+        parts = {"private.y": data.private.y, "public.y_for_evaluation": data.public.y_for_evaluation}
+        for name, y in {**parts, "test.y": data.test.y}.items():
+            numbers = np.asarray(y).dtype.kind in "fiu"
+            # A private cell that is no number is that record's own matter.
+            if not numbers or (name != "private.y" and not np.isfinite(y).all()):
+                raise InvalidInputError(
+                    f"data.{name} must hold {'finite numbers' if numbers else f'numbers, got {np.asarray(y).dtype}'}: "
+                    "the target has a range. Leave rows without a number out."
+                )
+        if np.ptp(data.test.y) == 0:
+            raise InvalidInputError("data.test.y must hold two numbers at least, got one: R2 has no meaning there.")
+    for contestant in contestants:
+        if contestant.predicts != predicts:
+            raise InvalidInputError(
+                f"contestant {contestant.name!r} predicts {contestant.predicts}, and the target is {predicts}. Leave "
+                f"it out; one of your own says Contestant(..., predicts={predicts!r})."
+            )
+    return predicts
+
+
 def _check_budgets(budgets: Any) -> tuple[tuple[float, ...], float]:
     if isinstance(budgets, Budget) or not isinstance(budgets, Sequence) or not budgets:
         raise InvalidInputError(
@@ -340,24 +380,38 @@ def compare_on(
     sensitive_report: bool = False,
     data_home: Any = None,
     verbose: bool = False,
+    target: str | None = None,
+    target_range: Any = None,
 ) -> ComparisonReport:
-    """Compare contestants by name on a named data set; see :func:`pate.compare`."""
+    """Compare contestants by name on a named data set; see :func:`pate.compare`.
+
+    With ``target``, a column of numbers, and ``target_range``, what it lies between, regressors are compared; then
+    ``dataset`` may be a table of your own (:func:`pate.load_dataset`).
+    """
     from pate.comparison.contestants import default_contestants, named
 
     if not len(epsilons):
         raise InvalidInputError("epsilons must name at least one budget, got none.")
     budgets = [Budget(e, delta) for e in epsilons]
+    predicts = "classes" if check_numeric(target, target_range) is None else "numbers"
+    if target is None and own_table(dataset):
+        raise InvalidInputError(
+            f"dataset must be a named one where classes are predicted, got {os.fspath(dataset)!r}. A table of your "
+            "own is compared on a column of numbers: target= and target_range=."
+        )
     if contestants:
-        named(contestants)  # before anything is downloaded
+        named(contestants, predicts=predicts)  # before anything is downloaded
     data = load_dataset(
         dataset,
         protocol=protocol,
         data_home=data_home,
         random_state=random_state,
-        n_public=n_public or public_rows(dataset),
+        n_public=n_public or public_rows(os.fspath(dataset)),
         n_private=n_private,
+        target=target,
+        target_range=target_range,
     )
-    facts = {"kind": data.kind, "image_shape": data.image_shape}
+    facts = {"kind": data.kind, "image_shape": data.image_shape, "predicts": predicts}
     return compare(
         named(contestants, **facts) if contestants else default_contestants(**facts),  # type: ignore[arg-type]
         data,

@@ -34,8 +34,9 @@ from pate._core.checks import check_int, check_real, shown
 from pate._core.moved import former_attribute, takes_former_names
 from pate._core.types import FloatArray, IndexArray, Mask
 from pate.exceptions import InvalidInputError
+from pate.report.scores import ACCURACY, Score
 
-__all__ = ["LEAST_REPEATS", "Band", "PairedDifference", "band", "paired_bands", "paired_difference"]
+__all__ = ["LEAST_REPEATS", "Band", "PairedDifference", "band", "paired_bands", "paired_difference", "r2_by_row"]
 
 
 # The error of a mean over repeats and test rows.
@@ -61,6 +62,7 @@ class Design:
     groups: Any = None
     level: float = 0.95  # of confidence, of all comparisons together
     n_comparisons: int = 1
+    score: Score = ACCURACY
 
     def __post_init__(self) -> None:
         if not isinstance(self.same_rows, bool):
@@ -138,15 +140,16 @@ def _quantiles(tail: float, n_repeats: int) -> FloatArray:
 def spread(values: Sequence[FloatArray], design: Design) -> Spread:
     """Return mean and errors of a table of repeats by rows.
 
-    Rows of one person are taken together (a sum has the variance of sums of independent persons); one row counts as
-    wrong for either contestant more than it was (Agresti and Min 2005), lest few rows give too narrow intervals.
+    Rows of one person are taken together (a sum has the variance of sums of independent persons); of right and wrong,
+    one row counts as wrong for either contestant more than it was (Agresti and Min 2005), lest few rows give too narrow
+    intervals.
     """
     owners = _owners(values, design)
     tables = [_by_owner(row, owner_of) for row, owner_of in zip(values, owners, strict=True)]
     means = np.array([table.mean() for table in tables])
     n_repeats, n_rows = len(values), float(np.mean([len(v) for v in values]))
     mean, over = float(means.mean()), float(means.var(ddof=1)) if n_repeats > 1 else math.nan
-    one_more = 1 / n_rows**2
+    one_more = 1 / n_rows**2 if design.score.kind == "b" else 0.0
     if design.same_rows:
         table = np.stack(tables)
         rows = table.mean(axis=0)
@@ -185,18 +188,24 @@ def _owners(values: Sequence[FloatArray], design: Design) -> list[IndexArray | N
     return [np.asarray(o, dtype=np.intp) for o in owners]
 
 
-def check_rights(name: str, rights: Any, design: Design) -> list[Mask]:
-    """Return what was right as one boolean array per repeat."""
+def check_rights(name: str, rights: Any, design: Design) -> list[Mask] | list[FloatArray]:
+    """Return what each row says as one array per repeat: of booleans (right or not), or of numbers."""
+    kind = design.score.kind
     try:
         arrays = [np.asarray(right) for right in rights]
     except (TypeError, ValueError):
         arrays = []
-    if not arrays or any(a.ndim != 1 or a.dtype != bool or len(a) < 2 for a in arrays):
+    if not arrays or any(a.ndim != 1 or a.dtype.kind != kind or len(a) < 2 for a in arrays):
         text = [f"{a.dtype} {a.shape}" for a in arrays[:3]] or shown(rights)
+        what, remedy = {
+            "b": ("boolean", "[model.predict(X_test) == y_test, ...]"),
+            "f": ("float", "[r2_by_row(y_test, model.predict(X_test)), ...]"),
+        }[kind]
         raise InvalidInputError(
-            f"{name} must hold one boolean array of at least 2 test rows per repeat, got {text}. "
-            "Pass [model.predict(X_test) == y_test, ...]."
+            f"{name} must hold one {what} array of at least 2 test rows per repeat, got {text}. Pass {remedy}."
         )
+    if not all(np.isfinite(a).all() for a in arrays):
+        raise InvalidInputError(f"{name} must hold finite numbers. Leave out fits that predict none.")
     if design.same_rows and len({len(a) for a in arrays}) > 1:
         raise InvalidInputError(
             f"{name} must have as many test rows in every repeat where they are the same rows, got "
@@ -210,7 +219,7 @@ Word = Literal["ahead", "behind", "undecided"]
 
 @dataclass(frozen=True, kw_only=True)
 class PairedDifference:
-    """The accuracy of one contestant less that of another, and how sure that is.
+    """The accuracy (or R2) of one contestant less that of another, and how sure that is.
 
     Attributes
     ----------
@@ -232,6 +241,8 @@ class PairedDifference:
     repeats_needed : int or None
         The least number of repeats that would show such a mean, with such a spread, to differ from zero; None where
         100 would not: then the test rows are too few, or the gap is too small.
+    score : Score
+        What is compared.
     """
 
     mean: float
@@ -245,6 +256,7 @@ class PairedDifference:
     se_rows: float
     df: int
     repeats_needed: int | None
+    score: Score = ACCURACY
 
     @property
     def verdict(self) -> Word:
@@ -261,9 +273,11 @@ class PairedDifference:
         return PairedDifference(**{**self.__dict__, "mean": -self.mean, "low": low, "high": high})
 
     def __str__(self) -> str:
+        mean = self.score.gap(self.mean).replace("−", "-")
         if self.low is None or self.high is None:
-            return f"{100 * self.mean:+.1f} points, {self.verdict}: needs {LEAST_REPEATS} repeats, has {self.n_repeats}"
-        text = f"{100 * self.mean:+.1f} points ({100 * self.low:+.1f} to {100 * self.high:+.1f}), {self.verdict}"
+            return f"{mean}, {self.verdict}: needs {LEAST_REPEATS} repeats, has {self.n_repeats}"
+        low, high = (self.score.gap(end, unit=False).replace("−", "-") for end in (self.low, self.high))
+        text = f"{mean} ({low} to {high}), {self.verdict}"
         if self.verdict != "undecided":
             return text
         needs = self.repeats_needed
@@ -272,9 +286,9 @@ class PairedDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class Band:
-    """An accuracy and an interval around it, for the picture."""
+    """An accuracy or R2 and an interval around it, for the picture."""
 
-    mean: float  # mean accuracy over repeats, in shares of one
+    mean: float  # mean score over repeats, in shares of one
     low: float | None  # None below :data:`LEAST_REPEATS` repeats
     high: float | None
     level: float
@@ -296,13 +310,15 @@ def paired_difference(
     groups: Any = None,
     level: float = 0.95,
     n_comparisons: int = 1,
+    score: Score = ACCURACY,
 ) -> PairedDifference:
     """Return how much more accurate the first contestant is than the second, with a confidence interval.
 
     Parameters
     ----------
     a, b : sequences of boolean arrays of shape (n_rows,), one per repeat
-        Whether each test row was predicted rightly. Repeat by repeat both have the same rows, in the same order.
+        Whether each test row was predicted rightly; of R2 what :func:`r2_by_row` gives. Repeat by repeat both have the
+        same rows, in the same order.
     same_rows : bool
         Whether all repeats have the same test rows, in the same order (a published test set).
     test_share : float or None
@@ -314,6 +330,8 @@ def paired_difference(
         Of the interval.
     n_comparisons : int
         How many differences are compared together; all intervals hold together at the level (Bonferroni).
+    score : Score
+        ``ACCURACY`` or ``R2`` of :mod:`pate.report.scores`.
 
     Returns
     -------
@@ -322,7 +340,8 @@ def paired_difference(
     Raises
     ------
     InvalidInputError
-        Arrays that are no booleans, or that do not meet row by row; a share that is missing or makes no sense.
+        Arrays that are no booleans (of R2: no finite numbers), or that do not meet row by row; a share that is missing
+        or makes no sense.
 
     Notes
     -----
@@ -348,8 +367,7 @@ def paired_difference(
     >>> print(paired_difference(a[:1], b[:1], same_rows=True))
     +8.7 points, undecided: needs 3 repeats, has 1
     """
-    design = Design(same_rows, test_share, groups, level, n_comparisons)
-    return difference_of(a, b, design)
+    return difference_of(a, b, Design(same_rows, test_share, groups, level, n_comparisons, score))
 
 
 def difference_of(
@@ -365,7 +383,7 @@ def difference_of(
         )
     values = [one.astype(np.float64) - other for one, other in zip(*rights, strict=True)]
     found = spread(values, design)
-    low, high = _interval(found, design, -1.0)
+    low, high = _interval(found, -design.score.widest, design.score.widest, design)
     of_repeats, of_rows = found.errors(design)
     return PairedDifference(
         mean=found.mean,
@@ -379,6 +397,7 @@ def difference_of(
         se_rows=float(of_rows),
         df=found.n_repeats - 1,
         repeats_needed=found.repeats_needed(design),
+        score=design.score,
     )
 
 
@@ -391,13 +410,14 @@ def band(
     groups: Any = None,
     level: float = 0.95,
     n_comparisons: int = 1,
+    score: Score = ACCURACY,
 ) -> Band:
     """Return one contestant's accuracy with an interval over other draws and other test rows.
 
     Parameters
     ----------
     rights : sequence of boolean arrays of shape (n_rows,), one per repeat
-    same_rows, test_share, groups, level, n_comparisons
+    same_rows, test_share, groups, level, n_comparisons, score
         As in :func:`paired_difference`.
 
     Returns
@@ -420,9 +440,9 @@ def band(
     >>> found.mean, round(found.low, 2), round(found.high, 2)
     (0.9, 0.84, 0.96)
     """
-    design = Design(same_rows, test_share, groups, level, n_comparisons)
+    design = Design(same_rows, test_share, groups, level, n_comparisons, score)
     found = spread([right.astype(np.float64) for right in check_rights("rights", rights, design)], design)
-    low, high = _interval(found, design, 0.0)
+    low, high = _interval(found, score.least, 1.0, design)
     return Band(mean=found.mean, low=low, high=high, level=level, n_comparisons=n_comparisons, paired=False)
 
 
@@ -485,13 +505,46 @@ def paired_bands(
     return found
 
 
-def _interval(found: Spread, design: Design, least: float) -> tuple[float | None, float | None]:
+def _interval(found: Spread, least: float, most: float, design: Design) -> tuple[float | None, float | None]:
     if found.n_repeats < LEAST_REPEATS:
         return None, None
     half = float(found.half_width(design))
-    return max(found.mean - half, least), min(found.mean + half, 1.0)
+    return max(found.mean - half, least), min(found.mean + half, most)
 
 
 def accuracy(rights: Sequence[Any]) -> float:
-    """Return the mean accuracy over repeats."""
+    """Return the mean accuracy (or R2) over repeats."""
     return float(np.mean([np.mean(right) for right in rights]))
+
+
+def r2_by_row(y: Any, predicted: Any) -> FloatArray:
+    """Return a value for each test row whose mean is R2, and whose variance gives the error of that mean.
+
+    R2 is one less a ratio of two means over rows, the squared error (e) over the squared distance from the rows' mean
+    (s). The delta method takes such a ratio for a mean of linear values: R2 + (1 - R2) s / S - e / S, where S is the
+    mean of s. So a difference of two contestants is one of means over rows, paired as accuracies are.
+
+    Parameters
+    ----------
+    y, predicted : arrays of shape (n_rows,)
+        Finite numbers; those of ``y`` are not all the same.
+
+    Returns
+    -------
+    float64 array of shape (n_rows,)
+
+    References
+    ----------
+    Cochran (1977), Sampling Techniques, section 6.3 (the variance of a ratio).
+
+    Examples
+    --------
+    >>> from sklearn.metrics import r2_score
+    >>> y, predicted = np.array([1.0, 2.0, 3.0, 6.0]), np.array([1.5, 2.0, 2.0, 5.0])
+    >>> bool(np.isclose(r2_by_row(y, predicted).mean(), r2_score(y, predicted)))
+    True
+    """
+    y, predicted = np.asarray(y, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    away, missed = np.square(y - y.mean()), np.square(y - predicted)
+    r2 = 1 - missed.mean() / away.mean()
+    return np.asarray(r2 + ((1 - r2) * away - missed) / away.mean(), dtype=np.float64)

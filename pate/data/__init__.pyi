@@ -68,7 +68,11 @@ from ._files._csv import TableFormat as TableFormat, read_header as read_header
 from ._files._npz import BROKEN as BROKEN, read_npy as read_npy, read_npz as read_npz
 from ._files._opened import is_table as is_table
 from ._files.tables import TARGET as TARGET, quoted as quoted
-from ._named.datasets import check_dataset as check_dataset
+from ._named.datasets import (
+    check_dataset as check_dataset,
+    check_numeric as check_numeric,
+    own_table as own_table,
+)
 from ._shift import about_shift as about_shift
 from ._validation import (
     as_texts as as_texts,

@@ -13,4 +13,4 @@ from ._answer import answer as answer, listed as listed, looks as looks
 from ._measures import plain_bands as plain_bands
 from ._parts import Sheet as Sheet, number as number, picture as picture, promised as promised
 from ._public import NEXT as NEXT
-from ._record import PrivateRecord as PrivateRecord, Record as Record
+from ._record import PrivateRecord as PrivateRecord, Record as Record, rare as rare

@@ -9,21 +9,19 @@ from typing import Any
 
 from pate.report._parts import Sheet, percent, promised
 from pate.report.result import ComparisonResult, SideVerdict, Verdict, gathered
+from pate.report.scores import ACCURACY, Score
 
 _TONES = {"PATE": "cool", "DP-SGD": "warm"}
+#: By score, how the error of the test rows is found.
+_ROWS = {"accuracy": "as in McNemar's test", "R2": "by the delta method for a ratio"}
 
 
-def points(share: float) -> str:
-    """Return a difference of accuracies in points, with a minus as long as a plus."""
-    return f"{100 * share:+.1f}".replace("-", "−")
-
-
-def interval(found: Verdict | SideVerdict, *, turned: bool = False) -> str:
-    """Return a difference with its interval, in points; turned: of the second against the first."""
+def interval(found: Verdict | SideVerdict, score: Score = ACCURACY, *, turned: bool = False) -> str:
+    """Return a difference with its interval, of accuracies in points; turned: of the second against the first."""
     sign = -1 if turned else 1
     ends = sorted(sign * end for end in (found.low, found.high) if end is not None)
-    between = f" ({points(ends[0])} to {points(ends[1])})" if len(ends) == 2 else ""
-    return f"{points(sign * found.difference)} points{between}"
+    between = " to ".join(score.gap(end, unit=False) for end in ends)
+    return score.gap(sign * found.difference) + (f" ({between})" if len(ends) == 2 else "")
 
 
 def answer(result: ComparisonResult) -> list[str]:
@@ -68,7 +66,7 @@ def _below_floors(result: ComparisonResult) -> list[str]:
     best: dict[float, float] = {}
     for band in [band for band in known if sides.get(band.contestant) in _TONES] or known:
         if band.epsilon is not None:
-            best[band.epsilon] = max(band.mean, best.get(band.epsilon, 0.0))
+            best[band.epsilon] = max(band.mean, best.get(band.epsilon, band.mean))
     floors = {row.contestant for row in result.rows if row.role == "floor"}
     texts = []
     for band in result.bands:
@@ -76,8 +74,8 @@ def _below_floors(result: ComparisonResult) -> list[str]:
         if band.epsilon is None and band.contestant in floors and below:
             whom = "both sides" if result.side_verdicts else "all"
             texts.append(
-                f"At ε = {listed(below)} the means of {whom} lie below {band.contestant} ({percent(band.mean)}), "
-                "which sees no private row."
+                f"At ε = {listed(below)} the means of {whom} lie below {band.contestant} "
+                f"({result.scale.text(band.mean)}), which sees no private row."
             )
     return texts
 
@@ -113,7 +111,7 @@ def looks(result: ComparisonResult) -> list[dict[str, Any]]:
     means = {(band.contestant, band.epsilon): band.mean for band in result.bands}
 
     def mean(name: str, epsilon: float) -> str:
-        return f"{name} {percent(means[name, epsilon])}" if (name, epsilon) in means else name
+        return f"{name} {result.scale.text(means[name, epsilon])}" if (name, epsilon) in means else name
 
     cards = []
     for v in sorted(result.side_verdicts, key=lambda v: v.epsilon):
@@ -124,19 +122,19 @@ def looks(result: ComparisonResult) -> list[dict[str, Any]]:
             "epsilon": promised(v.epsilon),
             "tone": "undecided" if v.verdict == "undecided" else _TONES.get(winner, ""),
             "word": "undecided" if v.verdict == "undecided" else f"{winner} ahead",
-            "by": interval(v, turned=turned).replace(" (", "\n("),
+            "by": interval(v, result.scale, turned=turned).replace(" (", "\n("),
             "whom": f"{mean(first, v.epsilon)}\n{mean(second, v.epsilon)}",
         })  # fmt: skip
     return cards
 
 
-def verdict_sheet(verdicts: Sequence[Verdict], side_pairs: Sequence[Verdict] = ()) -> Sheet:
+def verdict_sheet(verdicts: Sequence[Verdict], side_pairs: Sequence[Verdict] = (), score: Score = ACCURACY) -> Sheet:
     """Return every verdict with its interval: the best mean against each other one, and all pairs between sides."""
     words = {"ahead": "ahead of", "behind": "behind", "undecided": "not distinguished from"}
     seen = {(v.epsilon, frozenset((v.first, v.second))) for v in verdicts}
     more = [v for v in side_pairs if (v.epsilon, frozenset((v.first, v.second))) not in seen]
     rows = [
-        (promised(v.epsilon), v.first, words[v.verdict], v.second, interval(v) + _needs(v))
+        (promised(v.epsilon), v.first, words[v.verdict], v.second, interval(v, score) + _needs(v))
         for v in sorted([*verdicts, *map(_better_first, more)], key=lambda v: (v.epsilon, -v.difference))
     ]
     return Sheet(heads=["ε", "Better mean", "", "Rival", "Difference and interval"], rows=rows, kind="stack")
@@ -185,7 +183,7 @@ def rule_text(result: ComparisonResult) -> str:
         [
             "A contestant is ahead where the whole interval of the paired difference is on its side; else undecided.",
             f"The interval has in it how much {rule.n_repeats} repeats differ (split, partition, noise, training: a",
-            "paired t) and the error of the test rows themselves (row by row, as in McNemar's test).",
+            f"paired t) and the error of the test rows themselves (row by row, {_ROWS[result.score]}).",
             rows,
             together,
             "One-sided failures break that: where one contestant fails now and then and another loses as much by a",

@@ -19,8 +19,9 @@ from pate.release.statement.plain_language import glossary
 from pate.report import plots
 from pate.report._answer import answer, listed, looks, rule_text, verdict_sheet
 from pate.report._measures import against_epsilon, by_class, by_group, costs, fits, measures, plain_bands, span, starved
-from pate.report._parts import Sheet, facts, percent, picture, plain, promised
+from pate.report._parts import Sheet, facts, number, percent, picture, plain, promised
 from pate.report.result import Band, ComparisonResult
+from pate.report.scores import R2, Score
 
 # Published figures of the same data set, to stand beside a comparison: their papers' word, nothing measured here.
 
@@ -63,7 +64,11 @@ def anchors(dataset: str | None) -> tuple[Anchor, ...]:
 
 #: Of a line of settings: the seed of a repeat, by which lines that say the same would differ.
 _SEED = re.compile(r", random_state=\d+|(?<=\()random_state=\d+(?:, )?")
-_SHORT = {"worst_class_accuracy": "Accuracy in the worst class", "calibration_error": "Calibration error"}
+_SHORT = {
+    "worst_class_accuracy": ("Accuracy in the worst class", percent),
+    "calibration_error": ("Calibration error", percent),
+    "mean_absolute_error": ("Mean absolute error, in the target's unit", number),
+}
 _REDRAWN = {
     "all rows": "Every repeat draws again: private, public and test rows, the partition, the noise and all training. "
     "Test rows of two repeats overlap, which the intervals allow for.",
@@ -75,6 +80,9 @@ _REDRAWN = {
 _MEASURED = (
     "Means over the repeats. Balanced: mean of the classes' accuracies. Calibration error: expected, of the predicted "
     "class, in 15 bins of equal width (Guo et al. 2017). Queries: public rows asked about."
+)
+_NUMBERS = (
+    "Means over the repeats. R2: 0 of the test rows' own mean, 1 of their very numbers, below 0 of what is worse."
 )
 _COST = (
     "Medians of one fit. Start-up is apart: imports, and what public rows teach. Memory is the most that the process "
@@ -102,11 +110,12 @@ def view(result: ComparisonResult) -> dict[str, Any]:
     published = _published(result)
     styles = plots.styles(sides(result))
     return {
+        "score": result.scale,
         "answer": answer(result),
         "looks": looks(result),
         "rule": rule_text(result),
         "warnings": starved(result),
-        "verdicts": verdict_sheet(result.verdicts, result.side_pairs),
+        "verdicts": verdict_sheet(result.verdicts, result.side_pairs, result.scale),
         "swatches": {name: role for name, (role, _, _) in styles.items()},
         "accuracy": _accuracy(result),
         "references": _references(result),
@@ -114,9 +123,9 @@ def view(result: ComparisonResult) -> dict[str, Any]:
         "sizes": _sizes(result),
         "entrants": _contestants(result),
         "settings": _settings(result),
-        "short": [table for key, caption in _SHORT.items() if (table := against_epsilon(result, key, caption))],
+        "short": [table for key, how in _SHORT.items() if (table := against_epsilon(result, key, *how))],
         "measures": measures(result),
-        "measured": _MEASURED,
+        "measured": _NUMBERS if result.score == R2.name else _MEASURED,
         "classes": by_class(result),
         "groups": by_group(result),
         "by": str(result.settings.get("by") or "group"),
@@ -163,6 +172,7 @@ def comparison_picture(
         anchors=marks,
         stretches=[stretch.to_dict() for found in result.crossings[:1] for stretch in found.stretches],
         floor=_floor(result),
+        score=result.scale,
         ax=ax,
     )
 
@@ -183,9 +193,10 @@ def _picture(result: ComparisonResult) -> Markup | None:
     means = [band.mean for band in curves] + [a.accuracy for _, a in _marked(result)]
     paired, partly = any(b.paired_low is not None for b in found), any(band.n_repeats < n for band in curves)
     shaded = [c for c in result.crossings[:1] if any(s.low is not None or s.high is not None for s in c.stretches)]
+    title = result.scale.title
     texts = {
-        "Accuracy on the test rows, mean over the repeats.": floor is None,
-        "Accuracy on the test rows of one repeat: a second one may turn every difference round.": floor is not None,
+        f"{title} on the test rows, mean over the repeats.": floor is None,
+        f"{title} on the test rows of one repeat: a second one may turn every difference round.": floor is not None,
         "Bands are paired: where two of them are apart at one ε, so are the contestants.": paired,
         "Who is far below the best has none.": paired,
         "No bands: there are too few repeats, or no other contestant to pair with.": not paired
@@ -193,11 +204,12 @@ def _picture(result: ComparisonResult) -> Markup | None:
         "Dashed lines: what can be had without private rows, or without privacy.": len(curves) < len(found),
         "Hollow marks: means of some repeats alone, as others were refused.": partly,
         "Diamonds: published figures, named below.": bool(_marked(result)),
-        "The upright axis is stretched towards 100%.": floor is None and plots.stretched(min(means), max(means)),
+        "The upright axis is stretched towards 100%.": floor is None
+        and plots.stretched(min(means), max(means), result.scale),
         **{f"Shaded: where {c.first} and {c.second} may be equal.": True for c in shaded},
     }
     caption = " ".join(text for text, holds in texts.items() if holds)
-    return picture(caption, "Accuracy against epsilon", comparison_picture, result)
+    return picture(caption, f"{title} against epsilon", comparison_picture, result)
 
 
 def _accuracy(result: ComparisonResult) -> Sheet:
@@ -215,7 +227,8 @@ def _accuracy(result: ComparisonResult) -> Sheet:
         line = [name]
         for c, epsilon in enumerate(epsilons, start=1):
             band = cells.get((name, epsilon))
-            line.append(("refused" if (name, epsilon) in asked else "–") if band is None else _band_text(band, "\n"))
+            absent = "refused" if (name, epsilon) in asked else "–"
+            line.append(absent if band is None else _band_text(band, result.scale, "\n"))
             if band is not None and band.n_repeats < n:
                 line[-1] += f"\n{band.n_repeats} of {n} repeats"
             elif band is not None and band.mean == best[epsilon] and len(names) > 1:
@@ -229,20 +242,21 @@ def _n_repeats(result: ComparisonResult) -> int:
     return len({row.repeat for row in result.rows})
 
 
-def _band_text(band: Band, between: str = " ") -> str:
+def _band_text(band: Band, score: Score, between: str = " ") -> str:
     if band.low is None or band.high is None:
-        return percent(band.mean)
-    return f"{percent(band.mean)}{between}({100 * band.low:.1f}–{100 * band.high:.1f})"
+        return score.text(band.mean)
+    ends = (score.plain(end) for end in (band.low, band.high))
+    return f"{score.text(band.mean)}{between}({('–' if score.percent else ' to ').join(ends)})"
 
 
 def _references(result: ComparisonResult) -> str:
-    levels = {band.contestant: _band_text(band) for band in bands(result) if band.epsilon is None}
+    levels = {band.contestant: _band_text(band, result.scale) for band in bands(result) if band.epsilon is None}
     of = {role: [f"{e.name}: {levels[e.name]}" for e in result.entrants if e.role == role and e.name in levels]
           for role in ("floor", "ceiling")}  # fmt: skip
     texts = []
     if any(band.low is not None for band in result.bands):
         texts.append(
-            "In brackets: the interval of each accuracy by itself, at "
+            f"In brackets: the interval of each {result.scale.name} by itself, at "
             f"{result.rule.level if result.rule else 0.95:.0%}. Contestants of a repeat have much of it in common; "
             "verdicts rest on the differences. Bold: the best mean of those who were measured in every repeat."
         )
@@ -358,13 +372,14 @@ def render_markdown(result: ComparisonResult) -> str:
 
     seeded = "Not private: seeded noise." if result.settings.get("noise_seed") is not None else ""
     section("Who is ahead", seeded, *texts["answer"], texts["rule"], *texts["warnings"], texts["verdicts"])
-    section("Accuracy against epsilon", texts["accuracy"], texts["references"], texts["anchors"])
+    score = result.scale
+    section(f"{score.title} against epsilon", texts["accuracy"], texts["references"], texts["anchors"])
     if texts["accuracy"]:
-        lines.extend(["![Accuracy against epsilon](accuracy.png)", ""])
+        lines.extend([f"![{score.title} against epsilon]({score.file}.png)", ""])
     section("The contestants", texts["sizes"], texts["entrants"])
     for name, table in texts["settings"]:
         section(f"{plain(name)}: mechanism and settings", table)
-    section("Beyond accuracy", texts["measured"], texts["measures"])
+    section(f"Beyond {score.name}", texts["measured"], texts["measures"])
     for name, tables in [*texts["classes"], *texts["groups"]]:
         section(f"{plain(name)}: classes and groups", *tables)
     section("Time and memory", *([texts["cost_text"], texts["costs"]] if texts["cost"] else []))

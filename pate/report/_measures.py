@@ -13,7 +13,8 @@ from typing import Any
 from markupsafe import Markup
 
 from pate.report._parts import Sheet, number, percent, promised
-from pate.report.result import Band, Example, FitCost, Result, Row, gathered
+from pate.report.result import Band, ComparisonResult, Example, FitCost, Result, Row, gathered
+from pate.report.scores import R2
 
 # Who was ahead in this project's own measurements, PATE or DP-SGD, at the same epsilon, delta and split.
 
@@ -100,7 +101,7 @@ def fits(rows: Iterable[Row]) -> dict[tuple[str, float | None], list[Row]]:
 def plain_bands(rows: Iterable[Row]) -> list[Band]:
     """Return means by contestant and epsilon, without intervals."""
     known = {
-        key: [row.accuracy for row in members if row.accuracy is not None]
+        key: [row.score for row in members if row.score is not None]
         for key, members in gathered(rows, lambda row: (row.contestant, row.epsilon)).items()
     }
     return [
@@ -110,8 +111,16 @@ def plain_bands(rows: Iterable[Row]) -> list[Band]:
     ]
 
 
-def measures(result: Result) -> Sheet:
+def measures(result: ComparisonResult) -> Sheet:
     """Return, for every contestant and epsilon, means over the repeats of all that is measured."""
+    if result.score == R2.name:
+        columns: dict[str, Callable[[float], str]] = {"r2": R2.text, "mean_absolute_error": number}
+        told = [
+            (name, "–" if epsilon is None else promised(epsilon), *(_mean(rows, *column) for column in columns.items()))
+            for (name, epsilon), rows in fits(result.rows).items()
+        ]
+        heads = ["Contestant", "ε", R2.title, "Mean absolute error"]
+        return Sheet(heads=heads, rows=told, numbers=range(1, 4), kind="grouped")
     heads = ["Contestant", "ε", "Accuracy", "Balanced", "Worst class", "Calibration error", "Queries", "Answers"]
     lines = [
         (
@@ -127,12 +136,12 @@ def measures(result: Result) -> Sheet:
     return Sheet(heads=heads, rows=lines, numbers=range(1, 8), kind="grouped")
 
 
-def against_epsilon(result: Result, key: str, caption: str) -> Sheet:
+def against_epsilon(result: Result, key: str, caption: str, shown: Callable[[float], str] = percent) -> Sheet:
     """Return one measure, contestants against epsilons: means over the repeats."""
     known = fits(result.rows)
     epsilons = sorted({epsilon for _, epsilon in known if epsilon is not None})
     lines = [
-        (name, *(_mean(known.get((name, epsilon), ()), key) for epsilon in epsilons))
+        (name, *(_mean(known.get((name, epsilon), ()), key, shown) for epsilon in epsilons))
         for name in dict.fromkeys(name for name, epsilon in known if epsilon is not None)
     ]
     lines = [line for line in lines if set(line[1:]) != {"–"}]
@@ -140,9 +149,9 @@ def against_epsilon(result: Result, key: str, caption: str) -> Sheet:
     return Sheet(heads=heads, rows=lines, numbers=range(1, len(heads)), caption=caption)
 
 
-def _mean(rows: Sequence[Row], key: str) -> str:
+def _mean(rows: Sequence[Row], key: str, shown: Callable[[float], str] = percent) -> str:
     values = [value for row in rows if (value := getattr(row, key)) is not None]
-    return percent(statistics.fmean(values)) if values else "–"
+    return shown(statistics.fmean(values)) if values else "–"
 
 
 def span(values: Iterable[float | None], shown: Callable[[Any], str] = "{:,}".format) -> str:

@@ -21,6 +21,7 @@ from pate.report._comparison import comparison_picture, render_comparison
 from pate.report._measures import costs, plain_bands, span, thumbnails, who_wins
 from pate.report._parts import Sheet, accuracy_text, facts, largest_epsilon, number, percent, picture, promised
 from pate.report.result import ComparisonResult, EnsembleCurve, Result, Row, SensitiveResult, typed
+from pate.report.scores import ACCURACY
 
 # The report that stays with the curator: what private votes say without noise.
 
@@ -110,12 +111,14 @@ def _references(result: Result, inside: SensitiveResult) -> dict[str, Any]:
 
 def _ceilings(result: Result, inside: SensitiveResult) -> dict[str, Any]:
     levels = {band.contestant: band.mean for band in plain_bands(inside.ceilings)}
+    score = result.scale if isinstance(result, ComparisonResult) else ACCURACY
     drawn = None
     if isinstance(result, ComparisonResult) and levels and result.epsilons:
-        caption = "Accuracy on the test rows, mean over the repeats; dashed: without private rows, or without privacy."
-        drawn = picture(caption, "Accuracy, with the ceilings", comparison_picture, result, more_lines=levels)
-    rows = [(name, percent(level)) for name, level in levels.items()]
-    return {"picture": drawn, "table": Sheet(heads=["Without privacy", "Accuracy"], rows=rows, numbers=[1])}
+        dashed = "dashed: without private rows, or without privacy."
+        caption = f"{score.title} on the test rows, mean over the repeats; {dashed}"
+        drawn = picture(caption, f"{score.title}, with the ceilings", comparison_picture, result, more_lines=levels)
+    rows = [(name, score.text(level)) for name, level in levels.items()]
+    return {"picture": drawn, "table": Sheet(heads=["Without privacy", score.title], rows=rows, numbers=[1])}
 
 
 def _margins(inside: SensitiveResult) -> str:

@@ -65,13 +65,23 @@ class Record:
         return cls(**made)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return {f.name: _plain(getattr(self, f.name)) for f, _ in _fields(type(self))}
+        """Return the fields as JSON values, without rare ones that have their default."""
+        values = {f.name: getattr(self, f.name) for f, _ in _fields(type(self)) if not _left_out(f, self)}
+        return {name: _plain(value) for name, value in values.items()}
 
 
-def one_of(allowed: Iterable[str], **default: str) -> Any:
+def one_of(allowed: Iterable[str], *, is_rare: bool = False, **default: str) -> Any:
     """Return a field whose text is one of a few."""
-    return field(metadata={"among": allowed}, **default)  # type: ignore[call-overload]
+    return field(metadata={"among": allowed, "rare": is_rare}, **default)  # type: ignore[call-overload]
+
+
+def rare() -> Any:
+    """Return a field that is None mostly, and then left out of JSON."""
+    return field(default=None, metadata={"rare": True})
+
+
+def _left_out(f: Field[Any], record: Record) -> bool:
+    return bool(f.metadata.get("rare")) and getattr(record, f.name) == f.default
 
 
 @dataclass(frozen=True, repr=False)

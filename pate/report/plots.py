@@ -27,6 +27,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from pate.exceptions import InvalidInputError
 from pate.report.result import gathered
+from pate.report.scores import ACCURACY, Score
 
 if TYPE_CHECKING:
     from pate.report.audit_result import Picture
@@ -674,15 +675,16 @@ def comparison_curves(
     anchors: Sequence[Mapping[str, Any]] = (),
     stretches: Sequence[Mapping[str, Any]] = (),
     floor: float | None = None,
+    score: Score = ACCURACY,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw accuracy against epsilon on a logarithmic axis: a curve and a band for each contestant.
+    """Draw accuracy (or R2) against epsilon on a logarithmic axis: a curve and a band for each contestant.
 
     Parameters
     ----------
     bands : sequence of mappings
-        ``contestant``, ``epsilon``, ``mean`` (0 to 1), ``paired_low``, ``paired_high`` (None where nothing is known);
-        ``whole`` (not of some repeats alone: those marks are hollow).
+        ``contestant``, ``epsilon``, ``mean`` (at most 1), ``paired_low``, ``paired_high`` (None where nothing is
+        known); ``whole`` (not of some repeats alone: those marks are hollow).
     sides : mapping of str to str
         Contestant to ``"PATE"``, ``"DP-SGD"`` or ``"other"``: the colours.
     lines : mapping of str to float, optional
@@ -694,6 +696,8 @@ def comparison_curves(
     floor : float, optional
         For one repeat, whose differences may be chance: a straight axis from here to 100%, which does not make
         them look large, and words that say so.
+    score : Score
+        What is drawn.
 
     Examples
     --------
@@ -724,8 +728,8 @@ def comparison_curves(
     epsilons = sorted({float(p["epsilon"]) for p in bands})
     shown = [a for a in anchors if epsilons[0] / 3 <= a["epsilon"] <= 3 * epsilons[-1]]
     _log_axis(ax, epsilons, [float(a["epsilon"]) for a in shown])
-    near = _limits(ax, bands, shown, lines or {}, floor)
-    _name_lines(ax, bands, lines or {}, near)
+    near = _limits(ax, bands, shown, lines or {}, floor, score)
+    _name_lines(ax, bands, lines or {}, near, score)
     for anchor in shown:
         ax.plot(anchor["epsilon"], anchor["accuracy"], "D", markersize=5, markerfacecolor=COLOURS["paper"],
                 markeredgecolor=COLOURS["soft"], markeredgewidth=1.2, zorder=5)  # fmt: skip
@@ -738,7 +742,7 @@ def comparison_curves(
                        zorder=1)  # fmt: skip
         for epsilon in stretch["at"]:
             ax.axvline(epsilon, color=COLOURS["soft"], linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
-    y = "accuracy on the test rows" + ("" if floor is None else ", one repeat")
+    y = f"{score.name} on the test rows" + ("" if floor is None else ", one repeat")
     return finish(ax, x="ε, logarithmic (smaller is more private)", y=y, grid="y")
 
 
@@ -761,22 +765,24 @@ def _limits(
     anchors: Sequence[Mapping[str, Any]],
     lines: Mapping[str, float],
     floor: float | None,
+    score: Score,
 ) -> Mapping[str, float]:
     """Show all curves and marks, and return the lines on the axes: one far below would flatten them."""
     means = [float(p["mean"]) for p in bands] + [float(a["accuracy"]) for a in anchors]
     if floor is not None:
-        ax.set_ylim(max(min([floor, *means, *lines.values()]) - 0.02, 0.0), 1.005)
-        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        ax.set_ylim(max(min([floor, *means, *lines.values()]) - 0.02, score.least), 1.005)
+        if score.percent:
+            ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         return lines
     low, high = min(means), max(means)
     # Bands may be cut where they are wide: they must not press the curves together.
     ends = [float(p[end]) for p in bands for end in ("paired_low", "paired_high") if p[end] is not None]
-    low = max(min([low, *ends]), low - max(high - low, 0.02), low / 2)
+    low = max(min([low, *ends]), low - max(high - low, 0.02), low / 2 if score.percent else score.least)
     high = min(max([high, *ends]), 1 - (1 - high) / 3)
     room = max(high - low, 0.02)
     near = {name: level for name, level in lines.items() if low - 0.5 * room <= level <= high + 0.5 * room}
     low, high = min([low, *near.values()]), max([high, *near.values()])
-    if stretched(min(means), max(means)):
+    if stretched(min(means), max(means), score):
         ax.set_yscale("logit", nonpositive="clip")
         low, high = max(low, 0.004), min(high, 0.9995)  # ends of bands: 0 and 1 are infinitely far
         low, high = min(low, low / (low + 1.3 * (1 - low))), max(high, 1 - (1 - high) / 1.6)
@@ -785,25 +791,35 @@ def _limits(
         ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
     else:
         room = max(high - low, 0.02)
-        low, high = min(low, max(low - 0.1 * room, -0.02)), max(high, min(high + 0.08 * room, 1.005))
-        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if room > 0.1 else 1))
+        low, high = min(low, max(low - 0.1 * room, score.least - 0.02)), max(high, min(high + 0.08 * room, 1.005))
+        if score.percent:
+            ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if room > 0.1 else 1))
     ax.set_ylim(low, high)
     return near
 
 
 def _name_lines(
-    ax: Axes, bands: Sequence[Mapping[str, Any]], lines: Mapping[str, float], near: Mapping[str, float]
+    ax: Axes,
+    bands: Sequence[Mapping[str, Any]],
+    lines: Mapping[str, float],
+    near: Mapping[str, float],
+    score: Score,
 ) -> None:
     ends = {end: [float(p["mean"]) for p in bands if p["epsilon"] == pick(q["epsilon"] for q in bands)]
             for end, pick in (("left", min), ("right", max))}  # fmt: skip
     below, above = 0, 0
+    named: list[tuple[str, float]] = []
     for name, level in lines.items():
-        label = f"{name} {100 * level:.1f}%"
+        label = f"{name} {score.text(level)}"
         if name in near:
             shown = min(max(level, ax.get_ylim()[0]), ax.get_ylim()[1])  # 1 is infinitely far on a stretched axis
             ax.axhline(shown, color=COLOURS["reference"], linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
-            # Where no curve runs through the words.
-            side = max(ends, key=lambda end: min(abs(_up(ax, value) - _up(ax, level)) for value in ends[end]))
+            # Where no curve runs through the words, nor the words of another line.
+            up = _up(ax, level)
+            better = sorted(ends, key=lambda end: -min(abs(_up(ax, value) - up) for value in ends[end]))
+            free = [end for end in better if all(end != other or abs(up - at) > 1.6 * SIZE for other, at in named)]
+            side = (free or better)[0]
+            named.append((side, up))
             y, base, transform = shown, "bottom", ax.get_yaxis_transform()
         elif level < min(ends["left"] + ends["right"]):
             side, y, base, transform, label = "right", 0.015 + 0.065 * below, "bottom", ax.transAxes, f"{label} ↓"
@@ -817,10 +833,11 @@ def _name_lines(
 
 
 def _up(ax: Axes, value: float) -> float:
-    """Return how far up the axes an accuracy stands."""
-    return float(ax.transData.transform((1.0, min(max(value, 0.001), 0.9995)))[1])
+    """Return how far up the axes a score stands."""
+    shown = min(max(value, 0.001), 0.9995) if ax.get_yscale() == "logit" else value
+    return float(ax.transData.transform((1.0, shown))[1])
 
 
-def stretched(low: float, high: float) -> bool:
+def stretched(low: float, high: float, score: Score = ACCURACY) -> bool:
     """Whether accuracies lie so near to 1 that a straight axis would press the best ones together."""
-    return 0.95 < high < 0.9995 and 0.004 < low < 0.8
+    return score.percent and 0.95 < high < 0.9995 and 0.004 < low < 0.8

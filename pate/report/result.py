@@ -10,7 +10,8 @@ from pate._core.checks import check_choice
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget
 from pate.release.statement.model import PrivacyStatement
-from pate.report._record import Example, PrivateRecord, Record, Scalar, Setting, is_number, one_of
+from pate.report._record import Example, PrivateRecord, Record, Scalar, Setting, is_number, one_of, rare
+from pate.report.scores import ACCURACY, SCORES, Score
 
 _PROMISED = "A contestant without a guarantee is private: put it into the sensitive report's references."
 #: ``private``: keeps its budget. ``floor``: sees no private row. ``ceiling``: sees them without any privacy.
@@ -61,7 +62,7 @@ class Row(Record):
     repeat : int
         0, 1, ...: the same split for all contestants.
     accuracy : float or None
-        Share of the test rows that were classified right. None where the budget was refused.
+        Share of the test rows that were classified right. None where the budget was refused, and of numbers.
     balanced_accuracy : float or None
         Mean of the classes' accuracies.
     worst_class_accuracy : float or None
@@ -89,6 +90,8 @@ class Row(Record):
         What was chosen, public: mechanism, number of teachers, recipe.
     refused : str or None
         Why the budget buys nothing here; then nothing is measured.
+    r2, mean_absolute_error : float or None
+        Of a numeric target, on the test rows, the latter in the target's unit. Not in JSON where the target is classes.
 
     Raises
     ------
@@ -124,13 +127,20 @@ class Row(Record):
     seed: int | None
     settings: str | None = None
     refused: str | None = None
+    r2: float | None = rare()
+    mean_absolute_error: float | None = rare()
+
+    @property
+    def score(self) -> float | None:
+        """What verdicts are about: R2 of a numeric target, else the accuracy."""
+        return self.accuracy if self.r2 is None else self.r2
 
     def _check(self) -> None:
         for name in ("epsilon", "delta"):
             if is_number(getattr(self, name)) != (self.role == "private"):
                 must = "a finite number" if self.role == "private" else f"None of a {self.role}"
                 raise InvalidInputError(f"{self._name}[{name!r}] must be {must}. {_PROMISED}")
-        if is_number(self.accuracy) == (self.refused is not None):
+        if is_number(self.score) == (self.refused is not None):
             must = "a finite number" if self.refused is None else "None of a fit that was refused"
             raise InvalidInputError(f"{self._name}['accuracy'] must be {must}.")
 
@@ -461,13 +471,13 @@ VERDICTS = ("ahead", "behind", "undecided")
 
 @dataclass(frozen=True, kw_only=True)
 class Band(Record):
-    """How right a contestant is at one epsilon, and how far that can be trusted."""
+    """How good a contestant is at one epsilon, and how far that can be trusted."""
 
     _name = "band"
     contestant: str
     epsilon: float | None = None  # None for floors and ceilings, which have no use for a budget
-    mean: float  # accuracy over the repeats
-    low: float | None = None  # of the accuracy itself; None where one repeat says nothing
+    mean: float  # score over the repeats
+    low: float | None = None  # of the score itself; None where one repeat says nothing
     high: float | None = None
     #: Without what the repeats have in common: where these of two contestants are apart, so are they.
     paired_low: float | None = None
@@ -477,7 +487,7 @@ class Band(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict(Record):
-    """Two contestants at one epsilon: the difference of their accuracies, first minus second, and its interval."""
+    """Two contestants at one epsilon: the difference of their scores, first minus second, and its interval."""
 
     _name = "verdict"
     epsilon: float
@@ -575,6 +585,8 @@ class ComparisonResult(Result):
         What every repeat draws again of the data.
     n_pool : int or None
         Rows that a repeat's parts are cut from; None where that is the curator's.
+    score : {"accuracy", "R2"}
+        What means, bands and verdicts are about. Not in JSON where it is the accuracy.
     """
 
     schema: str = SCHEMA
@@ -586,6 +598,12 @@ class ComparisonResult(Result):
     rule: Rule | None = None
     redraws: str = one_of(("all rows", "training rows", "nothing"), default="nothing")
     n_pool: int | None = None
+    score: str = one_of(tuple(SCORES), is_rare=True, default=ACCURACY.name)
+
+    @property
+    def scale(self) -> Score:
+        """The score, with its limits and how it is printed."""
+        return SCORES[self.score]
 
     @property
     def epsilons(self) -> tuple[float, ...]:

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 def test_rows_are_tidy_and_in_order():
     report = compare({"B": Fake(), "A": NoSeeds()}, small_data(), budgets=BUDGETS[::-1], n_repeats=2)
     rows = report.rows()
-    columns = [f.name for f in fields(Row)]
+    columns = [f.name for f in fields(Row) if not f.metadata.get("rare")]  # those are of numbers
     assert all(list(row) == columns for row in rows)
     assert [(r["contestant"], r["epsilon"]) for r in rows] == [
         ("B", 4.0), ("B", 4.0), ("B", 1.0), ("B", 1.0), ("A", 4.0), ("A", 4.0), ("A", 1.0), ("A", 1.0),

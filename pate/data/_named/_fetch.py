@@ -222,13 +222,13 @@ _DIABETES_NUMERIC = ("encounter_id", "patient_nbr", "time_in_hospital", "num_lab
 
 @dataclass(frozen=True, eq=False)
 class Raw:
-    """All rows of a data set before any cut: ``y`` are class indices, features are divided by ``scale``.
+    """All rows of a data set before any cut: ``y`` are class indices or numbers, features are divided by ``scale``.
 
     The first ``n_train`` rows are the published training set; None when no split was published.
     """
 
     X: Any
-    y: npt.NDArray[np.int64]
+    y: npt.NDArray[Any]
     n_train: int | None = None
     groups: npt.NDArray[np.int64] | None = None
     scale: float | None = None

@@ -15,7 +15,7 @@ from pate.exceptions import InvalidInputError
 
 # Parts of a data set, put together and cut again in the same sizes.
 
-Part = tuple[Any, npt.NDArray[np.int64]]
+Part = tuple[Any, npt.NDArray[Any]]
 
 
 def cut_again(parts: Sequence[Part], rng: np.random.Generator) -> list[Part]:
@@ -67,7 +67,7 @@ class PrivateRows:
     ----------
     X : float32 array of shape (n, n_features), or DataFrame of n rows
     y : int64 array of shape (n,)
-        Class indices.
+        Class indices; float64 numbers where the data set has a ``target_range``.
     groups : int64 array of shape (n,) or None
         The owner of each row, where one person has several.
 
@@ -156,12 +156,14 @@ class Dataset:
     kind : str
         ``"image"`` or ``"table"``.
     classes : tuple
-        The public class values; labels are indices into it.
+        The public class values; labels are indices into it. Empty where the target is a number.
     image_shape : tuple of int or None
         What the flattened images are: (height, width), in colour (channels, height, width).
     private : PrivateRows
     public : PublicRows
     test : HeldOutRows
+    target_range : (float, float) or None
+        Of a numeric target: two numbers that it lies between, from public knowledge; None where it is classes.
 
     Examples
     --------
@@ -179,6 +181,7 @@ class Dataset:
     private: PrivateRows
     public: PublicRows
     test: HeldOutRows
+    target_range: tuple[float, float] | None = None
     _draw: Draw = field(default_factory=Draw, init=False)
 
     @property
@@ -320,9 +323,11 @@ class Dataset:
         return copy
 
     def __repr__(self) -> str:
+        numbers = self.target_range is not None
+        what = f"target_range={self.target_range}" if numbers else f"n_classes={len(self.classes)}"
         return (
             f"Dataset({self.name!r}, protocol={self.protocol!r}, kind={self.kind!r}, "
-            f"n_classes={len(self.classes)}, n_private={len(self.private.y)}, "
+            f"{what}, n_private={len(self.private.y)}, "
             f"n_public={len(self.public.y_for_evaluation)}, n_test={len(self.test.y)})"
         )
 

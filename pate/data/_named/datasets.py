@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import check_choice, check_int
+from pate._core.checks import check_bounds, check_choice, check_int
 from pate._core.secret import training_seed
 from pate._core.types import IndexArray
+from pate.data._files.tables import read_table
 from pate.data._named._fetch import (
     ADULT_CLASSES,
     DIABETES_CLASSES,
@@ -191,13 +193,17 @@ def load_dataset(
     download: bool = True,
     n_public: int | None = None,
     n_private: int | None = None,
+    target: str | None = None,
+    target_range: Any = None,
 ) -> Dataset:
     """Load a data set by name and cut it into private, public and test rows.
 
     Parameters
     ----------
     name : str
-        One of :func:`list_datasets`; ``fashion-mnist``, ``cifar-10`` are understood too.
+        One of :func:`list_datasets`; ``fashion-mnist``, ``cifar-10`` are understood too. With ``target`` also a table
+        of your own, a path as :func:`pate.data.read_table` takes it. It is cut at random, and by another seed again:
+        you declare by this that no one's privacy is at stake (:meth:`Dataset.pooled`).
     protocol : {"standard", "paper"}
         ``standard``: private and public rows are cut at random from the training set (public: 15% unless ``n_public``
         says otherwise), and test is the whole test set. ``paper``, as in the PATE papers: private is the whole
@@ -214,6 +220,10 @@ def load_dataset(
         How many public rows. ``paper`` takes the first ones.
     n_private : int or None
         Keep only so many private rows, chosen at random.
+    target : str or None
+        A column of numbers that is to be predicted in place of the classes, which become the column ``label``.
+    target_range : (float, float) or None
+        Two numbers that the target lies between, from public knowledge: needed beside ``target``.
 
     Returns
     -------
@@ -224,7 +234,8 @@ def load_dataset(
     DatasetNotFoundError
         The file is absent and was not downloaded; the text names it, the folder, the variable and the URL.
     InvalidInputError
-        An unknown name, a damaged file, or more rows asked for than there are.
+        An unknown name, a damaged file, or more rows asked for than there are; a target without a range, one that is no
+        column of numbers, or one with cells that are none.
 
     Notes
     -----
@@ -238,13 +249,15 @@ def load_dataset(
     >>> d.private.X.shape, d.private.X.dtype, d.public, d.test
     ((1000, 64), dtype('float32'), PublicRows(n=100), HeldOutRows(n=359))
     """
-    source = SOURCES[check_dataset("name", name, remedy="For your own files use pate.data.read_table.")]
+    bounds = check_numeric(target, target_range)
+    source = _source(name, target)
     check_choice("protocol", protocol, ["standard", "paper"])
     for label, value in (("n_public", n_public), ("n_private", n_private)):
         if value is not None:
             check_int(label, value, low=1)
     folder = data_folder(data_home)
     raw = source.build([load_file(f, dataset=source.name, folder=folder, download=download) for f in source.files])
+    raw = raw if target is None else _numbers(raw, source, target)
     rng = np.random.default_rng(training_seed(random_state, *SEED_PATH))
     train, test = _train_and_test(raw, rng)
     cut = _cut_paper if protocol == "paper" else _cut_standard
@@ -253,16 +266,24 @@ def load_dataset(
         text += f" (No test set was published: a random {_TEST_SHARE:.0%} stands for it.)"
     if raw.groups is not None:
         text += " The three share no person."
-    options = {"protocol": protocol, "data_home": data_home, "n_public": n_public, "n_private": n_private}
+    if target is not None:
+        text += f" The target is the number {target!r}" + (", and the class is a column." if source.classes else ".")
+    options: dict[str, Any] = {
+        "protocol": protocol,
+        "data_home": data_home,
+        "n_public": n_public,
+        "n_private": n_private,
+    }
+    options |= {} if target is None else {"target": target, "target_range": bounds}
     fixed = protocol == "paper" and n_private is None
     redraws = "all rows" if raw.n_train is None else "nothing" if fixed else "training rows"
-    again = _Named(source.name, tuple({**options, "download": download}.items()))
+    again = _Named(name, tuple({**options, "download": download}.items()))
     n_pool = len(raw.y) if raw.n_train is None else raw.n_train
     return Dataset(
-        name=source.name,
+        name=source.name if target is None else f"{source.name} ({target})",
         protocol=protocol,
         kind=source.kind,
-        classes=source.classes,
+        classes=source.classes if target is None else (),
         image_shape=source.image_shape,
         description=f"{source.title}. Protocol {protocol}: {text}",
         private=PrivateRows(
@@ -270,7 +291,65 @@ def load_dataset(
         ),
         public=PublicRows(_features(raw, public), raw.y[public]),
         test=HeldOutRows(_features(raw, test), raw.y[test], None if raw.groups is None else raw.groups[test]),
-    ).with_draw(Draw(again, redraws, published=True, n_pool=n_pool))
+        target_range=bounds,
+    ).with_draw(Draw(again, redraws, published=source.name in SOURCES, n_pool=n_pool))
+
+
+def check_numeric(target: str | None, target_range: Any) -> tuple[float, float] | None:
+    """Return the range of a numeric target; None where there is none, and classes are predicted."""
+    if target is None and target_range is not None:
+        raise InvalidInputError(
+            "target must name the column of numbers that target_range is of, got None. Leave the range out for classes."
+        )
+    if target is not None and target_range is None:
+        raise InvalidInputError(
+            f"target_range must be said beside target={target!r}, got None: two numbers that it lies between, from "
+            "public knowledge, such as 0,5000."
+        )
+    return None if target is None else check_bounds(target_range)
+
+
+def own_table(name: Any) -> bool:
+    """Whether a name is a path of a table, not that of a data set."""
+    return isinstance(name, os.PathLike) or (isinstance(name, str) and (":" in name or bool(Path(name).suffix)))
+
+
+def _source(name: Any, target: str | None) -> Source:
+    """Return the named data set, or one that is a table of one's own."""
+    if target is not None and own_table(name):
+        stem = Path(str(name).partition("?")[0]).name
+        return Source(stem, f"The table {stem}", (), (), lambda _: _own_rows(name))
+    return SOURCES[check_dataset("name", name, remedy="For your own files use pate.data.read_table.")]
+
+
+def _own_rows(path: Any) -> Raw:
+    X = read_table(path).X
+    return Raw(X, np.zeros(len(X)))
+
+
+def _numbers(raw: Raw, source: Source, target: str) -> Raw:
+    """Return the rows with a column of numbers as their target; the class becomes a column."""
+    columns = list(getattr(raw.X, "columns", ()))
+    numeric = [name for name in columns if raw.X[name].dtype.kind in "fiu"]
+    if target not in numeric:
+        has = ", ".join(map(repr, numeric[:20])) or "none"
+        kind = "a column of text" if target in columns else "no column of it"
+        raise InvalidInputError(
+            f"target must be a column of numbers of {source.name} ({has}), got {target!r}, {kind}. Clean its cells, or "
+            "name another."
+        )
+    X = raw.X.copy()
+    y = X.pop(target).to_numpy(dtype=np.float64)
+    if not np.isfinite(y).all():
+        n_without = int((~np.isfinite(y)).sum())
+        raise InvalidInputError(
+            f"target {target!r} must have a number in every row, and {n_without:,} of {len(y):,} have "
+            "none: such a row cannot be tested. Leave those rows out of the table."
+        )
+    if source.classes:
+        X["label"] = np.array(source.classes, dtype=object)[raw.y]
+        X["label"] = X["label"].astype("category")
+    return replace(raw, X=X, y=y)
 
 
 def _features(raw: Raw, rows: IndexArray) -> Any:
