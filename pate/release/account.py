@@ -109,8 +109,9 @@ def account(
     the joint mechanism, refusals included) from that of every neighbour, in both directions. With teachers' labels
     it is summed teacher by teacher, because a person stands behind one teacher's votes; with counts alone the
     worst vote of every query is summed. It is composed by RDP and, where asked, by privacy loss distributions, and
-    the least of these and of the public number counts. It holds for queries fixed in advance and for
-    teachers that share nothing fitted on private data.
+    the least of these and of the public number counts. It holds for queries (and offsets) fixed in advance and for
+    teachers that share nothing fitted on private data: where queries or offsets followed from earlier answers, the
+    public number alone is a guarantee.
 
     Parameters
     ----------
@@ -162,6 +163,7 @@ def account(
     votes = as_votes(votes)
     if not isinstance(mechanism, Mechanism):
         raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
+    mechanism.check_classes(votes.n_classes)
     if not isinstance(pld, bool):
         check_choice("pld", pld, ("auto",), remedy="Or say True or False.")
     how = SmoothSensitivity.usual(delta) if sanitise is True else None if sanitise is False else sanitise
@@ -182,8 +184,9 @@ def account(
     laplace = isinstance(mechanism, LNMax)
     answers = float(votes.n_queries)
     if isinstance(mechanism, ConfidentGNMax):
-        log_yes, _ = papernot.log_answer_probability(votes.counts, mechanism.threshold, mechanism.sigma_threshold)
-        answers = float(np.exp(log_yes).sum())
+        test = mechanism.exact_parameters()["threshold"]
+        assert test is not None
+        answers = float(np.exp(test.log_answer(test.top(votes.counts))).sum())
     return PrivacyReport(
         public=public,
         data_dependent=Sensitive(best, "data-dependent guarantee"),
@@ -211,7 +214,7 @@ def _exact(votes: Votes, mechanism: Mechanism, delta: float, pld: bool | str) ->
         scope, n_teachers, compose = "per query", None, partial(exact.pld_epsilon, votes.counts)
         curves = exact.exact_divergences(votes.counts, DEFAULT_ORDERS, **law).totals()
     else:
-        groups = exact.vote_groups(votes.labels, counts=votes.counts)
+        groups = exact.vote_groups(votes.labels, counts=votes.counts, threshold=law["threshold"])
         scope, n_teachers, compose = "per teacher", votes.n_teachers, partial(exact.per_teacher_pld_epsilon, groups)
         curves = np.moveaxis(exact.per_teacher_rdp(groups, DEFAULT_ORDERS, **law), 2, 0)
     epsilon, order = _worst_curve(exact.upper_bound(curves.reshape(-1, len(DEFAULT_ORDERS))), delta)
@@ -239,10 +242,12 @@ def _worst_curve(curves: npt.NDArray[np.float64], delta: float) -> tuple[float, 
 
 
 def _published(votes: Votes, mechanism: Mechanism, delta: float) -> Sensitive[Guarantee] | None:
-    """Return the analysis of the paper that introduced the mechanism, as published; None for histograms."""
+    """Return the analysis of the paper that introduced the mechanism, as published; None where it has none."""
     orders = papernot.PAPER_ORDERS
     method = "papernot2018"
     if isinstance(mechanism, ConfidentGNMax):
+        if mechanism.offsets is not None:
+            return None
         curve = papernot.expected_confident_rdp(
             votes.counts, mechanism.threshold, mechanism.sigma_threshold, mechanism.sigma
         )

@@ -139,14 +139,16 @@ def worst_sequence_epsilon(
 # Dominating pairs of noisy-max queries on a lattice of privacy losses.
 
 
-def _lanes(law: PairLaw, top: IntArray, threshold: ThresholdTest | None) -> tuple[FloatArray, FloatArray]:
+def _lanes(
+    law: PairLaw, groups: Groups, index: IntArray, threshold: ThresholdTest | None
+) -> tuple[FloatArray, FloatArray]:
     """Return P and log P'/P of all outcomes, (B, S, G, G), refusal included."""
     logs = np.where((law.weight > 0) & law.valid[:, None], law.log_ratio, 0.0)
     if threshold is None:
         return law.weight, logs
-    rows, index = np.arange(len(top))[:, None, None], law.change.astype(np.int64) + 1
-    more = np.stack([threshold.log_answer_ratio(top, c) for c in (-1, 0, 1)], axis=1)[rows, index]
-    less = np.stack([threshold.log_refuse_ratio(top, c) for c in (-1, 0, 1)], axis=1)[rows, index]
+    top, change = groups.tested(index, law.classes, law.change)
+    more = threshold.log_answer_ratio(top[:, None, None], change)
+    less = threshold.log_refuse_ratio(top[:, None, None], change)
     with np.errstate(under="ignore"):
         kept = np.exp(threshold.log_answer(top))[:, None, None, None] * law.weight
         gone = np.broadcast_to(np.exp(threshold.log_refuse(top))[:, None, None, None], less[:, None].shape)
@@ -198,8 +200,8 @@ def dominating_masses(
     n_rows = len(groups.values) if per_group else len(groups)
     reach = 1
     prepared = []
-    for index, values, law in all_laws(groups, noise):
-        prob, logs = _lanes(law, values[:, 0], threshold)
+    for index, _, law in all_laws(groups, noise):
+        prob, logs = _lanes(law, groups, index, threshold)
         reach = max(reach, int(np.floor(np.abs(logs).max() / discretization)) + 1)
         prepared.append((index, prob, logs, law.valid))
     masses = np.zeros((2, n_rows, 2 * reach + 1))
@@ -356,8 +358,8 @@ def pld_epsilon(
     step = _lattice(noise, discretization)
     if not len(counts):
         return PldEpsilon(delta, 0.0, 0.0, 0.0)
-    histograms = distinct_histograms(counts)
-    groups = group_counts(histograms.rows)
+    histograms = distinct_histograms(counts, None if threshold is None else threshold.margins(counts))
+    groups = histograms.groups()
     sweep = len(counts) <= SWEEP_LIMIT
     totals = exact_divergences(counts, _ORDERS, noise=noise, threshold=threshold).totals()
     renyi, orders = _by_renyi(totals, delta)
@@ -413,7 +415,11 @@ def per_teacher_pld_epsilon(
     True
     """
     delta = check_delta(delta)
-    votes = labels if isinstance(labels, VoteGroups) else vote_groups(labels, counts=counts, n_classes=n_classes)
+    votes = (
+        labels
+        if isinstance(labels, VoteGroups)
+        else vote_groups(labels, counts=counts, n_classes=n_classes, threshold=threshold)
+    )
     rdp = per_teacher_rdp(votes, _ORDERS, noise=noise, threshold=threshold)
     masses = dominating_masses(
         votes.groups, noise, _lattice(noise, discretization), threshold=threshold, per_group=True
@@ -480,8 +486,9 @@ def composed_pld(
     """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-    histograms = distinct_histograms(check_counts(counts))
-    both = dominating_masses(group_counts(histograms.rows), noise, discretization, threshold=threshold)
+    checked = check_counts(counts)
+    histograms = distinct_histograms(checked, None if threshold is None else threshold.margins(checked))
+    both = dominating_masses(histograms.groups(), noise, discretization, threshold=threshold)
     times = histograms.multiplicity.astype(np.float64)
     found = []
     for side in (0, 1):
