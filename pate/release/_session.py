@@ -156,8 +156,12 @@ class LabelSession(OneHolder):
             self._check_open()
             self._check_owners(votes)
             release = self._ask(votes, on_exhausted, offsets)
-            bind_statement(release.statement, self._terms.ledger)
+            self.bind(release.statement)
             return release
+
+    def bind(self, statement: PrivacyStatement) -> None:
+        """Let the ledger, if there is one, know a statement of this session's answers."""
+        bind_statement(statement, self._terms.ledger)
 
     def stream(self, voter: Voter, batches: Iterable[Any]) -> Iterator[LabelRelease]:
         """Ask about batches of public rows, one release per batch, until all that was paid for is asked.
