@@ -55,11 +55,11 @@ class Config:
     sigma: float = 40.0
     n_counted: int = 300
     sigma_counted: float = 64.0
-    draws: int = 20
+    draws: int = 5
     epsilons: tuple[float, ...] = (0.5, 1.0, 2.0)
     delta: float = 1e-5
-    n_queries: tuple[int, ...] = (100, 200, 400)
-    caps: tuple[float, ...] = (0.3, 0.5)
+    n_queries: tuple[int, ...] = (100, 300)
+    caps: tuple[float, ...] = (0.4,)
     thresholds: tuple[float, ...] = (0.6, 0.8)
     ratios: tuple[float, ...] = (2.0, 3.75)
     later: tuple[float, ...] = (0.2, 0.4, 0.6)
@@ -249,7 +249,7 @@ def best_of(config, world, runs):
 def page(result):
     """Return both tables."""
     lines = [
-        "| offsets | answered, worst class | best class | worst / best | over all | votes right, where passed | right |",
+        "| offsets | answered, worst class | best class | worst / best | over all | votes right, if passed | right |",
         "|---|---|---|---|---|---|---|",
     ]
     said = {"by released counts": "by released counts (epsilon {:.3g})"}

@@ -240,7 +240,7 @@ class LabelSession(OneHolder):
                 "asked. Ask fewer, or pass on_exhausted='abstain'. Nothing was asked."
             )
         asked = fresh[:n_left]
-        given = None if offsets is None else np.ascontiguousarray(offsets[asked])
+        given = None if offsets is None or not len(asked) else np.ascontiguousarray(offsets[asked])
         digest = "" if given is None else hashlib.sha256(given.astype("<f8").tobytes()).hexdigest()
         facts = weaknesses(votes) | ({"offsets": digest} if digest else {})
         draw, head = self._paid.draw(votes.counts[asked], questions.to_store(asked), facts, offsets=given)
