@@ -177,7 +177,7 @@ def interactive(setting: Setting) -> PATEClassifier:
 
 
 #: Of the teachers' number: what the count less the student's share must reach.
-_LATER_SHARE = 0.4
+_LATER_SHARE = 0.2
 
 
 class InteractivePATE(PATEClassifier):
