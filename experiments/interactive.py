@@ -68,7 +68,7 @@ class Config:
     components: int = 50
     n_scored: int = 1000
     seeds: tuple[int, ...] = (0, 1, 2)
-    fresh_seeds: tuple[int, ...] = tuple(range(10, 20))
+    fresh_seeds: tuple[int, ...] = tuple(range(10, 30))
 
 
 SMOKE = replace(Config(), draws=1, epsilons=(2.0,), n_queries=(100,), caps=(0.5,), thresholds=(0.6,), ratios=(2.0,),
@@ -217,7 +217,7 @@ def mean_of(world, epsilon, setting, seeds):
     later = None if setting["later"] is None else setting["later"] * k
     found = [world.run(mechanism, setting["n"], setting["cap"], epsilon, seed, later) for seed in seeds]
     mean = {key: float(np.mean([f[key] for f in found])) for key in found[0]}
-    return {"sigma": mechanism.sigma, **mean, "accuracy sd": float(np.std([f["accuracy"] for f in found]))}
+    return {"sigma": mechanism.sigma, **mean, "accuracies": [f["accuracy"] for f in found]}
 
 
 def cells(config, world):
@@ -260,13 +260,16 @@ def page(result):
         lines.append(f"| {name} | {least} | {most} | {r['least'] / r['most']:.2f} | {over_all} | {right} |")
     lines += [
         "",
-        "| epsilon | method | asked | answered (right) | reinforced (right) | student | as the paper counts |",
+        "| epsilon | method | asked | answered (right) | reinforced (right) | student (gain) | as the paper counts |",
         "|---|---|---|---|---|---|---|",
     ]
     for r in result["chosen"]:
         own = f"{r['reinforced']:.0f} ({r['reinforced right'] / r['reinforced']:.0%})" if r["reinforced"] else ""
         asked = f"{r['n']}, {r['cap']} answers at most"
-        told = f"{r['answered']:.0f} ({r['right']:.0%}) | {own} | {r['accuracy']:.3f}, sd {r['accuracy sd']:.3f}"
+        plain = next(s for s in result["chosen"] if (s["epsilon"], s["method"]) == (r["epsilon"], METHODS[0]))
+        gain = np.subtract(r["accuracies"], plain["accuracies"])
+        more = f", {gain.mean():+.3f} +- {gain.std(ddof=1) / len(gain) ** 0.5:.3f}" if r is not plain else ""
+        told = f"{r['answered']:.0f} ({r['right']:.0%}) | {own} | {r['accuracy']:.3f}{more}"
         lines.append(f"| {r['epsilon']:g} | {r['method']} | {asked} | {told} | {r['as published']:.2f} |")
     return "\n".join(lines)
 

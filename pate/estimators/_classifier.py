@@ -396,6 +396,8 @@ class PATEClassifier(BySchema):
             terms.stated, unit="record" if groups is None else "group", classes_inferred=teachers.classes is None
         )
         read, y = self._check_private(X, y, teachers, X_public)
+        if isinstance(self.mechanism, Mechanism):
+            self.mechanism.check_classes(len(self.classes_))
         n_records = read.rows.shape[0] if groups is None else None
         if who == "heads" and teachers.n_teachers is None:
             teachers.set_params(n_teachers=default_heads(n_records))

@@ -274,7 +274,8 @@ class ConfidentGNMax(ExactLaw, Mechanism):
             if isinstance(held[0], tuple):
                 raise InvalidInputError(
                     "offsets must be one number for each class, got some for each query. Give those where the queries "
-                    "are asked: session.ask(votes, offsets=...)."
+                    "are asked: session.ask(votes, offsets=...). They may follow from earlier answers, so no figure at "
+                    "given votes (pate.account) is for them."
                 )
             object.__setattr__(self, "offsets", held)
 

@@ -8,11 +8,13 @@ import numpy.typing as npt
 from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
 
-__all__ = ["Offsets", "check_offsets", "margins_of"]
+__all__ = ["MOST_CLASSES", "Offsets", "check_offsets", "margins_of"]
 
 
 #: One number of votes for each class; or such numbers for each query.
 Offsets = tuple[float, ...] | tuple[tuple[float, ...], ...]
+#: Classes with offsets of their own up to which exact figures are worked out: beyond, all pairs fill the memory.
+MOST_CLASSES = 200
 #: Offsets are multiples of 1 / this, and no larger than that: counts less offsets are then exact in float64.
 _GRID = 2.0**20
 _MOST = 2.0**30

@@ -22,6 +22,7 @@ from pate.ledger import Ledger
 from pate.mechanisms import ConfidentGNMax, ExactLaw, GNMax, LNMax, Mechanism
 from pate.privacy import papernot
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_overheads, rdp_to_epsilon
+from pate.privacy.offsets import MOST_CLASSES
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
 from pate.privacy.words import Guarantee, Sensitive
 from pate.release import sanitised_epsilon, warn_if_weak
@@ -199,9 +200,14 @@ def account(
 
 
 def _exact(votes: Votes, mechanism: Mechanism, delta: float, pld: bool | str) -> dict[str, Guarantee]:
-    """Return the exact analyses at these votes: no entry where there is none, or for teachers who abstain."""
+    """Return the exact analyses at these votes: no entry where there is none, or for teachers who abstain.
+
+    With offsets there is none beyond :data:`~pate.privacy.offsets.MOST_CLASSES` classes.
+    """
     if not isinstance(mechanism, ExactLaw) or not votes.n_queries:
         # A Gaussian's divergence does not depend on where it sits: a histogram's cost is the public one.
+        return {}
+    if getattr(mechanism, "offsets", None) is not None and votes.n_classes > MOST_CLASSES:
         return {}
     if (votes.counts.sum(axis=1) != votes.n_teachers).any():
         # The exact analysis is of one vote replaced; where teachers may abstain there are other neighbours.

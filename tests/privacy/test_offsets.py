@@ -88,6 +88,7 @@ def by_force(counts, offsets, threshold, s1, s2, orders):
     return np.log1p(sides) / (np.array(orders) - 1)
 
 
+@pytest.mark.long
 def test_the_joint_law_is_that_of_brute_force_in_a_thousand_random_cases():
     rng, furthest = np.random.default_rng(20), 0.0
     for _ in range(1000):
@@ -328,3 +329,14 @@ def test_offsets_of_other_classes_are_refused_before_anything_is_computed():
         per_teacher_rdp(groups, [2.0], **mechanism.exact_parameters())
     assert account(Votes.from_counts([[9, 1, 0]] * 3), mechanism, delta=1e-5).papernot2018 is None
     assert account(votes, GNMax(2.0), delta=1e-5).papernot2018 is not None
+
+
+def test_many_classes_with_offsets_have_their_public_cost_alone():
+    counts = np.zeros((2, 201), dtype=np.int64)
+    counts[:, 0] = 30
+    fair = ConfidentGNMax(20, 9, 9, offsets=np.arange(201))
+    with pytest.raises(InvalidInputError, match="at most 200 classes"):
+        fair.exact_rdp(counts, [2.0])
+    report = account(Votes.from_counts(counts), fair, delta=1e-5)
+    assert report.exact.reveal() == {}
+    assert report.data_dependent.reveal().epsilon == report.public.epsilon

@@ -11,6 +11,7 @@ from pate import (
     GNMax,
     InvalidInputError,
     Ledger,
+    PATEClassifier,
     Votes,
     open_session,
     quote,
@@ -104,6 +105,10 @@ def test_offsets_of_other_classes_are_refused_before_anything_is_charged(tmp_pat
         release_labels(votes_of(4), wrong, budget=BUDGET, ledger=ledger)
     with pytest.raises(InvalidInputError, match="each of the 3 classes"):
         session(wrong, ledger=ledger)
+    clf = PATEClassifier(n_teachers=5, mechanism=wrong, budget=BUDGET, classes=range(3), ledger=ledger)
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 3
+    with pytest.raises(InvalidInputError, match="each of the 3 classes"):
+        clf.fit(X, y, X_public=X[:20] + 1)
     assert not ledger.releases()
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
+from pate.privacy.offsets import MOST_CLASSES
 
 __all__ = [
     "Groups",
@@ -190,6 +191,11 @@ def distinct_histograms(counts: npt.NDArray[np.integer], margins: FloatArray | N
         empty = np.zeros(0, dtype=np.int64)
         return Histograms(np.zeros((0, n_classes), dtype=np.int64), empty, empty, margins)
     if margins is not None:
+        if n_classes > MOST_CLASSES:
+            raise InvalidInputError(
+                f"exact figures with offsets are for at most {MOST_CLASSES} classes, got {n_classes}. The public cost "
+                "is for any number."
+            )
         order = np.lexsort((-margins, -counts.astype(np.int64)), axis=1)
         both = np.concatenate([np.take_along_axis(a, order, axis=1) for a in (counts.astype(float), margins)], axis=1)
         both, inverse, multiplicity = np.unique(both, axis=0, return_inverse=True, return_counts=True)
