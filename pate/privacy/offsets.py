@@ -13,8 +13,8 @@ __all__ = ["MOST_CLASSES", "Offsets", "check_offsets", "margins_of"]
 
 #: One number of votes for each class; or such numbers for each query.
 Offsets = tuple[float, ...] | tuple[tuple[float, ...], ...]
-#: Classes with offsets of their own up to which exact figures are worked out: beyond, all pairs fill the memory.
-MOST_CLASSES = 200
+#: Classes up to which exact figures with offsets are worked out: no two share a cost, and all triples are gone through.
+MOST_CLASSES = 50
 #: Offsets are multiples of 1 / this, and no larger than that: counts less offsets are then exact in float64.
 _GRID = 2.0**20
 _MOST = 2.0**30

@@ -204,10 +204,8 @@ def _exact(votes: Votes, mechanism: Mechanism, delta: float, pld: bool | str) ->
 
     With offsets there is none beyond :data:`~pate.privacy.offsets.MOST_CLASSES` classes.
     """
-    if not isinstance(mechanism, ExactLaw) or not votes.n_queries:
+    if not isinstance(mechanism, ExactLaw) or not votes.n_queries or not _has_exact(mechanism, votes):
         # A Gaussian's divergence does not depend on where it sits: a histogram's cost is the public one.
-        return {}
-    if getattr(mechanism, "offsets", None) is not None and votes.n_classes > MOST_CLASSES:
         return {}
     if (votes.counts.sum(axis=1) != votes.n_teachers).any():
         # The exact analysis is of one vote replaced; where teachers may abstain there are other neighbours.
@@ -226,10 +224,15 @@ def _exact(votes: Votes, mechanism: Mechanism, delta: float, pld: bool | str) ->
     epsilon, order = _worst_curve(exact.upper_bound(curves.reshape(-1, len(DEFAULT_ORDERS))), delta)
     found = {"rdp": _at_these_votes(epsilon, delta, f"rdp of the exact law {scope}", order=order)}
     if pld == "auto":
-        pld = exact.pld_seconds(votes.counts, noise=law["noise"], n_teachers=n_teachers) <= PLD_SECONDS
+        pld = exact.pld_seconds(votes.counts, **law, n_teachers=n_teachers) <= PLD_SECONDS
     if pld:
         found["pld"] = _at_these_votes(compose(delta, **law).epsilon, delta, f"pld of the exact law {scope}")
     return found
+
+
+def _has_exact(mechanism: ExactLaw, votes: Votes) -> bool:
+    test = mechanism.exact_parameters()["threshold"]
+    return test is None or test.offsets is None or votes.n_classes <= MOST_CLASSES
 
 
 def _at_these_votes(epsilon: float, delta: float, method: str, **more: Any) -> Guarantee:
@@ -304,13 +307,13 @@ def cost_by_queries(
     check_int("n_queries", votes.n_queries, low=1, remedy="There is nothing to draw without queries.")
     # Epsilon grows about as the root of the number of queries: even steps of the root draw it smoothly.
     places = np.unique((np.linspace(1, votes.n_queries**0.5, n_points) ** 2).round().astype(np.int64)).tolist()
-    if pld == "auto" and isinstance(mechanism, ExactLaw):
+    if pld == "auto" and isinstance(mechanism, ExactLaw) and _has_exact(mechanism, votes):
         from pate.privacy.exact import pld_seconds
 
         # Every point is composed again, with a third as many queries on average.
         n_teachers = None if votes.labels is None else votes.n_teachers
-        noise = mechanism.exact_parameters()["noise"]
-        pld = len(places) / 3 * pld_seconds(votes.counts, noise=noise, n_teachers=n_teachers) <= 4 * PLD_SECONDS
+        law = mechanism.exact_parameters()
+        pld = len(places) / 3 * pld_seconds(votes.counts, **law, n_teachers=n_teachers) <= 4 * PLD_SECONDS
     curves: dict[str, list[float]] = {}
     for n in places:
         with warnings.catch_warnings():

@@ -21,7 +21,7 @@ from pate._core.checks import check_real, largest_of, least_of
 from pate._core.types import FloatArray, IntArray
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_overheads
 from pate.privacy.exact._composition import PROBABILITY_ERROR, LossTable, compose_epsilons, compose_masses
-from pate.privacy.exact._histograms import Groups, check_counts, distinct_histograms, group_counts
+from pate.privacy.exact._histograms import Groups, check_counts, distinct_histograms
 from pate.privacy.exact._laws import SAFETY, NoiseLike, exact_divergences, upper_bound
 from pate.privacy.exact._pair_law import PairLaw, all_laws
 from pate.privacy.exact._per_teacher import VoteGroups, per_teacher_rdp, vote_groups
@@ -270,13 +270,15 @@ def _by_renyi(rdp: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
     return np.maximum(np.take_along_axis(epsilons, best[..., None], -1)[..., 0], 0.0), _ORDERS[best]
 
 
-def pld_seconds(counts: npt.ArrayLike, *, noise: NoiseLike, n_teachers: int | None = None) -> float:
+def pld_seconds(
+    counts: npt.ArrayLike, *, noise: NoiseLike, threshold: ThresholdTest | None = None, n_teachers: int | None = None
+) -> float:
     """Estimate roughly what :func:`pld_epsilon` takes, in seconds of one core of 2024; infinite above 1 GiB.
 
     Parameters
     ----------
     counts : (n_queries, n_classes) int array
-    noise : as in :func:`exact_divergences`
+    noise, threshold : as in :func:`exact_divergences`
     n_teachers : int, optional
         Estimate :func:`per_teacher_pld_epsilon` with so many teachers instead.
 
@@ -296,10 +298,11 @@ def pld_seconds(counts: npt.ArrayLike, *, noise: NoiseLike, n_teachers: int | No
     >>> pld_seconds([[200, 50]] * 100, noise=GaussianNoise(40.0)) < 1
     True
     """
-    histograms = distinct_histograms(check_counts(counts))
+    checked = check_counts(counts)
+    histograms = distinct_histograms(checked, None if threshold is None else threshold.margins(checked))
     if not len(histograms.rows):
         return 0.0
-    groups = group_counts(histograms.rows)
+    groups = histograms.groups()
     n_groups = groups.n_groups.astype(np.float64)
     step = _lattice(noise, None)
     # The largest loss is about that of an outcome as far behind the leader as the widest gap.
