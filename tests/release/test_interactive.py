@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
+from sklearn.neighbors import KNeighborsClassifier
 
 from pate import (
     Budget,
@@ -12,12 +15,13 @@ from pate import (
     InvalidInputError,
     Ledger,
     PATEClassifier,
+    TeacherEnsemble,
     Votes,
     open_session,
     quote,
     release_labels,
 )
-from pate.audit import audit_statement
+from pate.audit import audit_statement, replay
 from pate.release import label_interactively
 from pate.votes import ABSTAIN, hash_queries
 
@@ -220,3 +224,23 @@ def test_sessions_of_other_mechanisms_are_refused():
             label_interactively(session(mechanism), votes_of(4), knows_class_0)
     with pytest.raises(InvalidInputError, match="n_rounds"):
         label_interactively(session(), votes_of(4), knows_class_0, n_rounds=0)
+
+
+def test_a_replay_finds_offsets_of_a_round_that_follow_from_votes():
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    X = np.eye(3)[y] + 0.3 * rng.normal(size=(120, 3))
+    other = y.copy()
+    other[0] = (y[0] + 1) % 3
+    rows = np.concatenate([X[:1], rng.normal(size=(9, 3))])  # of which a teacher's nearest record is the changed one
+
+    def pipeline(X, y, *, private):
+        teachers = TeacherEnsemble(KNeighborsClassifier(1), 6, classes=range(3), partition_seed=0, random_state=0)
+        asked = teachers.fit(X, y).vote(rows)
+        facts = {name: getattr(asked, name) for name in ("n_teachers", "classes", "unit", "n_units")}
+        opened = open_session(ConfidentGNMax(4.0, 2.0, 2.0), n_queries=10, budget=Budget(500.0, 1e-5), **facts)
+        return opened.ask(asked, offsets=asked.counts / 2 if private else np.ones(asked.counts.shape))
+
+    for private in (False, True):
+        found = replay(partial(pipeline, private=private), (X, y), (X, other), published=True)
+        assert found.refuted == private, found.finding
