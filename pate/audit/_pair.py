@@ -18,7 +18,14 @@ from pate.exceptions import InvalidInputError
 from pate.mechanisms import ExactLaw, GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.convert import check_delta, gdp_to_epsilon
 from pate.privacy.cost import Charge
-from pate.privacy.exact import PairLaw, all_laws, distinct_histograms, group_counts, per_teacher_rdp, vote_groups
+from pate.privacy.exact import (
+    Groups,
+    PairLaw,
+    all_laws,
+    distinct_histograms,
+    group_ranks,
+    per_teacher_rdp,
+)
 from pate.privacy.exact._given_pair import GivenPair, PairEpsilon, given_pair
 from pate.privacy.exact.noise import ThresholdTest
 from pate.records import BallotSum, VectorSum
@@ -347,14 +354,16 @@ def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0, r
     counts = np.asarray(votes.counts, dtype=np.int64)
     if (counts.sum(axis=1) != votes.n_teachers).any():
         raise InvalidInputError("votes must be one of every teacher in every query. Leave out who abstains.")
-    found = distinct_histograms(counts)
-    groups = group_counts(found.rows)
     law = mechanism.exact_parameters()
+    test = law["threshold"]
+    margins = None if test is None else test.margins(counts)
+    found = distinct_histograms(counts, margins)
+    groups, ranks = found.groups(), group_ranks(counts, margins)
     # Of each distinct histogram and group that loses a vote: the group that gains it, and how far that is.
     gains = np.zeros(len(groups.values), dtype=np.int64)
     far = np.full(len(groups.values), -np.inf)
     for index, values, pair in all_laws(groups, law["noise"]):
-        moved = _distance(values[:, 0], pair, law["threshold"], order if reverse else 1 - order)
+        moved = _distance(groups, index, pair, test, order if reverse else 1 - order)
         places = groups.offsets[index][:, None] + np.arange(values.shape[1])
         gains[places], far[places] = moved.argmax(axis=2), moved.max(axis=2)
     losers = _losers(votes, mechanism, order, reverse)
@@ -363,12 +372,11 @@ def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0, r
         span = slice(groups.offsets[row], groups.offsets[row + 1])
         if losers is None:
             lose = int(far[span].argmax())
-            loser = int(np.flatnonzero(counts[q] == groups.values[span][lose])[0])
+            loser = int(np.flatnonzero(ranks[q] == lose)[0])
         else:
             loser = int(losers[q])
-            lose = int(np.flatnonzero(groups.values[span] == counts[q, loser])[0])
-        gain = groups.values[span][gains[span][lose]]
-        (others,) = np.nonzero((counts[q] == gain) & (np.arange(counts.shape[1]) != loser))
+            lose = int(ranks[q, loser])
+        (others,) = np.nonzero((ranks[q] == gains[span][lose]) & (np.arange(counts.shape[1]) != loser))
         out[q, loser] -= 1
         out[q, others[0]] += 1
     return out
@@ -378,28 +386,27 @@ def _losers(votes: Votes, mechanism: ExactLaw, order: float, reverse: bool) -> n
     """Return the class that the most costly teacher voted for in every query; None where labels are unknown."""
     if votes.labels is None:
         return None
-    cost = per_teacher_rdp(vote_groups(votes.labels, counts=votes.counts), [order], **mechanism.exact_parameters())
+    cost = per_teacher_rdp(votes.labels, [order], counts=votes.counts, **mechanism.exact_parameters())
     return np.asarray(votes.labels)[int(cost[:, 0, int(reverse)].argmax())]
 
 
-def _distance(top: IntArray, pair: PairLaw, threshold: ThresholdTest | None, power: float) -> FloatArray:
+def _distance(
+    groups: Groups, index: IntArray, pair: PairLaw, threshold: ThresholdTest | None, power: float
+) -> FloatArray:
     """Return log E[(P'/P)^power] under P, (B, G, G) by losing and gaining group; -inf where nothing can move."""
     with np.errstate(under="ignore", over="ignore", divide="ignore"):
         logs = np.where(pair.weight > 0, power * pair.log_ratio, -np.inf)
         peak = np.maximum(logs.max(axis=1), 0.0)
         found = np.log((pair.weight * np.exp(logs - peak[:, None])).sum(axis=1)) + peak
         if threshold is not None:
-            found = _joined(found, top, pair.change, threshold, power)
+            top, change = groups.tested(index, pair.classes, pair.change)
+            found = _joined(found, top[:, None, None], change, threshold, power)
     return np.where(pair.valid, found, -np.inf)
 
 
 def _joined(
-    inner: FloatArray, top: IntArray, change: npt.NDArray[np.int8], threshold: ThresholdTest, power: float
+    inner: FloatArray, top: npt.NDArray[Any], change: npt.NDArray[Any], threshold: ThresholdTest, power: float
 ) -> FloatArray:
-    answer, refuse = threshold.log_answer(top)[:, None, None], threshold.log_refuse(top)[:, None, None]
-    steps = [change == step for step in (-1, 1)]
-    more, less = (
-        np.select(steps, [ratio(top, step)[:, None, None] for step in (-1, 1)], 0.0)
-        for ratio in (threshold.log_answer_ratio, threshold.log_refuse_ratio)
-    )
+    answer, refuse = threshold.log_answer(top), threshold.log_refuse(top)
+    more, less = threshold.log_answer_ratio(top, change), threshold.log_refuse_ratio(top, change)
     return np.logaddexp(answer + power * more + inner, refuse + power * less)

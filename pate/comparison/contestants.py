@@ -40,7 +40,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from pate._core.checks import check_choice
-from pate._core.types import FloatArray
+from pate._core.types import FloatArray, IntArray
 from pate.comparison._numbers import NUMBERS
 from pate.comparison.baselines import PrivateKNN, SparseVectorPATE
 from pate.comparison.contract import PREDICTS, Contestant, Setting, Tuning, own_representation, quick_representation
@@ -50,14 +50,24 @@ from pate.dpsgd.recipes import RecipePlan, choose_recipe, facts_of
 from pate.estimators import PATEClassifier, Queries, len_of
 from pate.estimators.plan import PlanRow, shard_rows
 from pate.exceptions import InvalidInputError, PrivacyParameterWarning
+from pate.ledger import Registration
 from pate.mechanisms import GaussianSum
 from pate.models.recipes import PublicFacts, Recipe, choose, kind_of, without_student
-from pate.models.students import make_student
+from pate.models.students import fit_student, make_student
 from pate.privacy.budget import Budget
-from pate.records import HardSpace, RecordVoters
-from pate.release import release_ballots
+from pate.records import HardSpace, RecordVoters, take
+from pate.release import (
+    BatchPlan,
+    Evidence,
+    Outcome,
+    cast_votes,
+    label_interactively,
+    opened,
+    release_ballots,
+)
 from pate.representations import PublicPCA, Representation, TableMap, UnitRows, chain
 from pate.teachers import TeacherEnsemble
+from pate.votes import ABSTAIN
 
 __all__ = ["NAMES", "default_contestants", "named"]
 
@@ -113,7 +123,7 @@ def plan_shards(setting: Setting, name: str) -> PlanRow:
     return found
 
 
-def by_2018(setting: Setting, *, name: str) -> PATEClassifier:
+def by_2018(setting: Setting, *, name: str, kind: type[PATEClassifier] = PATEClassifier) -> PATEClassifier:
     """Return PATE by the 2018 recipe: labels alone are released, and a student learns from them.
 
     Teachers are random forests where columns are categories (as the paper's of Adult), support vector machines on
@@ -125,7 +135,7 @@ def by_2018(setting: Setting, *, name: str) -> PATEClassifier:
     teachers = TeacherEnsemble(teacher, plan.n_teachers, n_jobs=setting.n_jobs)
     queries = Queries(plan.n_queries, max_answers=plan.n_answers, on_exhausted="abstain", force=True)
     parameters = _parameters(setting, mechanism=plan.mechanism, queries=queries, image_shape=None)
-    return PATEClassifier(teachers, n_teachers=plan.n_teachers, student=student, **parameters)
+    return kind(teachers, n_teachers=plan.n_teachers, student=student, **parameters)
 
 
 def _models(setting: Setting) -> tuple[Any, Any]:
@@ -145,6 +155,44 @@ def _models(setting: Setting) -> tuple[Any, Any]:
 
 gnmax = partial(by_2018, name="gnmax")
 confident = partial(by_2018, name="confident")
+
+
+def interactive(setting: Setting) -> PATEClassifier:
+    """Return Interactive-GNMax, planned as Confident-GNMax is."""
+    return by_2018(setting, name="confident", kind=InteractivePATE)
+
+
+#: Of the teachers' number: what the count less the student's share must reach.
+_LATER_SHARE = 0.2
+
+
+class InteractivePATE(PATEClassifier):
+    """The 2018 recipe by Interactive-GNMax: what a public student of earlier answers knows is not answered again."""
+
+    def _outcome(
+        self, plan: BatchPlan, teachers: Any, asked: Any, evidence: Evidence, student: Any, seen: Any
+    ) -> Outcome:
+        votes = cast_votes(teachers, asked, plan.hashes, evidence, n_queries=len(plan.queries))
+        session = opened(
+            plan.asking.mechanism,
+            plan.terms,
+            Registration.of_votes(votes),
+            votes.classes,
+            n_queries=max(1, plan.quote.n_queries),
+            classes_inferred=votes.classes_inferred,
+        )
+
+        def learn(labels: IntArray) -> FloatArray:
+            known = np.full(seen.shape[0], ABSTAIN, dtype=np.int64)
+            known[plan.queries] = labels
+            fitted = fit_student(student, seen, known, random_state=self._student_seed())
+            found = np.zeros((len(labels), len(votes.classes)))
+            found[:, np.asarray(fitted.classes_)] = fitted.predict_proba(take(seen, plan.queries))
+            return found / found.sum(axis=1, keepdims=True)
+
+        later = _LATER_SHARE * votes.n_teachers
+        release = label_interactively(session, votes, learn, later_threshold=later)
+        return Outcome(evidence.message_in(release, teachers), plan.queries, votes)
 
 
 # Published private methods by other authors, set by public rules of their own.
@@ -399,6 +447,13 @@ PATE_2018 = Tuning(
     n_tried=_TUNED_SHARDS,
     on="one split each of the private parts of digits and pendigits, epsilon 1 and 3",
 )
+#: Votes that a count less the student's share must reach: 0.2, 0.4 or 0.6 of the teachers.
+_TUNED_INTERACTIVE = 3
+INTERACTIVE = Tuning(
+    rule=f"{PATE_2018.rule}; later rounds by a fixed share of the teachers",
+    n_tried=_TUNED_SHARDS + _TUNED_INTERACTIVE,
+    on=PATE_2018.on,
+)
 #: As many components as the evidence bears, or all.
 _ON_PUBLIC = 2
 DPSGD_ON_PUBLIC = Tuning(
@@ -502,6 +557,7 @@ _ALL = (
     Contestant("records-same", same, side="PATE", tuning=RECORDS, sees=_PRIVATE),
     Contestant("gnmax", gnmax, side="PATE", tuning=PATE_2018, sees=_SHARDS),
     Contestant("confident-gnmax", confident, side="PATE", tuning=PATE_2018, sees=_SHARDS),
+    Contestant("interactive-gnmax", interactive, side="PATE", tuning=INTERACTIVE, sees=_SHARDS),
     Contestant("dpsgd", by_recipe, side="DP-SGD", tuning=DPSGD, sees=_PRIVATE),
     Contestant("dpsgd-linear-public", on_public, side="DP-SGD", tuning=DPSGD_ON_PUBLIC, sees=_PRIVATE),
     Contestant("dpsgd-linear-scattering", scattering, side="DP-SGD", tuning=DPSGD, sees=_PRIVATE),
@@ -564,6 +620,7 @@ def named(
         records-linear          record voters on ``pate``'s representation, their linear head alone
         records-same            record voters' linear head on the representation that ``dpsgd`` takes
         gnmax, confident-gnmax  the 2018 recipe: 250 teachers (or one for every 20 records), labels alone are released
+        interactive-gnmax       the same in rounds: teachers answer where they contradict a student of earlier answers
         dpsgd                   DP-SGD by its planner: a linear model on what public rows teach
         dpsgd-linear-public     linear DP-SGD on ``pate``'s representation
         dpsgd-linear-scattering images: linear DP-SGD on scattering (what the planner takes there)

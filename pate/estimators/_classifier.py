@@ -55,6 +55,8 @@ from pate.models.students import as_public, keep_student, made_of, measured_labe
 from pate.privacy.budget import Budget, check_budget
 from pate.release import (
     BatchPlan,
+    Evidence,
+    Outcome,
     ReleaseTerms,
     check_measure,
     check_release_stated,
@@ -394,6 +396,8 @@ class PATEClassifier(BySchema):
             terms.stated, unit="record" if groups is None else "group", classes_inferred=teachers.classes is None
         )
         read, y = self._check_private(X, y, teachers, X_public)
+        if isinstance(self.mechanism, Mechanism):
+            self.mechanism.check_classes(len(self.classes_))
         n_records = read.rows.shape[0] if groups is None else None
         if who == "heads" and teachers.n_teachers is None:
             teachers.set_params(n_teachers=default_heads(n_records))
@@ -445,7 +449,7 @@ class PATEClassifier(BySchema):
         if not plan.quote.is_free:
             self._count(plan.quote.guarantee, plan.quote.charge, groups)
         with timed("labelling"):
-            outcome = plan.run(teachers, asked, evidence)
+            outcome = self._outcome(plan, teachers, asked, evidence, student, seen)
         self.release_, cells = outcome.release, None
         self.queries_ = queries
         self._asked = digest_of(plan.hashes or ())
@@ -473,6 +477,12 @@ class PATEClassifier(BySchema):
         self._measured_of = self.student_
         warn_of_doubts(self.statement_, stacklevel=3)
         return teachers, outcome.votes
+
+    def _outcome(
+        self, plan: BatchPlan, teachers: Any, asked: Any, evidence: Evidence, student: Any, seen: Any
+    ) -> Outcome:
+        """Release labels of the rows ``asked``, which ``student`` will learn from, on all public rows ``seen``."""
+        return plan.run(teachers, asked, evidence)
 
     def who_votes(self) -> str:
         """Return who will vote: ``"records"``, ``"heads"``, ``"shards"``, ``"dpsgd"``, or ``"auto"`` until ``fit``.

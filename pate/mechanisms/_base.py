@@ -120,6 +120,9 @@ class Mechanism(Noisy, ABC):
     def sample(self, counts: npt.NDArray[np.int64], noise: NoiseSource, *, max_answers: int | None = None) -> Draw:
         """Draw the outcomes for counts of shape (n_queries, n_classes); ``max_answers`` stops early."""
 
+    def check_classes(self, n_classes: int) -> None:
+        """Refuse votes of so many classes where the mechanism is for others; nothing is spent."""
+
     def public_rdp(self, orders: npt.ArrayLike = DEFAULT_ORDERS) -> npt.NDArray[np.float64]:
         """Return the worst-case Renyi divergence of one query asked and answered, shape (n_orders,).
 

@@ -6,7 +6,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from pate.privacy.convert import DEFAULT_ORDERS, check_orders
 from pate.privacy.cost import Charge
 from pate.privacy.noise import real_argmax, real_at_least, rounded_counts
 from pate.privacy.noise.source import NoiseSource
+from pate.privacy.offsets import check_offsets, margins_of
 from pate.privacy.public_curve import rho_star, threshold_rho_star
 
 if TYPE_CHECKING:
@@ -222,10 +223,18 @@ class ConfidentGNMax(ExactLaw, Mechanism):
         Standard deviation of the noise of the test, in votes.
     sigma : float
         Standard deviation of the noise of the answer, in votes.
+    offsets : sequence of float or None
+        One public number of votes for each class, which the test takes off its count: a class with a negative offset
+        passes with fewer votes. Kept as multiples of 2^-20 votes. From a public prior, from labels that were released
+        before, or from counts that were paid for; **never from the votes themselves**, such as their rates by class:
+        that is a release of its own, which nothing here charges. Offsets of single queries are given where they are
+        asked (:meth:`pate.release.LabelSession.ask`): with k p of a public student's probabilities p that is
+        Interactive-GNMax (Algorithm 2 of the same paper).
 
     Guarantees
     ----------
-    Adjacency replace-one. Every query asked pays the test (sensitivity 1), every answer pays GNMax
+    Adjacency replace-one. Every query asked pays the test (sensitivity 1: of all counts less their offsets one falls by
+    1 and one rises by 1, so the largest moves by at most 1), every answer pays GNMax
     (sensitivity sqrt(2)): n asked with at most c answers are (alpha, n rho1(alpha) + c rho*(alpha))-RDP by the
     certified costs of the test and of the argmax (docs/public-curve.md), and sqrt(n/sigma_threshold^2 + 2c/sigma^2)-
     GDP. The number of answers is random, so c is a cap declared before the run and the whole cap is charged: then the
@@ -234,18 +243,25 @@ class ConfidentGNMax(ExactLaw, Mechanism):
     Raises
     ------
     InvalidInputError
-        A noise that is not positive or a threshold that is not a number.
+        A noise that is not positive, a threshold that is not a number, or offsets that are not a number for each class.
 
     Examples
     --------
     >>> m = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40)
     >>> m.charge(640, max_answers=300).guarantee(1e-5).epsilon.__round__(3)
     2.212
+
+    Offsets cost nothing more:
+
+    >>> fair = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40, offsets=(15, 0, -22))
+    >>> fair.charge(640, max_answers=300) == m.charge(640, max_answers=300)
+    True
     """
 
     threshold: float
     sigma_threshold: float
     sigma: float
+    offsets: tuple[float, ...] | None = None
     family: ClassVar[str] = "confident-gnmax"
     may_refuse: ClassVar[bool] = True
     _noises: ClassVar[tuple[str, ...]] = ("sigma_threshold", "sigma")
@@ -253,6 +269,27 @@ class ConfidentGNMax(ExactLaw, Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "threshold", check_real("threshold", self.threshold))
+        if self.offsets is not None:
+            held = check_offsets(self.offsets)
+            if isinstance(held[0], tuple):
+                raise InvalidInputError(
+                    "offsets must be one number for each class, got some for each query. Give those where the queries "
+                    "are asked: session.ask(votes, offsets=...). They may follow from earlier answers, so no figure at "
+                    "given votes (pate.account) is for them."
+                )
+            object.__setattr__(self, "offsets", held)
+
+    def __repr__(self) -> str:
+        # What there was before offsets is written as it was: by it a ledger finds what it holds.
+        names = ("threshold", "sigma_threshold", "sigma", *(() if self.offsets is None else ("offsets",)))
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    def check_classes(self, n_classes: int) -> None:
+        """Refuse offsets of another number of classes."""
+        if self.offsets is not None and len(self.offsets) != n_classes:
+            raise InvalidInputError(
+                f"offsets must be one number for each of the {n_classes} classes, got {len(self.offsets)}."
+            )
 
     def exact_parameters(self) -> ExactParameters:
         """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.exact`."""
@@ -260,7 +297,7 @@ class ConfidentGNMax(ExactLaw, Mechanism):
 
         return {
             "noise": GaussianNoise(self.sigma),
-            "threshold": ThresholdTest(self.threshold, self.sigma_threshold),
+            "threshold": ThresholdTest(self.threshold, self.sigma_threshold, self.offsets),
         }
 
     def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
@@ -273,9 +310,21 @@ class ConfidentGNMax(ExactLaw, Mechanism):
         alphas = check_orders(orders)
         return np.asarray(threshold_rho_star(alphas, self.sigma_threshold) + rho_star(alphas, self.sigma))
 
-    def sample(self, counts: npt.NDArray[np.int64], noise: NoiseSource, *, max_answers: int | None = None) -> Draw:
-        """Draw a label or a refusal per query, stopping after ``max_answers`` answers."""
-        passed = real_at_least(counts.max(axis=1), threshold=self.threshold, scale=self.sigma_threshold, source=noise)
+    def sample(
+        self,
+        counts: npt.NDArray[np.int64],
+        noise: NoiseSource,
+        *,
+        max_answers: int | None = None,
+        offsets: npt.ArrayLike | None = None,
+    ) -> Draw:
+        """Draw a label or a refusal per query, stopping after ``max_answers`` answers.
+
+        ``offsets`` of shape (n_queries, n_classes) are of these queries alone, in place of the mechanism's own.
+        """
+        held = self.offsets if offsets is None else check_offsets(offsets)
+        top = (counts if held is None else margins_of(counts, held)).max(axis=1)
+        passed = real_at_least(top, threshold=self.threshold, scale=self.sigma_threshold, source=noise)
         return capped(passed, real_argmax(counts, scale=self.sigma, source=noise), max_answers)
 
 
@@ -340,7 +389,9 @@ class NoisyHistogram(Mechanism):
 # Mechanisms by name, for the command line, and by what a statement says of them.
 
 
-_WRITTEN = re.compile(r"\b(NoisyHistogram|ConfidentGNMax|GNMax|LNMax)\(((?:\w+=[\d.eE+-]+(?:, )?)+)\)")
+_NUMBERS = r"[\d.eE+-]+|\([\d.eE+, -]*\)"
+_WRITTEN = re.compile(rf"\b(NoisyHistogram|ConfidentGNMax|GNMax|LNMax)\(((?:\w+=(?:{_NUMBERS})(?:, )?)+)\)")
+_PARAMETER = re.compile(rf"(\w+)=({_NUMBERS})")
 _PARAMETERS: dict[str, tuple[type[Mechanism], tuple[str, ...]]] = {
     "histogram": (NoisyHistogram, ("sigma",)),
     "gnmax": (GNMax, ("sigma",)),
@@ -360,14 +411,19 @@ def named_mechanisms() -> tuple[str, ...]:
     return tuple(_PARAMETERS)
 
 
-def make_mechanism(name: str, **parameters: float | None) -> Mechanism:
+#: What may be left out.
+_OPTIONAL = {"confident": ("offsets",)}
+
+
+def make_mechanism(name: str, **parameters: Any) -> Mechanism:
     """Return a mechanism by name from exactly its own parameters.
 
     Parameters
     ----------
     name : str
-    **parameters : float or None
-        ``sigma``, ``scale``, ``threshold``, ``sigma_threshold``; None counts as not given.
+    **parameters : float, sequence of float, or None
+        ``sigma``, ``scale``, ``threshold``, ``sigma_threshold``, and ``offsets`` where there are some; None counts as
+        not given.
 
     Raises
     ------
@@ -384,7 +440,8 @@ def make_mechanism(name: str, **parameters: float | None) -> Mechanism:
     """
     kind, needed = _PARAMETERS[check_choice("mechanism", name, _PARAMETERS)]
     given = {k: v for k, v in parameters.items() if v is not None}
-    missing, foreign = [k for k in needed if k not in given], [k for k in given if k not in needed]
+    own = (*needed, *_OPTIONAL.get(name, ()))
+    missing, foreign = [k for k in needed if k not in given], [k for k in given if k not in own]
     if missing or foreign:
         parts = ([f"missing: {', '.join(missing)}"] if missing else []) + (
             [f"not its own: {', '.join(foreign)}"] if foreign else []
@@ -402,13 +459,21 @@ def read_mechanisms(text: str) -> list[Mechanism]:
     [GNMax(sigma=40.0), LNMax(scale=20.0)]
     >>> read_mechanisms("GNMax(sigma=high)")
     []
+    >>> read_mechanisms("ConfidentGNMax(threshold=9.0, sigma_threshold=2.0, sigma=1.0, offsets=(1.5, -2.0))")[0].offsets
+    (1.5, -2.0)
     """
     kinds = {kind.__name__: name for name, (kind, _) in _PARAMETERS.items()}
     found: dict[Mechanism, None] = {}
     for kind, inside in _WRITTEN.findall(text):
         try:
-            given = {k: float(v) for k, _, v in (part.partition("=") for part in inside.split(", ") if part)}
+            given = {name: _number(said) for name, said in _PARAMETER.findall(inside)}
             found[make_mechanism(kinds[kind], **given)] = None
         except ValueError:  # no numbers, or not this mechanism's (an InvalidInputError is one)
             continue
     return list(found)
+
+
+def _number(said: str) -> float | tuple[float, ...]:
+    if not said.startswith("("):
+        return float(said)
+    return tuple(float(part) for part in said[1:-1].split(",") if part.strip())

@@ -10,6 +10,10 @@ from ._ballot_session import (
     release_ballots as release_ballots,
     stored_rounds as stored_rounds,
 )
+from ._interactive import (
+    InteractiveRelease as InteractiveRelease,
+    label_interactively as label_interactively,
+)
 from ._labels import (
     BallotRelease as BallotRelease,
     VectorRelease as VectorRelease,

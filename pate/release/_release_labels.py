@@ -113,7 +113,7 @@ def released(
     ``planned`` is a number of new queries and its price, see :func:`price_as_planned`.
     """
     check_votes(votes)
-    check_mechanism(mechanism)
+    check_mechanism(mechanism, votes.n_classes)
     ledger = terms.ledger
     check_release_stated(terms.stated, unit=votes.unit, classes_inferred=votes.classes_inferred)
     data = Registration.of_votes(votes)
@@ -159,10 +159,11 @@ def check_votes(votes: object) -> None:
         )
 
 
-def check_mechanism(mechanism: object) -> None:
-    """Refuse what is no mechanism of labels."""
+def check_mechanism(mechanism: object, n_classes: int) -> None:
+    """Refuse what is no mechanism of labels of so many classes."""
     if not isinstance(mechanism, Mechanism):
         raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
+    mechanism.check_classes(n_classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,9 +282,10 @@ def sanitised_epsilon(
     >>> first == sanitised_epsilon(votes, GNMax(40.0), how, ledger, delta=1e-5), len(ledger.releases())
     (True, 1)
     """
-    if not isinstance(mechanism, GNMax | ConfidentGNMax):
+    if not isinstance(mechanism, GNMax | ConfidentGNMax) or getattr(mechanism, "offsets", None) is not None:
         raise InvalidInputError(
-            f"sanitise must be None for {mechanism}: smooth sensitivity here covers GNMax and Confident-GNMax."
+            f"sanitise must be None for {mechanism}: smooth sensitivity here covers GNMax and Confident-GNMax without "
+            "offsets."
         )
     if ledger is None or ledger.total is None:
         raise InvalidInputError(

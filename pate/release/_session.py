@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import check_choice, check_classes, check_int, shown
+from pate._core.types import FloatArray
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.ledger import Answer, Ledger, Registration
-from pate.mechanisms import Draw, Mechanism, VoteCap
+from pate.mechanisms import ConfidentGNMax, Draw, Mechanism, VoteCap
 from pate.privacy.budget import Budget
+from pate.privacy.offsets import check_offsets
 from pate.release._ballot_session import PaidCounts
 from pate.release._labels import LabelRelease
 from pate.release._pipeline import lean
@@ -114,7 +117,7 @@ class LabelSession(OneHolder):
             self._counts = PaidCounts(self._paid.counts, self._terms, self._data)
         return self._counts
 
-    def ask(self, votes: Votes, *, on_exhausted: str = "raise") -> LabelRelease:
+    def ask(self, votes: Votes, *, on_exhausted: str = "raise", offsets: npt.ArrayLike | None = None) -> LabelRelease:
         """Release labels for these votes; rows asked before give their stored answer and use up nothing.
 
         Which rows to ask about may depend on every label released so far, and on public data: never on votes.
@@ -125,6 +128,10 @@ class LabelSession(OneHolder):
             Of the teachers the session was opened for.
         on_exhausted : {"raise", "abstain"}
             When more new queries come than are left: ask none of them, or the first ones.
+        offsets : array-like of shape (n_queries, n_classes), or None
+            Of :class:`pate.ConfidentGNMax`, for these queries: votes that the test takes off each count
+            (Interactive-GNMax: a public student's probabilities times the number of teachers). What they may depend on
+            is what rows may depend on; the price is the same for any.
 
         Returns
         -------
@@ -143,12 +150,18 @@ class LabelSession(OneHolder):
         """
         check_choice("on_exhausted", on_exhausted, ["raise", "abstain"])
         self._check(votes)
+        if offsets is not None:
+            offsets = self._check_offsets(offsets, votes)
         with self._turn:
             self._check_open()
             self._check_owners(votes)
-            release = self._ask(votes, on_exhausted)
-            bind_statement(release.statement, self._terms.ledger)
+            release = self._ask(votes, on_exhausted, offsets)
+            self.bind(release.statement)
             return release
+
+    def bind(self, statement: PrivacyStatement) -> None:
+        """Let the ledger, if there is one, know a statement of this session's answers."""
+        bind_statement(statement, self._terms.ledger)
 
     def stream(self, voter: Voter, batches: Iterable[Any]) -> Iterator[LabelRelease]:
         """Ask about batches of public rows, one release per batch, until all that was paid for is asked.
@@ -188,6 +201,15 @@ class LabelSession(OneHolder):
                 "answers are stored under them."
             )
 
+    def _check_offsets(self, offsets: npt.ArrayLike, votes: Votes) -> FloatArray:
+        if not isinstance(self.mechanism, ConfidentGNMax) or self.mechanism.offsets is not None:
+            raise InvalidInputError(
+                f"offsets must be None for a session of {self.mechanism}. Open one of ConfidentGNMax that has none of "
+                "its own."
+            )
+        held = np.asarray(check_offsets(offsets, n_queries=votes.n_queries, n_classes=votes.n_classes))
+        return np.broadcast_to(held, votes.counts.shape)
+
     def _check_owners(self, votes: Votes) -> None:
         """Refuse votes of other records; the first votes give what was not stated at opening."""
         data = self._data
@@ -205,7 +227,7 @@ class LabelSession(OneHolder):
                 self._terms.ledger.register(said)
             self._data = said
 
-    def _ask(self, votes: Votes, on_exhausted: str) -> LabelRelease:
+    def _ask(self, votes: Votes, on_exhausted: str, offsets: FloatArray | None) -> LabelRelease:
         mechanism, ledger = self.mechanism, self._terms.ledger
         votes = replace(
             votes, n_units=self._data.n_units, classes_inferred=votes.classes_inferred | self._classes_inferred
@@ -218,14 +240,17 @@ class LabelSession(OneHolder):
                 "asked. Ask fewer, or pass on_exhausted='abstain'. Nothing was asked."
             )
         asked = fresh[:n_left]
-        draw, head = self._paid.draw(votes.counts[asked], questions.to_store(asked), weaknesses(votes))
+        given = None if offsets is None or not len(asked) else np.ascontiguousarray(offsets[asked])
+        digest = "" if given is None else hashlib.sha256(given.astype("<f8").tobytes()).hexdigest()
+        facts = weaknesses(votes) | ({"offsets": digest} if digest else {})
+        draw, head = self._paid.draw(votes.counts[asked], questions.to_store(asked), facts, offsets=given)
         if votes.query_hashes is not None and ledger is None:
             for key, _, label, counts in questions.to_store(asked)(draw):
                 self._known[key] = Answer(label, None if counts is None else tuple(map(float, counts)), 0)
-        statement = self._statement(votes, questions.sources(self.release), head)
+        statement = self._statement(votes, questions.sources(self.release), head, digest)
         return questions.answered(draw, asked, self.quote, statement, self.quote.counts)
 
-    def _statement(self, votes: Votes, sources: set[int], head: str | None) -> PrivacyStatement:
+    def _statement(self, votes: Votes, sources: set[int], head: str | None, offsets: str) -> PrivacyStatement:
         statement = make_statement(
             votes,
             self.mechanism,
@@ -241,6 +266,10 @@ class LabelSession(OneHolder):
             statement,
             released=f"{statement.released}, in rounds: which rows a round asks about may depend on earlier answers "
             "(adaptive)",
+            mechanism=f"{statement.mechanism}; the test takes offsets off the counts, given with each round, which may "
+            f"depend on earlier answers (this round's: SHA-256 {offsets})"
+            if offsets
+            else statement.mechanism,
             accounting=f"{statement.accounting}; adaptive: the number of queries and the noise were fixed, and all of "
             "it charged, before the first round; every charge is a public worst-case constant",
         )
@@ -363,7 +392,7 @@ def opened(
     >>> opened(GNMax(sigma=40.0), ReleaseTerms(budget=Budget(3.0, 1e-5)), data, ("no", "yes"), n_queries=30).n_left
     30
     """
-    check_mechanism(mechanism)
+    check_mechanism(mechanism, len(classes))
     n_queries, n_teachers, ledger = check_int("n_queries", n_queries, low=1), data.n_shards, terms.ledger
     if n_teachers is None:
         raise InvalidInputError("data must say the number of teachers, n_shards, got None.")

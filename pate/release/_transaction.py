@@ -312,8 +312,13 @@ class PaidQueries(Paid):
         counts: npt.NDArray[np.int64],
         answers: Callable[[Draw], Iterable[NewAnswer]],
         facts: dict[str, Any] | None = None,
+        *,
+        offsets: FloatArray | None = None,
     ) -> tuple[Draw, str | None]:
-        """Use up these queries, draw and store; return the draw and the digest of the ledger's entry, if any."""
+        """Use up these queries, draw and store; return the draw and the digest of the ledger's entry, if any.
+
+        ``offsets`` are of Confident-GNMax, (n_queries, n_classes): they move no cost.
+        """
         _check_replay(self._noise)
         if len(counts) > self.n_left:
             raise BudgetExceededError(
@@ -324,7 +329,8 @@ class PaidQueries(Paid):
         # Used up before anything is drawn: whatever fails from here on, no query is asked twice for one price.
         self._n_used += len(counts)
         mechanism = self.mechanism
-        drawn = mechanism.sample(counts, self._noise, max_answers=cap)
+        given = {} if offsets is None else {"offsets": offsets}
+        drawn = mechanism.sample(counts, self._noise, max_answers=cap, **given)
         self._n_answered += int((drawn.status == ANSWERED).sum())
         if not len(counts):
             return drawn, None

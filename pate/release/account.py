@@ -22,6 +22,7 @@ from pate.ledger import Ledger
 from pate.mechanisms import ConfidentGNMax, ExactLaw, GNMax, LNMax, Mechanism
 from pate.privacy import papernot
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_overheads, rdp_to_epsilon
+from pate.privacy.offsets import MOST_CLASSES
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
 from pate.privacy.words import Guarantee, Sensitive
 from pate.release import sanitised_epsilon, warn_if_weak
@@ -109,8 +110,9 @@ def account(
     the joint mechanism, refusals included) from that of every neighbour, in both directions. With teachers' labels
     it is summed teacher by teacher, because a person stands behind one teacher's votes; with counts alone the
     worst vote of every query is summed. It is composed by RDP and, where asked, by privacy loss distributions, and
-    the least of these and of the public number counts. It holds for queries fixed in advance and for
-    teachers that share nothing fitted on private data.
+    the least of these and of the public number counts. It holds for queries (and offsets) fixed in advance and for
+    teachers that share nothing fitted on private data: where queries or offsets followed from earlier answers, the
+    public number alone is a guarantee.
 
     Parameters
     ----------
@@ -162,6 +164,7 @@ def account(
     votes = as_votes(votes)
     if not isinstance(mechanism, Mechanism):
         raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
+    mechanism.check_classes(votes.n_classes)
     if not isinstance(pld, bool):
         check_choice("pld", pld, ("auto",), remedy="Or say True or False.")
     how = SmoothSensitivity.usual(delta) if sanitise is True else None if sanitise is False else sanitise
@@ -182,8 +185,9 @@ def account(
     laplace = isinstance(mechanism, LNMax)
     answers = float(votes.n_queries)
     if isinstance(mechanism, ConfidentGNMax):
-        log_yes, _ = papernot.log_answer_probability(votes.counts, mechanism.threshold, mechanism.sigma_threshold)
-        answers = float(np.exp(log_yes).sum())
+        test = mechanism.exact_parameters()["threshold"]
+        assert test is not None
+        answers = float(np.exp(test.log_answer(test.top(votes.counts))).sum())
     return PrivacyReport(
         public=public,
         data_dependent=Sensitive(best, "data-dependent guarantee"),
@@ -196,8 +200,11 @@ def account(
 
 
 def _exact(votes: Votes, mechanism: Mechanism, delta: float, pld: bool | str) -> dict[str, Guarantee]:
-    """Return the exact analyses at these votes: no entry where there is none, or for teachers who abstain."""
-    if not isinstance(mechanism, ExactLaw) or not votes.n_queries:
+    """Return the exact analyses at these votes: no entry where there is none, or for teachers who abstain.
+
+    With offsets there is none beyond :data:`~pate.privacy.offsets.MOST_CLASSES` classes.
+    """
+    if not isinstance(mechanism, ExactLaw) or not votes.n_queries or not _has_exact(mechanism, votes):
         # A Gaussian's divergence does not depend on where it sits: a histogram's cost is the public one.
         return {}
     if (votes.counts.sum(axis=1) != votes.n_teachers).any():
@@ -211,16 +218,21 @@ def _exact(votes: Votes, mechanism: Mechanism, delta: float, pld: bool | str) ->
         scope, n_teachers, compose = "per query", None, partial(exact.pld_epsilon, votes.counts)
         curves = exact.exact_divergences(votes.counts, DEFAULT_ORDERS, **law).totals()
     else:
-        groups = exact.vote_groups(votes.labels, counts=votes.counts)
+        groups = exact.vote_groups(votes.labels, counts=votes.counts, threshold=law["threshold"])
         scope, n_teachers, compose = "per teacher", votes.n_teachers, partial(exact.per_teacher_pld_epsilon, groups)
         curves = np.moveaxis(exact.per_teacher_rdp(groups, DEFAULT_ORDERS, **law), 2, 0)
     epsilon, order = _worst_curve(exact.upper_bound(curves.reshape(-1, len(DEFAULT_ORDERS))), delta)
     found = {"rdp": _at_these_votes(epsilon, delta, f"rdp of the exact law {scope}", order=order)}
     if pld == "auto":
-        pld = exact.pld_seconds(votes.counts, noise=law["noise"], n_teachers=n_teachers) <= PLD_SECONDS
+        pld = exact.pld_seconds(votes.counts, **law, n_teachers=n_teachers) <= PLD_SECONDS
     if pld:
         found["pld"] = _at_these_votes(compose(delta, **law).epsilon, delta, f"pld of the exact law {scope}")
     return found
+
+
+def _has_exact(mechanism: ExactLaw, votes: Votes) -> bool:
+    test = mechanism.exact_parameters()["threshold"]
+    return test is None or test.offsets is None or votes.n_classes <= MOST_CLASSES
 
 
 def _at_these_votes(epsilon: float, delta: float, method: str, **more: Any) -> Guarantee:
@@ -239,10 +251,12 @@ def _worst_curve(curves: npt.NDArray[np.float64], delta: float) -> tuple[float, 
 
 
 def _published(votes: Votes, mechanism: Mechanism, delta: float) -> Sensitive[Guarantee] | None:
-    """Return the analysis of the paper that introduced the mechanism, as published; None for histograms."""
+    """Return the analysis of the paper that introduced the mechanism, as published; None where it has none."""
     orders = papernot.PAPER_ORDERS
     method = "papernot2018"
     if isinstance(mechanism, ConfidentGNMax):
+        if mechanism.offsets is not None:
+            return None
         curve = papernot.expected_confident_rdp(
             votes.counts, mechanism.threshold, mechanism.sigma_threshold, mechanism.sigma
         )
@@ -293,13 +307,13 @@ def cost_by_queries(
     check_int("n_queries", votes.n_queries, low=1, remedy="There is nothing to draw without queries.")
     # Epsilon grows about as the root of the number of queries: even steps of the root draw it smoothly.
     places = np.unique((np.linspace(1, votes.n_queries**0.5, n_points) ** 2).round().astype(np.int64)).tolist()
-    if pld == "auto" and isinstance(mechanism, ExactLaw):
+    if pld == "auto" and isinstance(mechanism, ExactLaw) and _has_exact(mechanism, votes):
         from pate.privacy.exact import pld_seconds
 
         # Every point is composed again, with a third as many queries on average.
         n_teachers = None if votes.labels is None else votes.n_teachers
-        noise = mechanism.exact_parameters()["noise"]
-        pld = len(places) / 3 * pld_seconds(votes.counts, noise=noise, n_teachers=n_teachers) <= 4 * PLD_SECONDS
+        law = mechanism.exact_parameters()
+        pld = len(places) / 3 * pld_seconds(votes.counts, **law, n_teachers=n_teachers) <= 4 * PLD_SECONDS
     curves: dict[str, list[float]] = {}
     for n in places:
         with warnings.catch_warnings():

@@ -34,7 +34,7 @@ from pate.dpsgd import DPSGDClassifier
 from pate.mechanisms import GaussianSum
 from pate.networks import MLP
 from pate.records import HardSpace, SignedSpace, SoftSpace
-from pate.release import open_vote_cap, release_ballots
+from pate.release import label_interactively, open_vote_cap, release_ballots
 
 TEACHERS, CLASSES, RECORDS, PEOPLE = 12, (0, 1, 2), 240, 80
 BUDGET = Budget(50.0, 1e-5)
@@ -111,6 +111,21 @@ def adaptive_session(X, y, groups=None):
     return first, session.ask(teachers.vote(later))
 
 
+def interactive_session(X, y, groups=None):
+    """Interactive-GNMax: a public student of earlier answers gives the offsets of the next round."""
+    teachers = TeacherEnsemble(DecisionTreeClassifier(max_depth=4), TEACHERS, classes=CLASSES, random_state=0)
+    votes = teachers.fit(X, y, groups=groups).vote(PUBLIC)
+    facts = {name: getattr(votes, name) for name in ("n_teachers", "classes", "unit", "n_units")}
+    session = open_session(ConfidentGNMax(8.0, 4.0, 3.0), n_queries=25, budget=BUDGET, **facts)
+
+    def learn(labels):
+        means = [PUBLIC[labels == j].mean(axis=0) if (labels == j).any() else PUBLIC.mean(axis=0) for j in CLASSES]
+        near = np.exp(-((PUBLIC[:, None] - np.array(means)) ** 2).sum(axis=2))
+        return near / near.sum(axis=1, keepdims=True)
+
+    return label_interactively(session, votes, learn, n_rounds=3)
+
+
 def capped_votes(X, y, groups=None):
     teachers = TeacherEnsemble(DecisionTreeClassifier(), TEACHERS, classes=CLASSES, random_state=0).fit(
         X, y, groups=groups
@@ -161,7 +176,8 @@ def private_training(X, y, groups=None):
 
 
 PIPELINES: tuple[Pipeline, ...] = (
-    linear, trees, torch_teachers, head_teachers, coordinated, adaptive_session, capped_votes, soft_ballots,
+    linear, trees, torch_teachers, head_teachers, coordinated, adaptive_session, interactive_session, capped_votes,
+    soft_ballots,
     hard_ballots, signed_ballots, classifier_by_shards, classifier_by_records, private_training,
 )  # fmt: skip
 #: Those that know no persons.

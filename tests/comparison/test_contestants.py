@@ -143,6 +143,20 @@ def test_persons_are_the_unit_of_everybody(name, digits):
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pate.exceptions.PateWarning")
+def test_interactive_gnmax_pays_for_answers_and_marks_its_students_labels(digits):
+    plain, rounds = (fitted(name, digits) for name in ("confident-gnmax", "interactive-gnmax"))
+    assert rounds.statement_.guarantee == plain.statement_.guarantee
+    assert np.array_equal(rounds.queries_, plain.queries_)
+    release = rounds.release_
+    assert set(release.status) <= {"answered", "refused", "not asked", "reinforced"}
+    assert release.n_answered == (release.status == "answered").sum() <= release.quote.max_answers
+    assert ((release.labels >= 0) == np.isin(release.status, ["answered", "reinforced"])).all()
+    assert "offsets off the counts" in rounds.statement_.mechanism
+    assert "adaptive" in rounds.statement_.released
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::pate.exceptions.PateWarning")
 @pytest.mark.parametrize(
     "name",
     [

@@ -9,14 +9,14 @@ from unittest.mock import patch
 
 import numpy as np
 from scipy.special import ndtri
-from wall import Mutant
+from wall import Found, Mutant
 from wall_looks import DELTA, Scores, by_game, by_law, by_outcomes, by_pair, by_textbook
 
-from pate import Accountant, Charge, GNMax, LNMax
-from pate.audit import Claim
+from pate import Accountant, Charge, ConfidentGNMax, GNMax, LNMax, account
+from pate.audit import Claim, pair
 from pate.mechanisms._base import all_answered
 from pate.privacy.attacker import largest_success
-from pate.privacy.exact import GaussianNoise, _pair_law, log_probs
+from pate.privacy.exact import GaussianNoise, _pair_law, distinct_histograms, log_probs
 from pate.privacy.exact import _quadrature as quadrature
 from pate.privacy.noise import real_argmax
 from pate.privacy.noise.source import NoiseSource
@@ -120,7 +120,39 @@ def swallowed(world: int, n: int, source: NoiseSource) -> np.ndarray:
 PUBLISHED: tuple[tuple[Scores, Any], tuple[Scores, Any]] = (sanitised, SMOOTH.cost), (swallowed, SMOOTH.cost)
 
 
+# ---- offsets of a threshold test ----
+
+#: The first query passes for certain, the others by the toss of a coin: one sorted histogram, two costs.
+FAIR = ConfidentGNMax(threshold=150, sigma_threshold=20, sigma=40, offsets=(-100, 50, 0))
+ROLLED = np.array([[200, 30, 20]] + [[30, 200, 20]] * 200)
+
+
+def cost_of_sorted_counts(counts: Any, margins: Any = None) -> Any:
+    """One cost for all queries of one sorted histogram, whichever classes the offsets are of."""
+    found = distinct_histograms(counts)
+    if margins is None:
+        return found
+    whole = np.take_along_axis(margins, np.lexsort((-margins, -counts.astype(int)), axis=1), axis=1)
+    return replace(found, margins=whole[np.unique(found.inverse, return_index=True)[1]])
+
+
+def by_claim_at_votes(planted: bool, seed: int) -> Found:
+    with patch(
+        "pate.privacy.exact._laws.distinct_histograms", cost_of_sorted_counts if planted else distinct_histograms
+    ):
+        claim = account(ROLLED, FAIR, delta=DELTA, pld=False).data_dependent.reveal()
+    moved = ROLLED + np.array([0, -1, 1])
+    moved[0] = ROLLED[0]
+    found = pair(ROLLED, moved, FAIR, claim=claim, delta=DELTA, published=True)
+    return Found(found.refuted, found.n_releases, found.finding)
+
+
 MUTANTS = (
+    Mutant(
+        "equal histograms share a cost, whatever their offsets",
+        "caches of exact costs by sorted counts",
+        {"pair": by_claim_at_votes},
+    ),
     Mutant(
         "sensitivity 1 for sqrt 2, Gaussian noise",
         "accounts that count one changed vote, where two counts change",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -18,6 +18,7 @@ from pate.privacy.noise import real_argmax, rounded_counts
 from pate.privacy.noise.source import NoiseSource
 
 CONFIDENT = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40)
+FAIR = ConfidentGNMax(20.0, 6.0, 4.0, offsets=(8.0, -6.5, 0.0, 3.0, -3.0, 5.25, -8.0, 2.0, 0.0, -1.0))
 GNMAX = GNMax(sigma=40.0)
 HISTOGRAM = NoisyHistogram(sigma=40.0)
 
@@ -114,6 +115,12 @@ MUTANTS = (
         "Confident-GNMax read as noise on the histogram",
         ThresholdOnEvery(200, 150, 40),
         CONFIDENT,
+    ),
+    _law(
+        "offsets left out of the test",
+        "class-aware thresholds that the account knows and the sampler does not",
+        replace(FAIR, offsets=None),
+        FAIR,
     ),
     _law("noise on non-empty classes only", "counts kept in a dictionary", OnlyNonEmpty(40.0)),
     _law("unequal noise", "noise scaled by class weights", Unequal(40.0)),

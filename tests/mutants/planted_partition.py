@@ -255,6 +255,20 @@ def tuned_threshold(X, y, groups=None):
     return shards(X, y, mechanism=tuned, **_neighbour())
 
 
+def fixed_offsets(X, y, groups=None):
+    mechanism = ConfidentGNMax(threshold=14, sigma_threshold=8, sigma=20, offsets=np.arange(len(CLASSES)))
+    return shards(X, y, mechanism=mechanism, **_neighbour())
+
+
+def offsets_by_votes(X, y, groups=None):
+    """Classes that teachers vote for often get a higher threshold."""
+
+    def tuned(votes: Any) -> ConfidentGNMax:
+        return ConfidentGNMax(threshold=14, sigma_threshold=8, sigma=20, offsets=votes.counts.mean(axis=0))
+
+    return shards(X, y, mechanism=tuned, **_neighbour())
+
+
 def once(seed: int) -> Data:
     """One record alone has the last class."""
     X, y, groups = world(seed)
@@ -324,6 +338,11 @@ MUTANTS = (
         "a threshold tuned on private votes",
         "notebooks",
         _replayed(fixed_threshold, tuned_threshold, world, another_label),
+    ),
+    Mutant(
+        "offsets by class from private votes",
+        "thresholds by class that equalise the rates seen on the votes",
+        _replayed(fixed_offsets, offsets_by_votes, world, another_label),
     ),
     Mutant(
         "the curator's warnings change what is released",

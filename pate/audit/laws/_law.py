@@ -11,7 +11,7 @@ import numpy as np
 
 from pate._core.checks import check_choice, check_int, check_real
 from pate._core.types import FloatArray, IntArray
-from pate.audit.laws._registry import Entry, Numbers, find
+from pate.audit.laws._registry import Entry, Numbers, classes_of, find
 from pate.audit.laws._subject import (
     Cells,
     ImpossibleError,
@@ -116,6 +116,8 @@ def law(
     alpha = check_real("false_alarms", alpha, low=least, high=1, low_open=not fixed, high_open=True, remedy=remedy)
     if n_classes is not None:
         n_classes = check_int("n_classes", n_classes, low=2)
+    elif bank is None:
+        n_classes = classes_of(mechanism)
     entry = find(mechanism)
     if max_releases is None:
         usual = entry.max_releases if entry is not None else 20_000
@@ -298,7 +300,7 @@ def independence(
     sampler : callable or mechanism, optional
         As in :func:`law`; called with 256 equal rows, twice in turn.
     n_classes : int
-        Of the histogram that pairs are asked about.
+        Of the histogram that pairs are asked about; of a mechanism with offsets as many as those.
     false_alarms : float
         Probability that a true claim is refuted.
     max_releases : int
@@ -328,7 +330,8 @@ def independence(
     >>> independence(GNMax(40.0), sampler=seeded).finding
     "the claim 'two releases differ' fails after 512 answers."
     """
-    n_classes = check_int("n_classes", n_classes, low=2)
+    own = classes_of(mechanism)
+    n_classes = check_int("n_classes", n_classes, low=2) if own is None else own
     alpha = check_real("false_alarms", false_alarms, low=0, high=1, low_open=True, high_open=True)
     most = check_int("max_releases", max_releases, low=1)
     entry = find(mechanism)
@@ -343,7 +346,7 @@ def independence(
     figures: list[Figure] = []
     try:
         found, n = _pairs(drawn.draw, row, claimed, most, line, figures)
-        if not found and entry.wide and hasattr(mechanism, "exact_parameters"):
+        if not found and entry.wide and own is None and hasattr(mechanism, "exact_parameters"):
             found, more = _left_out(drawn.draw, entry, mechanism, most, line, figures)
             n += more
     except ImpossibleError as impossible:

@@ -86,7 +86,7 @@ def about(exact: Mapping[str, Any], counts: IntArray) -> FloatArray:
     labels = np.stack([winner_law(row, noise.scale, laplace=is_laplace(noise)) for row in counts.astype(float)])
     if test is None:
         return labels
-    passed = ndtr((counts.max(axis=1) - test.threshold) / test.scale)[:, None]
+    passed = ndtr((test.top(counts) - test.threshold) / test.scale)[:, None]
     return np.concatenate([labels * passed, 1 - passed], axis=1)
 
 
@@ -105,7 +105,8 @@ def label_faults(exact: Mapping[str, Any], counts: IntArray, law: FloatArray) ->
     """Return laws of faulty noisy argmaxes on histograms (n, m): each (n, m), or (n, m + 1) with a threshold.
 
     Noise that differs between classes, is missing on empty ones or is left out now and then, of another family or
-    truncated, on every count of the threshold test, one noise for test and answer; ties to the lowest index.
+    truncated, on every count of the threshold test, one noise for test and answer; ties to the lowest index; offsets
+    of the test left out, or of the other sign.
     """
     n, m = counts.shape
     scale, laplace, test = exact["noise"].scale, is_laplace(exact["noise"]), exact["threshold"]
@@ -113,7 +114,7 @@ def label_faults(exact: Mapping[str, Any], counts: IntArray, law: FloatArray) ->
     top = values.max(axis=1)
     honest, passed = law[:, :m], np.ones(n)
     if test is not None:
-        passed = ndtr((top - test.threshold) / test.scale)
+        passed = ndtr((test.top(counts) - test.threshold) / test.scale)
         honest = law[:, :m] / np.maximum(law[:, :m].sum(axis=1, keepdims=True), 1e-300)
 
     def joined(labels: FloatArray, answered: FloatArray) -> FloatArray:
@@ -143,14 +144,19 @@ def label_faults(exact: Mapping[str, Any], counts: IntArray, law: FloatArray) ->
         found[f"low indices by {size:g}"] = joined(low / low.sum(axis=1, keepdims=True), passed)
     if test is None:
         return found
+    seen, margins = test.top(counts), test.margins(counts)
+    tested = values if margins is None else margins
     answered = {
-        "threshold noise on every count": 1 - np.prod(ndtr((test.threshold - values) / test.scale), axis=1),
-        "no threshold noise": np.where(top >= test.threshold, 1 - 1e-6, 1e-6),
+        "threshold noise on every count": 1 - np.prod(ndtr((test.threshold - tested) / test.scale), axis=1),
+        "no threshold noise": np.where(seen >= test.threshold, 1 - 1e-6, 1e-6),
         "no refusals": np.full(n, 1 - 1e-6),
-        "the answer's noise in the test": 1 - np.prod(ndtr((test.threshold - values) / scale), axis=1),
+        "the answer's noise in the test": 1 - np.prod(ndtr((test.threshold - tested) / scale), axis=1),
     }
+    if margins is not None:
+        wrong = {"no offsets": top, "offsets of the other sign": (2 * values - margins).max(axis=1)}
+        answered |= {name: ndtr((h - test.threshold) / test.scale) for name, h in wrong.items()}
     for share in _LEFT_OUT[:3]:
-        answered[f"no noise in {share:g} of the tests"] = (1 - share) * passed + share * (top >= test.threshold)
+        answered[f"no noise in {share:g} of the tests"] = (1 - share) * passed + share * (seen >= test.threshold)
     return found | {name: joined(honest, often) for name, often in answered.items()}
 
 
@@ -534,6 +540,12 @@ def registered() -> dict[type, Entry]:
     for module in _REGISTERING_MODULES.values():
         import_module(module)
     return dict(_ENTRIES)
+
+
+def classes_of(mechanism: Any) -> int | None:
+    """Return for how many classes a mechanism is; None where for any number."""
+    offsets = getattr(mechanism, "offsets", None)
+    return None if offsets is None else len(offsets)
 
 
 def find(mechanism: Any) -> Entry | None:

@@ -225,7 +225,13 @@ def _capped(mechanism: VoteCap, counts: IntArray, noise: NoiseSource) -> IntArra
 
 register([GNMax(40.0), GNMax(2.0)])
 register([LNMax(20.0), LNMax(3.0)])
-register([ConfidentGNMax(200, 150, 40), ConfidentGNMax(12.0, 6.0, 4.0)])
+register(
+    [
+        ConfidentGNMax(200, 150, 40),
+        ConfidentGNMax(12.0, 6.0, 4.0),
+        ConfidentGNMax(20.0, 6.0, 4.0, offsets=(8, -6.5, 0, 3, -3, 5.25, -8, 2, 0, -1)),
+    ]
+)
 register(
     [NoisyHistogram(40.0), NoisyHistogram(2.0**15)],
     law=lambda m, counts: Numbers(counts.astype(float), m.sigma, grid=m.grid),

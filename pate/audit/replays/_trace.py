@@ -164,6 +164,8 @@ def _read(stage: str, facts: dict[str, Any]) -> Event:
         case "draw":
             values, cap = np.array(facts["values"]), facts["options"].get("max_answers")
             public = {"mechanism": repr(facts["mechanism"]), "number of queries": len(values), "cap on answers": cap}
+            if facts["options"].get("offsets") is not None:
+                public["offsets"] = digest(np.asarray(facts["options"]["offsets"]))
             return Event(stage, type(facts["mechanism"]).__name__, public, {"counts": values})
         case "sum":
             public = {"mechanism": repr(facts["mechanism"]), "squared sensitivity": facts["delta_squared"]}

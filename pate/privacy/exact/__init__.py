@@ -1,7 +1,9 @@
 """Exact privacy accounting of noisy-max votes: law, divergences, per-teacher sums, tight composition."""
 
+from pate.privacy.exact._histograms import Groups as Groups
 from pate.privacy.exact._histograms import distinct_histograms as distinct_histograms
 from pate.privacy.exact._histograms import group_counts as group_counts
+from pate.privacy.exact._histograms import group_ranks as group_ranks
 from pate.privacy.exact._laws import ExactDivergences, exact_divergences, exact_rdp, log_probs, upper_bound
 from pate.privacy.exact._pair_law import PairLaw as PairLaw
 from pate.privacy.exact._pair_law import all_laws as all_laws

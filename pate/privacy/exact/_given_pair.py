@@ -251,7 +251,8 @@ def given_pair(
     if not len(places) or cap == 0:
         nothing = np.zeros((0, first.shape[1] + (threshold is not None)))
         return GivenPair(nothing, nothing, places[:0])
-    of_p, of_q = (log_probs(c[places], noise=noise, threshold=threshold) for c in (first, second))
+    test = None if threshold is None else threshold.of_queries(places)
+    of_p, of_q = (log_probs(c[places], noise=noise, threshold=test) for c in (first, second))
     return GivenPair(of_p, of_q, places, cap)
 
 

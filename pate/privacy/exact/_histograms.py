@@ -1,7 +1,8 @@
 """Vote counts to distinct sorted histograms, and those to groups of equal counts.
 
 The noisy maximum treats classes alike, so the cost of a histogram depends on its counts as a multiset only, and
-classes with equal counts share their results.
+classes with equal counts share their results. Where a threshold test has offsets, classes are alike where counts and
+offsets both agree.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
+from pate.privacy.offsets import MOST_CLASSES
 
 __all__ = [
     "Groups",
@@ -20,6 +22,7 @@ __all__ = [
     "check_counts",
     "distinct_histograms",
     "group_counts",
+    "group_ranks",
     "merge_far",
     "most_classes",
     "structure",
@@ -79,11 +82,17 @@ class Histograms:
     rows : (n_distinct, n_classes) int array, every row in decreasing order
     inverse : (n_queries,) index of the row of each query
     multiplicity : (n_distinct,) number of queries with this row
+    margins : (n_distinct, n_classes) counts less offsets, beside ``rows``; None where there are no offsets
     """
 
     rows: IntArray
     inverse: IntArray
     multiplicity: IntArray
+    margins: FloatArray | None = None
+
+    def groups(self, part: slice = slice(None)) -> Groups:
+        """Return the groups of equal counts (and offsets) of some of the distinct rows."""
+        return group_counts(self.rows[part], None if self.margins is None else self.margins[part])
 
 
 @dataclass(frozen=True)
@@ -95,11 +104,14 @@ class Groups:
     offsets : (n + 1,) start of each histogram's groups
     values : (offsets[-1],) the counts, decreasing within a histogram
     sizes : (offsets[-1],) number of classes with that count
+    margins : (offsets[-1],) counts less the offsets of a threshold test, or None where there are no such offsets;
+        classes of one group have equal counts and equal offsets, and two groups may have equal counts
     """
 
     offsets: IntArray
     values: IntArray
     sizes: IntArray
+    margins: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -115,7 +127,27 @@ class Groups:
         n_groups = self.n_groups[index]
         offsets = np.concatenate([[0], np.cumsum(n_groups)])
         flat = np.repeat(self.offsets[index] - offsets[:-1], n_groups) + np.arange(offsets[-1])
-        return Groups(offsets, self.values[flat], self.sizes[flat])
+        return Groups(
+            offsets, self.values[flat], self.sizes[flat], None if self.margins is None else self.margins[flat]
+        )
+
+    def tested(
+        self, index: IntArray, classes: FloatArray, change: npt.NDArray[np.int8]
+    ) -> tuple[npt.NDArray[np.integer] | FloatArray, npt.NDArray[np.int8] | FloatArray]:
+        """Return what a threshold test looks at, (B,), and what each moved vote changes of it, (B, G, G).
+
+        ``index`` are B histograms of G groups each; ``classes`` and ``change`` are of :func:`structure`. Without
+        offsets they are the largest count and ``change``. With offsets it is h = max (count - offset), and after a vote
+        moved from u to b the largest of what is left, of u's less 1 and of b's plus 1: never more than 1 from h.
+        """
+        flat = self.offsets[index][:, None] + np.arange(change.shape[-1])
+        if self.margins is None:
+            return self.values[flat[:, 0]], change
+        margins = self.margins[flat]
+        top, left = margins.max(axis=1), classes[:, : flat.shape[1]] > 0
+        rest = np.where(left, margins[:, :, None, None], -np.inf).max(axis=1)
+        after = np.maximum(rest, np.maximum(margins[:, :, None] - 1, margins[:, None, :] + 1))
+        return top, after - top[:, None, None]
 
 
 def check_counts(counts: npt.ArrayLike) -> npt.NDArray[np.integer]:
@@ -143,8 +175,10 @@ def check_counts(counts: npt.ArrayLike) -> npt.NDArray[np.integer]:
     return array
 
 
-def distinct_histograms(counts: npt.NDArray[np.integer]) -> Histograms:
+def distinct_histograms(counts: npt.NDArray[np.integer], margins: FloatArray | None = None) -> Histograms:
     """Sort every histogram and keep each distinct one once.
+
+    With ``margins``, counts less offsets, classes are alike only where both agree: equal counts do not cost the same.
 
     Examples
     --------
@@ -155,7 +189,18 @@ def distinct_histograms(counts: npt.NDArray[np.integer]) -> Histograms:
     n_queries, n_classes = counts.shape
     if not n_queries:
         empty = np.zeros(0, dtype=np.int64)
-        return Histograms(np.zeros((0, n_classes), dtype=np.int64), empty, empty)
+        return Histograms(np.zeros((0, n_classes), dtype=np.int64), empty, empty, margins)
+    if margins is not None:
+        if n_classes > MOST_CLASSES:
+            raise InvalidInputError(
+                f"exact figures with offsets are for at most {MOST_CLASSES} classes, got {n_classes}. The public cost "
+                "is for any number."
+            )
+        order = np.lexsort((-margins, -counts.astype(np.int64)), axis=1)
+        both = np.concatenate([np.take_along_axis(a, order, axis=1) for a in (counts.astype(float), margins)], axis=1)
+        both, inverse, multiplicity = np.unique(both, axis=0, return_inverse=True, return_counts=True)
+        rows = both[:, :n_classes].astype(np.int64)
+        return Histograms(rows, inverse.reshape(-1), multiplicity, both[:, n_classes:])
     width = np.int32 if counts.max() > np.iinfo(np.int16).max else np.int16
     # A random odd combination modulo 2**64 finds equal rows by sorting one number per row; below, every row is
     # compared with its representative, so a collision can cost time but never correctness.
@@ -180,8 +225,8 @@ def distinct_histograms(counts: npt.NDArray[np.integer]) -> Histograms:
     return Histograms(distinct[:, ::-1].astype(np.int64), inverse.reshape(-1), multiplicity)
 
 
-def group_counts(rows: IntArray) -> Groups:
-    """Group the equal counts of sorted histograms.
+def group_counts(rows: IntArray, margins: FloatArray | None = None) -> Groups:
+    """Group the equal counts (and margins) of sorted histograms.
 
     Examples
     --------
@@ -191,10 +236,32 @@ def group_counts(rows: IntArray) -> Groups:
     """
     starts = np.ones(rows.shape, dtype=bool)
     np.not_equal(rows[:, 1:], rows[:, :-1], out=starts[:, 1:])
+    if margins is not None:
+        starts[:, 1:] |= margins[:, 1:] != margins[:, :-1]
     flat = np.flatnonzero(starts)
     sizes = np.diff(np.append(flat, rows.size))
     offsets = np.concatenate([[0], np.cumsum(starts.sum(axis=1))])
-    return Groups(offsets, np.ascontiguousarray(rows).reshape(-1)[flat].astype(np.int64), sizes)
+    values = np.ascontiguousarray(rows).reshape(-1)[flat].astype(np.int64)
+    return Groups(offsets, values, sizes, None if margins is None else np.ascontiguousarray(margins).reshape(-1)[flat])
+
+
+def group_ranks(counts: npt.NDArray[np.integer], margins: FloatArray | None = None) -> IntArray:
+    """Return in which group, by place, every class of every query is: (n_queries, n_classes).
+
+    Examples
+    --------
+    >>> group_ranks(np.array([[2, 5, 2]])), group_ranks(np.array([[2, 5, 2]]), np.array([[1.0, 3.0, 2.0]]))
+    (array([[1, 0, 1]]), array([[2, 0, 1]]))
+    """
+    keys = [-counts.astype(np.int64)] if margins is None else [-margins, -counts.astype(np.int64)]
+    order = np.lexsort(keys, axis=1)
+    starts = np.zeros(counts.shape, dtype=np.int64)
+    for key in keys:
+        ranked = np.take_along_axis(key, order, axis=1)
+        starts[:, 1:] |= ranked[:, 1:] != ranked[:, :-1]
+    ranks = np.empty_like(starts)
+    np.put_along_axis(ranks, order, np.cumsum(starts, axis=1), axis=1)
+    return ranks
 
 
 def most_classes(groups: Groups) -> int:

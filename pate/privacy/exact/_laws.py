@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.types import FloatArray, IntArray
+from pate.exceptions import InvalidInputError
 from pate.privacy.convert import check_orders
 from pate.privacy.exact import native
 from pate.privacy.exact._histograms import (
@@ -31,10 +32,9 @@ from pate.privacy.exact._histograms import (
     Histograms,
     check_counts,
     distinct_histograms,
-    group_counts,
     merge_far,
 )
-from pate.privacy.exact._log_space import JoinTables, join_tables, log_divergences, log_law
+from pate.privacy.exact._log_space import Join, JoinOffsets, join_tables, log_divergences, log_law
 from pate.privacy.exact._pair_law import PairLaw, all_laws, batches
 from pate.privacy.exact._quadrature import FINER, OrderPlan, divergence_terms, plan_orders
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest
@@ -112,16 +112,14 @@ def _from_log(log_k: FloatArray, orders: FloatArray) -> FloatArray:
         return np.where(log_k > 30, log_k, np.log1p(np.exp(np.minimum(log_k, 30.0)))) / (orders - 1)
 
 
-def _join(k: FloatArray, top: IntArray, change: npt.NDArray[np.int8], join: JoinTables) -> FloatArray:
+def _join(k: FloatArray, terms: tuple[FloatArray, FloatArray]) -> FloatArray:
     """Fold the threshold test into k (2, n_orders, B, G, G)."""
-    index = (top - join.low)[:, None, None], change.astype(np.int64) + 1
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        factor = np.moveaxis(np.exp(join.log_factor[index]), (-2, -1), (0, 1))
-        addend = np.moveaxis(np.exp(join.log_addend[index]), (-2, -1), (0, 1))
+        factor, addend = (np.moveaxis(np.exp(part), (-2, -1), (0, 1)) for part in terms)
         return np.asarray(factor * k + addend)
 
 
-def _batch_maxima(law: PairLaw, top: IntArray, plan: OrderPlan, join: JoinTables | None) -> FloatArray:
+def _batch_maxima(law: PairLaw, groups: Groups, index: IntArray, plan: OrderPlan, join: Join | None) -> FloatArray:
     """Return K (2, n_orders, B, G): largest over the class b that gains the vote, for each losing group u."""
     n, g = law.log_prob.shape
     out = np.empty((2, plan.n_orders, n, g))
@@ -134,7 +132,7 @@ def _batch_maxima(law: PairLaw, top: IntArray, plan: OrderPlan, join: JoinTables
             inverse = -ratio / (1 + ratio)
             k = np.stack([divergence_terms(weight * (1 + ratio), inverse, plan), divergence_terms(weight, ratio, plan)])
         if join is not None:
-            k = _join(k, top, law.change[:, u], join)
+            k = _join(k, join.of(groups, index, law.classes, law.change, u))
         # An overflow must stay visible: NaN becomes inf and sends the histogram to the log-space engine.
         k = np.where(law.valid[:, u], np.where(k < 1e300, k, np.inf), 0.0)
         out[..., u] = k.max(axis=-1)
@@ -142,32 +140,30 @@ def _batch_maxima(law: PairLaw, top: IntArray, plan: OrderPlan, join: JoinTables
 
 
 def _numpy_maxima(
-    groups: Groups, noise: NoiseLike, plan: OrderPlan, join: JoinTables | None, *, per_group: bool, finer: int
+    groups: Groups, noise: NoiseLike, plan: OrderPlan, join: Join | None, *, per_group: bool, finer: int
 ) -> tuple[FloatArray, IntArray]:
     """Do what :func:`pate.privacy.exact.native.maxima` does."""
     out = np.zeros((len(groups.values), 2, plan.n_orders))
     state = np.full(len(groups), native.LOST, dtype=np.int64)
     for index, values, law, inexact, extreme in batches(groups, noise, max_order=max(plan.alphas), finer=finer):
         if law is not None:
-            k = np.moveaxis(_batch_maxima(law, values[:, 0], plan, join), (0, 1), (2, 3))
+            k = np.moveaxis(_batch_maxima(law, groups, index, plan, join), (0, 1), (2, 3))
             extreme |= ~np.isfinite(k).all(axis=(1, 2, 3))
             out[groups.offsets[index][:, None] + np.arange(values.shape[1])] = k
         state[index] = np.where(extreme, native.LOST, np.where(inexact, native.INEXACT, 0))
     return out if per_group else np.maximum.reduceat(out, groups.offsets[:-1], axis=0), state
 
 
-def _log_maxima(
-    groups: Groups, index: int, noise: NoiseLike, orders: FloatArray, join: JoinTables | None
-) -> FloatArray:
+def _log_maxima(groups: Groups, index: int, noise: NoiseLike, orders: FloatArray, join: Join | None) -> FloatArray:
     """Divergences (G, 2, n_orders) of one histogram by the log-space engine."""
     span = slice(groups.offsets[index], groups.offsets[index + 1])
     values, sizes = groups.values[span], groups.sizes[span]
     law = log_law(values, sizes, noise)
     log_k = log_divergences(law, orders)
     if join is not None:
-        at = values[0] - join.low, law.change.astype(np.int64) + 1
-        factor = np.moveaxis(join.log_factor[at], (-2, -1), (0, 1))
-        log_k = np.logaddexp(factor + log_k, np.moveaxis(join.log_addend[at], (-2, -1), (0, 1)))
+        terms = join.of(groups, np.array([index]), law.classes[None], law.change[None], slice(None))
+        factor, addend = (np.moveaxis(part[0], (-2, -1), (0, 1)) for part in terms)
+        log_k = np.logaddexp(factor + log_k, addend)
     log_k = np.where(law.valid, log_k, -np.inf).max(axis=-1)
     return np.moveaxis(_from_log(np.moveaxis(log_k, 1, -1), orders), 0, 1)
 
@@ -177,7 +173,7 @@ def _refined(
     groups: Groups,
     noise: NoiseLike,
     plan: OrderPlan,
-    join: JoinTables | None,
+    join: Join | None,
     *,
     per_group: bool,
 ) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
@@ -219,15 +215,22 @@ def group_divergences(
         One row per group: the largest over the class that gains the vote, when a class of this group loses it
         (0 where the count is 0). Otherwise one row per histogram: the largest over all neighbours.
     engine : {"auto", "native", "numpy", "log"}
-        Which implementation computes; they agree to 1e-12 (tested).
+        Which implementation computes; they agree to 1e-12 (tested). Offsets are not for "native".
     """
     plan = plan_orders(tuple(float(a) for a in orders))
-    join = None
+    join: Join | None = None
     original = groups
-    groups, place = merge_far(groups, noise.far(float(orders.max())))
-    tops = groups.values[groups.offsets[:-1]]
-    if threshold is not None and len(tops):
-        join = join_tables(threshold, int(tops.min()), int(tops.max()), orders)
+    if threshold is not None and (threshold.offsets is None) != (groups.margins is None):
+        raise InvalidInputError("votes must be grouped by the offsets of the threshold test. Pass it to vote_groups.")
+    if threshold is not None and groups.margins is not None:
+        # Counts far below the leader still differ in what the test sees of them: nothing is merged.
+        join, place = JoinOffsets(threshold, orders), np.arange(len(groups.values))
+        engine = "numpy" if engine == "auto" else engine
+    else:
+        groups, place = merge_far(groups, noise.far(float(orders.max())))
+        tops = groups.values[groups.offsets[:-1]]
+        if threshold is not None and len(tops):
+            join = join_tables(threshold, int(tops.min()), int(tops.max()), orders)
     if engine == "log":
         out = np.zeros((len(groups.values) if per_group else len(groups), 2, len(orders)))
         lost = np.ones(len(groups), dtype=bool)
@@ -266,7 +269,8 @@ def exact_divergences(
     noise : GaussianNoise or LaplaceNoise
         Noise on every count.
     threshold : ThresholdTest, optional
-        The query is answered only if a noisy largest count passes; refusing is an outcome of its own.
+        The query is answered only if a noisy largest count passes; refusing is an outcome of its own. With offsets,
+        these must be public and fixed before any answer: see docs/public-curve.md.
 
     Returns
     -------
@@ -285,13 +289,13 @@ def exact_divergences(
     (1, 3.1e-07)
     """
     checked, alphas = check_counts(counts), check_orders(orders)
-    histograms = distinct_histograms(checked)
+    histograms = distinct_histograms(checked, None if threshold is None else threshold.margins(checked))
     unique, back = np.unique(alphas, return_inverse=True)
     n = len(histograms.rows)
     worst = np.zeros((n, 2, len(unique)))
 
     def work(part: slice) -> None:
-        groups = group_counts(histograms.rows[part])
+        groups = histograms.groups(part)
         worst[part] = group_divergences(groups, noise, unique, threshold=threshold, per_group=False, engine=engine)
 
     run_chunks(work, n)
@@ -348,7 +352,7 @@ def log_probs(counts: npt.ArrayLike, *, noise: NoiseLike, threshold: ThresholdTe
     checked = check_counts(counts)
     order = np.argsort(-checked.astype(np.int64), axis=1, kind="stable")
     histograms = distinct_histograms(checked)
-    groups = group_counts(histograms.rows)
+    groups = histograms.groups()
     flat = np.empty(len(groups.values))
     for index, values, law in all_laws(groups, noise):
         flat[groups.offsets[index][:, None] + np.arange(values.shape[1])] = law.log_prob
@@ -357,6 +361,6 @@ def log_probs(counts: npt.ArrayLike, *, noise: NoiseLike, threshold: ThresholdTe
     np.put_along_axis(out, order, by_rank, axis=1)
     if threshold is None:
         return out
-    top = checked.max(axis=1)
+    top = threshold.top(checked)
     answer, refuse = threshold.log_answer(top), threshold.log_refuse(top)
     return np.concatenate([out + answer[:, None], refuse[:, None]], axis=1)

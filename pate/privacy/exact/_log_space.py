@@ -14,14 +14,34 @@ import numpy.typing as npt
 
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import PateError
-from pate.privacy.exact._histograms import structure
+from pate.privacy.exact._histograms import Groups, structure
 from pate.privacy.exact._quadrature import SUM_ERROR, allowance, laplace_nodes, log_sum, log_terms, strip_log
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise, ThresholdTest
 
-__all__ = ["JoinTables", "LogLaw", "join_tables", "log_divergences", "log_law"]
+__all__ = ["Join", "JoinOffsets", "JoinTables", "LogLaw", "join_tables", "log_divergences", "log_law"]
 
 
 # The threshold test folded into the divergence of Confident-GNMax: one mechanism of m + 1 outcomes.
+
+
+def _joined(
+    test: ThresholdTest, top: npt.ArrayLike, change: npt.ArrayLike, orders: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return log factor and log addend of K, each (..., 2, n_orders), for tops that change by ``change``."""
+    top, change = np.broadcast_arrays(top, change)
+    factor = np.empty((*top.shape, 2, len(orders)))
+    addend = np.empty_like(factor)
+    answer, refuse = test.log_answer(top), test.log_refuse(top)
+    more, less = test.log_answer_ratio(top, change), test.log_refuse_ratio(top, change)
+    for k, order in enumerate(orders):
+        factor[..., 0, k] = answer + (1 - order) * more
+        factor[..., 1, k] = answer + order * more
+        addend[..., 0, k] = np.logaddexp(
+            answer + more + log_terms(order, -more), refuse + less + log_terms(order, -less)
+        )
+        addend[..., 1, k] = np.logaddexp(answer + log_terms(order, more), refuse + log_terms(order, less))
+    addend[change == 0] = -np.inf
+    return factor, addend
 
 
 @dataclass(frozen=True)
@@ -35,6 +55,32 @@ class JoinTables:
     log_factor: FloatArray
     log_addend: FloatArray
 
+    def of(
+        self, groups: Groups, index: IntArray, classes: FloatArray, change: npt.NDArray[np.int8], u: slice
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return log factor and log addend (B, U, G, 2, n_orders) of some histograms, for losing groups ``u``."""
+        top, moved = groups.tested(index, classes, change)
+        at = (np.asarray(top, dtype=np.int64) - self.low)[:, None, None], moved[:, u].astype(np.int64) + 1
+        return self.log_factor[at], self.log_addend[at]
+
+
+@dataclass(frozen=True)
+class JoinOffsets:
+    """The same of a test with offsets, whose tops are real numbers: worked out where they are needed."""
+
+    test: ThresholdTest
+    orders: FloatArray
+
+    def of(
+        self, groups: Groups, index: IntArray, classes: FloatArray, change: npt.NDArray[np.int8], u: slice
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return what :meth:`JoinTables.of` does."""
+        top, moved = groups.tested(index, classes, change)
+        return _joined(self.test, top[:, None, None], moved[:, u], self.orders)
+
+
+Join = JoinTables | JoinOffsets
+
 
 def join_tables(test: ThresholdTest, low: int, high: int, orders: FloatArray) -> JoinTables:
     """Tabulate for largest counts from ``low`` to ``high``.
@@ -45,23 +91,7 @@ def join_tables(test: ThresholdTest, low: int, high: int, orders: FloatArray) ->
     >>> np.exp(tables.log_factor[0, :, 0, 0]).round(4)
     array([0.5027, 0.5   , 0.4974])
     """
-    tops = np.arange(low, high + 1)
-    shape = (len(tops), 3, 2, len(orders))
-    factor, addend = np.empty(shape), np.full(shape, -np.inf)
-    answer, refuse = test.log_answer(tops), test.log_refuse(tops)
-    for change in (-1, 0, 1):
-        more, less = test.log_answer_ratio(tops, change), test.log_refuse_ratio(tops, change)
-        for k, order in enumerate(orders):
-            factor[:, change + 1, 0, k] = answer + (1 - order) * more
-            factor[:, change + 1, 1, k] = answer + order * more
-            if change:
-                addend[:, change + 1, 0, k] = np.logaddexp(
-                    answer + more + log_terms(order, -more), refuse + less + log_terms(order, -less)
-                )
-                addend[:, change + 1, 1, k] = np.logaddexp(
-                    answer + log_terms(order, more), refuse + log_terms(order, less)
-                )
-    return JoinTables(low, factor, addend)
+    return JoinTables(low, *_joined(test, np.arange(low, high + 1)[:, None], np.array([-1, 0, 1]), orders))
 
 
 _HALF_WIDTH = 8.8

@@ -26,7 +26,7 @@ from scipy import sparse
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import check_orders
-from pate.privacy.exact._histograms import Groups, Histograms, check_counts, distinct_histograms, group_counts
+from pate.privacy.exact._histograms import Groups, Histograms, check_counts, distinct_histograms, group_ranks
 from pate.privacy.exact._laws import NoiseLike, group_divergences, run_chunks, worker_count
 from pate.privacy.exact.noise import ThresholdTest
 
@@ -92,9 +92,13 @@ def _check_labels(
 
 
 def vote_groups(
-    labels: npt.ArrayLike, *, counts: npt.ArrayLike | None = None, n_classes: int | None = None
+    labels: npt.ArrayLike,
+    *,
+    counts: npt.ArrayLike | None = None,
+    n_classes: int | None = None,
+    threshold: ThresholdTest | None = None,
 ) -> VoteGroups:
-    """Sort votes into the groups of equal counts of their queries.
+    """Sort votes into the groups of equal counts (and offsets) of their queries.
 
     Parameters
     ----------
@@ -104,6 +108,8 @@ def vote_groups(
         Checked against the labels.
     n_classes : int, optional
         Number of classes when ``counts`` is not given; the largest label plus one otherwise.
+    threshold : ThresholdTest, optional
+        By whose offsets classes of equal counts differ.
 
     Returns
     -------
@@ -121,19 +127,14 @@ def vote_groups(
     [[0, 1], [0, 0], [1, 0]]
     """
     array, own = _check_labels(labels, counts, n_classes)
-    histograms = distinct_histograms(own)
-    groups = group_counts(histograms.rows)
+    margins = None if threshold is None else threshold.margins(own)
+    histograms = distinct_histograms(own, margins)
+    groups = histograms.groups()
     votes = np.empty(array.shape, dtype=np.int16 if groups.n_groups.max() < 2**15 else np.int32)
-    # Counts decrease within a histogram, so (histogram, -count) sorts the groups as they are stored.
-    span = int(own.max()) + 1
-    row = np.repeat(np.arange(len(groups)), groups.n_groups)
-    keys = row * span + (span - 1 - groups.values)
     step = max(1, (1 << 22) // max(array.shape[0], own.shape[1]))
     for start in range(0, array.shape[1], step):
         stop = min(start + step, array.shape[1])
-        inverse = histograms.inverse[start:stop]
-        wanted = inverse[:, None] * span + (span - 1 - own[start:stop])
-        rank = np.searchsorted(keys, wanted) - groups.offsets[inverse][:, None]
+        rank = group_ranks(own[start:stop], None if margins is None else margins[start:stop])
         votes[:, start:stop] = rank[np.arange(stop - start), array[:, start:stop]]
     return VoteGroups(histograms, groups, votes)
 
@@ -175,7 +176,11 @@ def per_teacher_rdp(
     (3, 1, 2)
     """
     alphas = check_orders(orders)
-    found = labels if isinstance(labels, VoteGroups) else vote_groups(labels, counts=counts, n_classes=n_classes)
+    found = (
+        labels
+        if isinstance(labels, VoteGroups)
+        else vote_groups(labels, counts=counts, n_classes=n_classes, threshold=threshold)
+    )
     unique, back = np.unique(alphas, return_inverse=True)
     groups, inverse = found.groups, found.histograms.inverse
     n_teachers = len(found.votes)

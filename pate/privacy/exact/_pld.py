@@ -21,7 +21,7 @@ from pate._core.checks import check_real, largest_of, least_of
 from pate._core.types import FloatArray, IntArray
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, rdp_overheads
 from pate.privacy.exact._composition import PROBABILITY_ERROR, LossTable, compose_epsilons, compose_masses
-from pate.privacy.exact._histograms import Groups, check_counts, distinct_histograms, group_counts
+from pate.privacy.exact._histograms import Groups, check_counts, distinct_histograms
 from pate.privacy.exact._laws import SAFETY, NoiseLike, exact_divergences, upper_bound
 from pate.privacy.exact._pair_law import PairLaw, all_laws
 from pate.privacy.exact._per_teacher import VoteGroups, per_teacher_rdp, vote_groups
@@ -139,14 +139,16 @@ def worst_sequence_epsilon(
 # Dominating pairs of noisy-max queries on a lattice of privacy losses.
 
 
-def _lanes(law: PairLaw, top: IntArray, threshold: ThresholdTest | None) -> tuple[FloatArray, FloatArray]:
+def _lanes(
+    law: PairLaw, groups: Groups, index: IntArray, threshold: ThresholdTest | None
+) -> tuple[FloatArray, FloatArray]:
     """Return P and log P'/P of all outcomes, (B, S, G, G), refusal included."""
     logs = np.where((law.weight > 0) & law.valid[:, None], law.log_ratio, 0.0)
     if threshold is None:
         return law.weight, logs
-    rows, index = np.arange(len(top))[:, None, None], law.change.astype(np.int64) + 1
-    more = np.stack([threshold.log_answer_ratio(top, c) for c in (-1, 0, 1)], axis=1)[rows, index]
-    less = np.stack([threshold.log_refuse_ratio(top, c) for c in (-1, 0, 1)], axis=1)[rows, index]
+    top, change = groups.tested(index, law.classes, law.change)
+    more = threshold.log_answer_ratio(top[:, None, None], change)
+    less = threshold.log_refuse_ratio(top[:, None, None], change)
     with np.errstate(under="ignore"):
         kept = np.exp(threshold.log_answer(top))[:, None, None, None] * law.weight
         gone = np.broadcast_to(np.exp(threshold.log_refuse(top))[:, None, None, None], less[:, None].shape)
@@ -198,8 +200,8 @@ def dominating_masses(
     n_rows = len(groups.values) if per_group else len(groups)
     reach = 1
     prepared = []
-    for index, values, law in all_laws(groups, noise):
-        prob, logs = _lanes(law, values[:, 0], threshold)
+    for index, _, law in all_laws(groups, noise):
+        prob, logs = _lanes(law, groups, index, threshold)
         reach = max(reach, int(np.floor(np.abs(logs).max() / discretization)) + 1)
         prepared.append((index, prob, logs, law.valid))
     masses = np.zeros((2, n_rows, 2 * reach + 1))
@@ -268,13 +270,15 @@ def _by_renyi(rdp: FloatArray, delta: float) -> tuple[FloatArray, FloatArray]:
     return np.maximum(np.take_along_axis(epsilons, best[..., None], -1)[..., 0], 0.0), _ORDERS[best]
 
 
-def pld_seconds(counts: npt.ArrayLike, *, noise: NoiseLike, n_teachers: int | None = None) -> float:
+def pld_seconds(
+    counts: npt.ArrayLike, *, noise: NoiseLike, threshold: ThresholdTest | None = None, n_teachers: int | None = None
+) -> float:
     """Estimate roughly what :func:`pld_epsilon` takes, in seconds of one core of 2024; infinite above 1 GiB.
 
     Parameters
     ----------
     counts : (n_queries, n_classes) int array
-    noise : as in :func:`exact_divergences`
+    noise, threshold : as in :func:`exact_divergences`
     n_teachers : int, optional
         Estimate :func:`per_teacher_pld_epsilon` with so many teachers instead.
 
@@ -294,10 +298,11 @@ def pld_seconds(counts: npt.ArrayLike, *, noise: NoiseLike, n_teachers: int | No
     >>> pld_seconds([[200, 50]] * 100, noise=GaussianNoise(40.0)) < 1
     True
     """
-    histograms = distinct_histograms(check_counts(counts))
+    checked = check_counts(counts)
+    histograms = distinct_histograms(checked, None if threshold is None else threshold.margins(checked))
     if not len(histograms.rows):
         return 0.0
-    groups = group_counts(histograms.rows)
+    groups = histograms.groups()
     n_groups = groups.n_groups.astype(np.float64)
     step = _lattice(noise, None)
     # The largest loss is about that of an outcome as far behind the leader as the widest gap.
@@ -356,8 +361,8 @@ def pld_epsilon(
     step = _lattice(noise, discretization)
     if not len(counts):
         return PldEpsilon(delta, 0.0, 0.0, 0.0)
-    histograms = distinct_histograms(counts)
-    groups = group_counts(histograms.rows)
+    histograms = distinct_histograms(counts, None if threshold is None else threshold.margins(counts))
+    groups = histograms.groups()
     sweep = len(counts) <= SWEEP_LIMIT
     totals = exact_divergences(counts, _ORDERS, noise=noise, threshold=threshold).totals()
     renyi, orders = _by_renyi(totals, delta)
@@ -413,7 +418,11 @@ def per_teacher_pld_epsilon(
     True
     """
     delta = check_delta(delta)
-    votes = labels if isinstance(labels, VoteGroups) else vote_groups(labels, counts=counts, n_classes=n_classes)
+    votes = (
+        labels
+        if isinstance(labels, VoteGroups)
+        else vote_groups(labels, counts=counts, n_classes=n_classes, threshold=threshold)
+    )
     rdp = per_teacher_rdp(votes, _ORDERS, noise=noise, threshold=threshold)
     masses = dominating_masses(
         votes.groups, noise, _lattice(noise, discretization), threshold=threshold, per_group=True
@@ -480,8 +489,9 @@ def composed_pld(
     """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-    histograms = distinct_histograms(check_counts(counts))
-    both = dominating_masses(group_counts(histograms.rows), noise, discretization, threshold=threshold)
+    checked = check_counts(counts)
+    histograms = distinct_histograms(checked, None if threshold is None else threshold.margins(checked))
+    both = dominating_masses(histograms.groups(), noise, discretization, threshold=threshold)
     times = histograms.multiplicity.astype(np.float64)
     found = []
     for side in (0, 1):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pate._core.types import FloatArray
 from pate.privacy.exact._histograms import Groups, most_classes
-from pate.privacy.exact._log_space import JoinTables
+from pate.privacy.exact._log_space import Join, JoinTables
 from pate.privacy.exact._pair_law import MAX_LOG_POWER, MIN_LOG_PROBABILITY, MIN_RATIO
 from pate.privacy.exact._quadrature import SUM_ERROR, OrderPlan, laplace_nodes, trapezoid_tables
 from pate.privacy.exact.noise import GaussianNoise, LaplaceNoise
@@ -81,7 +81,7 @@ def maxima(
     groups: Groups,
     noise: GaussianNoise | LaplaceNoise,
     plan: OrderPlan,
-    join: JoinTables | None,
+    join: Join | None,
     *,
     per_group: bool,
     finer: int,
@@ -133,6 +133,7 @@ def maxima(
     task.max_log_power, task.min_log_prob = MAX_LOG_POWER, MIN_LOG_PROBABILITY
     task.far, task.sum_error = 45 * noise.scale, SUM_ERROR
     if join is not None:
+        assert isinstance(join, JoinTables)  # offsets are numpy's
         with np.errstate(over="ignore", under="ignore"):
             put("factor", np.exp(join.log_factor), np.float64)
             put("addend", np.exp(join.log_addend), np.float64)

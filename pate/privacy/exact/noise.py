@@ -16,7 +16,8 @@ import numpy.typing as npt
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from pate._core.checks import check_real
-from pate._core.types import FloatArray
+from pate._core.types import FloatArray, IntArray
+from pate.privacy.offsets import Offsets, check_offsets, margins_of
 
 __all__ = ["GaussianNoise", "LaplaceNoise", "Noise", "ThresholdTest"]
 
@@ -107,7 +108,7 @@ class GaussianNoise(Noise):
         high = -0.5 * t * t - 0.5 * np.log(2 * np.pi) - log_ndtr(np.maximum(t, 0.0))
         return np.where(t < 0, 0.5 * np.log(2 / np.pi) - np.log(erfcx(-low * _ROOT_HALF)), high)
 
-    def log_cdf_shift(self, t: FloatArray, d: float) -> FloatArray:
+    def log_cdf_shift(self, t: FloatArray, d: float | FloatArray) -> FloatArray:
         """log(Phi(t + d) / Phi(t)); the scaled error function cancels the squares exactly."""
         t = np.asarray(t, dtype=np.float64)
         low = np.minimum(t, 1.0)
@@ -116,17 +117,17 @@ class GaussianNoise(Noise):
             (t <= 1) & (t + d <= 30), -t * d - 0.5 * d * d + ratio, log_ndtr(t + d) - log_ndtr(np.maximum(t, 1.0))
         )
 
-    def cdf_shift(self, t: FloatArray, d: float) -> FloatArray:
+    def cdf_shift(self, t: FloatArray, d: float | FloatArray) -> FloatArray:
         """Phi(t + d) / Phi(t) - 1, by one of three forms without cancellation."""
         t = np.asarray(t, dtype=np.float64)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             # phi(t + v) / Phi(t) integrated over v: accurate while the exponent stays small.
-            v = d * _NODES
+            v = np.asarray(d)[..., None] * _NODES
             small = d * (np.exp(-t[..., None] * v - 0.5 * v * v) * _WEIGHTS).sum(-1) * np.exp(self.log_hazard(t))
             above = np.maximum(t, 1.0)
             high = (ndtr(-above) - ndtr(-(t + d))) / ndtr(above)
             low = np.expm1(self.log_cdf_shift(t, d))
-        return np.where((np.abs(t * d) <= 2) & (abs(d) <= 1), small, np.where((t > 1) & (t + d > 1), high, low))
+        return np.where((np.abs(t * d) <= 2) & (np.abs(d) <= 1), small, np.where((t > 1) & (t + d > 1), high, low))
 
     def log_density_shift(self, t: FloatArray, d: float) -> FloatArray:
         """log(phi(t + d) / phi(t))."""
@@ -192,25 +193,59 @@ class LaplaceNoise(Noise):
 
 @dataclass(frozen=True)
 class ThresholdTest:
-    """The test of Confident-GNMax: answer if ``max(counts) + N(0, scale^2) >= threshold``.
+    """The test of Confident-GNMax: answer if ``max(counts - offsets) + N(0, scale^2) >= threshold``.
+
+    Attributes
+    ----------
+    threshold, scale : float
+        In votes.
+    offsets : tuple of float, of tuples of float, or None
+        Of each class, or of each class of each query; public. None: no offsets.
 
     Guarantees
     ----------
-    Replacing one vote moves the largest count by at most 1, in a direction that depends on which vote moved: the
-    exact accounting uses the direction of each neighbour, not the worst one.
+    Replacing one vote moves the largest difference by at most 1 (one of them falls by 1, one rises by 1), in a
+    direction that depends on which vote moved: the exact accounting uses what happens at each neighbour, not the worst.
 
     Examples
     --------
     >>> ThresholdTest(200.0, 150.0).log_answer(np.array([200])).round(6)
     array([-0.693147])
+    >>> ThresholdTest(200.0, 150.0, (10.0, 0.0)).top(np.array([[205, 190]]))
+    array([195.])
     """
 
     threshold: float
     scale: float
+    offsets: Offsets | None = None
 
     def __post_init__(self) -> None:
         check_real("threshold", self.threshold, remedy="Use a number of votes.")
         check_real("scale", self.scale, low=0, low_open=True, remedy="Use the noise's standard deviation.")
+        if self.offsets is not None:
+            object.__setattr__(self, "offsets", check_offsets(self.offsets))
+
+    def margins(self, counts: npt.NDArray[np.integer]) -> FloatArray | None:
+        """Return counts less offsets, exact: (n_queries, n_classes); None without offsets.
+
+        Raises
+        ------
+        InvalidInputError
+            Offsets of other classes or of another number of queries.
+        """
+        return None if self.offsets is None else margins_of(counts, self.offsets)
+
+    def top(self, counts: npt.NDArray[np.integer]) -> npt.NDArray[np.integer] | FloatArray:
+        """Return what the test adds its noise to, (n_queries,): the largest count, or the largest less its offset."""
+        margins = self.margins(counts)
+        return np.asarray(counts.max(axis=1) if margins is None else margins.max(axis=1))
+
+    def of_queries(self, index: IntArray | slice) -> ThresholdTest:
+        """Return the test of some of the queries."""
+        if self.offsets is None or not isinstance(self.offsets[0], tuple):
+            return self
+        kept = np.asarray(self.offsets)[index]
+        return ThresholdTest(self.threshold, self.scale, check_offsets(kept))
 
     def log_answer(self, top: npt.ArrayLike) -> FloatArray:
         """Log probability of answering, for the largest count(s) ``top``."""
@@ -220,22 +255,22 @@ class ThresholdTest:
         """Log probability of refusing, for the largest count(s) ``top``."""
         return np.asarray(log_ndtr((self.threshold - np.asarray(top, dtype=np.float64)) / self.scale))
 
-    def log_answer_ratio(self, top: npt.ArrayLike, change: int) -> FloatArray:
+    def log_answer_ratio(self, top: npt.ArrayLike, change: npt.ArrayLike) -> FloatArray:
         """log(s(top + change) / s(top)), s the probability of answering."""
         t = (np.asarray(top, dtype=np.float64) - self.threshold) / self.scale
-        return _log_ratio(t, change / self.scale)
+        return _log_ratio(t, np.asarray(change) / self.scale)
 
-    def log_refuse_ratio(self, top: npt.ArrayLike, change: int) -> FloatArray:
+    def log_refuse_ratio(self, top: npt.ArrayLike, change: npt.ArrayLike) -> FloatArray:
         """log((1 - s(top + change)) / (1 - s(top)))."""
         t = (self.threshold - np.asarray(top, dtype=np.float64)) / self.scale
-        return _log_ratio(t, -change / self.scale)
+        return _log_ratio(t, -np.asarray(change) / self.scale)
 
 
-def _log_ratio(t: FloatArray, d: float) -> FloatArray:
+def _log_ratio(t: FloatArray, d: FloatArray) -> FloatArray:
     """log(Phi(t + d) / Phi(t)) at full relative accuracy, near 0 as well as far out."""
-    if d == 0:
-        return np.zeros_like(t)
+    t, d = np.broadcast_arrays(t, d)
     normal = GaussianNoise(1.0)
     ratio = normal.cdf_shift(t, d)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(np.abs(ratio) < 0.5, np.log1p(ratio), normal.log_cdf_shift(t, d))
+        found = np.where(np.abs(ratio) < 0.5, np.log1p(ratio), normal.log_cdf_shift(t, d))
+    return np.where(d == 0, 0.0, found)

@@ -108,7 +108,7 @@ def real_at_least(
 
     Parameters
     ----------
-    values : array-like of ints, shape (n,)
+    values : array-like of ints, or of floats that are taken as the exact numbers they are, shape (n,)
     threshold, scale : float
         In votes; taken as the exact rationals that the floats are.
     source : WordSource
@@ -124,14 +124,18 @@ def real_at_least(
     >>> real_at_least([0, 1000], threshold=500.0, scale=10.0, source=NoiseSource(0))
     array([False,  True])
     """
-    value = check_counts(np.stack([np.asarray(values)] * 2, axis=1))[:, 0]
+    value = np.asarray(values)
+    if value.dtype.kind != "f":
+        value = check_counts(np.stack([value] * 2, axis=1))[:, 0]
+    elif not (np.abs(value) < 2.0**40).all():
+        raise InvalidInputError("values must be finite and lie within +-2^40 votes.")
     scale, threshold = _scale("scale", scale), check_real("threshold", threshold)
     word, normal, tail = _reals(len(value), noise, source)
     gap = value + scale * normal - threshold
     out = np.asarray(gap >= 0.0)
     clear = _CLEAR * scale + 2.0**-50 * (np.abs(value) + abs(threshold) + 50.0 * scale)
     for n in np.flatnonzero((np.abs(gap) <= clear) | tail):
-        cut = (Fraction(threshold) - int(value[n])) / Fraction(scale)
+        cut = (Fraction(threshold) - Fraction(value[n].item())) / Fraction(scale)
         out[n] = not RealNoise(int(word[n]), source, noise).below(cut)
     return out
 
