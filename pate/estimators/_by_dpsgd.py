@@ -30,7 +30,14 @@ from pate.data.schema import declared_by_name
 from pate.estimators._public_model import PublicModel, digest_of
 from pate.estimators._public_rows import any_rows, check_has_target
 from pate.estimators._queries import Queries
-from pate.exceptions import CuratorWarning, InvalidInputError, PateError, PrivacyParameterWarning, RepeatedFitWarning
+from pate.exceptions import (
+    CuratorWarning,
+    InvalidInputError,
+    PateError,
+    PrivacyLeakWarning,
+    PrivacyParameterWarning,
+    RepeatedFitWarning,
+)
 from pate.models.recipes import (
     MappedLinear,
     PublicFacts,
@@ -47,10 +54,11 @@ from pate.models.students import try_student
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.release import Evidence, ModelLabels, ReleaseTerms, check_ballots_stated, doubted, warn_of_doubts
+from pate.records import Tiers
 from pate.release.statement.fields import NAMED, MeasuredAccuracy, check_stated
 from pate.release.statement.model import PrivacyStatement
 from pate.release.statement.plain import as_plain_text
-from pate.teachers import about_labels, hash_rows, units_of
+from pate.teachers import Owners, about_labels, hash_rows, units_of
 
 if TYPE_CHECKING:
     from pate.dpsgd import Checkpoint, DPSGDClassifier, Plan
@@ -68,6 +76,7 @@ from pate.models.recipes import (
     some_rows,
 )
 from pate.privacy.budget import Budget
+from pate.privacy.tiers import TierBudgets
 from pate.release import check_measure
 
 #: Of more columns no synthetic rows are drawn: measured were up to 64.
@@ -129,6 +138,39 @@ def method_of(
     method, why = chosen_method(facts, declared=drawn)
     check_schema(schema, method, X_public)
     return method, why
+
+
+#: What has to be true of tiers.
+TIERS_ARE_PUBLIC = (
+    "Which tier somebody is in, and how many are, is not protected: tiers must be public (a contract, a form of "
+    "consent), known without the private records, and stay as they are."
+)
+
+
+def check_tiers(tiers: TierBudgets | None, given: Any, voters: str, X_public: Any) -> None:
+    """Refuse budgets per tier where not every unit's contribution can be weighed, and tiers without such budgets."""
+    if tiers is None and given is not None:
+        raise InvalidInputError(
+            "budget must have one pate.Budget for each tier where tiers are given: {'gold': Budget(3.0, 1e-5), 'basic': "
+            "Budget(1.0, 1e-5)}."
+        )
+    if tiers is not None and (X_public is None or voters != "records"):
+        raise InvalidInputError(
+            f"budget must be one pate.Budget where voters={voters!r}{' and X_public=None' if X_public is None else ''}: "
+            "budgets per tier are for records that vote on public rows. Pass X_public and say voters='records', or take "
+            "the smallest budget for all."
+        )
+
+
+def warn_of_private_tiers(tiers: Any, X: Any) -> None:
+    """Warn where tiers are a column of the private records: which tier somebody is in is not protected."""
+    name = getattr(tiers, "name", None)
+    if name is not None and name in list(getattr(X, "columns", ())):
+        warnings.warn(
+            f"tiers are {name!r}, a column of the private records too. {TIERS_ARE_PUBLIC}",
+            PrivacyLeakWarning,
+            stacklevel=4,
+        )
 
 
 def check_schema(schema: Any, voters: str, X_public: Any) -> None:
@@ -430,18 +472,27 @@ class ByRecords(PublicModel):
         return choose(facts)
 
     def _fit_by_records(
-        self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms, *, same: bool, why: str = ""
+        self,
+        X: Any,
+        y: Any,
+        X_public: Any,
+        groups: Any,
+        terms: ReleaseTerms,
+        *,
+        same: bool,
+        why: str = "",
+        tiers: Tiers | None = None,
     ) -> RecordsPlan:
-        check_ballots_stated(terms.stated, residual=True)
+        check_ballots_stated(terms.stated, residual=True, tiers=terms.tiers)
         rows, records, y = self._read(X, y, X_public)
         if not self._overlap_is_public():
             check_public_rows(records, records if same else rows, groups)
         messages = about_labels(y, groups, self.classes_.tolist())
         warn_curator([*messages, *about_shift(records, rows, image_shape=self._image_shape())], stacklevel=5)
         with timed("startup"):
-            plan = plan_records(rows, terms, self._ask(records, groups), rule=self._rule)
+            plan = plan_records(rows, terms, self._ask(records, groups, tiers=tiers), rule=self._rule)
         student = self._tried_student(rows)
-        self._check_ledger(records, y, groups, paid=plan.stored)
+        self._check_ledger(records, y, groups, paid=plan.stored, tiers=terms.tiers)
         evidence = self._evidence(method=why)
         if not plan.stored:
             self._count(plan.guarantee, plan.charge, groups)
@@ -451,7 +502,7 @@ class ByRecords(PublicModel):
         warn_of_doubts(self.statement_, stacklevel=4)
         return plan
 
-    def _ask(self, records: Any, groups: Any, checkpoint_dir: Any = None) -> Ask:
+    def _ask(self, records: Any, groups: Any, checkpoint_dir: Any = None, tiers: Tiers | None = None) -> Ask:
         n_units, unit = units_of(groups, records.shape[0])
         return Ask(
             classes=tuple(self.classes_.tolist()),
@@ -467,6 +518,8 @@ class ByRecords(PublicModel):
             force=Queries.of(self.queries).force,
             measure=measured_with(self.measure, self.student),
             decide=self.decide,
+            tiers=tiers,
+            of_tiers=None if tiers is None else tiers.of_units(Owners.of(groups, records.shape[0])),
         )
 
     def _tried_student(self, rows: Any) -> Any:

@@ -16,7 +16,7 @@ from pate.ledger._files import statement_in
 from pate.ledger._rows import Registration
 
 #: The keys of a registration that are made with the secret key.
-SENSITIVE_KEYS = ("fingerprint", "unordered", "key_check", "sketch")
+SENSITIVE_KEYS = ("fingerprint", "unordered", "key_check", "sketch", "members")
 #: So many digests of rows, and of people, a ledger holds, whatever their number.
 _SKETCH = 256
 #: Fewer in common are coincidence.
@@ -70,6 +70,18 @@ def overlap(key: bytes, held: dict[str, Any], sketch: Sequence[Sequence[str]]) -
     return max(shares)
 
 
+def check_tiers(path: Path, held: Mapping[str, Any] | None, data: Registration | None) -> None:
+    """Refuse a release of other tiers than the ledger's, or of none: totals per tier follow from one set of weights."""
+    given = None if data is None or data.tiers is None else [list(tier) for tier in data.tiers]
+    if held is not None and held.get("tiers") != given:
+        known, asked = ("no tiers" if t is None else f"tiers {dict(t)}" for t in (held.get("tiers"), given))
+        raise LedgerError(
+            f"the ledger {str(path)!r} has {known} of units, and this release has {asked} (weights of 65,536). Nothing "
+            "was charged. All releases of one ledger have the same tiers with the same weights, or none: name another "
+            "ledger only for other people's records."
+        )
+
+
 def merge(
     connection: sqlite3.Connection, path: Path, registration: Registration, *, make_key: bool
 ) -> dict[str, Any] | None:
@@ -87,6 +99,7 @@ def merge(
                 "to one private data set, one unit and one list of classes in one order."
                 + (_REVISE if name == "n_units" else "")
             )
+    check_tiers(path, held, registration)
     new |= dict.fromkeys(SENSITIVE_KEYS[:3])
     key = None
     if make_key or (registration.fingerprint is not None and known.get("fingerprint") is not None):
@@ -114,6 +127,13 @@ def merge(
             raise LedgerError(
                 f"the ledger {str(path)!r} is for other private records than these. Nothing was charged. One "
                 f"ledger belongs to one private data set: name another file for another one.{_REVISE}"
+            )
+    if key is not None and registration.members is not None:
+        new["members"] = mac(key, "members", registration.members)
+        if known.get("members") not in (None, new["members"]):
+            raise LedgerError(
+                f"the ledger {str(path)!r} knows some of these units in another tier. Nothing was charged: a unit that "
+                f"changes its tier would be charged by two weights.{_REVISE}"
             )
     # What is known stays; in particular no fingerprint means "not at hand", never "none any more".
     merged = {name: known[name] if known.get(name) is not None else value for name, value in new.items()}

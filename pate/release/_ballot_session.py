@@ -17,7 +17,8 @@ from pate.ledger import Ledger, LedgerRow, Registration
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget
-from pate.records import NUMBER, BallotFacts, BallotSum, RightCounts, RightFacts, VectorFacts, VectorSum
+from pate.privacy.tiers import WHOLE, as_budget
+from pate.records import NUMBER, BallotFacts, BallotSum, RightCounts, RightFacts, UnitTiers, VectorFacts, VectorSum
 from pate.release._labels import BallotRelease, VectorRelease
 from pate.release._measured import SIZE_OF_LABELS, ReleasedCounts, measured_accuracy
 from pate.release._quote import ReleaseTerms, buy_rounds, sum_of_rounds, warn_if_weak
@@ -44,7 +45,7 @@ def release_ballots(
     ballots: BallotSum,
     mechanism: GaussianSum,
     *,
-    budget: Budget,
+    budget: Budget | Mapping[str, Budget],
     ledger: Ledger | None = None,
     name: str = "",
     noise_seed: int | None = None,
@@ -59,8 +60,8 @@ def release_ballots(
         Of :meth:`pate.RecordVoters.cast`.
     mechanism : GaussianSum
         ``GaussianSum.for_budget(budget)`` spends all of it.
-    budget : Budget
-        The most this release may cost.
+    budget : Budget, or mapping of str to Budget
+        The most this release may cost; of ballots cast with tiers one for each tier (:mod:`pate.privacy.tiers`).
     ledger : Ledger or None
         Also stay within its total; charge and statistics are stored there, together, before anything is returned. The
         same request again gives the stored statistics, free of cost.
@@ -106,9 +107,10 @@ def release_ballots(
     check_ballots(ballots)
     if not isinstance(mechanism, GaussianSum):
         raise InvalidInputError(f"mechanism must be GaussianSum(noise_multiplier), got {shown(mechanism)}.")
-    terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
-    facts = ballots.facts
-    check_ballots_stated(stated, residual=facts.clip is not None)
+    terms = terms_of(budget, ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
+    budget, facts = terms.budget, ballots.facts
+    terms.check_tiers(facts)
+    check_ballots_stated(stated, residual=facts.clip is not None, tiers=terms.tiers)
     warn_if_weak(budget.delta, facts.n, epsilon=budget.epsilon)
     transaction = Transaction(terms, ballots.registration())
     request = request_of(facts, name, seeded=terms.seeded, noise=mechanism.noise_multiplier)
@@ -128,6 +130,14 @@ def release_ballots(
     )
     bind_statement(statement, ledger)
     return BallotRelease.of(drawn, facts, mechanism, statement)
+
+
+def terms_of(budget: Any, ledger: Ledger | None, **said: Any) -> ReleaseTerms:
+    """Return the terms of a release of ballots: ``budget`` is one for all units, or one for every tier of them."""
+    whole, tiers = as_budget(budget)
+    if tiers is not None and isinstance(ledger, Ledger):
+        tiers = tiers.held_to((ledger.registration or {}).get("tiers"))
+    return ReleaseTerms(budget=whole, tiers=tiers, ledger=ledger, **said)
 
 
 def check_ballots(ballots: object) -> BallotSum:
@@ -211,6 +221,7 @@ class _Rounds(OneHolder):
 
     def _draw(self, sums: Sums, request: str) -> tuple[_Cast, str | None]:
         """Draw the next round of these; return it, and the digest of the ledger's entry that holds it."""
+        self._terms.check_tiers(sums.facts)
         index = self._paid.n_used
         held_facts: dict[str, Any] = {"request": request, _kind_of(sums.facts): sums.facts.to_dict()}
         if self._is_split:
@@ -424,6 +435,9 @@ class BallotSession(_Rounds):
             ("adjacency", f.adjacency, data.adjacency),
             ("n_units", f.n, f.n if self._n is None else self._n),
         )
+        self._terms.check_tiers(f)
+        if (data.tiers, data.members) != (said.tiers, said.members):
+            raise InvalidInputError("ballots must be of units in the session's tiers. Cast with the same tiers=.")
         if data.fingerprint not in (None, said.fingerprint):
             raise InvalidInputError("ballots come from other private records than the session's. Open one for those.")
         if data.fingerprint is None:
@@ -498,7 +512,7 @@ def _rounds_of(row: LedgerRow) -> tuple[GaussianSum, ...]:
 
 @takes_former_names(anyway="force")
 def open_ballot_session(
-    budget: Budget,
+    budget: Budget | Mapping[str, Budget],
     *,
     shares: Sequence[float],
     classes: Any,
@@ -515,13 +529,15 @@ def open_ballot_session(
     n_measured: int = 0,
     n_held_out: int = 0,
     split_into: int = 1,
+    tiers: UnitTiers | None = None,
 ) -> BallotSession:
     """Charge several rounds of ballots whole, to be cast one after the other, each after seeing the last.
 
     Parameters
     ----------
-    budget : Budget
-        What the session costs: all of it (or of what the ledger has left, where that is less).
+    budget : Budget, or mapping of str to Budget
+        What the session costs: all of it (or of what the ledger has left, where that is less). With ``tiers`` one for
+        each.
     shares : sequence of float
         One per round: its part of mu^2. Their sum stands for the whole.
     classes : iterable, int or None
@@ -549,6 +565,8 @@ def open_ballot_session(
         a whole of their own (:mod:`pate.records._vectors`).
     split_into : int
         The last round may be replaced by so many at most: :meth:`BallotSession.split`.
+    tiers : UnitTiers or None
+        Of the units, where each tier has a budget of its own: ``ballots.unit_owners.tiers``.
 
     Guarantees
     ----------
@@ -568,8 +586,11 @@ def open_ballot_session(
     >>> round(session.charge.guarantee(1e-5).epsilon, 6), session.n_left
     (1.0, 2)
     """
-    terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
-    check_ballots_stated(stated, residual=True)
+    terms = terms_of(budget, ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
+    budget = terms.budget
+    if (tiers is None) != (terms.tiers is None):
+        raise InvalidInputError("tiers must be given with a budget for each tier, and with no other.")
+    check_ballots_stated(stated, residual=True, tiers=terms.tiers)
     check_name(name, ledger, shown(name))
     if n_units is not None and nominal_n is not None:
         raise InvalidInputError("n_units and nominal_n must not both be given: the number is public or it is not.")
@@ -577,8 +598,15 @@ def open_ballot_session(
     n = None if n is None else check_int("n_units" if nominal_n is None else "nominal_n", n, low=1)
     adjacency = "replace-one" if nominal_n is None else "add-or-remove"
     values = NUMBER if classes is None else check_classes(range(classes) if isinstance(classes, int) else classes)
+    weight = n if tiers is None else sum(whole * count for _, whole, count in tiers.facts) / WHOLE
     data = Registration(
-        unit, values, n_units=n if nominal_n is None else None, fingerprint=fingerprint, adjacency=adjacency
+        unit,
+        values,
+        n_units=n if nominal_n is None else None,
+        fingerprint=fingerprint,
+        adjacency=adjacency,
+        tiers=None if tiers is None else tuple((name, whole) for name, whole, _ in tiers.facts),
+        members=None if tiers is None else tiers.members,
     )
     warn_if_weak(budget.delta, n, epsilon=budget.epsilon)
     transaction = Transaction(terms, data)
@@ -590,7 +618,7 @@ def open_ballot_session(
             row, n_used, n_stored = stored_rounds_of(ledger, row.id)
             return transaction.ballots_again(_rounds_of(row), row.id, n_used, n_stored)
         rounds = buy_rounds(
-            budget, shares, ledger, n_units=n, force=force, n_measured=n_measured, n_held_out=n_held_out
+            budget, shares, ledger, n_units=weight, force=force, n_measured=n_measured, n_held_out=n_held_out
         )
         facts = {"noise_multipliers": [m.noise_multiplier for m in rounds]}
         return transaction.ballot_session(
@@ -604,7 +632,7 @@ def open_ballot_session(
 def open_on_terms(terms: ReleaseTerms, name: str, **said: Any) -> BallotSession:
     """Open a session on a plan's terms, by its name where they have a ledger; see :func:`pate.open_ballot_session`."""
     return open_ballot_session(
-        terms.budget,
+        terms.budget if terms.tiers is None else terms.tiers.mapping,
         ledger=terms.ledger,
         name=None if terms.ledger is None else name,
         noise_seed=terms.noise_seed,
