@@ -3,9 +3,11 @@
 from ._by_dpsgd import (
     Ask as Ask,
     ByRecords as ByRecords,
+    TIERS_ARE_PUBLIC as TIERS_ARE_PUBLIC,
     TrainingPlan as TrainingPlan,
     check_likeliest as check_likeliest,
     check_schema as check_schema,
+    check_tiers as check_tiers,
     chosen_voters as chosen_voters,
     len_of as len_of,
     measured_with as measured_with,

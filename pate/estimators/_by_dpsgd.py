@@ -53,8 +53,8 @@ from pate.models.recipes import (
 from pate.models.students import try_student
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
-from pate.release import Evidence, ModelLabels, ReleaseTerms, check_ballots_stated, doubted, warn_of_doubts
 from pate.records import Tiers
+from pate.release import Evidence, ModelLabels, ReleaseTerms, check_ballots_stated, doubted, warn_of_doubts
 from pate.release.statement.fields import NAMED, MeasuredAccuracy, check_stated
 from pate.release.statement.model import PrivacyStatement
 from pate.release.statement.plain import as_plain_text
@@ -151,14 +151,14 @@ def check_tiers(tiers: TierBudgets | None, given: Any, voters: str, X_public: An
     """Refuse budgets per tier where not every unit's contribution can be weighed, and tiers without such budgets."""
     if tiers is None and given is not None:
         raise InvalidInputError(
-            "budget must have one pate.Budget for each tier where tiers are given: {'gold': Budget(3.0, 1e-5), 'basic': "
-            "Budget(1.0, 1e-5)}."
+            "budget must have one pate.Budget for each tier where tiers are given, got one for all. Say "
+            "budget={'gold': Budget(3.0, 1e-5), 'basic': Budget(1.0, 1e-5)}."
         )
     if tiers is not None and (X_public is None or voters != "records"):
         raise InvalidInputError(
-            f"budget must be one pate.Budget where voters={voters!r}{' and X_public=None' if X_public is None else ''}: "
-            "budgets per tier are for records that vote on public rows. Pass X_public and say voters='records', or take "
-            "the smallest budget for all."
+            f"budget must be one pate.Budget where voters={voters!r}{' without public rows' * (X_public is None)}, got "
+            "one for each tier: those are for records that vote on public rows. Give public rows and say "
+            "voters='records' (--voters records), or take the smallest budget for all."
         )
 
 

@@ -39,6 +39,7 @@ from pate.estimators._public_model import digest_of
 from pate.estimators._public_rows import OVERLAP, TUNING, own_stated
 from pate.estimators._queries import Queries, former_part, in_own_words
 from pate.exceptions import InvalidInputError
+from pate.ledger import Ledger
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.models.file import Manifest, ModelFile, check_model_path, damaged, read_model, write_model
 from pate.models.recipes import (
@@ -54,7 +55,6 @@ from pate.models.recipes import (
 )
 from pate.models.recipes import made_of as made_of_ballots
 from pate.models.students import as_public, keep_student, made_of, measured_labels, read_student, try_student
-from pate.ledger import Ledger
 from pate.privacy.budget import Budget
 from pate.privacy.tiers import as_budget
 from pate.records import Tiers
@@ -404,9 +404,7 @@ class PATEClassifier(BySchema):
             return self._fit_by_schema(X, y, groups, schema, terms, why=why), None
         if who == "records":
             of_records = None if by_tier is None else Tiers.of(by_tier, tiers)
-            return self._fit_by_records(
-                X, y, X_public, groups, terms, same=same, why=why, tiers=of_records
-            ), None
+            return self._fit_by_records(X, y, X_public, groups, terms, same=same, why=why, tiers=of_records), None
         measure = check_measure(self.measure)
         check_likeliest(self.decide)
         self._row_shape = image_shape(X_public, name="X_public")

@@ -23,7 +23,6 @@ from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.ledger import Registration
 from pate.models.recipes import MappedLinear, RecordModel
 from pate.models.students import check_is_student, default_student, fit_student, make_student, mapped_student
-from pate.privacy.budget import Budget
 from pate.privacy.tiers import TierBudgets
 from pate.release import LabelRelease, ModelLabels
 from pate.teachers import (
@@ -118,7 +117,7 @@ class PublicModel(ClassifierMixin, PublicRows):
 
     # What is said when a classifier is made.
     estimator: Any = None
-    budget: Budget | None
+    budget: Any
     classes: Any
     student: Any
     random_state: int | None
@@ -174,9 +173,7 @@ class PublicModel(ClassifierMixin, PublicRows):
             return self.random_state
         return int(digest_of(hash_rows(X_public))[:32], 16)
 
-    def _check_ledger(
-        self, X: Any, y: Any, groups: Any, *, paid: bool, tiers: TierBudgets | None = None
-    ) -> None:
+    def _check_ledger(self, X: Any, y: Any, groups: Any, *, paid: bool, tiers: TierBudgets | None = None) -> None:
         """Have the ledger compare these private records with its own, before anything is trained or charged.
 
         One that can be written to, unless this fit is paid for already.

@@ -42,6 +42,7 @@ from pate.models.recipes import (
     without_privacy,
 )
 from pate.models.students import measured_labels
+from pate.records import Tiers
 from pate.release import (
     BatchPlan,
     Evidence,
@@ -52,10 +53,11 @@ from pate.release import (
     default_heads,
     doubted,
     expected_of_votes,
+    tier_guarantees,
     warn_if_weak,
 )
 from pate.representations import Representation
-from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, class_indices, make_ensemble, units_of
+from pate.teachers import HeadTeacherEnsemble, Owners, ShardEnsemble, class_indices, make_ensemble, units_of
 from pate.votes import hash_queries
 
 #: So many records are cast before other processes would have begun.
@@ -93,8 +95,11 @@ class BallotMethod(ModelMethod):
         cls, job: LabelSettings, source: Sources, ledger: Ledger | None, *, classes: tuple[Any, ...], why: str
     ) -> Self:
         """Fit public maps and price all rounds; of private records only their number is used."""
-        terms = job.terms(ledger, check_ballots_stated(job.stated, residual=True))
+        terms = job.terms(ledger, check_ballots_stated(job.stated, residual=True, tiers=job.tier_budgets))
         ask, n_public = _ask(job, source, classes), len(source.public)
+        if terms.tiers is not None:
+            tiers = Tiers.of(terms.tiers, source.tiers)
+            ask = replace(ask, tiers=tiers, of_tiers=tiers.of_units(Owners.of(source.groups, len(source.y))))
         if n_public < FEWEST_PUBLIC:
             raise InvalidInputError(
                 f"public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
@@ -121,6 +126,8 @@ class BallotMethod(ModelMethod):
             is_paid=ballots.stored,
             expectation=str(expectation),
             instead=without_privacy(ballots.facts, job.commonest),
+            tiers=tier_guarantees(terms.tiers, ballots.charge, ask.of_tiers),
+            weight=ask.weight,
             files=source.files,
             odd=source.odd,
         )

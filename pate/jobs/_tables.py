@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,8 @@ import numpy.typing as npt
 from pate._core.checks import check_classes
 from pate._core.curator import CuratorMessage, warn_curator
 from pate.data import about_shift, check_other_file, check_public_rows, file_of, recognised_by
-from pate.estimators import check_schema, method_of
-from pate.exceptions import InvalidInputError
+from pate.estimators import TIERS_ARE_PUBLIC, check_schema, check_tiers, method_of
+from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan, SyntheticRowsPlan
 from pate.jobs._reading import as_classes, chosen_teacher, read_classes, read_sources
 from pate.jobs._records import BallotMethod, GradientMethod, ShardMethod, SyntheticMethod
@@ -45,7 +46,11 @@ class LabelJob(LabelSettings, LeavesModel):
         Column of the private table with the classes; None for folders, and for an npz with ``y``.
     classes : iterable or None
         Every class that could occur: public knowledge. None reads them off the private target and warns.
-    budget : Budget
+    budget : Budget, or mapping of str to Budget
+        One for all, or (of records that vote on a public table) one for each tier: see ``tiers``.
+    tiers : str or None
+        Column of the private table with the tier of each row, a text. It is no feature, and not protected
+        (docs/tiers.md).
     group : str or None
         Column that says whose row it is; then a person is protected, not a row. For images ``"prefix"``: the part of
         a file's name before ``_``.
@@ -196,6 +201,15 @@ class LabelJob(LabelSettings, LeavesModel):
                 n_columns=int(source.X.shape[1]) if source.kind == "table" else 0,
             )
         check_schema(self.schema, str(self.voters), source.public)
+        check_tiers(self.tier_budgets, self.tiers, str(self.voters), source.public)
+        if self.tier_budgets is not None:
+            of_ledger = None if book is None else (book.registration or {}).get("tiers")
+            self.tier_budgets = self.tier_budgets.held_to(of_ledger)
+            warnings.warn(
+                f"tiers are the column {self.tiers!r} of the private table. {TIERS_ARE_PUBLIC}",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
         if self.voters == "dpsgd" or self.public is None:
             self.check_heeded()
         if self.public is not None and not self.overlap_is_public:
@@ -269,7 +283,8 @@ class LabelJob(LabelSettings, LeavesModel):
         if self._ledger is not None:
             groups, _ = owned(self._source.groups, len(y))  # as the voters will see them
             known = recognised_by(self._source.X, class_indices(y, values), groups)
-            data = Registration(self.plan.unit, values, n_units=self.plan.n_units, **known)
+            tiers = None if self.tier_budgets is None else self.tier_budgets.pairs
+            data = Registration(self.plan.unit, values, n_units=self.plan.n_units, tiers=tiers, **known)
             check_ledger(self._ledger, data, self._private, new_ledger=self.new_ledger)
             if not self.plan.is_paid:
                 self._ledger.check_writable()

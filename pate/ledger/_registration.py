@@ -74,7 +74,8 @@ def check_tiers(path: Path, held: Mapping[str, Any] | None, data: Registration |
     """Refuse a release of other tiers than the ledger's, or of none: totals per tier follow from one set of weights."""
     given = None if data is None or data.tiers is None else [list(tier) for tier in data.tiers]
     if held is not None and held.get("tiers") != given:
-        known, asked = ("no tiers" if t is None else f"tiers {dict(t)}" for t in (held.get("tiers"), given))
+        sides: list[Any] = [held.get("tiers"), given]
+        known, asked = ("no tiers" if side is None else f"tiers {dict(side)}" for side in sides)
         raise LedgerError(
             f"the ledger {str(path)!r} has {known} of units, and this release has {asked} (weights of 65,536). Nothing "
             "was charged. All releases of one ledger have the same tiers with the same weights, or none: name another "
@@ -133,7 +134,8 @@ def merge(
         if known.get("members") not in (None, new["members"]):
             raise LedgerError(
                 f"the ledger {str(path)!r} knows some of these units in another tier. Nothing was charged: a unit that "
-                f"changes its tier would be charged by two weights.{_REVISE}"
+                "changes its tier would be charged by two weights. Leave all where they were; where units were added, "
+                "say so first: Ledger.revise(reason) (pate ledger revise)."
             )
     # What is known stays; in particular no fingerprint means "not at hand", never "none any more".
     merged = {name: known[name] if known.get(name) is not None else value for name, value in new.items()}

@@ -10,6 +10,7 @@ from typing import Any, Self
 from pate._core.checks import shown
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget, check_budget
+from pate.privacy.convert import format_up
 from pate.privacy.cost import Charge
 
 __all__ = ["WHOLE", "TierBudgets", "as_budget"]
@@ -48,10 +49,10 @@ class TierBudgets:
     --------
     >>> tiers = TierBudgets.of({"gold": Budget(3.0, 1e-5), "basic": Budget(1.0, 1e-5)})
     >>> tiers.top, [round(w / WHOLE, 4) for w in tiers.weights]
-    (Budget(epsilon=3.0, delta=1e-05), [1.0, 0.3727])
+    (Budget(epsilon=3.0, delta=1e-05), [0.3727, 1.0])
     >>> whole = Charge.gaussian(sensitivity=tiers.top.mu_squared**0.5, sigma=1.0)
     >>> [round(tiers.charge(name, whole).guarantee(1e-5).epsilon, 3) for name in tiers.names]
-    [3.0, 1.0]
+    [1.0, 3.0]
     """
 
     names: tuple[str, ...]
@@ -60,7 +61,7 @@ class TierBudgets:
 
     @classmethod
     def of(cls, budgets: Mapping[str, Budget]) -> Self:
-        """Return the weights of these budgets."""
+        """Return the weights of these budgets, in the order of the tiers' names."""
         odd = [n for n in budgets if not isinstance(n, str) or not n.strip() or not n.isprintable() or len(n) > _MOST]
         if not budgets or odd or len(budgets) > _MOST:
             wrong = f"one called {shown(odd[0])}" if odd else f"{len(budgets)}"
@@ -68,7 +69,8 @@ class TierBudgets:
                 f"budget must name 1 to {_MOST} tiers, each by a text of at most {_MOST} characters, got {wrong}. Say "
                 "{'gold': Budget(3.0, 1e-5), 'basic': Budget(1.0, 1e-5)}."
             )
-        own = tuple(check_budget(budget) for budget in budgets.values())
+        budgets = {name: check_budget(budgets[name]) for name in sorted(budgets)}
+        own = tuple(budgets.values())
         most = max(own, key=lambda budget: budget.mu_squared)
         # A calibrated mu may be above the budget's own by less than this.
         whole = Charge.gaussian(sensitivity=math.sqrt(most.mu_squared) * (1 + 1e-9), sigma=1.0)
@@ -125,8 +127,8 @@ class TierBudgets:
             if held[name] > weight:
                 least = scaled(whole, held[name]).guarantee(budget.delta).epsilon
                 raise InvalidInputError(
-                    f"budget of tier {name!r} must be epsilon {least:.4g} at least, got {budget}: the ledger began with "
-                    f"weights by which that tier is charged so much where the largest budget is {self.top}."
+                    f"budget of tier {name!r} must be epsilon {format_up(least)} at least, got {budget}: by the weights "
+                    f"that the ledger began with it is charged so much where the largest budget is {self.top}."
                 )
         return replace(self, weights=tuple(held[name] for name in self.names))
 

@@ -267,8 +267,8 @@ def person_residual_sums(
 ) -> IntArray:
     """Return the sum over persons of their clipped sums of p (x) r, shape (d, m).
 
-    ``p`` and ``scales`` are as in :func:`person_sums`; of a person of weight w the norm is G R w. A person's sum is brought to whole multiples of 2^16 (a 65,536th of a ballot), scaled down to norm G R, certified
-    in whole numbers.
+    ``p`` and ``scales`` are as in :func:`person_sums`; of a person of weight w the norm is G R w. A person's sum is
+    brought to whole multiples of 2^16 (a 65,536th of a ballot), scaled down to norm G R, certified in whole numbers.
     """
     total = np.zeros((p.shape[1], r.shape[1]), dtype=np.int64)
     if not len(p):
@@ -388,9 +388,7 @@ class Directions:
     _: KW_ONLY
     keep: bool = False
 
-    def __call__(
-        self, rows: Any, labels: IntArray, owners: IntArray | None, scales: IntArray | None = None
-    ) -> Piece:
+    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None, scales: IntArray | None = None) -> Piece:
         """Return the directions of these records."""
         index = np.arange(n_rows(rows))
         p, fine = np.empty((len(index), self.maps.d), dtype=np.int32), np.empty(len(index), dtype=bool)

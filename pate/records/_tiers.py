@@ -33,7 +33,7 @@ class Tiers:
     --------
     >>> tiers = Tiers.of({"gold": Budget(3.0, 1e-5), "basic": Budget(1.0, 1e-5)}, ["gold", "basic", "basic"])
     >>> tiers.codes.tolist(), tiers.of_units(Owners.of(None, 3)).facts
-    ([0, 1, 1], (('gold', 65536, 1), ('basic', 24428, 2)))
+    ([1, 0, 0], (('basic', 24428, 2), ('gold', 65536, 1)))
     """
 
     budgets: TierBudgets

@@ -288,7 +288,7 @@ class UnitSums:
         return int(self.facts.delta_squared)
 
     def delta_squared_of(self, weight: int) -> int:
-        """The same of a unit of a tier of this weight: w^2 times as much, exactly.
+        """Return the same of a unit of a tier of this weight: w^2 times as much, exactly.
 
         Every bound here is G^2 times a whole number, and a weighed unit's is (G w)^2 times it, by the same table.
         """

@@ -111,7 +111,7 @@ def release_ballots(
     budget, facts = terms.budget, ballots.facts
     terms.check_tiers(facts)
     check_ballots_stated(stated, residual=facts.clip is not None, tiers=terms.tiers)
-    warn_if_weak(budget.delta, facts.n, epsilon=budget.epsilon)
+    warn_if_weak(terms.largest_delta, facts.n, epsilon=budget.epsilon)
     transaction = Transaction(terms, ballots.registration())
     request = request_of(facts, name, seeded=terms.seeded, noise=mechanism.noise_multiplier)
     row = None if ledger is None else ledger.find(request)
@@ -608,7 +608,7 @@ def open_ballot_session(
         tiers=None if tiers is None else tuple((name, whole) for name, whole, _ in tiers.facts),
         members=None if tiers is None else tiers.members,
     )
-    warn_if_weak(budget.delta, n, epsilon=budget.epsilon)
+    warn_if_weak(terms.largest_delta, n, epsilon=budget.epsilon)
     transaction = Transaction(terms, data)
     mark = None if name is None else _mark(terms, shares, name, n_held_out)
 

@@ -160,8 +160,8 @@ def measured_accuracy(
     adds noise, the sample that the records are of what comes later, and the spread of the correction. Under
     add-or-remove a = R/(R + W) of noisy right and wrong counts, whose noise has variance
     sigma^2 (a^2 + (1 - a)^2)/(R + W)^2 (to first order). A class is reported where its noisy count exceeds
-    4 sqrt 2 sigma. Of units of several tiers n is what all weigh together, at most Kish's effective number (sum w)^2/sum
-    w^2, so that the sampling error is not understated; the share is of units by weight.
+    4 sqrt 2 sigma. Of units of several tiers n is what all weigh together, at most Kish's effective number
+    (sum w)^2/sum w^2, so that the sampling error is not understated; the share is of units by weight.
 
     Examples
     --------

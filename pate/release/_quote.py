@@ -101,6 +101,11 @@ class ReleaseTerms:
         if isinstance(self.stated, Mapping):  # a copy: what was checked is what is stated
             object.__setattr__(self, "stated", dict(self.stated))
 
+    @property
+    def largest_delta(self) -> float:
+        """Of the budget, or of any tier's."""
+        return max(b.delta for b in (self.budget, *(() if self.tiers is None else self.tiers.budgets)))
+
     def check_tiers(self, facts: Any) -> None:
         """Refuse a sum whose units weigh otherwise than these terms charge them."""
         tiers = getattr(facts, "tiers", None)

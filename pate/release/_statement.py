@@ -15,7 +15,7 @@ from pate.privacy.convert import format_up
 from pate.privacy.cost import Charge
 from pate.privacy.tiers import WHOLE, TierBudgets
 from pate.privacy.words import Guarantee
-from pate.records import NUMBER, BallotFacts, RightFacts, TierFacts, VectorFacts
+from pate.records import NUMBER, BallotFacts, RightFacts, TierFacts, UnitTiers, VectorFacts
 from pate.release._quote import Quote, ReleaseTerms, counted, sum_of_rounds
 from pate.release._stored import with_counts
 from pate.release.statement.fields import (
@@ -317,8 +317,8 @@ _TIERS = Assumption(
     "tiers", "which unit is in which tier is public, was fixed without looking at the private data, and does not change"
 )
 _WEIGHED = (
-    "; a unit of weight w moves every sum w times as far as one of weight 1 at most: its mu is w times theirs, in every "
-    "round and in all together"
+    "; a unit of weight w moves every sum w times as far as one of weight 1 at most: its mu is w times theirs, in "
+    "every round and in all together"
 )
 
 #: A ledger cannot compare features: a digest of them would be one more private value to store, and to guess at.
@@ -432,7 +432,7 @@ def ballot_statement(
     multipliers = counted(m.noise_multiplier for m in rounds)
     parts = rounds[len(rounds) - n_held_out :], rounds[: len(rounds) - n_held_out]
     paying = max(filter(None, parts), key=lambda part: sum_of_rounds(part).mu_squared)
-    weighed = () if seeded or terms.tiers is None else tier_guarantees(terms.tiers, charge, last.tiers or ())
+    weighed = tier_guarantees(terms.tiers, charge, last.tiers)
     squares = " + ".join(f"{n}/{m.noise_multiplier!r}^2" for m, n in Counter(paying).items())
     return statement_of(
         terms,
@@ -489,8 +489,10 @@ def ballot_statement(
     )
 
 
-def tier_guarantees(tiers: TierBudgets, whole: Charge, facts: TierFacts) -> tuple[TierGuarantee, ...]:
-    """Return what each tier is promised where a unit of weight 1 is charged ``whole``; ``facts`` say how many are in it.
+def tier_guarantees(
+    tiers: TierBudgets | None, whole: Charge, units: UnitTiers | TierFacts | None
+) -> tuple[TierGuarantee, ...]:
+    """Return what each tier of these units is promised, if there are any, where one of weight 1 is charged ``whole``.
 
     Examples
     --------
@@ -498,10 +500,12 @@ def tier_guarantees(tiers: TierBudgets, whole: Charge, facts: TierFacts) -> tupl
     >>> tiers = TierBudgets.of({"gold": Budget(3.0, 1e-5), "basic": Budget(1.0, 1e-5)})
     >>> for one in tier_guarantees(tiers, Charge.gaussian(sensitivity=0.7, sigma=1.0), (("basic", 1, 9),)):
     ...     print(one)
-    gold: epsilon = 2.91 at delta = 1e-05 (0.7-GDP) for each of 0, who weigh 1
     basic: epsilon = 0.9709 at delta = 1e-05 (0.261-GDP) for each of 9, who weigh 0.373
+    gold: epsilon = 2.91 at delta = 1e-05 (0.7-GDP) for each of 0, who weigh 1
     """
-    counts = {name: n for name, _, n in facts}
+    if tiers is None or units is None:
+        return ()
+    counts = {name: n for name, _, n in (units.facts if isinstance(units, UnitTiers) else units)}
     found = []
     for name, weight, budget in zip(tiers.names, tiers.weights, tiers.budgets, strict=True):
         charge = tiers.charge(name, whole)
