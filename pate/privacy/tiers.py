@@ -127,8 +127,8 @@ class TierBudgets:
             if held[name] > weight:
                 least = scaled(whole, held[name]).guarantee(budget.delta).epsilon
                 raise InvalidInputError(
-                    f"budget of tier {name!r} must be epsilon {format_up(least)} at least, got {budget}: by the weights "
-                    f"that the ledger began with it is charged so much where the largest budget is {self.top}."
+                    f"budget of tier {name!r} must be epsilon {format_up(least)} at least, got {budget}: so much it "
+                    f"is charged, by the ledger's weights, where the largest budget is {self.top}."
                 )
         return replace(self, weights=tuple(held[name] for name in self.names))
 

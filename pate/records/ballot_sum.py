@@ -62,8 +62,6 @@ class UnitOwners:
                 "a ballot sum was added twice: its records would count double, which the noise is not made for. Add "
                 "sums of different records."
             )
-        if self.tiers is not None or other.tiers is not None:
-            raise InvalidInputError("ballot sums with tiers cannot be added. Cast all records at once.")
         if self.persons is None or other.persons is None or self.owners is None or other.owners is None:
             return UnitOwners((*self.labels, *other.labels), None, None, self.n_units + other.n_units)
         if np.isin(other.persons, self.persons, assume_unique=True).any():
@@ -447,6 +445,8 @@ class BallotSum(UnitSums):
     def __add__(self, other: BallotSum) -> BallotSum:
         if not isinstance(other, BallotSum):
             return NotImplemented
+        if self.facts.tiers is not None or other.facts.tiers is not None:
+            raise InvalidInputError("ballot sums with tiers cannot be added. Cast all records at once.")
         counted = self.facts.n_is_public
         mine, theirs = (replace(f, n=0) if counted else f for f in (self.facts, other.facts))
         if mine != theirs:

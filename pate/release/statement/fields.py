@@ -673,13 +673,11 @@ class StatementFields:
             raise InvalidInputError(f"tier_budgets must be a list of at most {MOST_TIERS} tiers. Put them into a list.")
         tiers = TierGuarantee.listed("tier_budgets", held)
         object.__setattr__(self, "tier_budgets", () if self.seeded else tiers)
-        g, mu = self.guarantee, self.mu
-        if self.tier_budgets and (
-            (g.epsilon, g.delta) not in [(tier.epsilon, tier.delta) for tier in tiers]
-            or mu is None
-            or any(tier.mu > mu for tier in tiers)
-            or sum(tier.n for tier in tiers) != self.n_units
-        ):
+        if not self.tier_budgets:
+            return
+        most, g = max(tiers, key=lambda tier: tier.mu), self.guarantee
+        all_units = sum(tier.n for tier in tiers) == self.n_units
+        if (most.epsilon, most.delta, most.mu) != (g.epsilon, g.delta, self.mu) or not all_units:
             raise InvalidInputError(
                 "the statement contradicts itself: its guarantee must be that of the largest of tier_budgets, and "
                 "n_units all of theirs. Ask for the file as it was written."
