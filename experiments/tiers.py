@@ -1,6 +1,6 @@
 """Budgets per tier: accuracy where each record keeps its own budget, beside all at the lowest and the largest alone.
 
-    PATE_DATA_HOME=... python experiments/tiers.py     # about half an hour of one core
+    PATE_DATA_HOME=... python experiments/tiers.py     # about a quarter of an hour of one core
     python experiments/tiers.py --table                # the page's table from the stored result
     python experiments/tiers.py --smoke                # does it run?
 

@@ -266,12 +266,11 @@ class LabelOptions:
 
     epsilon: o.Epsilon
     delta: o.Delta = o.DELTA
-    tier_budgets: str | None = o.setting(
+    tiers: str | None = o.setting(
         "Where not all records allow the same: the column of the private table with their tiers, and an epsilon for "
         "each; --epsilon is the largest. Who is in which tier is public.",
         o.PRIVACY,
         metavar="COLUMN:TIER=EPSILON,...",
-        argument="tiers",
         rare=True,
     )
     ledger: Path | None = o.setting(
@@ -437,7 +436,7 @@ class LabelOptions:
         named = {"dataset": self.dataset_name, "organisation": self.organisation, "purpose": self.purpose}
         noise = (self.mechanism, self.sigma, self.scale, self.threshold, self.sigma_threshold)
         keeps = self.checkpoints and not self.plan
-        tiers, budget = _tiers(self.tier_budgets, Budget(self.epsilon, self.delta))
+        tiers, budget = _tiers(self.tiers, Budget(self.epsilon, self.delta))
         made = {
             "budget": budget,
             "tiers": tiers,
@@ -471,12 +470,12 @@ def _tiers(said: str | None, whole: Any) -> tuple[str | None, Any]:
         found = {}
     if not column or len(found) != len(parts):
         raise InvalidInputError(
-            f"--tier-budgets must be COLUMN:TIER=EPSILON,..., each tier once, got {said[:60]!r}. Say --tier-budgets "
+            f"--tiers must be COLUMN:TIER=EPSILON,..., each tier once, got {said[:60]!r}. Say --tiers "
             "contract:gold=3,basic=1."
         )
     if (most := max(budget.epsilon for budget in found.values())) != whole.epsilon:
         raise InvalidInputError(
-            f"--epsilon must be the largest of --tier-budgets, {most:g}, got {whole.epsilon:g}: it is what the release "
+            f"--epsilon must be the largest of --tiers, {most:g}, got {whole.epsilon:g}: it is what the release "
             "is known by."
         )
     return column, found

@@ -156,9 +156,9 @@ def check_tiers(tiers: TierBudgets | None, given: Any, voters: str, X_public: An
         )
     if tiers is not None and (X_public is None or voters != "records"):
         raise InvalidInputError(
-            f"budget must be one pate.Budget where voters={voters!r}{' without public rows' * (X_public is None)}, got "
-            "one for each tier: those are for records that vote on public rows. Give public rows and say "
-            "voters='records' (--voters records), or take the smallest budget for all."
+            f"tiers must be left out where voters={voters!r}{' without public rows' * (X_public is None)}: budgets per "
+            "tier are for records that vote on public rows. Give public rows and say voters='records' (--voters "
+            "records), or take the smallest budget for all."
         )
 
 

@@ -151,7 +151,7 @@ class LabelSettings(JobSettings):
         if (self.tiers is None) != (self.tier_budgets is None):
             raise InvalidInputError(
                 "tiers must name the column of the tiers where budget has one for each, and there alone, got "
-                f"{self.tiers!r}. Say budget={{'gold': Budget(3.0, 1e-5), ...}} (--tier-budgets COLUMN:gold=3,...)."
+                f"{self.tiers!r}. Say budget={{'gold': Budget(3.0, 1e-5), ...}} (--tiers COLUMN:gold=3,...)."
             )
         check_choice("preprocess", self.preprocess, PREPROCESSING)
         check_int("max_categories", self.max_categories, low=2)
