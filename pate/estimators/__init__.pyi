@@ -3,11 +3,9 @@
 from ._by_dpsgd import (
     Ask as Ask,
     ByRecords as ByRecords,
-    TIERS_ARE_PUBLIC as TIERS_ARE_PUBLIC,
     TrainingPlan as TrainingPlan,
     check_likeliest as check_likeliest,
     check_schema as check_schema,
-    check_tiers as check_tiers,
     chosen_voters as chosen_voters,
     len_of as len_of,
     measured_with as measured_with,
@@ -18,7 +16,7 @@ from ._by_dpsgd import (
 )
 from ._classifier import PATEClassifier as PATEClassifier
 from ._public_model import digest_of as digest_of
-from ._public_rows import OVERLAP as OVERLAP, any_rows as any_rows
+from ._public_rows import OVERLAP as OVERLAP, any_rows as any_rows, tiers_of as tiers_of
 from ._queries import Queries as Queries
 from ._regressor import (
     FEWEST_PUBLIC as FEWEST_PUBLIC,

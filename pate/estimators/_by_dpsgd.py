@@ -30,14 +30,7 @@ from pate.data.schema import declared_by_name
 from pate.estimators._public_model import PublicModel, digest_of
 from pate.estimators._public_rows import any_rows, check_has_target
 from pate.estimators._queries import Queries
-from pate.exceptions import (
-    CuratorWarning,
-    InvalidInputError,
-    PateError,
-    PrivacyLeakWarning,
-    PrivacyParameterWarning,
-    RepeatedFitWarning,
-)
+from pate.exceptions import CuratorWarning, InvalidInputError, PateError, PrivacyParameterWarning, RepeatedFitWarning
 from pate.models.recipes import (
     MappedLinear,
     PublicFacts,
@@ -76,7 +69,6 @@ from pate.models.recipes import (
     some_rows,
 )
 from pate.privacy.budget import Budget
-from pate.privacy.tiers import TierBudgets
 from pate.release import check_measure
 
 #: Of more columns no synthetic rows are drawn: measured were up to 64.
@@ -138,39 +130,6 @@ def method_of(
     method, why = chosen_method(facts, declared=drawn)
     check_schema(schema, method, X_public)
     return method, why
-
-
-#: What has to be true of tiers.
-TIERS_ARE_PUBLIC = (
-    "Which tier somebody is in, and how many are, is not protected: tiers must be public (a contract, a form of "
-    "consent), known without the private records, and stay as they are."
-)
-
-
-def check_tiers(tiers: TierBudgets | None, given: Any, voters: str, X_public: Any) -> None:
-    """Refuse budgets per tier where not every unit's contribution can be weighed, and tiers without such budgets."""
-    if tiers is None and given is not None:
-        raise InvalidInputError(
-            "budget must have one pate.Budget for each tier where tiers are given, got one for all. Say "
-            "budget={'gold': Budget(3.0, 1e-5), 'basic': Budget(1.0, 1e-5)}."
-        )
-    if tiers is not None and (X_public is None or voters != "records"):
-        raise InvalidInputError(
-            f"tiers must be left out where voters={voters!r}{' without public rows' * (X_public is None)}: budgets per "
-            "tier are for records that vote on public rows. Give public rows and say voters='records' (--voters "
-            "records), or take the smallest budget for all."
-        )
-
-
-def warn_of_private_tiers(tiers: Any, X: Any) -> None:
-    """Warn where tiers are a column of the private records: which tier somebody is in is not protected."""
-    name = getattr(tiers, "name", None)
-    if name is not None and name in list(getattr(X, "columns", ())):
-        warnings.warn(
-            f"tiers are {name!r}, a column of the private records too. {TIERS_ARE_PUBLIC}",
-            PrivacyLeakWarning,
-            stacklevel=4,
-        )
 
 
 def check_schema(schema: Any, voters: str, X_public: Any) -> None:
@@ -472,16 +431,7 @@ class ByRecords(PublicModel):
         return choose(facts)
 
     def _fit_by_records(
-        self,
-        X: Any,
-        y: Any,
-        X_public: Any,
-        groups: Any,
-        terms: ReleaseTerms,
-        *,
-        same: bool,
-        why: str = "",
-        tiers: Tiers | None = None,
+        self, X: Any, y: Any, X_public: Any, groups: Any, tiers: Any, terms: ReleaseTerms, *, same: bool, why: str
     ) -> RecordsPlan:
         check_ballots_stated(terms.stated, residual=True, tiers=terms.tiers)
         rows, records, y = self._read(X, y, X_public)

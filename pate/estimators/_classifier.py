@@ -28,15 +28,13 @@ from pate.estimators._by_dpsgd import (
     VOTERS,
     check_likeliest,
     check_schema,
-    check_tiers,
     chosen_voters,
     len_of,
     method_of,
-    warn_of_private_tiers,
 )
 from pate.estimators._by_schema import BySchema
 from pate.estimators._public_model import digest_of
-from pate.estimators._public_rows import OVERLAP, TUNING, own_stated
+from pate.estimators._public_rows import OVERLAP, TUNING, own_stated, tiers_of
 from pate.estimators._queries import Queries, former_part, in_own_words
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
@@ -57,7 +55,6 @@ from pate.models.recipes import made_of as made_of_ballots
 from pate.models.students import as_public, keep_student, made_of, measured_labels, read_student, try_student
 from pate.privacy.budget import Budget
 from pate.privacy.tiers import as_budget
-from pate.records import Tiers
 from pate.release import (
     BatchPlan,
     ReleaseTerms,
@@ -389,13 +386,12 @@ class PATEClassifier(BySchema):
             stated=stated,
             tiers=by_tier,
         )
-        if by_tier is not None:
-            warn_of_private_tiers(tiers, X)
+        table = X
         same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
         y, groups = plain_column(y), plain_column(groups, name="groups")
         who, why = self._method(who, X, y, X_public, groups, schema)
         check_schema(schema, who, X_public)
-        check_tiers(by_tier, tiers, who, X_public)
+        of_records = tiers_of(by_tier, tiers, who, X_public, X=table)
         self.voters_ = who
         if who == "dpsgd":
             return self._fit_by_dpsgd(X, y, X_public, groups, schema, terms, same=same, why=why), None
@@ -403,8 +399,7 @@ class PATEClassifier(BySchema):
         if who == "records" and X_public is None:
             return self._fit_by_schema(X, y, groups, schema, terms, why=why), None
         if who == "records":
-            of_records = None if by_tier is None else Tiers.of(by_tier, tiers)
-            return self._fit_by_records(X, y, X_public, groups, terms, same=same, why=why, tiers=of_records), None
+            return self._fit_by_records(X, y, X_public, groups, of_records, terms, same=same, why=why), None
         measure = check_measure(self.measure)
         check_likeliest(self.decide)
         self._row_shape = image_shape(X_public, name="X_public")

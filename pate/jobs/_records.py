@@ -42,7 +42,6 @@ from pate.models.recipes import (
     without_privacy,
 )
 from pate.models.students import measured_labels
-from pate.records import Tiers
 from pate.release import (
     BatchPlan,
     Evidence,
@@ -97,9 +96,6 @@ class BallotMethod(ModelMethod):
         """Fit public maps and price all rounds; of private records only their number is used."""
         terms = job.terms(ledger, check_ballots_stated(job.stated, residual=True, tiers=job.tier_budgets))
         ask, n_public = _ask(job, source, classes), len(source.public)
-        if terms.tiers is not None:
-            tiers = Tiers.of(terms.tiers, source.tiers)
-            ask = replace(ask, tiers=tiers, of_tiers=tiers.of_units(Owners.of(source.groups, len(source.y))))
         if n_public < FEWEST_PUBLIC:
             raise InvalidInputError(
                 f"public must have at least {FEWEST_PUBLIC} rows for records to vote, got {n_public}: public rows make "
@@ -160,7 +156,7 @@ def public_representation(job: LabelSettings, source: Sources) -> Representation
 
 
 def _ask(job: LabelSettings, source: Sources, classes: tuple[Any, ...]) -> Ask:
-    n_units, unit = units_of(source.groups, len(source.y))
+    (n_units, unit), tiers = units_of(source.groups, len(source.y)), job.record_tiers
     return Ask(
         classes=classes,
         n_units=n_units,
@@ -174,6 +170,8 @@ def _ask(job: LabelSettings, source: Sources, classes: tuple[Any, ...]) -> Ask:
         force=job.force,
         measure=measured_with(job.measure, job.student),
         decide=job.decide,
+        tiers=tiers,
+        of_tiers=None if tiers is None else tiers.of_units(Owners.of(source.groups, len(source.y))),
     )
 
 

@@ -18,6 +18,7 @@ from pate.ledger import Ledger, Registration, ledgers_in
 from pate.mechanisms import Mechanism
 from pate.privacy.budget import Budget
 from pate.privacy.tiers import TierBudgets, as_budget
+from pate.records import Tiers
 from pate.release import Asking, ReleaseTerms, check_enough, plan_release
 
 #: Of a file of labels, whatever the job.
@@ -67,6 +68,7 @@ class JobSettings:
     voters: str | None = field(default="shards", init=False)
     max_categories: int = field(default=50, init=False)
     tier_budgets: TierBudgets | None = field(default=None, init=False)
+    record_tiers: Tiers | None = field(default=None, init=False)
 
     def terms(self, ledger: Ledger | None, stated: Mapping[str, str]) -> ReleaseTerms:
         """Return the terms of a release: budget, ledger, caps and what is stated."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,8 @@ import numpy.typing as npt
 from pate._core.checks import check_classes
 from pate._core.curator import CuratorMessage, warn_curator
 from pate.data import about_shift, check_other_file, check_public_rows, file_of, recognised_by
-from pate.estimators import TIERS_ARE_PUBLIC, check_schema, check_tiers, method_of
-from pate.exceptions import InvalidInputError, PrivacyLeakWarning
+from pate.estimators import check_schema, method_of, tiers_of
+from pate.exceptions import InvalidInputError
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan, SyntheticRowsPlan
 from pate.jobs._reading import as_classes, chosen_teacher, read_classes, read_sources
 from pate.jobs._records import BallotMethod, GradientMethod, ShardMethod, SyntheticMethod
@@ -201,15 +200,10 @@ class LabelJob(LabelSettings, LeavesModel):
                 n_columns=int(source.X.shape[1]) if source.kind == "table" else 0,
             )
         check_schema(self.schema, str(self.voters), source.public)
-        check_tiers(self.tier_budgets, self.tiers, str(self.voters), source.public)
         if self.tier_budgets is not None:
             of_ledger = None if book is None else (book.registration or {}).get("tiers")
-            self.tier_budgets = self.tier_budgets.held_to(of_ledger)
-            warnings.warn(
-                f"tiers are the column {self.tiers!r} of the private table. {TIERS_ARE_PUBLIC}",
-                PrivacyLeakWarning,
-                stacklevel=3,
-            )
+            self.tier_budgets, of = self.tier_budgets.held_to(of_ledger), str(self.voters)
+            self.record_tiers = tiers_of(self.tier_budgets, source.tiers, of, source.public, column=self.tiers)
         if self.voters == "dpsgd" or self.public is None:
             self.check_heeded()
         if self.public is not None and not self.overlap_is_public:

@@ -21,17 +21,7 @@ from pate.exceptions import BudgetExceededError, CuratorWarning, InvalidInputErr
 from pate.ledger import _entries
 from pate.ledger._chain import NewAnswer, mac, pack_query, read_key, unpack_counts, unpack_query
 from pate.ledger._files import BINDS, Thing, described, head_named, read_thing, releases_named, signature
-from pate.ledger._registration import (
-    MEANT,
-    SENSITIVE_KEYS,
-    check_beside,
-    check_tiers,
-    ledgers_in,
-    macs,
-    merge,
-    overlap,
-    sealed,
-)
+from pate.ledger._registration import MEANT, SENSITIVE_KEYS, check_beside, ledgers_in, macs, merge, overlap, sealed
 from pate.ledger._rows import KINDS, Answer, LedgerRow, Registration, Remaining, Verification
 from pate.ledger._store import transaction
 from pate.ledger._verify import verify_ledger, write_answers
@@ -275,7 +265,7 @@ class Ledger:
             left = Remaining(opening, *_entries.read_costs(connection, self.path))
             held = _entries.read_registration(connection, self.path)
             # What was paid for without naming any records had no tiers.
-            check_tiers(self.path, {} if held is None and left.n_releases else held, registration)
+            _entries.check_tiers(self.path, {} if held is None and left.n_releases else held, registration)
             if registration is not None:
                 self._register(connection, registration)
                 body |= self._features(registration)

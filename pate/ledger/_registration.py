@@ -11,7 +11,7 @@ from typing import Any
 from pate._core.secret import unreplayed_bytes
 from pate.exceptions import CuratorWarning, LedgerError
 from pate.ledger._chain import canonical, key_path, mac, read_key
-from pate.ledger._entries import read_registration
+from pate.ledger._entries import check_tiers, read_registration
 from pate.ledger._files import statement_in
 from pate.ledger._rows import Registration
 
@@ -68,19 +68,6 @@ def overlap(key: bytes, held: dict[str, Any], sketch: Sequence[Sequence[str]]) -
             places = [place for place, member in enumerate(some, 1) if member in others]
             shares += [len(places) / places[-1]] if len(places) >= _FEWEST else []
     return max(shares)
-
-
-def check_tiers(path: Path, held: Mapping[str, Any] | None, data: Registration | None) -> None:
-    """Refuse a release of other tiers than the ledger's, or of none: totals per tier follow from one set of weights."""
-    given = None if data is None or data.tiers is None else [list(tier) for tier in data.tiers]
-    if held is not None and held.get("tiers") != given:
-        sides: list[Any] = [held.get("tiers"), given]
-        known, asked = ("no tiers" if side is None else f"tiers {dict(side)}" for side in sides)
-        raise LedgerError(
-            f"the ledger {str(path)!r} has {known} of units, and this release has {asked} (weights of 65,536). Nothing "
-            "was charged. All releases of one ledger have the same tiers with the same weights, or none: name another "
-            "ledger only for other people's records."
-        )
 
 
 def merge(

@@ -30,6 +30,11 @@ class UnitTiers:
     members: str
     scales: IntArray
 
+    @property
+    def registered(self) -> dict[str, Any]:
+        """What a ledger registers of them."""
+        return {"tiers": tuple((name, weight) for name, weight, _ in self.facts), "members": self.members}
+
 
 # The owners of the records that were cast: a ledger recognises the data set by them, and no person's records may be in
 # two parts. **Sensitive**.
@@ -305,8 +310,7 @@ class UnitSums:
             n_units=owners.n_units if f.n_is_public else None,
             fingerprint=owners.fingerprint(),
             adjacency=f.adjacency,
-            tiers=None if tiers is None else tuple((name, weight) for name, weight, _ in tiers.facts),
-            members=None if tiers is None else tiers.members,
+            **({} if tiers is None else tiers.registered),
         )
 
 

@@ -599,15 +599,8 @@ def open_ballot_session(
     adjacency = "replace-one" if nominal_n is None else "add-or-remove"
     values = NUMBER if classes is None else check_classes(range(classes) if isinstance(classes, int) else classes)
     weight = n if tiers is None else sum(whole * count for _, whole, count in tiers.facts) / WHOLE
-    data = Registration(
-        unit,
-        values,
-        n_units=n if nominal_n is None else None,
-        fingerprint=fingerprint,
-        adjacency=adjacency,
-        tiers=None if tiers is None else tuple((name, whole) for name, whole, _ in tiers.facts),
-        members=None if tiers is None else tiers.members,
-    )
+    counted, more = n if nominal_n is None else None, {} if tiers is None else tiers.registered
+    data = Registration(unit, values, n_units=counted, fingerprint=fingerprint, adjacency=adjacency, **more)
     warn_if_weak(terms.largest_delta, n, epsilon=budget.epsilon)
     transaction = Transaction(terms, data)
     mark = None if name is None else _mark(terms, shares, name, n_held_out)

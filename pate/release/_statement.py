@@ -433,6 +433,7 @@ def ballot_statement(
     parts = rounds[len(rounds) - n_held_out :], rounds[: len(rounds) - n_held_out]
     paying = max(filter(None, parts), key=lambda part: sum_of_rounds(part).mu_squared)
     weighed = tier_guarantees(terms.tiers, charge, last.tiers)
+    about: dict[str, Any] = {"unit": last.unit, "adjacency": last.adjacency, "seeded": seeded, "residual": residual}
     squares = " + ".join(f"{n}/{m.noise_multiplier!r}^2" for m, n in Counter(paying).items())
     return statement_of(
         terms,
@@ -469,15 +470,7 @@ def ballot_statement(
             *((f"which {last.unit} is in which tier, and one that changes its tier",) if weighed else ()),
             _others(ledger),
         ),
-        assumptions=ballot_assumptions(
-            facts,
-            unit=last.unit,
-            adjacency=last.adjacency,
-            seeded=seeded,
-            residual=residual,
-            right=right,
-            tiers=bool(weighed),
-        ),
+        assumptions=ballot_assumptions(facts, **about, right=right, tiers=bool(weighed)),
         tier_budgets=weighed,
         verify=(
             f"mu^2 = {squares}, then epsilon at delta "

@@ -188,7 +188,7 @@ def read_both(
     visit: id, kept beside the labels
     """
     check_choice("dates", dates, DATE_ORDERS)
-    roles = Roles.said(target, group, id, drop, text, tiers)
+    roles = replace(Roles.said(target, group, id, drop, text), tiers=tiers)
     wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
     check_heeded(wanted, private, public)
     files = track((public, private), total=2, label="tables read", show=verbose)

@@ -115,17 +115,11 @@ class Roles:
 
     @classmethod
     def said(
-        cls,
-        target: str | None,
-        group: str | None,
-        id: str | None,
-        drop: Iterable[str],
-        text: Iterable[str],
-        tiers: str | None = None,
+        cls, target: str | None, group: str | None, id: str | None, drop: Iterable[str], text: Iterable[str]
     ) -> Self:
         """Return the roles that a person gave."""
         drop, text = ((names,) if isinstance(names, str) else tuple(names) for names in (drop, text))
-        return cls(target, group, id, drop, text, tiers)
+        return cls(target, group, id, drop, text)
 
     def named(self) -> dict[str, tuple[str, ...]]:
         """Return the columns that are no features, by role."""

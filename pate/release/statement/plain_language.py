@@ -17,7 +17,7 @@ from pate.privacy.attacker import attack_bounds, detection_bound, in_words, larg
 from pate.privacy.convert import format_up, gdp_from_budget
 from pate.privacy.words import tier as by_epsilon
 from pate.release.statement.catalogue import Catalogue, Line
-from pate.release.statement.fields import BY_PAIR, OPEN_TUNING, UNITS, StatementFields
+from pate.release.statement.fields import BY_PAIR, OPEN_TUNING, UNITS, StatementFields, TierGuarantee
 
 # A statement in words: one list of headings and texts, shown as plain text, and as the page's part for experts.
 
@@ -309,18 +309,14 @@ def _asked(s: StatementFields) -> str:
 def _who(s: StatementFields, say: Catalogue) -> Section:
     how = "present" if _asked(s) else "replaced"
     texts = (say(f"who.{s.unit}"), say(f"who.{how}_{s.unit}"), say("who.against"))
-    tiers = tuple(
-        say(
-            "who.tier",
-            name=tier.name,
-            count=say.whole(tier.n),
-            n=of_hundred(largest_success(tier.epsilon, tier.delta, mu=tier.mu)),
-            epsilon=say.number(tier.epsilon),
-            delta=say.number(tier.delta, 6),
-        )
-        for tier in s.tier_budgets
-    )
+    tiers = tuple(_tier(tier, say) for tier in s.tier_budgets)
     return Section(say("who.title"), texts, ((say("who.tiers"), tiers),) if tiers else ())
+
+
+def _tier(tier: TierGuarantee, say: Catalogue) -> Line:
+    at = {"epsilon": say.number(tier.epsilon), "delta": say.number(tier.delta, 6), "count": say.whole(tier.n)}
+    right = of_hundred(largest_success(tier.epsilon, tier.delta, mu=tier.mu))
+    return say("who.tier", name=tier.name, n=right, **at)
 
 
 def _sure(s: StatementFields, say: Catalogue, bounds: tuple[int, int, float | None] | None) -> Section:
