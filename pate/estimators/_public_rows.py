@@ -74,9 +74,9 @@ def tiers_of(
     column = name if column is None and name in list(getattr(X, "columns", ())) else column
     if column is not None:
         warnings.warn(
-            f"tiers are {column!r}, a column of the private records. Which tier somebody is in, and how many are, is "
-            "not protected: tiers must be public (a contract, a form of consent), known without the private records, "
-            "and stay as they are.",
+            f"the column {column!r} of the private records names the tier of each. Which tier somebody is in, and how "
+            "many are, is not protected: it must be public (a contract, a form of consent), known without the private "
+            "records, and stay as it is.",
             PrivacyLeakWarning,
             stacklevel=4,
         )

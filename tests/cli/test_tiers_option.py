@@ -37,7 +37,7 @@ def test_each_tier_is_charged_its_own(tables):
     assert "tiers      basic: epsilon = 0.5 at delta = 0.0001" in planned.stdout
     done = run(tables, "--yes")
     assert done.returncode == 0, done.stderr
-    assert "column 'contract' of the private table" in " ".join(done.stderr.split())
+    assert "column 'contract' of the private records names the tier" in " ".join(done.stderr.split())
     statement = json.loads((tables / "labels.statement.json").read_text(encoding="utf-8"))
     tiers = {tier["name"]: tier for tier in statement["tier_budgets"]}
     assert {name: tier["n"] for name, tier in tiers.items()} == {"gold": 200, "basic": 400}

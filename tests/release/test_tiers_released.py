@@ -131,7 +131,7 @@ def test_only_records_that_vote_on_public_rows_have_tiers():
             fit(**more)
     with pytest.raises(InvalidInputError, match="without public rows"):
         PATEClassifier(budget=BUDGETS, classes=[0, 1]).fit(X, Y, schema=(-9, 9), tiers=TIERS)
-    with pytest.raises(InvalidInputError, match="got one for all"):
+    with pytest.raises(InvalidInputError, match="one budget for all"):
         fit(budget=Budget(1.0, 1e-5))
     with pytest.raises(InvalidInputError, match="tiers must name"):
         fit(None)
@@ -140,7 +140,7 @@ def test_only_records_that_vote_on_public_rows_have_tiers():
 def test_tiers_that_are_a_private_column_warn():
     table = pd.DataFrame(X, columns=list("abcd")).assign(contract=TIERS)
     public = pd.DataFrame(X_PUBLIC, columns=list("abcd")).assign(contract=np.resize(["gold", "basic", "basic"], 150))
-    with pytest.warns(PrivacyLeakWarning, match="a column of the private records too"):
+    with pytest.warns(PrivacyLeakWarning, match="of the private records names the tier of each"):
         PATEClassifier(budget=BUDGETS, classes=[0, 1], voters="records").fit(
             table, Y, X_public=public, tiers=table["contract"]
         )
