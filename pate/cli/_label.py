@@ -266,6 +266,13 @@ class LabelOptions:
 
     epsilon: o.Epsilon
     delta: o.Delta = o.DELTA
+    tiers: str | None = o.setting(
+        "Where not all records allow the same: the column of the private table with their tiers, and an epsilon for "
+        "each; --epsilon is the largest. Who is in which tier is public.",
+        o.PRIVACY,
+        metavar="COLUMN:TIER=EPSILON,...",
+        rare=True,
+    )
     ledger: Path | None = o.setting(
         "Ledger of all releases from this private data; default: PRIVATE.ledger.sqlite, beside it. With --votes it "
         "must exist, or give --new-ledger.",
@@ -429,8 +436,10 @@ class LabelOptions:
         named = {"dataset": self.dataset_name, "organisation": self.organisation, "purpose": self.purpose}
         noise = (self.mechanism, self.sigma, self.scale, self.threshold, self.sigma_threshold)
         keeps = self.checkpoints and not self.plan
+        tiers, budget = _tiers(self.tiers, Budget(self.epsilon, self.delta))
         made = {
-            "budget": Budget(self.epsilon, self.delta),
+            "budget": budget,
+            "tiers": tiers,
             "mechanism": o.chosen_mechanism(*noise),
             "classes": self.classes if self.classes_file is None else _classes_in(self.classes_file, self.classes),
             "stated": _stated(self.stated, **named),
@@ -445,6 +454,31 @@ class LabelOptions:
 
             made["ledger"] = beside(self.private, ".ledger.sqlite")
         return made
+
+
+def _tiers(said: str | None, whole: Any) -> tuple[str | None, Any]:
+    """Return the column of the tiers and their budgets; without tiers the budget of all."""
+    if said is None:
+        return None, whole
+    from pate.privacy.budget import Budget
+
+    column, _, pairs = said.rpartition(":")
+    parts = [(name.strip(), sign, value) for name, sign, value in (pair.partition("=") for pair in pairs.split(","))]
+    try:
+        found = {name: Budget(float(value), whole.delta) for name, sign, value in parts}
+    except ValueError:
+        found = {}
+    if not column or len(found) != len(parts):
+        raise InvalidInputError(
+            f"--tiers must be COLUMN:TIER=EPSILON,..., each tier once, got {said[:60]!r}. Say --tiers "
+            "contract:gold=3,basic=1."
+        )
+    if (most := max(budget.epsilon for budget in found.values())) != whole.epsilon:
+        raise InvalidInputError(
+            f"--epsilon must be the largest of --tiers, {most:g}, got {whole.epsilon:g}: it is what the release "
+            "is known by."
+        )
+    return column, found
 
 
 def _classes_in(path: Path, classes: list[str] | None) -> list[str]:

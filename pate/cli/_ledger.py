@@ -51,7 +51,9 @@ def show(file: File) -> None:
     """Show every release, its cost, and the ledger's head (note it elsewhere)."""
     ledger = _open(file)
     rows, left, data, head = ledger.show(), ledger.remaining(), ledger.registration, ledger.head
-    if say_json({"data_set": data, "releases": rows, "remaining": left.to_dict(), "head": head}):
+    tiers = ledger.tiers()
+    said = {"tiers": tiers} if tiers else {}
+    if say_json({"data_set": data, "releases": rows, "remaining": left.to_dict(), "head": head, **said}):
         return
     if data is not None:
         units = "" if data["n_units"] is None else f", {data['n_units']} units"
@@ -72,6 +74,11 @@ def show(file: File) -> None:
             f"{row['share']:>8.1%}  {_counted(_plain(row['mechanism']))}{seeded}"
         )
     answer(_left(left))
+    for tier in tiers:
+        answer(
+            f"tier {_plain(tier['tier'])}: weight {tier['weight']:.4g}; charged as one release of epsilon "
+            f"{_up(tier['epsilon_spent'])} would, of at most {_up(tier['epsilon'])} at delta {tier['delta']:g}"
+        )
     if any(row["kind"] in _BALLOTS for row in rows):
         answer(_LABELS_ELSEWHERE)
     answer(f"head: {head}")

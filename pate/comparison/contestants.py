@@ -241,12 +241,12 @@ class Noiseless(PATEClassifier):
     """The default method with negligible noise: a ceiling, without privacy and so without a statement."""
 
     def fit_keeping(
-        self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, schema: Any = None
+        self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, schema: Any = None, tiers: Any = None
     ) -> tuple[Any, Any]:
         """Fit as :class:`pate.PATEClassifier` does, without a statement."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyParameterWarning)  # nothing is promised
-            kept = super().fit_keeping(X, y, X_public=X_public, groups=groups, schema=schema)
+            kept = super().fit_keeping(X, y, X_public=X_public, groups=groups, schema=schema, tiers=tiers)
         del self.statement_
         return kept
 

@@ -17,7 +17,7 @@ from ._by_dpsgd import (
 )
 from ._classifier import PATEClassifier as PATEClassifier
 from ._public_model import digest_of as digest_of
-from ._public_rows import OVERLAP as OVERLAP, any_rows as any_rows
+from ._public_rows import OVERLAP as OVERLAP, any_rows as any_rows, tiers_of as tiers_of
 from ._queries import Queries as Queries
 from ._regressor import (
     FEWEST_PUBLIC as FEWEST_PUBLIC,

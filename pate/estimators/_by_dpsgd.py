@@ -46,11 +46,12 @@ from pate.models.recipes import (
 from pate.models.students import try_student
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
+from pate.records import Tiers
 from pate.release import Evidence, ModelLabels, ReleaseTerms, check_ballots_stated, doubted, warn_of_doubts
 from pate.release.statement.fields import NAMED, MeasuredAccuracy, check_stated
 from pate.release.statement.model import PrivacyStatement
 from pate.release.statement.plain import as_plain_text
-from pate.teachers import about_labels, hash_rows, units_of
+from pate.teachers import Owners, about_labels, hash_rows, units_of
 
 if TYPE_CHECKING:
     from pate.dpsgd import Checkpoint, DPSGDClassifier, Plan
@@ -430,18 +431,18 @@ class ByRecords(PublicModel):
         return choose(facts)
 
     def _fit_by_records(
-        self, X: Any, y: Any, X_public: Any, groups: Any, terms: ReleaseTerms, *, same: bool, why: str = ""
+        self, X: Any, y: Any, X_public: Any, groups: Any, tiers: Any, terms: ReleaseTerms, *, same: bool, why: str
     ) -> RecordsPlan:
-        check_ballots_stated(terms.stated, residual=True)
+        check_ballots_stated(terms.stated, residual=True, tiers=terms.tiers)
         rows, records, y = self._read(X, y, X_public)
         if not self._overlap_is_public():
             check_public_rows(records, records if same else rows, groups)
         messages = about_labels(y, groups, self.classes_.tolist())
         warn_curator([*messages, *about_shift(records, rows, image_shape=self._image_shape())], stacklevel=5)
         with timed("startup"):
-            plan = plan_records(rows, terms, self._ask(records, groups), rule=self._rule)
+            plan = plan_records(rows, terms, self._ask(records, groups, tiers=tiers), rule=self._rule)
         student = self._tried_student(rows)
-        self._check_ledger(records, y, groups, paid=plan.stored)
+        self._check_ledger(records, y, groups, paid=plan.stored, tiers=terms.tiers)
         evidence = self._evidence(method=why)
         if not plan.stored:
             self._count(plan.guarantee, plan.charge, groups)
@@ -451,7 +452,7 @@ class ByRecords(PublicModel):
         warn_of_doubts(self.statement_, stacklevel=4)
         return plan
 
-    def _ask(self, records: Any, groups: Any, checkpoint_dir: Any = None) -> Ask:
+    def _ask(self, records: Any, groups: Any, checkpoint_dir: Any = None, tiers: Tiers | None = None) -> Ask:
         n_units, unit = units_of(groups, records.shape[0])
         return Ask(
             classes=tuple(self.classes_.tolist()),
@@ -467,6 +468,8 @@ class ByRecords(PublicModel):
             force=Queries.of(self.queries).force,
             measure=measured_with(self.measure, self.student),
             decide=self.decide,
+            tiers=tiers,
+            of_tiers=None if tiers is None else tiers.of_units(Owners.of(groups, records.shape[0])),
         )
 
     def _tried_student(self, rows: Any) -> Any:

@@ -34,9 +34,10 @@ from pate.estimators._by_dpsgd import (
 )
 from pate.estimators._by_schema import BySchema
 from pate.estimators._public_model import digest_of
-from pate.estimators._public_rows import OVERLAP, TUNING, own_stated
+from pate.estimators._public_rows import OVERLAP, TUNING, own_stated, tiers_of
 from pate.estimators._queries import Queries, former_part, in_own_words
 from pate.exceptions import InvalidInputError
+from pate.ledger import Ledger
 from pate.mechanisms import Mechanism, NoisyHistogram
 from pate.models.file import OF_NUMBERS, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
 from pate.models.recipes import (
@@ -52,7 +53,8 @@ from pate.models.recipes import (
 )
 from pate.models.recipes import made_of as made_of_ballots
 from pate.models.students import as_public, keep_student, made_of, measured_labels, read_student, try_student
-from pate.privacy.budget import Budget, check_budget
+from pate.privacy.budget import Budget
+from pate.privacy.tiers import as_budget
 from pate.release import (
     BatchPlan,
     Evidence,
@@ -147,8 +149,10 @@ class PATEClassifier(BySchema):
         ``TeacherEnsemble(LogisticRegression(), n_jobs=2)``. What is said here wins over what it says; what is None here
         (``n_teachers``, ``classes``, ``random_state``, ``checkpoint_dir``) is as it says. With ``voters="heads"`` a
         :class:`HeadTeacherEnsemble`, whose representation and number of teachers may be None: as chosen here.
-    budget : Budget
-        The most that ``fit`` may spend. Every ``fit`` on private data is a fresh spend.
+    budget : Budget, or mapping of str to Budget
+        The most that ``fit`` may spend. Every ``fit`` on private data is a fresh spend. A mapping has one budget for
+        each tier of records (``fit(tiers=...)``), where records vote on public rows: each tier is charged its own
+        (docs/tiers.md).
     classes : iterable or None
         Every class that could occur: public knowledge. None takes them from the private ``y`` and warns.
     voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
@@ -283,7 +287,7 @@ class PATEClassifier(BySchema):
 
     estimator: Any = None
     _: KW_ONLY
-    budget: Budget | None = None
+    budget: Budget | Mapping[str, Budget] | None = None
     classes: Any = None
     voters: str | None = None
     n_teachers: int | None = None
@@ -301,7 +305,9 @@ class PATEClassifier(BySchema):
     noise_seed: int | None = None
     verbose: bool = False
 
-    def fit(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, schema: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, schema: Any = None, tiers: Any = None
+    ) -> Self:
         """Train teachers on private data, release labels of public rows, train the student.
 
         Parameters
@@ -317,6 +323,9 @@ class PATEClassifier(BySchema):
         schema : mapping of str to (low, high) or list of str; (low, high); list of (low, high); Schema; or None
             In place of public rows: the ranges of the columns, or their categories, as you know them without these
             records; a :class:`pate.data.Schema` also says which numbers are whole, and which are codes.
+        tiers : array-like of str, shape (n_records,), or None
+            The tier of each record (of each person, with ``groups``), where ``budget`` has one for every tier. Public,
+            and not read off what is private of the records: who is in which tier is not protected.
 
         Returns
         -------
@@ -339,11 +348,11 @@ class PATEClassifier(BySchema):
         pate.exceptions.InvalidInputError: budget must be pate.Budget(epsilon, delta), got None. ...
         """
         with in_own_words():
-            self.fit_keeping(X, y, X_public=X_public, groups=groups, schema=schema)
+            self.fit_keeping(X, y, X_public=X_public, groups=groups, schema=schema, tiers=tiers)
         return self
 
     def fit_keeping(
-        self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, schema: Any = None
+        self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, schema: Any = None, tiers: Any = None
     ) -> tuple[Any, Votes | None]:
         """Do as :meth:`fit` does, and hand back the teachers and their votes instead of dropping them.
 
@@ -355,7 +364,7 @@ class PATEClassifier(BySchema):
         votes : Votes or None
             On the rows ``queries_`` of ``X_public``; None where records voted, or nobody did.
         """
-        budget = check_budget(self.budget)
+        budget, by_tier = as_budget(self.budget)
         if self.random_state is not None:
             check_int("random_state", self.random_state, low=0)
         who, asked_for = self.who_votes(), Queries.of(self.queries)
@@ -367,6 +376,8 @@ class PATEClassifier(BySchema):
                 "let DP-SGD learn: voters='dpsgd'."
             )
         tuning, _, stated = own_stated(self.stated)
+        if by_tier is not None and isinstance(self.ledger, Ledger):
+            by_tier = by_tier.held_to((self.ledger.registration or {}).get("tiers"))
         terms = ReleaseTerms(
             budget=budget,
             ledger=self.ledger,
@@ -375,11 +386,14 @@ class PATEClassifier(BySchema):
             noise_seed=self.noise_seed,
             tuning=tuning,
             stated=stated,
+            tiers=by_tier,
         )
+        table = X
         same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
         y, groups = plain_column(y), plain_column(groups, name="groups")
         who, why = self._method(who, X, y, X_public, groups, schema)
         check_schema(schema, who, X_public)
+        of_records = tiers_of(by_tier, tiers, who, X_public, X=table)
         self.voters_ = who
         if who == "dpsgd":
             return self._fit_by_dpsgd(X, y, X_public, groups, schema, terms, same=same, why=why), None
@@ -387,7 +401,7 @@ class PATEClassifier(BySchema):
         if who == "records" and X_public is None:
             return self._fit_by_schema(X, y, groups, schema, terms, why=why), None
         if who == "records":
-            return self._fit_by_records(X, y, X_public, groups, terms, same=same, why=why), None
+            return self._fit_by_records(X, y, X_public, groups, of_records, terms, same=same, why=why), None
         measure = check_measure(self.measure)
         check_likeliest(self.decide)
         self._row_shape = image_shape(X_public, name="X_public")
@@ -509,7 +523,7 @@ class PATEClassifier(BySchema):
         n_records = len_of(X)
         return method_of(
             X_public,
-            check_budget(self.budget),
+            as_budget(self.budget)[0],
             n_units=n_records if groups is None else units_of(groups, n_records)[0],
             n_classes=_n_classes(self.classes, y),
             image_shape=self.image_shape or image_shape(X_public, name="X_public"),

@@ -23,7 +23,7 @@ from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.ledger import Registration
 from pate.models.recipes import MappedLinear, RecordModel
 from pate.models.students import check_is_student, default_student, fit_student, make_student, mapped_student
-from pate.privacy.budget import Budget
+from pate.privacy.tiers import TierBudgets
 from pate.release import LabelRelease, ModelLabels
 from pate.teachers import (
     HeadTeacherEnsemble,
@@ -117,7 +117,7 @@ class PublicModel(ClassifierMixin, PublicRows):
 
     # What is said when a classifier is made.
     estimator: Any = None
-    budget: Budget | None
+    budget: Any
     classes: Any
     student: Any
     random_state: int | None
@@ -173,7 +173,7 @@ class PublicModel(ClassifierMixin, PublicRows):
             return self.random_state
         return int(digest_of(hash_rows(X_public))[:32], 16)
 
-    def _check_ledger(self, X: Any, y: Any, groups: Any, *, paid: bool) -> None:
+    def _check_ledger(self, X: Any, y: Any, groups: Any, *, paid: bool, tiers: TierBudgets | None = None) -> None:
         """Have the ledger compare these private records with its own, before anything is trained or charged.
 
         One that can be written to, unless this fit is paid for already.
@@ -186,7 +186,8 @@ class PublicModel(ClassifierMixin, PublicRows):
         n_units, unit = units_of(groups, n_records)
         owners, _ = owned(groups, n_records)
         known = recognised_by(X, class_indices(y, classes), owners)
-        self.ledger.check(Registration(unit, classes, n_units=n_units, **known))
+        weights = None if tiers is None else tiers.pairs
+        self.ledger.check(Registration(unit, classes, n_units=n_units, tiers=weights, **known))
 
     def refit_student(self, X_public: Any) -> Self:
         """Train ``student`` again on the labels that are released already; costs nothing.

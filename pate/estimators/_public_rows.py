@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,11 +17,12 @@ from pate._core.checks import shown
 from pate._core.frames import plain_rows
 from pate._core.recorder import playing
 from pate.data import by_name, check_same_shape, flat_rows, image_shape, read_numbers, read_rows
-from pate.exceptions import InvalidInputError
+from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.models.file import InputSpec
 from pate.privacy.cost import Charge
+from pate.privacy.tiers import TierBudgets
 from pate.privacy.words import Guarantee
-from pate.records import rows_of
+from pate.records import Tiers, rows_of
 from pate.release import Evidence
 from pate.release.statement import CountedFits
 from pate.release.statement.fields import check_stated
@@ -40,6 +42,46 @@ from pate.teachers import (
 
 #: Entries of ``stated`` that are no assumption's: what was tuned, and whether public rows may stand among private ones.
 TUNING, OVERLAP = "tuning", "overlap is public"
+
+
+def tiers_of(
+    budgets: TierBudgets | None, tiers: Any, voters: str, X_public: Any, *, X: Any = None, column: str | None = None
+) -> Tiers | None:
+    """Return the tiers of records, None without; refuse them where not every unit's contribution can be weighed.
+
+    ``column``, of the private table, is where they come from; None: that of their name in ``X``, if there is one.
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        Tiers are such a column.
+    """
+    if (budgets is None) != (tiers is None) and voters == "records":
+        raise InvalidInputError(
+            "tiers must name the tier of every record where budget has one pate.Budget for each tier, and there alone, "
+            f"got {'budgets of tiers' if tiers is None else 'one budget for all'} and {shown(tiers)}. Say "
+            "budget={'gold': Budget(3.0, 1e-5), 'basic': Budget(1.0, 1e-5)} and tiers=['gold', ...]."
+        )
+    if budgets is None and tiers is None:
+        return None
+    if X_public is None or voters != "records":
+        raise InvalidInputError(
+            f"tiers must be left out where voters={voters!r}{' without public rows' * (X_public is None)}: budgets per "
+            "tier are for records that vote on public rows. Give public rows and say voters='records' (--voters "
+            "records), or take the smallest budget for all."
+        )
+    name = getattr(tiers, "name", None)
+    column = name if column is None and name in list(getattr(X, "columns", ())) else column
+    if column is not None:
+        warnings.warn(
+            f"the column {column!r} of the private records names the tier of each. Which tier somebody is in, and how "
+            "many are, is not protected: it must be public (a contract, a form of consent), known without the private "
+            "records, and stay as it is.",
+            PrivacyLeakWarning,
+            stacklevel=4,
+        )
+    assert budgets is not None
+    return Tiers.of(budgets, tiers)
 
 
 def own_stated(stated: Any) -> tuple[str, str, Any]:

@@ -14,6 +14,7 @@ from pate.mechanisms import GaussianSum, Mechanism
 from pate.models.recipes import Recipe
 from pate.privacy.words import Guarantee
 from pate.release import SHARE, Quote, counted
+from pate.release.statement.fields import TierGuarantee
 
 
 def measures_line(counts: Sequence[GaussianSum], n_units: int) -> tuple[str, str]:
@@ -247,6 +248,10 @@ class BallotPlan(ModelPlan):
         As for :class:`LabelPlan`.
     measured_shares : tuple of float
         Parts of mu^2 of the last rounds, which measure how often the model is right.
+    tiers : tuple of TierGuarantee
+        What each tier of units is promised, where they have budgets of their own; ``guarantee`` is the largest's.
+    weight : int or None
+        What all units weigh together; None without tiers.
 
     Examples
     --------
@@ -264,6 +269,8 @@ class BallotPlan(ModelPlan):
     expectation: str = ""
     instead: str = ""
     measured_shares: tuple[float, ...] = ()
+    tiers: tuple[TierGuarantee, ...] = ()
+    weight: int | None = None
 
     def __str__(self) -> str:
         n = len(self.recipe.rounds)
@@ -279,6 +286,7 @@ class BallotPlan(ModelPlan):
         shares = counted(round(r.share * rest, 3) for r in self.recipe.rounds)
         return [
             ("voters", f"{self.n_units} {self.unit}s{each}"),
+            ("tiers", "\n".join(map(str, self.tiers))),
             *self.files,
             ("rows", self.encoding),
             ("chosen", "\n".join(f"{what}: {why}" for what, why in self.recipe.reasons)),
@@ -288,7 +296,7 @@ class BallotPlan(ModelPlan):
             ),
             ("noise", f"Gaussian, in multiples of what one {self._one()} may change: {self._multipliers()}"),
             ("labels", f"all {self.n_public} public rows"),
-            measures_line(self.mechanisms[len(self.recipe.rounds) :], self.n_units),
+            measures_line(self.mechanisms[len(self.recipe.rounds) :], self.weight or self.n_units),
             ("expects", self.expectation),
             ("instead", self.instead),
             ("will spend", self._spends()),

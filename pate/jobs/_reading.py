@@ -102,7 +102,8 @@ class Sources:
     encoding, ``hashed`` the same as they stand in the files, by which a ledger recognises them; ``names`` the files of
     public images, ``ids`` and ``id_name`` the public rows' own. ``files`` says how all was read, from public rows and
     names alone, ``odd`` which columns have a remark; ``messages`` what the curator is warned of in private columns.
-    ``image_shape`` is (height, width), or (3, height, width) of colours: rows hold pixel after pixel nevertheless.
+    ``tiers`` are public. ``image_shape`` is (height, width), or (3, height, width) of colours: rows hold pixel after
+    pixel nevertheless.
     """
 
     kind: str
@@ -120,6 +121,7 @@ class Sources:
     kinds: Mapping[str, str] = field(default_factory=dict)
     decimal: str = ""
     messages: tuple[CuratorMessage, ...] = ()
+    tiers: npt.NDArray[Any] | None = None
 
     @property
     def unit(self) -> str:
@@ -252,7 +254,7 @@ def _declared(column: Column) -> str:
 def _tables(job: LabelSettings, public: str | os.PathLike[str], classes: tuple[Any, ...] | None) -> Sources:
     _check_target(job.target, job.private, file_of(job.private))
     check_id(job.id, classes)
-    options: dict[str, Any] = {name: getattr(job, name) for name in (*_OF_TABLES, "group", "verbose")}
+    options: dict[str, Any] = {name: getattr(job, name) for name in (*_OF_TABLES, "group", "tiers", "verbose")}
     pair = read_both(job.private, public, **options)
     if pair.private.y is None:
         place = file_of(job.private)
@@ -275,6 +277,7 @@ def _tables(job: LabelSettings, public: str | os.PathLike[str], classes: tuple[A
         kinds=shown.kinds,
         decimal=shown.format.decimal,
         messages=pair.told,
+        tiers=pair.private.tiers,
     )
 
 

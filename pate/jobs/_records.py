@@ -52,10 +52,11 @@ from pate.release import (
     default_heads,
     doubted,
     expected_of_votes,
+    tier_guarantees,
     warn_if_weak,
 )
 from pate.representations import Representation
-from pate.teachers import HeadTeacherEnsemble, ShardEnsemble, class_indices, make_ensemble, units_of
+from pate.teachers import HeadTeacherEnsemble, Owners, ShardEnsemble, class_indices, make_ensemble, units_of
 from pate.votes import hash_queries
 
 #: So many records are cast before other processes would have begun.
@@ -93,7 +94,7 @@ class BallotMethod(ModelMethod):
         cls, job: LabelSettings, source: Sources, ledger: Ledger | None, *, classes: tuple[Any, ...], why: str
     ) -> Self:
         """Fit public maps and price all rounds; of private records only their number is used."""
-        terms = job.terms(ledger, check_ballots_stated(job.stated, residual=True))
+        terms = job.terms(ledger, check_ballots_stated(job.stated, residual=True, tiers=job.tier_budgets))
         ask, n_public = _ask(job, source, classes), len(source.public)
         if n_public < FEWEST_PUBLIC:
             raise InvalidInputError(
@@ -121,6 +122,8 @@ class BallotMethod(ModelMethod):
             is_paid=ballots.stored,
             expectation=str(expectation),
             instead=without_privacy(ballots.facts, job.commonest),
+            tiers=tier_guarantees(terms.tiers, ballots.charge, ask.of_tiers),
+            weight=ask.weight,
             files=source.files,
             odd=source.odd,
         )
@@ -153,7 +156,7 @@ def public_representation(job: LabelSettings, source: Sources) -> Representation
 
 
 def _ask(job: LabelSettings, source: Sources, classes: tuple[Any, ...]) -> Ask:
-    n_units, unit = units_of(source.groups, len(source.y))
+    (n_units, unit), tiers = units_of(source.groups, len(source.y)), job.record_tiers
     return Ask(
         classes=classes,
         n_units=n_units,
@@ -167,6 +170,8 @@ def _ask(job: LabelSettings, source: Sources, classes: tuple[Any, ...]) -> Ask:
         force=job.force,
         measure=measured_with(job.measure, job.student),
         decide=job.decide,
+        tiers=tiers,
+        of_tiers=None if tiers is None else tiers.of_units(Owners.of(source.groups, len(source.y))),
     )
 
 

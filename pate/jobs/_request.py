@@ -16,7 +16,9 @@ from pate.exceptions import InvalidInputError
 from pate.jobs._choice import make_choice
 from pate.ledger import Ledger, Registration, ledgers_in
 from pate.mechanisms import Mechanism
-from pate.privacy.budget import Budget, check_budget
+from pate.privacy.budget import Budget
+from pate.privacy.tiers import TierBudgets, as_budget
+from pate.records import Tiers
 from pate.release import Asking, ReleaseTerms, check_enough, plan_release
 
 #: Of a file of labels, whatever the job.
@@ -65,6 +67,8 @@ class JobSettings:
     force: bool = False
     voters: str | None = field(default="shards", init=False)
     max_categories: int = field(default=50, init=False)
+    tier_budgets: TierBudgets | None = field(default=None, init=False)
+    record_tiers: Tiers | None = field(default=None, init=False)
 
     def terms(self, ledger: Ledger | None, stated: Mapping[str, str]) -> ReleaseTerms:
         """Return the terms of a release: budget, ledger, caps and what is stated."""
@@ -76,6 +80,7 @@ class JobSettings:
             noise_seed=self.noise_seed,
             tuning=self.tuning,
             stated=stated,
+            tiers=self.tier_budgets,
         )
 
     def asking(self, n_public: int, *, n_teachers: int, n_classes: int, **more: Any) -> Asking:
@@ -115,6 +120,7 @@ class LabelSettings(JobSettings):
     public: str | os.PathLike[str] | None = field(default=None, kw_only=False)
     target: str | None = None
     group: str | None = None
+    tiers: str | None = None
     drop: Iterable[str] = ()
     text: Iterable[str] = ()
     only_common: bool = False
@@ -143,7 +149,12 @@ class LabelSettings(JobSettings):
 
     def __post_init__(self) -> None:
         """Refuse settings that do not fit together, before any file is read; ``voters`` is then set, or ``"auto"``."""
-        check_budget(self.budget)
+        self.budget, self.tier_budgets = as_budget(self.budget)
+        if (self.tiers is None) != (self.tier_budgets is None):
+            raise InvalidInputError(
+                "tiers must name the column of the tiers where budget has one for each, and there alone, got "
+                f"{self.tiers!r}. Say budget={{'gold': Budget(3.0, 1e-5), ...}} (--tiers COLUMN:gold=3,...)."
+            )
         check_choice("preprocess", self.preprocess, PREPROCESSING)
         check_int("max_categories", self.max_categories, low=2)
         given = dict.fromkeys(self._said(*_OF_SHARDS), True)

@@ -12,7 +12,7 @@ from pate._core.checks import check_classes
 from pate._core.curator import CuratorMessage, warn_curator
 from pate.data import about_shift, check_other_file, check_public_rows, file_of, recognised_by
 from pate.data.copula import about_cells
-from pate.estimators import check_schema, method_of
+from pate.estimators import check_schema, method_of, tiers_of
 from pate.exceptions import InvalidInputError
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan, SyntheticRowsPlan
 from pate.jobs._reading import as_classes, chosen_teacher, read_classes, read_sources
@@ -46,7 +46,11 @@ class LabelJob(LabelSettings, LeavesModel):
         Column of the private table with the classes; None for folders, and for an npz with ``y``.
     classes : iterable or None
         Every class that could occur: public knowledge. None reads them off the private target and warns.
-    budget : Budget
+    budget : Budget, or mapping of str to Budget
+        One for all, or (of records that vote on a public table) one for each tier: see ``tiers``.
+    tiers : str or None
+        Column of the private table with the tier of each row, a text. It is no feature, and not protected
+        (docs/tiers.md).
     group : str or None
         Column that says whose row it is; then a person is protected, not a row. For images ``"prefix"``: the part of
         a file's name before ``_``.
@@ -197,6 +201,10 @@ class LabelJob(LabelSettings, LeavesModel):
                 n_columns=int(source.X.shape[1]) if source.kind == "table" else 0,
             )
         check_schema(self.schema, str(self.voters), source.public)
+        if self.tier_budgets is not None:
+            of_ledger = None if book is None else (book.registration or {}).get("tiers")
+            self.tier_budgets, of = self.tier_budgets.held_to(of_ledger), str(self.voters)
+            self.record_tiers = tiers_of(self.tier_budgets, source.tiers, of, source.public, column=self.tiers)
         if self.voters == "dpsgd" or self.public is None:
             self.check_heeded()
         if self.public is not None and not self.overlap_is_public:
@@ -278,7 +286,8 @@ class LabelJob(LabelSettings, LeavesModel):
         if self._ledger is not None:
             groups, _ = owned(self._source.groups, len(y))  # as the voters will see them
             known = recognised_by(self._source.X, class_indices(y, values), groups)
-            data = Registration(self.plan.unit, values, n_units=self.plan.n_units, **known)
+            tiers = None if self.tier_budgets is None else self.tier_budgets.pairs
+            data = Registration(self.plan.unit, values, n_units=self.plan.n_units, tiers=tiers, **known)
             check_ledger(self._ledger, data, self._private, new_ledger=self.new_ledger)
             if not self.plan.is_paid:
                 self._ledger.check_writable()

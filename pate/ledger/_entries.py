@@ -16,7 +16,7 @@ from typing import Any
 from pate.exceptions import LedgerError
 from pate.ledger._chain import COLUMNS, START, AnswerHasher, Entry, NewAnswer, canonical, rows_to_store
 from pate.ledger._files import BINDS
-from pate.ledger._rows import LedgerRow
+from pate.ledger._rows import LedgerRow, Registration
 from pate.privacy.budget import Budget
 from pate.privacy.compose.accounting_unit import (
     AccountingUnit,
@@ -219,6 +219,19 @@ def read_registration(connection: sqlite3.Connection, path: Path) -> dict[str, A
         if not isinstance(held["classes"], list) or not isinstance(held["n_units"], int | None):
             raise TypeError("a registration of another kind")
         return held
+
+
+def check_tiers(path: Path, held: dict[str, Any] | None, data: Registration | None) -> None:
+    """Refuse a release of other tiers than the ledger's, or of none: totals per tier follow from one set of weights."""
+    given = None if data is None or data.tiers is None else [list(tier) for tier in data.tiers]
+    if held is not None and held.get("tiers") != given:
+        sides: list[Any] = [held.get("tiers"), given]
+        known, asked = ("no tiers" if side is None else f"tiers {dict(side)}" for side in sides)
+        raise LedgerError(
+            f"the ledger {str(path)!r} has {known} of units, and this release has {asked} (weights of 65,536). Nothing "
+            "was charged. All releases of one ledger have the same tiers with the same weights, or none: name another "
+            "ledger only for other people's records."
+        )
 
 
 def read_costs(connection: sqlite3.Connection, path: Path) -> tuple[tuple[float, ...], tuple[float, ...]]:

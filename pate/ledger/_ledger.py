@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pate._core.checks import check_choice, check_int, check_real
+from pate._core.checks import check_choice, check_int, check_real, least_of
 from pate._core.files import check_can_write
 from pate._core.recorder import note, playing
 from pate._core.secret import beside_ledger, forget_secret
@@ -33,7 +33,9 @@ from pate.privacy.compose.accounting_unit import (
     check_accounting_unit,
     check_failure_delta,
 )
+from pate.privacy.convert import delta_left
 from pate.privacy.cost import Charge, check_charge
+from pate.privacy.tiers import WHOLE
 
 
 class Ledger:
@@ -260,10 +262,13 @@ class Ledger:
         note("ledger", charge=whole, what=mechanism, n_queries=n_queries, kind=kind, seeded=seeded)
         with self._write() as connection:
             opening = self._opening(connection)
+            left = Remaining(opening, *_entries.read_costs(connection, self.path))
+            held = _entries.read_registration(connection, self.path)
+            # What was paid for without naming any records had no tiers.
+            _entries.check_tiers(self.path, {} if held is None and left.n_releases else held, registration)
             if registration is not None:
                 self._register(connection, registration)
                 body |= self._features(registration)
-            left = Remaining(opening, *_entries.read_costs(connection, self.path))
             terms, refusal = opening.terms_for(whole), left.refusal(whole)
             if terms is None or refusal:
                 raise BudgetExceededError(
@@ -570,6 +575,27 @@ class Ledger:
             _entries.append(
                 connection, self.path, "registered", _now(), body={**held, **unknown, "revised": reason.strip()}
             )
+
+    def tiers(self) -> list[dict[str, Any]]:
+        """Return what each tier's units are charged by all releases together, and what is theirs at most; public.
+
+        Empty without tiers. ``spent`` and ``limit`` are in the ledger's accounting unit, of which a tier of weight w
+        (``weight``) is charged w^2 times what one of weight 1 is: so the filter that holds for the latter holds for it,
+        at ``epsilon`` and the total's delta. ``epsilon_spent`` is what was spent as one release of it: a reading, no
+        guarantee (see Guarantees).
+        """
+        left, held = self.remaining(), self._registered() or {}
+        if left.total is None or left.terms is None or held.get("tiers") is None:
+            return []
+        unit, delta, found = left.terms.currency, left.total.delta, []
+        for name, whole in held["tiers"]:
+            part = (whole / WHOLE) ** 2 * (1 + 2.0**-50)
+            limit, spent = (value * part for value in (left.terms.limit, left.spent))
+            apart = delta_left(delta, left.terms.failure_delta)
+            at = [unit.epsilon(value, apart) for value in (limit, spent)]
+            row = {"tier": name, "weight": whole / WHOLE, "limit": limit, "spent": spent, "delta": delta}
+            found.append({**row, "epsilon": least_of(left.total.epsilon, at[0]), "epsilon_spent": at[1]})
+        return found
 
     @property
     def total(self) -> Budget | None:

@@ -11,12 +11,12 @@ from typing import Any
 from pate._core.secret import unreplayed_bytes
 from pate.exceptions import CuratorWarning, LedgerError
 from pate.ledger._chain import canonical, key_path, mac, read_key
-from pate.ledger._entries import read_registration
+from pate.ledger._entries import check_tiers, read_registration
 from pate.ledger._files import statement_in
 from pate.ledger._rows import Registration
 
 #: The keys of a registration that are made with the secret key.
-SENSITIVE_KEYS = ("fingerprint", "unordered", "key_check", "sketch")
+SENSITIVE_KEYS = ("fingerprint", "unordered", "key_check", "sketch", "members")
 #: So many digests of rows, and of people, a ledger holds, whatever their number.
 _SKETCH = 256
 #: Fewer in common are coincidence.
@@ -87,6 +87,7 @@ def merge(
                 "to one private data set, one unit and one list of classes in one order."
                 + (_REVISE if name == "n_units" else "")
             )
+    check_tiers(path, held, registration)
     new |= dict.fromkeys(SENSITIVE_KEYS[:3])
     key = None
     if make_key or (registration.fingerprint is not None and known.get("fingerprint") is not None):
@@ -114,6 +115,14 @@ def merge(
             raise LedgerError(
                 f"the ledger {str(path)!r} is for other private records than these. Nothing was charged. One "
                 f"ledger belongs to one private data set: name another file for another one.{_REVISE}"
+            )
+    if key is not None and registration.members is not None:
+        new["members"] = mac(key, "members", registration.members)
+        if known.get("members") not in (None, new["members"]):
+            raise LedgerError(
+                f"the ledger {str(path)!r} knows some of these units in another tier. Nothing was charged: a unit that "
+                "changes its tier would be charged by two weights. Leave all where they were; where units were added, "
+                "say so first: Ledger.revise(reason) (pate ledger revise)."
             )
     # What is known stays; in particular no fingerprint means "not at hand", never "none any more".
     merged = {name: known[name] if known.get(name) is not None else value for name, value in new.items()}

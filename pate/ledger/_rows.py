@@ -117,6 +117,11 @@ class Registration:
         Digests of some of the rows, and of some of the people, likewise: by them a ledger tells that another data set
         is largely of the same ones. All three are of :func:`pate.data.recognised_by`. Empty ones are kept, too, filled
         up: that no row stands once is private. None: not looked for.
+    tiers : tuple of (name, weight), or None
+        Where units are of several tiers, each charged its own: weights in whole 65,536ths (:mod:`pate.privacy.tiers`).
+    members : str or None
+        A digest of which unit is in which tier, stored under the secret key: a unit that changed its tier between
+        releases would be charged by two weights.
 
     Examples
     --------
@@ -132,6 +137,8 @@ class Registration:
     adjacency: str = "replace-one"
     contents: str | None = field(default=None, repr=False)
     sketch: tuple[tuple[str, ...], tuple[str, ...]] | None = field(default=None, repr=False)
+    tiers: tuple[tuple[str, int], ...] | None = field(default=None, repr=False)
+    members: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.unit not in ("record", "group"):
@@ -151,7 +158,8 @@ class Registration:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public facts as JSON values, the fingerprint left out."""
-        return {name: list(v) if isinstance(v := getattr(self, name), tuple) else v for name in _FACTS}
+        facts = {name: list(v) if isinstance(v := getattr(self, name), tuple) else v for name in _FACTS}
+        return facts if self.tiers is None else {**facts, "tiers": [list(tier) for tier in self.tiers]}
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -123,6 +124,11 @@ class Budget:
 
 def check_budget(budget: object) -> Budget:
     """Return ``budget`` if it is one."""
+    if isinstance(budget, Mapping):
+        raise InvalidInputError(
+            "budget must be one pate.Budget here, got one for every tier: those are for classes, of records that vote "
+            "on public rows (PATEClassifier.fit(..., tiers=...), pate label --tiers)."
+        )
     if not isinstance(budget, Budget):
         raise InvalidInputError(
             f"budget must be pate.Budget(epsilon, delta), got {shown(budget)}. Try budget=Budget(1.0, 1e-5)."

@@ -33,6 +33,7 @@ from pate.records.ballot_sum import (
     quantised,
     quantised_residuals,
     residual_norm,
+    weighed,
 )
 from pate.representations import TextCells, n_rows
 
@@ -209,39 +210,43 @@ def most_records(n_classes: int) -> int:
     return math.isqrt((1 << 30) // n_classes)
 
 
-def person_sums(p: IntArray, labels: IntArray, owners: IntArray, *, n_classes: int, kind: str) -> IntArray:
+def person_sums(
+    p: IntArray, labels: IntArray, owners: IntArray, *, n_classes: int, kind: str, scales: IntArray | None = None
+) -> IntArray:
     """Return the sum over persons of their clipped u, shape (d, m), not yet centred.
 
-    ``p`` (n, d) is of :func:`quantised`; labels are class indices, -1 where a record casts none; all rows of a
+    ``p`` (n, d) is of :func:`quantised`, and weighed where there are ``scales``: a person is then clipped to theirs,
+    and to G where there are none; labels are class indices, -1 where a record casts none; all rows of a
     person are adjacent.
     """
     used = labels >= 0
-    p, labels, owners = p[used], labels[used], owners[used]
+    norms = np.full(len(p), GRID, dtype=np.int64) if scales is None else scales
+    p, labels, owners, norms = p[used], labels[used], owners[used], norms[used]
     if not len(p):
         return np.zeros((p.shape[1], n_classes), dtype=np.int64)
     who = np.cumsum(np.r_[0, owners[1:] != owners[:-1]])
     order = np.lexsort((labels, who))
-    who, labels = who[order], labels[order]
+    who, labels, norms = who[order], labels[order], norms[order]
     starts = np.flatnonzero(np.r_[True, (who[1:] != who[:-1]) | (labels[1:] != labels[:-1])])
     sums = np.add.reduceat(p[order], starts, axis=0)
-    who, labels = who[starts], labels[starts]
+    who, labels, norms = who[starts], labels[starts], norms[starts]
     n_records = np.bincount(who, weights=np.diff(np.r_[starts, len(order)])).astype(np.int64)
     most = most_records(n_classes)
     many = n_records > most
     sums = np.where(many[who, None], np.trunc(sums * (most * 0.999 / np.maximum(n_records, 1))[who, None]), sums)
-    return class_sums(_within(sums.astype(np.int64), who, n_classes, kind), labels, n_classes)
+    return class_sums(_within(sums.astype(np.int64), who, norms, n_classes, kind), labels, n_classes)
 
 
-def _within(sums: IntArray, who: IntArray, n_classes: int, kind: str) -> IntArray:
-    """Scale each person's sums, together, to the certified norm."""
+def _within(sums: IntArray, who: IntArray, longest: IntArray, n_classes: int, kind: str) -> IntArray:
+    """Scale each person's sums, together, to the certified norm: at most their ``longest``, which is G or less."""
     first = np.flatnonzero(np.r_[True, who[1:] != who[:-1]])
-    most = GRID * GRID * (n_classes - 1 if kind == "signed" else 1)
+    most = np.square(longest[first]) * (n_classes - 1 if kind == "signed" else 1)
 
     def squared(of: IntArray) -> IntArray:
         whole = np.add.reduceat(np.square(of).sum(axis=1), first)
         if kind != "signed":
             return np.asarray(whole)
-        # |m u - (u 1) 1'|^2 / m = m |u|^2 - |u 1|^2, to stay within (m - 1) G^2
+        # |m u - (u 1) 1'|^2 / m = m |u|^2 - |u 1|^2, to stay within (m - 1) G^2 (of a tier, (m - 1) (G w)^2)
         return np.asarray(n_classes * whole - np.square(np.add.reduceat(of, first, axis=0)).sum(axis=1))
 
     norms = squared(sums)
@@ -257,11 +262,13 @@ def _within(sums: IntArray, who: IntArray, n_classes: int, kind: str) -> IntArra
     return np.where(over[who, None], 0, made)
 
 
-def person_residual_sums(p: IntArray, r: IntArray, owners: IntArray, *, clip: float) -> IntArray:
+def person_residual_sums(
+    p: IntArray, r: IntArray, owners: IntArray, *, clip: float, scales: IntArray | None = None
+) -> IntArray:
     """Return the sum over persons of their clipped sums of p (x) r, shape (d, m).
 
-    A person's sum is brought to whole multiples of 2^16 (a 65,536th of a ballot), scaled down to norm G R, certified
-    in whole numbers.
+    ``p`` and ``scales`` are as in :func:`person_sums`; of a person of weight w the norm is G R w. A person's sum is
+    brought to whole multiples of 2^16 (a 65,536th of a ballot), scaled down to norm G R, certified in whole numbers.
     """
     total = np.zeros((p.shape[1], r.shape[1]), dtype=np.int64)
     if not len(p):
@@ -269,7 +276,8 @@ def person_residual_sums(p: IntArray, r: IntArray, owners: IntArray, *, clip: fl
     starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
     most = residual_norm(clip)  # G R in units of 2^16
     for start, end in zip(starts, np.r_[starts[1:], len(p)], strict=True):
-        total += _shortened(exact_product(p[start:end], r[start:end]) / GRID, most)
+        longest = most if scales is None else most * int(scales[start]) // GRID
+        total += _shortened(exact_product(p[start:end], r[start:end]) / GRID, longest)
     return total * GRID
 
 
@@ -298,7 +306,8 @@ class Piece:
     """Directions of some records, zero where a record cannot be used: **sensitive**.
 
     ``p`` (n, d) are :func:`pate.records.ballot_sum.quantised`; a label is -1 where the record casts nothing; all
-    records of an owner are adjacent; ``z`` is the representation, for a model that predicts from it.
+    records of an owner are adjacent; ``z`` is the representation, for a model that predicts from it; ``scales`` are the
+    weights of their tiers, which ``p`` is not yet multiplied by: models predict from it.
 
     Examples
     --------
@@ -310,6 +319,7 @@ class Piece:
     labels: IntArray
     owners: IntArray | None
     z: FloatArray | None = None
+    scales: IntArray | None = None
 
     def __repr__(self) -> str:
         return "Piece(<sensitive>)"
@@ -321,7 +331,7 @@ class Piece:
 
     def sealed(self) -> Piece:
         """Make the arrays read-only, so that certified norms stay certified, and return the piece."""
-        for array in (self.p, self.labels, self.owners, self.z):
+        for array in (self.p, self.labels, self.owners, self.z, self.scales):
             if array is not None:
                 array.setflags(write=False)
         return self
@@ -378,7 +388,7 @@ class Directions:
     _: KW_ONLY
     keep: bool = False
 
-    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> Piece:
+    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None, scales: IntArray | None = None) -> Piece:
         """Return the directions of these records."""
         index = np.arange(n_rows(rows))
         p, fine = np.empty((len(index), self.maps.d), dtype=np.int32), np.empty(len(index), dtype=bool)
@@ -393,7 +403,7 @@ class Directions:
                 vectors.append(np.where(odd[:, None], 0.0, z))
         labels = np.where(fine, labels, -1)
         p[labels < 0] = 0
-        return Piece(p, labels, owners, np.concatenate(vectors) if self.keep else None)
+        return Piece(p, labels, owners, np.concatenate(vectors) if self.keep else None, scales)
 
 
 class Sums:
@@ -410,20 +420,22 @@ class Sums:
 
     def __call__(self, piece: Piece) -> IntArray:
         """Return the sum, int64 of shape (d, n_classes); all records of a person are in the piece."""
-        p, labels, owners = piece.p, piece.labels, piece.owners
+        p, labels, owners, scales = piece.p, piece.labels, piece.owners, piece.scales
         if self.clip is None:
             if owners is None:
-                return class_sums(p, labels, self.n_classes)
-            return person_sums(p.astype(np.int64), labels, owners, n_classes=self.n_classes, kind=self.kind)
+                return class_sums(weighed(p, scales), labels, self.n_classes)
+            whole, about = weighed(p.astype(np.int64), scales), {"n_classes": self.n_classes, "kind": self.kind}
+            return person_sums(whole, labels, owners, scales=scales, **about)  # type: ignore[arg-type]
         if owners is None:
             total = np.zeros((p.shape[1], self.n_classes), dtype=np.int64)
             for a, b in slabs(len(p), BLOCK_ROWS):  # each block is predicted and added while it is in the cache
                 predicted, part = self._predicted(piece, a, b)
+                part = weighed(part, None if scales is None else scales[a:b])
                 total += exact_product(part, quantised_residuals(predicted, labels[a:b], self.clip))
             return total
         asked = [self._predicted(piece, a, b)[0] for a, b in slabs(len(p), BLOCK_ROWS)]
         r = quantised_residuals(np.concatenate([np.zeros((0, self.n_classes)), *asked]), labels, self.clip)
-        return person_residual_sums(p.astype(np.int64), r, owners, clip=self.clip)
+        return person_residual_sums(weighed(p.astype(np.int64), scales), r, owners, clip=self.clip, scales=scales)
 
     def _predicted(self, piece: Piece, start: int, end: int) -> tuple[FloatArray, FloatArray]:
         """Return the public model's probabilities of these rows, in blocks of one shape, and p in whole numbers."""
@@ -456,7 +468,9 @@ class Work:
     directions: Directions
     sums: Sums | None = None
 
-    def __call__(self, rows: Any, labels: IntArray, owners: IntArray | None) -> tuple[Piece | IntArray, Mask]:
+    def __call__(
+        self, rows: Any, labels: IntArray, owners: IntArray | None, scales: IntArray | None = None
+    ) -> tuple[Piece | IntArray, Mask]:
         """Return these records' directions, or the sum of their ballots, and which of them cast one."""
-        piece = self.directions(rows, labels, owners)
+        piece = self.directions(rows, labels, owners, scales)
         return (piece if self.sums is None else self.sums(piece)), piece.casts

@@ -22,7 +22,8 @@ in it add up to at most 1 and cutting only lowers them.
 - *Cells, replace-one*: for u, v >= 0, |u - v|^2 = |u|^2 + |v|^2 - 2 <u, v> <= |u|^2 + |v|^2 <= 2 G^2. Reached by two
   records in different cells.
 
-So Delta^2 is G^2, or 2 G^2, an exact whole number, whatever k is.
+So Delta^2 is G^2, or 2 G^2, an exact whole number, whatever k is. Of a unit of a tier of weight w (units of several
+tiers, replace-one) G w, a whole number too, stands in place of G throughout, and Delta is w times as large.
 
 **Each record by itself.** The table holds where a unit's contribution depends only on its own records and on public
 facts. A model is therefore asked in blocks of one fixed shape
@@ -37,14 +38,17 @@ says whether that is so; the statement repeats it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pate._core.checks import check_int
 from pate._core.types import IntArray
 from pate.exceptions import InvalidInputError
-from pate.records.ballot_sum import GRID, UnitFacts, UnitOwners, UnitSums
+from pate.records.ballot_sum import GRID, TierFacts, UnitFacts, UnitOwners, UnitSums
+
+if TYPE_CHECKING:
+    from pate.records._tiers import Tiers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +66,8 @@ class RightFacts(UnitFacts):
     own : bool
         The model is pate's own code, and gives a row the same answer to the last bit wherever it may stand in a
         neighbouring table.
+    tiers : tuple of (name, weight, n_units), or None
+        As of :class:`BallotFacts`.
 
     Examples
     --------
@@ -77,6 +83,7 @@ class RightFacts(UnitFacts):
     n: int
     model: str = ""
     own: bool = False
+    tiers: TierFacts | None = None
 
     @property
     def counted(self) -> bool:
@@ -125,26 +132,37 @@ class RightCounts(UnitSums):
 
 
 def right_sums(
-    answers: IntArray, labels: IntArray, owners: IntArray | None, *, n_classes: int, counted: bool, by_class: bool
+    answers: IntArray,
+    labels: IntArray,
+    owners: IntArray | None,
+    *,
+    n_classes: int,
+    counted: bool,
+    by_class: bool,
+    scales: IntArray | None = None,
 ) -> IntArray:
     """Return the exact counts over these units, in units of 2^-16: see the table of this module.
 
     Answers and labels are class indices, -1 where the model cannot be asked or a record is not usable; all records of a
-    person carry one number in ``owners``, and stand here. ``counted``: wrong answers too (add-or-remove). Returns int64
-    of shape (n_cells, 1).
+    person carry one number in ``owners``, and stand here, and one number in ``scales``, the weight that stands for G.
+    ``counted``: wrong answers too (add-or-remove). Returns int64 of shape (n_cells, 1).
     """
     usable = np.flatnonzero((labels >= 0) & (answers >= 0))
     y, right = labels[usable], answers[usable] == labels[usable]
     cell = np.where(right, y, n_classes + y) if by_class else np.where(right, 0, 1)
     n_cells = 2 * n_classes if by_class else 2
+    whole = np.full(len(labels), GRID, dtype=np.int64) if scales is None else scales
     if owners is None:
-        sums = np.bincount(cell, minlength=n_cells).astype(np.int64) * GRID
+        sums = np.zeros(n_cells, dtype=np.int64)
+        np.add.at(sums, cell, whole[usable])
     else:
         _, who = np.unique(owners[usable], return_inverse=True)
         pairs, times = np.unique(who.reshape(-1) * n_cells + cell, return_counts=True)
         k = np.bincount(who.reshape(-1))[pairs // n_cells] if len(pairs) else np.ones(0, dtype=np.int64)
+        _, first = np.unique(who.reshape(-1), return_index=True)
+        weights = whole[usable][first][pairs // n_cells] if len(pairs) else np.ones(0, dtype=np.int64)
         sums = np.zeros(n_cells, dtype=np.int64)
-        np.add.at(sums, pairs % n_cells, (times.astype(np.int64) * GRID) // k)
+        np.add.at(sums, pairs % n_cells, (times.astype(np.int64) * weights) // k)
     released = sums if by_class or counted else sums[:1]
     return np.asarray(released[:, None])
 
@@ -155,6 +173,7 @@ def count_right(
     *,
     classes: Any,
     groups: Any = None,
+    tiers: Tiers | None = None,
     adjacency: str = "replace-one",
     nominal_n: int | None = None,
     by_class: bool = False,
@@ -172,6 +191,8 @@ def count_right(
         Every class value that could occur, in order: public.
     groups : array-like of shape (n,) or None
         The owner of each record; then the unit is the person. A record without an owner is not usable.
+    tiers : Tiers or None
+        The tier of each record: what a unit counts is scaled by the tier's weight.
     adjacency, nominal_n
         As of :class:`pate.RecordVoters`.
     by_class : bool
@@ -203,7 +224,8 @@ def count_right(
     from pate.teachers import Owners  # scikit-learn, whose import takes a second
 
     by_row = Owners.of(groups, len(labels))
-    owners = UnitOwners.of(labels, by_row.groups, by_row.ids)
+    of_units = None if tiers is None else tiers.of_units(by_row)
+    owners = UnitOwners.of(labels, by_row.groups, by_row.ids, of_units)
     facts = RightFacts(
         by_class=by_class,
         classes=tuple(classes),
@@ -212,9 +234,16 @@ def count_right(
         n=owners.n_units if nominal_n is None else check_int("nominal_n", nominal_n, low=1),
         model=model,
         own=own,
+        tiers=None if of_units is None else of_units.facts,
     )
     usable = np.where(by_row.known, labels, -1)
     sums = right_sums(
-        answers, usable, by_row.codes, n_classes=len(facts.classes), counted=facts.counted, by_class=by_class
+        answers,
+        usable,
+        by_row.codes,
+        n_classes=len(facts.classes),
+        counted=facts.counted,
+        by_class=by_class,
+        scales=None if of_units is None else of_units.scales,
     )
     return RightCounts(sums, facts, owners)

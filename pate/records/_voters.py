@@ -29,6 +29,7 @@ from pate.records._maps import (
     slabs,
     take,
 )
+from pate.records._tiers import Tiers
 from pate.records.ballot_sum import ADJACENCIES, KINDS, BallotFacts, BallotSum, UnitOwners, centred, check_clip
 from pate.representations import n_rows
 from pate.teachers import Owners, class_indices, label_column, usable
@@ -87,7 +88,7 @@ _SLAB = 8192
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Read:
-    """Records in pieces (rows, class indices, owners), their owners, and which could be read: **sensitive**.
+    """Records in pieces (rows, class indices, owners, weights), their owners, and which could be read: **sensitive**.
 
     ``order`` is their order in the pieces; ``cast`` grows by one mask per piece, of records with a ballot not zero.
     """
@@ -217,14 +218,16 @@ class RecordVoters:
             raise InvalidInputError("release is of ballots in another space. Ask with the voters that cast them.")
         return release.decide(self.transform(X))
 
-    def hold(self, X: Any, y: Any, *, groups: Any = None, on_disk: bool = False) -> HeldRecords:
+    def hold(
+        self, X: Any, y: Any, *, groups: Any = None, tiers: Tiers | None = None, on_disk: bool = False
+    ) -> HeldRecords:
         """Return the records with their directions, so that several rounds of :meth:`cast` map the rows only once.
 
         The ballots are the same to the last bit; it saves time, and takes four bytes per record and component.
 
         Parameters
         ----------
-        X, y, groups
+        X, y, groups, tiers
             See :meth:`cast`; no chunks.
         on_disk : bool
             Store directions in an unnamed temporary file, removed with the process, and not in memory.
@@ -243,14 +246,14 @@ class RecordVoters:
         >>> bool((voters.cast(held).sums == voters.cast(X, np.arange(50) % 2).sums).all())
         True
         """
-        read = self._read(X, y, groups)
+        read = self._read(X, y, groups, tiers)
         made = self._each(Work(Directions(self._map)), read, "directions")
         pieces = tuple(on_disk_pieces(made) if on_disk else made)
         self._warn(read)
         sealed = tuple(piece.sealed() for piece in pieces)
         return HeldRecords(sealed, read.unit_owners, self._public_facts(), self._map, read.order)
 
-    def cast(self, X: Any, y: Any = None, *, groups: Any = None) -> BallotSum:
+    def cast(self, X: Any, y: Any = None, *, groups: Any = None, tiers: Tiers | None = None) -> BallotSum:
         """Return the exact sum of all records' ballots.
 
         Parameters
@@ -263,6 +266,8 @@ class RecordVoters:
         groups : array-like of shape (n,) or None
             The owner of each record. A person's ballots are clipped together, and the unit is the person; all of a
             person's records must come in one chunk.
+        tiers : Tiers or None
+            The tier of each record: its ballot is scaled by the tier's weight. Not of chunks.
 
         Returns
         -------
@@ -293,14 +298,16 @@ class RecordVoters:
         none of whose records has an id is not counted, so that taking a person's ids away is removing that person. Give
         every record an owner, or drop it.
         """
-        return self._cast(X, y, groups, self._sums())
+        return self._cast(X, y, groups, tiers, self._sums())
 
-    def cast_residuals(self, X: Any, y: Any = None, model: Any = None, *, clip: float, groups: Any = None) -> BallotSum:
+    def cast_residuals(
+        self, X: Any, y: Any = None, model: Any = None, *, clip: float, groups: Any = None, tiers: Tiers | None = None
+    ) -> BallotSum:
         """Return the exact sum of phi (x) clip(e_y - p(x)), every record's residual under a public model.
 
         Parameters
         ----------
-        X, y, groups
+        X, y, groups, tiers
             See :meth:`cast`.
         model : object with ``predict_proba(phi) -> (n, m)``
             **Public**: computed from released quantities and public rows alone; the guarantee depends on it. It gets
@@ -316,7 +323,7 @@ class RecordVoters:
         """
         if not hasattr(model, "predict_proba"):
             raise InvalidInputError(f"model must have predict_proba(phi), got {shown(model)}. Pass a fitted head.")
-        return self._cast(X, y, groups, self._sums(model, check_clip(clip)))
+        return self._cast(X, y, groups, tiers, self._sums(model, check_clip(clip)))
 
     def capped_votes(self, X: Any, y: Any, *, X_public: Any, radius: float) -> CappedVotes:
         """Return every record's votes on public rows near it, for a run under :class:`pate.VoteCap`.
@@ -353,33 +360,35 @@ class RecordVoters:
         hashes = hash_queries(public)
         return CappedVotes(near, self.classes, n, hashes, UnitOwners.of(labels, None, None).fingerprint())
 
-    def _cast(self, X: Any, y: Any, groups: Any, sums: Sums) -> BallotSum:
+    def _cast(self, X: Any, y: Any, groups: Any, tiers: Tiers | None, sums: Sums) -> BallotSum:
         if isinstance(X, HeldRecords):
-            return self._held(X, y, groups, sums)
+            return self._held(X, y, groups, tiers, sums)
         if y is not None:
-            return self._part(X, y, groups, sums)
+            return self._part(X, y, groups, tiers, sums)
+        if tiers is not None:
+            raise InvalidInputError("tiers must be left out with chunks of records. Pass X and y whole.")
         if not isinstance(X, Iterable) or hasattr(X, "shape"):
             raise InvalidInputError("y must be given, unless X is an iterable of (X, y) or (X, y, groups) chunks.")
         total: BallotSum | None = None
         for chunk in X:
             if not isinstance(chunk, tuple | list) or len(chunk) not in (2, 3):
                 raise InvalidInputError(f"chunks must be (X, y) or (X, y, groups), got {shown(chunk)}.")
-            part = self._part(chunk[0], chunk[1], chunk[2] if len(chunk) > 2 else None, sums)
+            part = self._part(chunk[0], chunk[1], chunk[2] if len(chunk) > 2 else None, None, sums)
             total = part if total is None else total + part
         if total is None:
             raise InvalidInputError("X must have at least one chunk of records, got none.")
         return total
 
-    def _part(self, X: Any, y: Any, groups: Any, sums: Sums) -> BallotSum:
-        read = self._read(X, y, groups)
+    def _part(self, X: Any, y: Any, groups: Any, tiers: Tiers | None, sums: Sums) -> BallotSum:
+        read = self._read(X, y, groups, tiers)
         directions = Directions(self._map, keep=getattr(sums.model, "takes", "phi") != "phi")
         total = self._added(self._each(Work(directions, sums), read, self.step), read.unit_owners, sums)
         self._warn(read)
         return total
 
-    def _held(self, held: HeldRecords, y: Any, groups: Any, sums: Sums) -> BallotSum:
-        if y is not None or groups is not None:
-            raise InvalidInputError("y and groups must be left out where X is held records, which have them.")
+    def _held(self, held: HeldRecords, y: Any, groups: Any, tiers: Tiers | None, sums: Sums) -> BallotSum:
+        if y is not None or groups is not None or tiers is not None:
+            raise InvalidInputError("y, groups and tiers must be left out where X is held records, which have them.")
         space = held.of[0] if held.maps is self._map else self.fingerprint()
         if held.of != self._public_facts(space):
             raise InvalidInputError(
@@ -414,23 +423,32 @@ class RecordVoters:
         """Whether progress may be shown: under add-or-remove it would reveal the number of records."""
         return self.verbose and self.nominal_n is None and not owners.grouped
 
-    def _read(self, X: Any, y: Any, groups: Any) -> _Read:
+    def _read(self, X: Any, y: Any, groups: Any, tiers: Tiers | None) -> _Read:
         rows, readable = rows_of(X, width=self._map.width)
         n = n_rows(rows)
         labels = self._labels(y, n)
         by_row = Owners.of(groups, n)
+        if tiers is not None and self.adjacency != "replace-one":
+            raise InvalidInputError("tiers need adjacency='replace-one': how many units are in each is public.")
+        of_units = None if tiers is None else tiers.of_units(by_row)
+        scales = None if of_units is None else of_units.scales
         codes, known = by_row.codes, np.where(readable & by_row.known, labels, -1)
-        note("rows", who="RecordVoters", rows=rows, labels=labels, groups=by_row.groups)
+        note("rows", who="RecordVoters", rows=rows, labels=labels, groups=by_row.groups, scales=scales)
         if codes is None:
             order, pieces = np.arange(n), list(slabs(n, _SLAB))
         else:
             order = np.argsort(codes, kind="stable")
             pieces = list(_between_persons(codes[order], _SLAB))
         tasks = (
-            (_taken(rows, order[a:b]), known[order[a:b]], None if codes is None else codes[order[a:b]])
+            (
+                _taken(rows, order[a:b]),
+                known[order[a:b]],
+                None if codes is None else codes[order[a:b]],
+                None if scales is None else scales[order[a:b]],
+            )
             for a, b in pieces
         )
-        owners = UnitOwners.of(labels, by_row.groups, by_row.ids)
+        owners = UnitOwners.of(labels, by_row.groups, by_row.ids, of_units)
         return _Read(tasks, len(pieces), owners, order, labels, readable, by_row.known)
 
     def _warn(self, read: _Read) -> None:
@@ -477,6 +495,7 @@ class RecordVoters:
             model="" if model is None else fingerprint_of(model),
             classes_inferred=self.classes_inferred,
             own_model=model is not None and own_head,
+            tiers=None if owners.tiers is None else owners.tiers.facts,
         )
 
 

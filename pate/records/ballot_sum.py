@@ -18,6 +18,24 @@ from pate.data import records_fingerprint
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
 
+#: Name, weight (in whole 65,536ths) and number of units of every tier: public.
+TierFacts = tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class UnitTiers:
+    """The tiers of units: their public facts, a digest of who is in which, and the weight of each record."""
+
+    facts: TierFacts
+    members: str
+    scales: IntArray
+
+    @property
+    def registered(self) -> dict[str, Any]:
+        """What a ledger registers of them."""
+        return {"tiers": tuple((name, weight) for name, weight, _ in self.facts), "members": self.members}
+
+
 # The owners of the records that were cast: a ledger recognises the data set by them, and no person's records may be in
 # two parts. **Sensitive**.
 
@@ -31,16 +49,17 @@ class UnitOwners:
     #: 64 bits of each person's id, sorted.
     persons: WordArray | None
     n_units: int
+    tiers: UnitTiers | None = None
 
     @classmethod
-    def of(cls, labels: IntArray, groups: Any, ids: list[bytes] | None) -> UnitOwners:
+    def of(cls, labels: IntArray, groups: Any, ids: list[bytes] | None, tiers: UnitTiers | None = None) -> UnitOwners:
         """Return the owners of one part; ``ids`` are the distinct ones (:func:`pate.data.partition.distinct_ids`)."""
         stored = (labels.astype(np.int32),)
         if ids is None:
-            return cls(stored, None, None, len(labels))
+            return cls(stored, None, None, len(labels), tiers)
         hashed = (int.from_bytes(hashlib.sha256(i).digest()[:8], "little") for i in ids)
         persons = np.sort(np.fromiter(hashed, dtype=np.uint64, count=len(ids)))
-        return cls(stored, quietly("groups", lambda: tuple(str(owner) for owner in groups)), persons, len(ids))
+        return cls(stored, quietly("groups", lambda: tuple(str(owner) for owner in groups)), persons, len(ids), tiers)
 
     def __add__(self, other: UnitOwners) -> UnitOwners:
         if {id(part) for part in self.labels} & {id(part) for part in other.labels}:
@@ -172,6 +191,22 @@ def exact_product(p: npt.NDArray[np.signedinteger[Any]] | FloatArray, r: IntArra
     return total
 
 
+def weighed(p: npt.NDArray[Any], scales: IntArray | None) -> npt.NDArray[Any]:
+    """Return trunc(w p) of every row, w its scale in 65,536ths, exactly; rows as they are where there are none.
+
+    No entry grows, so that |p| <= G becomes |p| <= G w, a whole number.
+
+    Examples
+    --------
+    >>> weighed(np.array([[40_000, -3]]), np.array([32_768]))
+    array([[20000,    -1]])
+    """
+    if scales is None:
+        return p
+    # |p| <= 2^31 and w <= 2^16: the product is exact in floating point, and so is its division by a power of two.
+    return np.trunc(p * (scales / GRID)[:, None]).astype(p.dtype)
+
+
 def centred(sums: IntArray) -> IntArray:
     """Return m S - (S 1) 1': the sum of class ballots from the sum of p (x) e_y, exactly.
 
@@ -209,12 +244,22 @@ class UnitFacts:
     unit: str
     adjacency: str
     n: int
+    tiers: TierFacts | None = None
 
     def __post_init__(self) -> None:
         check_choice("unit", self.unit, ("record", "group"))
         check_choice("adjacency", self.adjacency, ADJACENCIES)
         object.__setattr__(self, "classes", tuple(self.classes))
         check_int("n", self.n, low=0)
+        if self.tiers is not None:
+            object.__setattr__(self, "tiers", tuple((str(name), int(w), int(n)) for name, w, n in self.tiers))
+            if self.adjacency != "replace-one" or sum(n for *_, n in self.tiers) != self.n:
+                raise InvalidInputError("tiers must be of all units, whose number is public (adjacency='replace-one').")
+
+    @property
+    def weight(self) -> float:
+        """How much all units weigh together: their number, where there are no tiers."""
+        return self.n if self.tiers is None else sum(w * n for _, w, n in self.tiers) / GRID
 
     @property
     def n_is_public(self) -> bool:
@@ -223,7 +268,10 @@ class UnitFacts:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values; classes that are no plain values are their repr."""
-        return {**asdict(self), "classes": [_plain(c) for c in self.classes]}  # type: ignore[call-overload]
+        found = {**asdict(self), "classes": [_plain(c) for c in self.classes]}  # type: ignore[call-overload]
+        if self.tiers is None:  # requests without tiers are recognised as they were
+            found.pop("tiers", None)
+        return found
 
 
 class UnitSums:
@@ -242,15 +290,27 @@ class UnitSums:
         """The square of how far one unit moves :attr:`sums` (L2), an exact whole number. Public."""
         return int(self.facts.delta_squared)
 
+    def delta_squared_of(self, weight: int) -> int:
+        """Return the same of a unit of a tier of this weight: w^2 times as much, exactly.
+
+        Every bound here is G^2 times a whole number, and a weighed unit's is (G w)^2 times it, by the same table.
+        """
+        return self.delta_squared // GRID**2 * weight**2
+
     def registration(self) -> Registration:
         """Return the data set as a ledger registers it; under add-or-remove without the number of records.
 
         The fingerprint in it is **sensitive**.
         """
         f = self.facts
-        n_units = self.unit_owners.n_units if f.n_is_public else None
+        owners, tiers = self.unit_owners, self.unit_owners.tiers
         return Registration(
-            f.unit, f.classes, n_units=n_units, fingerprint=self.unit_owners.fingerprint(), adjacency=f.adjacency
+            f.unit,
+            f.classes,
+            n_units=owners.n_units if f.n_is_public else None,
+            fingerprint=owners.fingerprint(),
+            adjacency=f.adjacency,
+            **({} if tiers is None else tiers.registered),
         )
 
 
@@ -284,6 +344,8 @@ class BallotFacts(UnitFacts):
         That model is a head of pate's.
     classes_inferred : bool
         The classes were read off the private labels, which the statement then says.
+    tiers : tuple of (name, weight, n_units), or None
+        Where units are of several tiers: what a unit casts is scaled by its tier's weight, in whole 65,536ths.
 
     Examples
     --------
@@ -306,6 +368,7 @@ class BallotFacts(UnitFacts):
     model: str = ""
     own_model: bool = False
     classes_inferred: bool = False
+    tiers: TierFacts | None = None
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
@@ -386,6 +449,8 @@ class BallotSum(UnitSums):
     def __add__(self, other: BallotSum) -> BallotSum:
         if not isinstance(other, BallotSum):
             return NotImplemented
+        if self.facts.tiers is not None or other.facts.tiers is not None:
+            raise InvalidInputError("ballot sums with tiers cannot be added. Cast all records at once.")
         counted = self.facts.n_is_public
         mine, theirs = (replace(f, n=0) if counted else f for f in (self.facts, other.facts))
         if mine != theirs:

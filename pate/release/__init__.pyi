@@ -76,6 +76,7 @@ from ._statement import (
     check_ballots_stated as check_ballots_stated,
     check_release_stated as check_release_stated,
     make_assumptions as make_assumptions,
+    tier_guarantees as tier_guarantees,
     vouch_for_training as vouch_for_training,
     with_public_rows as with_public_rows,
 )

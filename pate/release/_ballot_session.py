@@ -18,8 +18,9 @@ from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget
 from pate.privacy.cost import Charge
+from pate.privacy.tiers import WHOLE, as_budget
 from pate.privacy.words import Guarantee
-from pate.records import NUMBER, BallotFacts, BallotSum, RightCounts, RightFacts, VectorFacts, VectorSum
+from pate.records import NUMBER, BallotFacts, BallotSum, RightCounts, RightFacts, UnitTiers, VectorFacts, VectorSum
 from pate.release._labels import BallotRelease, VectorRelease
 from pate.release._measured import SIZE_OF_LABELS, ReleasedCounts, measured_accuracy
 from pate.release._quote import ReleaseTerms, buy_rounds, sum_of_rounds, warn_if_weak
@@ -46,7 +47,7 @@ def release_ballots(
     ballots: BallotSum,
     mechanism: GaussianSum,
     *,
-    budget: Budget,
+    budget: Budget | Mapping[str, Budget],
     ledger: Ledger | None = None,
     name: str = "",
     noise_seed: int | None = None,
@@ -61,8 +62,8 @@ def release_ballots(
         Of :meth:`pate.RecordVoters.cast`.
     mechanism : GaussianSum
         ``GaussianSum.for_budget(budget)`` spends all of it.
-    budget : Budget
-        The most this release may cost.
+    budget : Budget, or mapping of str to Budget
+        The most this release may cost; of ballots cast with tiers one for each tier (:mod:`pate.privacy.tiers`).
     ledger : Ledger or None
         Also stay within its total; charge and statistics are stored there, together, before anything is returned. The
         same request again gives the stored statistics, free of cost.
@@ -108,10 +109,11 @@ def release_ballots(
     check_ballots(ballots)
     if not isinstance(mechanism, GaussianSum):
         raise InvalidInputError(f"mechanism must be GaussianSum(noise_multiplier), got {shown(mechanism)}.")
-    terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
-    facts = ballots.facts
-    check_ballots_stated(stated, residual=facts.clip is not None)
-    warn_if_weak(budget.delta, facts.n, epsilon=budget.epsilon)
+    terms = terms_of(budget, ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
+    budget, facts = terms.budget, ballots.facts
+    terms.check_tiers(facts)
+    check_ballots_stated(stated, residual=facts.clip is not None, tiers=terms.tiers)
+    warn_if_weak(terms.largest_delta, facts.n, epsilon=budget.epsilon)
     transaction = Transaction(terms, ballots.registration())
     request = request_of(facts, name, seeded=terms.seeded, noise=mechanism.noise_multiplier)
     row = None if ledger is None else ledger.find(request)
@@ -130,6 +132,14 @@ def release_ballots(
     )
     bind_statement(statement, ledger)
     return BallotRelease.of(drawn, facts, mechanism, statement)
+
+
+def terms_of(budget: Any, ledger: Ledger | None, **said: Any) -> ReleaseTerms:
+    """Return the terms of a release of ballots: ``budget`` is one for all units, or one for every tier of them."""
+    whole, tiers = as_budget(budget)
+    if tiers is not None and isinstance(ledger, Ledger):
+        tiers = tiers.held_to((ledger.registration or {}).get("tiers"))
+    return ReleaseTerms(budget=whole, tiers=tiers, ledger=ledger, **said)
 
 
 def check_ballots(ballots: object) -> BallotSum:
@@ -213,6 +223,7 @@ class _Rounds(OneHolder):
 
     def _draw(self, sums: Sums, request: str) -> tuple[_Cast, str | None]:
         """Draw the next round of these; return it, and the digest of the ledger's entry that holds it."""
+        self._terms.check_tiers(sums.facts)
         index = self._paid.n_used
         held_facts: dict[str, Any] = {"request": request, _kind_of(sums.facts): sums.facts.to_dict()}
         if self._is_split:
@@ -429,6 +440,9 @@ class BallotSession(_Rounds):
             ("adjacency", f.adjacency, data.adjacency),
             ("n_units", f.n, f.n if self._n is None else self._n),
         )
+        self._terms.check_tiers(f)
+        if (data.tiers, data.members) != (said.tiers, said.members):
+            raise InvalidInputError("ballots must be of units in the session's tiers. Cast with the same tiers=.")
         if data.fingerprint not in (None, said.fingerprint):
             raise InvalidInputError("ballots come from other private records than the session's. Open one for those.")
         if data.fingerprint is None:
@@ -553,7 +567,7 @@ def _rounds_of(row: LedgerRow) -> tuple[GaussianSum, ...]:
 
 @takes_former_names(anyway="force")
 def open_ballot_session(
-    budget: Budget,
+    budget: Budget | Mapping[str, Budget],
     *,
     shares: Sequence[float],
     classes: Any,
@@ -570,13 +584,15 @@ def open_ballot_session(
     n_measured: int = 0,
     n_held_out: int = 0,
     split_into: int = 1,
+    tiers: UnitTiers | None = None,
 ) -> BallotSession:
     """Charge several rounds of ballots whole, to be cast one after the other, each after seeing the last.
 
     Parameters
     ----------
-    budget : Budget
-        What the session costs: all of it (or of what the ledger has left, where that is less).
+    budget : Budget, or mapping of str to Budget
+        What the session costs: all of it (or of what the ledger has left, where that is less). With ``tiers`` one for
+        each.
     shares : sequence of float
         One per round: its part of mu^2. Their sum stands for the whole.
     classes : iterable, int or None
@@ -604,6 +620,8 @@ def open_ballot_session(
         a whole of their own (:mod:`pate.records._vectors`).
     split_into : int
         The last round may be replaced by so many at most: :meth:`BallotSession.split`.
+    tiers : UnitTiers or None
+        Of the units, where each tier has a budget of its own: ``ballots.unit_owners.tiers``.
 
     Guarantees
     ----------
@@ -623,8 +641,11 @@ def open_ballot_session(
     >>> round(session.charge.guarantee(1e-5).epsilon, 6), session.n_left
     (1.0, 2)
     """
-    terms = ReleaseTerms(budget=budget, ledger=ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
-    check_ballots_stated(stated, residual=True)
+    terms = terms_of(budget, ledger, noise_seed=noise_seed, tuning=tuning, stated=stated)
+    budget = terms.budget
+    if (tiers is None) != (terms.tiers is None):
+        raise InvalidInputError("tiers must be given with a budget for each tier, and with no other.")
+    check_ballots_stated(stated, residual=True, tiers=terms.tiers)
     check_name(name, ledger, shown(name))
     if n_units is not None and nominal_n is not None:
         raise InvalidInputError("n_units and nominal_n must not both be given: the number is public or it is not.")
@@ -632,10 +653,10 @@ def open_ballot_session(
     n = None if n is None else check_int("n_units" if nominal_n is None else "nominal_n", n, low=1)
     adjacency = "replace-one" if nominal_n is None else "add-or-remove"
     values = NUMBER if classes is None else check_classes(range(classes) if isinstance(classes, int) else classes)
-    data = Registration(
-        unit, values, n_units=n if nominal_n is None else None, fingerprint=fingerprint, adjacency=adjacency
-    )
-    warn_if_weak(budget.delta, n, epsilon=budget.epsilon)
+    weight = n if tiers is None else sum(whole * count for _, whole, count in tiers.facts) / WHOLE
+    counted, more = n if nominal_n is None else None, {} if tiers is None else tiers.registered
+    data = Registration(unit, values, n_units=counted, fingerprint=fingerprint, adjacency=adjacency, **more)
+    warn_if_weak(terms.largest_delta, n, epsilon=budget.epsilon)
     transaction = Transaction(terms, data)
     mark = None if name is None else _mark(terms, shares, name, n_held_out)
 
@@ -646,7 +667,7 @@ def open_ballot_session(
             _check_places(ledger, row, n_used, unit=unit, n_held_out=n_held_out)
             return transaction.ballots_again(_rounds_of(row), row.id, n_used, n_stored)
         rounds = buy_rounds(
-            budget, shares, ledger, n_units=n, force=force, n_measured=n_measured, n_held_out=n_held_out
+            budget, shares, ledger, n_units=weight, force=force, n_measured=n_measured, n_held_out=n_held_out
         )
         facts = {"noise_multipliers": [m.noise_multiplier for m in rounds]}
         return transaction.ballot_session(
@@ -674,7 +695,7 @@ def _check_places(ledger: Ledger, row: LedgerRow, n_used: int, *, unit: str, n_h
 def open_on_terms(terms: ReleaseTerms, name: str, **said: Any) -> BallotSession:
     """Open a session on a plan's terms, by its name where they have a ledger; see :func:`pate.open_ballot_session`."""
     return open_ballot_session(
-        terms.budget,
+        terms.budget if terms.tiers is None else terms.tiers.mapping,
         ledger=terms.ledger,
         name=None if terms.ledger is None else name,
         noise_seed=terms.noise_seed,

@@ -119,8 +119,8 @@ class BallotRelease:
 
     @property
     def n_units(self) -> int:
-        """Number of units; under add-or-remove adjacency the nominal one."""
-        return self.facts.n
+        """Number of units; under add-or-remove adjacency the nominal one, with tiers what all weigh together."""
+        return self.facts.n if self.facts.tiers is None else max(1, round(self.facts.weight))
 
     @property
     def kind(self) -> str:

@@ -160,7 +160,8 @@ def measured_accuracy(
     adds noise, the sample that the records are of what comes later, and the spread of the correction. Under
     add-or-remove a = R/(R + W) of noisy right and wrong counts, whose noise has variance
     sigma^2 (a^2 + (1 - a)^2)/(R + W)^2 (to first order). A class is reported where its noisy count exceeds
-    4 sqrt 2 sigma.
+    4 sqrt 2 sigma. Of units of several tiers n is what all weigh together, at most Kish's effective number
+    (sum w)^2/sum w^2, so that the sampling error is not understated; the share is of units by weight.
 
     Examples
     --------
@@ -171,12 +172,12 @@ def measured_accuracy(
     """
     facts, noisy, sigma = counts[0].facts, counts[0].noisy, counts[0].sigma
     m, counted = len(facts.classes), facts.counted
-    total = float(noisy.sum()) if counted else float(facts.n)
+    total = float(noisy.sum()) if counted else float(facts.weight)
     a = float(noisy[0]) / total if total > sigma else 0.5
     inside = min(max(a, 0.0), 1.0)
     n = max(1, round(total)) if total > sigma else 1
     b = correction(inside, n=n, n_classes=max(m, 2), mu=mu, size=size)
-    low, estimate, high = _interval(a, b, n, sigma, n_is_noisy=counted)
+    low, estimate, high = _interval(a, b, n, sigma, n_is_noisy=counted)  # of units that weigh less than one: wider
     cells = () if len(counts) < 2 else _recalls(counts[1], b)
     return MeasuredAccuracy(
         estimate=estimate,
@@ -331,7 +332,7 @@ def _commonest(
     if cells is not None:
         m = len(release.classes)
         counts = cells.noisy[:m] + cells.noisy[m:]
-        total = float(cells.facts.n or counts.sum())
+        total = float(cells.facts.weight or counts.sum())
         if counts.max() > _CLEAR * math.sqrt(2) * cells.sigma and total > 0:
             return min(1.0, float(counts.max()) / total), "by the noisy counts of each class"
     if commonest is not None:

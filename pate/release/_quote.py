@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
@@ -22,6 +23,7 @@ from pate.mechanisms import GaussianSum, Mechanism
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.calibrate import Allowance, calibrate, largest
 from pate.privacy.cost import Charge
+from pate.privacy.tiers import TierBudgets
 from pate.privacy.words import NO_PROTECTION, TIERS, Guarantee
 
 # On what terms something is let out: checked once, and passed on whole.
@@ -55,6 +57,8 @@ class ReleaseTerms:
     counts : tuple of GaussianSum
         What is charged with the labels, before the first of them: counts of the records that a model of these labels is
         right about, drawn once, after it has learnt.
+    tiers : TierBudgets or None
+        Of units of several tiers (sums of ballots alone); ``budget`` is then the largest of theirs.
 
     Raises
     ------
@@ -79,6 +83,7 @@ class ReleaseTerms:
     stated: Mapping[str, str] | None = None
     in_replay: bool = field(default_factory=lambda: playing() is not None, repr=False)
     counts: tuple[GaussianSum, ...] = ()
+    tiers: TierBudgets | None = None
 
     def __post_init__(self) -> None:
         check_budget(self.budget)
@@ -95,6 +100,21 @@ class ReleaseTerms:
                 object.__setattr__(self, name, check_int(name, value, low=low))
         if isinstance(self.stated, Mapping):  # a copy: what was checked is what is stated
             object.__setattr__(self, "stated", dict(self.stated))
+
+    @property
+    def largest_delta(self) -> float:
+        """Of the budget, or of any tier's."""
+        return max(b.delta for b in (self.budget, *(() if self.tiers is None else self.tiers.budgets)))
+
+    def check_tiers(self, facts: Any) -> None:
+        """Refuse a sum whose units weigh otherwise than these terms charge them."""
+        tiers = getattr(facts, "tiers", None)
+        found = None if tiers is None else tuple((name, weight) for name, weight, _ in tiers)
+        if found != (None if self.tiers is None else self.tiers.pairs):
+            raise InvalidInputError(
+                "every sum must be of units of the tiers, and by the weights, that the budget is for: "
+                f"{'none' if self.tiers is None else ', '.join(self.tiers.names)}. Cast with tiers= of that budget."
+            )
 
     @property
     def caps(self) -> dict[str, object]:
@@ -423,7 +443,7 @@ def buy_rounds(
     shares: Sequence[float],
     ledger: Ledger | None,
     *,
-    n_units: int | None,
+    n_units: float | None,
     force: bool = False,
     n_measured: int = 0,
     n_held_out: int = 0,
@@ -433,7 +453,7 @@ def buy_rounds(
     Noise on every cell that is larger than all ballots together says nothing of any class: the rule by which
     :func:`pate.release.check_useful` refuses teachers' votes. A ballot sum moves by at least 1/sqrt(2) of a ballot for
     one unit, so that more noise than ``n_units`` sensitivities is that much; K rounds alike say together what one of
-    1/sqrt(K) of their noise does.
+    1/sqrt(K) of their noise does. ``n_units`` is what all units weigh together, where they are of several tiers.
     """
     left = None if ledger is None else ledger.remaining(default_total=budget)
     whole = share_rounds(budget, shares, n_held_out=n_held_out)
@@ -453,7 +473,7 @@ def buy_rounds(
     worst = max(m.noise_multiplier for m in cast)
     if n_units is not None and worst > n_units * math.sqrt(len(cast)) and not force:
         raise NotWorthwhileError(
-            f"nearly nothing is to be expected of {len(cast)} rounds of ballots by {n_units} units: in "
+            f"nearly nothing is to be expected of {len(cast)} rounds of ballots by {n_units:.10g} units: in "
             f"the least of them noise is {worst:.4g} times what one unit may change, more than all can outvote. "
             "Take fewer rounds, more even shares or a larger epsilon; or say force=True (--force). Nothing was spent."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,11 +13,19 @@ from pate.ledger import Ledger, LedgerRow
 from pate.mechanisms import GaussianSum, Mechanism, NoisyHistogram
 from pate.privacy.convert import format_up
 from pate.privacy.cost import Charge
+from pate.privacy.tiers import WHOLE, TierBudgets
 from pate.privacy.words import Guarantee
-from pate.records import NUMBER, BallotFacts, RightFacts, VectorFacts
+from pate.records import NUMBER, BallotFacts, RightFacts, TierFacts, UnitTiers, VectorFacts
 from pate.release._quote import Quote, ReleaseTerms, counted
 from pate.release._stored import races_in, with_counts
-from pate.release.statement.fields import CLASSES_NAMED, ONE_RECORD, Assumption, check_stated, drawn_noise
+from pate.release.statement.fields import (
+    CLASSES_NAMED,
+    ONE_RECORD,
+    Assumption,
+    TierGuarantee,
+    check_stated,
+    drawn_noise,
+)
 from pate.release.statement.model import PrivacyStatement, made_statement
 from pate.release.statement.plain import as_plain_text
 from pate.votes import Votes
@@ -321,6 +330,14 @@ _ONE_PERSON = (
 _CAST = "the model whose residuals were cast was computed from released quantities and public rows alone"
 _ASKED = "each model that records were asked about was computed from released quantities and public rows alone"
 
+_TIERS = Assumption(
+    "tiers", "which unit is in which tier is public, was fixed without looking at the private data, and does not change"
+)
+_WEIGHED = (
+    "; a unit of weight w moves every sum w times as far as one of weight 1 at most: its mu is w times theirs, in "
+    "every round and in all together"
+)
+
 #: A ledger cannot compare features: a digest of them would be one more private value to store, and to guess at.
 _EARLIER = (
     "; stored by release {} of the ledger, of the records as they were then: their labels and owners are compared with "
@@ -340,6 +357,7 @@ def ballot_assumptions(
     seeded: bool,
     residual: bool,
     right: Sequence[RightFacts] = (),
+    tiers: bool = False,
 ) -> tuple[Assumption, ...]:
     """Return what the guarantee rests on; ``facts`` are of what was cast so far, ``right`` of counts."""
     own = bool(facts) and all(f.own_maps for f in facts) and all(f.own for f in right)
@@ -372,12 +390,15 @@ def ballot_assumptions(
             f"the {nominal}number of units and all parameters are public, and were chosen without looking at the "
             "private data",
         ),
+        *([_TIERS] if tiers else []),
         drawn_noise(seeded),
         *([] if any(f.classes_inferred or f.classes == NUMBER for f in facts) else [CLASSES_NAMED]),
     )
 
 
-def check_ballots_stated(stated: Mapping[str, str] | None, *, residual: bool) -> dict[str, str]:
+def check_ballots_stated(
+    stated: Mapping[str, str] | None, *, residual: bool, tiers: TierBudgets | None = None
+) -> dict[str, str]:
     """Return what a person states about a release of ballots, refused where it has no place.
 
     Examples
@@ -385,7 +406,9 @@ def check_ballots_stated(stated: Mapping[str, str] | None, *, residual: bool) ->
     >>> check_ballots_stated({"public rows": "a census of 1990"}, residual=False)
     {'public rows': 'a census of 1990'}
     """
-    known = ballot_assumptions([], unit="record", adjacency="replace-one", seeded=False, residual=residual)
+    known = ballot_assumptions(
+        [], unit="record", adjacency="replace-one", seeded=False, residual=residual, tiers=tiers is not None
+    )
     return check_stated(stated, [a.name for a in known if a.name != "noise"])
 
 
@@ -428,6 +451,8 @@ def ballot_statement(
     if n_held_out:
         training, held_out = rounds[:-n_held_out], rounds[-n_held_out:]
         squares = f"the larger of {_squares(training)} (training units) and {_squares(held_out)} (held-out units)"
+    weighed = tier_guarantees(terms.tiers, charge, last.tiers)
+    about: dict[str, Any] = {"unit": last.unit, "adjacency": last.adjacency, "seeded": seeded, "residual": residual}
     return statement_of(
         terms,
         released="; ".join((_sums(facts), *map(counts_in_words, right)))
@@ -441,12 +466,14 @@ def ballot_statement(
             f"Gaussian noise on every cell; directions by {_maps(facts)}"
             + ("; and says in the last whether the model of the others is right about it" if right else "")
             + (_HELD_OUT_ASKED.format(n_held_out) if n_held_out else "")
+            + ("; what a unit contributes is scaled by the weight of its tier" if weighed else "")
         )
         + ("" if replaced else f"; a nominal number of {last.n:,} units"),
         accounting=(
             "exact Gaussian composition: mu^2 adds up over rounds, later ones may depend on earlier ones (Dong, Roth, "
             "Su 2022), converted exactly (Balle, Wang 2018); no cost that looks at the data is lower for a Gaussian sum"
             + (_HELD_OUT_PAID if n_held_out else "")
+            + (_WEIGHED if weighed else "")
             + ("" if replaced else "; not comparable with replace-one epsilons, which are larger at the same noise")
         ),
         seeded=seeded,
@@ -458,11 +485,11 @@ def ballot_statement(
             "the ballots, their exact sum and every file made from those",
             "whether casting failed, and how long it took",
             *((_CLASSES_READ,) if any(f.classes_inferred for f in facts) else ()),
+            *((f"which {last.unit} is in which tier, and one that changes its tier",) if weighed else ()),
             _others(ledger),
         ),
-        assumptions=ballot_assumptions(
-            facts, unit=last.unit, adjacency=last.adjacency, seeded=seeded, residual=residual, right=right
-        ),
+        assumptions=ballot_assumptions(facts, **about, right=right, tiers=bool(weighed)),
+        tier_budgets=weighed,
         verify=(
             f"mu^2 = {squares}, then epsilon at delta "
             f"{terms.budget.delta!r} (Balle, Wang 2018): pate.Charge.gaussian(sensitivity=1, sigma=...).guarantee(...)"
@@ -475,6 +502,39 @@ def ballot_statement(
 
 def _squares(rounds: Sequence[GaussianSum]) -> str:
     return " + ".join(f"{n}/{m.noise_multiplier!r}^2" for m, n in Counter(rounds).items())
+
+
+def tier_guarantees(
+    tiers: TierBudgets | None, whole: Charge, units: UnitTiers | TierFacts | None
+) -> tuple[TierGuarantee, ...]:
+    """Return what each tier of these units is promised, if there are any, where one of weight 1 is charged ``whole``.
+
+    Examples
+    --------
+    >>> from pate import Budget
+    >>> tiers = TierBudgets.of({"gold": Budget(3.0, 1e-5), "basic": Budget(1.0, 1e-5)})
+    >>> for one in tier_guarantees(tiers, Charge.gaussian(sensitivity=0.7, sigma=1.0), (("basic", 1, 9),)):
+    ...     print(one)
+    basic: epsilon = 0.9709 at delta = 1e-05 (0.261-GDP) for each of 9, who weigh 0.373
+    gold: epsilon = 2.91 at delta = 1e-05 (0.7-GDP) for each of 0, who weigh 1
+    """
+    if tiers is None or units is None:
+        return ()
+    counts = {name: n for name, _, n in (units.facts if isinstance(units, UnitTiers) else units)}
+    found = []
+    for name, weight, budget in zip(tiers.names, tiers.weights, tiers.budgets, strict=True):
+        charge = tiers.charge(name, whole)
+        found.append(
+            TierGuarantee(
+                name=name,
+                n=counts.get(name, 0),
+                weight=weight / WHOLE,
+                epsilon=charge.guarantee(budget.delta).epsilon,
+                delta=budget.delta,
+                mu=math.sqrt(charge.mu_squared),
+            )
+        )
+    return tuple(found)
 
 
 def _maps(facts: Sequence[BallotFacts | VectorFacts]) -> str:
@@ -496,7 +556,8 @@ def counts_in_words(f: RightFacts) -> str:
     """Return what was counted, in words."""
     one = "records" if f.unit == "record" else "persons (each with the share of their records)"
     cells = f"{f.n_cells} noisy counts, right or wrong by class," if f.by_class else "a noisy count"
-    return f"{cells} of the {one} that the model is right about"
+    weighed = "" if f.tiers is None else ", each by the weight of its tier,"
+    return f"{cells} of the {one}{weighed} that the model is right about"
 
 
 def _shape(f: BallotFacts | VectorFacts) -> tuple[int, int]:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from pate._core.recorder import note, playing
 from pate._core.types import FloatArray
-from pate.exceptions import BudgetExceededError, ReplayError
+from pate.exceptions import BudgetExceededError, InvalidInputError, ReplayError
 from pate.ledger import Ledger, NewAnswer, Registration
 from pate.mechanisms import (
     ANSWERED,
@@ -249,6 +249,8 @@ class Transaction:
     ) -> tuple[T, int | None]:
         """Take ``charge`` from budget and ledger, and only then ``draw``; see the module for the order."""
         terms = self.terms
+        if terms.tiers is not None and kind not in ("ballots", "ballot session"):
+            raise InvalidInputError("budgets per tier are for sums of ballots alone. Nothing was spent.")
         note("charge", charge=charge, what=mechanism, n_queries=n_queries, kind=kind or "")
         if not terms.budget.allows(charge):
             raise BudgetExceededError(

@@ -303,7 +303,7 @@ def test_help_has_every_option_once_and_every_group():
     options = [name for names in groups.values() for name in names]
     shown = {flag(name) for name, use in uses_of(LabelOptions).items() if not use.now}
     assert sorted(options) == sorted(shown | set(SPOKEN))
-    assert groups[PRIVACY] == ["--epsilon", "--delta", "--ledger", "--accounting-unit", "--new-ledger"]
+    assert groups[PRIVACY] == ["--epsilon", "--delta", "--tiers", "--ledger", "--accounting-unit", "--new-ledger"]
     assert max(len(names) for names in groups.values()) <= 12
 
 

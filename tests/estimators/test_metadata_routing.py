@@ -52,4 +52,4 @@ def test_public_rows_are_scaled_with_the_private_ones(clf):
 
 def test_what_is_routed_can_be_asked():
     routed = CLASSIFIERS[0].get_metadata_routing()
-    assert routed.fit.requests == {"X_public": None, "groups": None, "schema": None}
+    assert routed.fit.requests == {"X_public": None, "groups": None, "schema": None, "tiers": None}

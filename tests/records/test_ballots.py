@@ -139,11 +139,11 @@ def unclipped(rows, most, unit):
     return np.trunc(np.clip(rows, -1e6, 1e6) * GRID).astype(np.int64)
 
 
-def each_record_alone(p, labels, owners, *, n_classes, kind):
+def each_record_alone(p, labels, owners, *, n_classes, kind, scales=None):
     return class_sums(p, labels, n_classes)
 
 
-def each_residual_alone(p, r, owners, *, clip):
+def each_residual_alone(p, r, owners, *, clip, scales=None):
     return exact_product(p, r)
 
 

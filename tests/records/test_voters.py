@@ -156,7 +156,7 @@ def test_held_records_are_refused_where_they_do_not_belong():
     held = voters().hold(X, Y)
     with pytest.raises(InvalidInputError, match="must be records held by these voters"):
         voters("soft").cast(held)
-    with pytest.raises(InvalidInputError, match="y and groups must be left out"):
+    with pytest.raises(InvalidInputError, match="y, groups and tiers must be left out"):
         voters().cast(held, Y)
     with pytest.raises(InvalidInputError, match="added twice"):
         voters().cast(held) + voters().cast(held)

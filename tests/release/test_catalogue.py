@@ -47,6 +47,9 @@ MEASURED = MeasuredAccuracy(
 )
 
 
+TIER = {"name": "gold", "n": 9, "weight": 1.0, "epsilon": 1.0, "delta": 1e-5, "mu": 0.3}
+
+
 def named_claims():
     names = [key.removeprefix("rests.claims.").partition(",")[0] for key in english().texts if "rests.claims." in key]
     return tuple(Assumption(name=name, claim="what has to be true") for name in names)
@@ -77,6 +80,7 @@ def variants():
     yield make(measured=MEASURED)
     yield make(errors=ERRORS)
     yield make(errors=replace(ERRORS, held_out=False))
+    yield make(1.0, n_units=9, mu=0.3, tier_budgets=(TIER,))
     yield make(doubts=[{"kind": kind, "sentence": "it may be so."} for kind in KINDS])
     yield make(audits=[{"layer": n, "claim": "c", "tried": "t", "stood": n != "law"} for n in LAYERS])
 

@@ -33,11 +33,13 @@ from pate.release.statement.fields import (
     LAYERS,
     MOST_AUDITS,
     MOST_DOUBTS,
+    MOST_TIERS,
     CitedAudit,
     ClassRecall,
     Doubt,
     MeasuredAccuracy,
     MeasuredErrors,
+    TierGuarantee,
 )
 from pate.release.statement.files import (
     check_against_ledger,
@@ -51,6 +53,12 @@ COUNTS = np.random.default_rng(0).multinomial(250, [0.9, 0.06, 0.04], size=40)
 SCHEMA = statement_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 EVIL = "</td></table><script>alert(1)</script><img src=https://evil.example/x onerror=alert(1)>&\"'{{ 7 * 7 }}{% raw %}"
+
+
+TIERS = (
+    TierGuarantee(name="gold", n=40, weight=1.0, epsilon=1.5, delta=1e-6, mu=0.4),
+    TierGuarantee(name="basic", n=60, weight=0.5, epsilon=0.7, delta=1e-6, mu=0.2),
+)
 
 
 def public(epsilon=1.5, **more):
@@ -103,6 +111,7 @@ MAKERS = {
     "by ledger": by_ledger,
     "dpsgd": lambda folder: dpsgd(),
     "dpsgd, usual": lambda folder: dpsgd(adjacency="add-or-remove", classes_given=False),
+    "tiers": lambda folder: make(mu=0.4, tier_budgets=TIERS),
     "weak": lambda folder: make(guarantee=public(80.0), unit="group"),
     "sanitised": lambda folder: make(guarantee=public(kind="sanitised", order=8.0)),
     "evil": lambda folder: make(released=EVIL, tuning=EVIL, verify=EVIL, covered=(EVIL,), assumptions=(EVIL,)),
@@ -141,6 +150,7 @@ def test_the_schema_is_one_and_names_every_field():
         "doubts",
         "errors",
         "measured",
+        "tier_budgets",
     }  # came later: absent where there are none
     measured = SCHEMA["properties"]["measured"]
     assert set(measured["required"]) == set(measured["properties"]) == {f.name for f in fields(MeasuredAccuracy)}
@@ -152,6 +162,9 @@ def test_the_schema_is_one_and_names_every_field():
     assert set(doubts["items"]["required"]) == {f.name for f in fields(Doubt)}
     assert doubts["items"]["properties"]["kind"]["enum"] == list(KINDS)
     assert doubts["maxItems"] == MOST_DOUBTS
+    tiers = SCHEMA["properties"]["tier_budgets"]
+    assert set(tiers["items"]["required"]) == {f.name for f in fields(TierGuarantee)}
+    assert tiers["maxItems"] == MOST_TIERS
     assert set(SCHEMA["properties"]["audits"]["items"]["required"]) == {f.name for f in fields(CitedAudit)}
     assert SCHEMA["properties"]["audits"]["items"]["properties"]["layer"]["enum"] == list(LAYERS)
     assert SCHEMA["properties"]["audits"]["maxItems"] == MOST_AUDITS
@@ -535,3 +548,36 @@ def test_further_promises_are_compared_with_the_ledger_too(tmp_path, change):
     check_against_ledger(release.statement, path)
     with pytest.raises(InvalidInputError, match=rf"its .*\b{next(iter(change))}\b.* differ"):
         check_against_ledger(replace(release.statement, **change), path)
+
+
+# Budgets per tier ------------------------------------------------------------------------------------------------
+
+
+def test_every_view_tells_what_each_tier_is_promised():
+    s = make(mu=0.4, tier_budgets=TIERS)
+    assert "epsilon = 1.5 at delta = 1e-06" in s.headline
+    for view in (s.text(), s.html()):
+        plain = " ".join(re.sub(r"<[^>]*>", "", view).split())
+        assert "basic: epsilon = 0.7 at delta = 1e-06 (0.2-GDP) for each of 60, who weigh 0.5" in plain
+    assert "basic (60 of them): the attacker described below is right at most 54 times in 100" in s.html()
+    assert "tier_budgets" not in make().to_dict()
+    assert make(mu=0.4, tier_budgets=TIERS, seeded=True, guarantee=public(kind="seeded")).tier_budgets == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"mu": None},
+        {"mu": 0.3},
+        {"n_units": 99},
+        {"guarantee": public(0.7)},
+        {"guarantee": public(0.7), "mu": 0.2},
+        {"guarantee": public(1.4)},
+        {"tier_budgets": TIERS * 30},
+        {"tier_budgets": "gold"},
+        {"tier_budgets": ({**TIERS[0].to_dict(), "more": 1},)},
+    ],
+)
+def test_tiers_that_contradict_the_statement_are_refused(changes):
+    with pytest.raises(InvalidInputError):
+        make(**{"mu": 0.4, "tier_budgets": TIERS, **changes})

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fractions import Fraction
 from inspect import getargvalues
 from itertools import groupby, zip_longest
 from types import CodeType, FrameType
@@ -21,6 +22,7 @@ from pate._core.checks import largest_of
 from pate._core.types import IntArray
 from pate.audit.replays._neighbours import row_hashes
 from pate.audit.replays._trace import Event, Run, summary
+from pate.privacy.tiers import WHOLE
 
 # Find the call that read all private rows at once, in a pipeline that is known to leak, by profiling.
 
@@ -223,6 +225,7 @@ class Moved:
     n_rows: int = 0
     most: float = 0.0  # of sums, the distance over the allowed one
     mu_squared: float = 0.0  # of all noisy sums together, of these two data sets
+    weight: float | None = None  # the largest of the units that differ; None: no tiers were seen
     differences: list[Difference] = field(default_factory=list)
 
 
@@ -260,11 +263,13 @@ def compare(ours: Run, theirs: Run, allowed: Allowed) -> Moved:
             # Teachers that moved are clearer evidence: with teachers, rows are reported last.
             later = on_entry if any(event.stage == "teachers" for event in ours.events) else moved.differences
             later += [Difference("rows", said) for said in _given(a, b, allowed)]
+            _weigh(a, b, moved)
         check = _PRIVATE.get(a.stage)
         # Shards and samples depend on places: where any may move, sums of all alone are compared.
         if check is not None and (allowed.shards != ANY or check is _sums):
             moved.differences += [Difference(a.stage, said) for said in check(a, b, allowed, moved)]
     paid = sum(event.public["cost"]["mu_squared"] for event in ours.events if event.stage == "charge")
+    paid *= 1.0 if moved.weight is None else moved.weight**2
     if 0 < paid * (1 + _MARGIN) < moved.mu_squared:  # a unit in rounds that were charged beside each other, say
         said = f"all sums together moved by mu^2 = {moved.mu_squared:.3g}, where {paid:.3g} was charged"
         moved.differences.append(Difference("charge", said))
@@ -299,6 +304,17 @@ def _given(a: Event, b: Event, allowed: Allowed) -> list[str]:
     if differ <= may:
         return []
     return [f"{a.who} was given other rows of {differ:,} {what}, where the data sets differ in {may}"]
+
+
+def _weigh(a: Event, b: Event, moved: Moved) -> None:
+    """Note what those records weigh that differ: a unit of a small tier may move every sum by its weight alone."""
+    mine, other = a.private["scales"], b.private["scales"]
+    if mine is None or other is None or len(mine) != len(other):
+        moved.weight = None if mine is None or other is None else 1.0
+        return
+    differ = [p != q for p, q in zip(a.private["records"], b.private["records"], strict=True)]
+    found = float(np.maximum(mine, other)[differ].max(initial=0)) / WHOLE
+    moved.weight = found if moved.weight is None else largest_of(moved.weight, found)
 
 
 def _another_course(place: int, a: Event | None, b: Event | None, theirs: Run) -> Difference:
@@ -397,10 +413,10 @@ def _sums(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     if mine.shape != other.shape:
         return [f"{a.who}: the sum has another shape"]
     change = sum(int(x) * int(x) for x in (mine - other).ravel().tolist())
-    units = max(1, allowed.units)
+    units = max(1, allowed.units) * (1 if moved.weight is None else Fraction(moved.weight))
     moved.most = largest_of(moved.most, (change / squared) ** 0.5)
     if a.stage == "sum":
-        moved.mu_squared += change / squared / (a.private["noise"] * units) ** 2
+        moved.mu_squared += change / squared / (a.private["noise"] * max(1, allowed.units)) ** 2
     if change > squared * units**2:
         return [f"{a.who}: the sum moved {(change / squared) ** 0.5:.3g} times as far as one unit may move it"]
     return []

@@ -127,7 +127,8 @@ def _read(stage: str, facts: dict[str, Any]) -> Event:
             owners = None if facts["groups"] is None else [repr(g) for g in np.asarray(facts["groups"]).tolist()]
             given = Records.of((facts["rows"], facts["labels"]))
             public = {"unit": "record" if owners is None else "group"}
-            return Event(stage, facts["who"], public, {"records": given.digests(), "owners": owners})
+            private = {"records": given.digests(), "owners": owners, "scales": facts.get("scales")}
+            return Event(stage, facts["who"], public, private)
         case "teachers":
             made = facts["ensemble"]
             states = [digest(teacher) for teacher in made.teachers_]

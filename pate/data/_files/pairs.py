@@ -118,6 +118,7 @@ def read_both(
     *,
     target: str | None = None,
     group: str | None = None,
+    tiers: str | None = None,
     id: str | None = None,
     drop: Iterable[str] = (),
     text: Iterable[str] = (),
@@ -139,6 +140,8 @@ def read_both(
         Column of the private file with the labels. The public file may have it: there it is left out.
     group : str or None
         Column of the owners in the private file; likewise.
+    tiers : str or None
+        Column of the tiers in the private file, as texts; likewise. Returned as ``private.tiers``.
     id : str or None
         Column of either file, or of both: no feature. That of the public file is returned as ``public.ids``.
     drop, text : iterable of str
@@ -190,12 +193,12 @@ def read_both(
     visit: id, kept beside the labels
     """
     check_choice("dates", dates, DATE_ORDERS)
-    roles = Roles.said(target, group, id, drop, text)
+    roles = replace(Roles.said(target, group, id, drop, text), tiers=tiers)
     wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
     check_heeded(wanted, private, public)
     files = track((public, private), total=2, label="tables read", show=verbose)
     shown = open_table(next(files), _heeded(wanted, public, recognise=True))
-    named = [name for name in (target, group) if name is not None]
+    named = [name for name in (target, group, tiers) if name is not None]
     others = [] if only_common else [n for n in shown.names if n not in (*roles.drop, id, *named)]
     held = open_table(next(files), _heeded(wanted, private), like=shown.format, names=[*named, *others])
     roles = roles.of_matrix(held.names) if held.matrix else roles
@@ -203,7 +206,7 @@ def read_both(
     public_table = take_columns(
         shown,
         [name for name in shown.names if name in sides.common],
-        replace(roles.within(shown.names), group=None),
+        replace(roles.within(shown.names), group=None, tiers=None),
         dates=dates,
         unlabelled=True,
     )
@@ -219,7 +222,7 @@ def read_both(
         private_table,
         replace(public_table, X=X),
         uses_of(held, shown, roles, sides, public_table),
-        tuple(about_owners(held, without=[roles.target])) if roles.group is None else (),
+        tuple(about_owners(held, without=[roles.target, roles.tiers])) if roles.group is None else (),
     )
 
 
@@ -296,7 +299,7 @@ def _features(held: Opened, shown: Opened, roles: Roles, *, only_common: bool) -
     check_names(held)
     check_names(shown)
     for role, names in (roles.named() | {"text": roles.text}).items():
-        if role in ("target", "group"):
+        if role in ("target", "group", "tiers"):
             parted = role == "target" and len(held.names) == 1 and held.spelt  # something else may part its cells
             otherwise = ", or say what parts its cells: sep= (--sep)" if parted else ""
             check_there(role, names, held.names, f"not in {held.name}", otherwise=otherwise)

@@ -111,6 +111,7 @@ class Roles:
     id: str | None = None
     drop: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
+    tiers: str | None = None
 
     @classmethod
     def said(
@@ -122,7 +123,7 @@ class Roles:
 
     def named(self) -> dict[str, tuple[str, ...]]:
         """Return the columns that are no features, by role."""
-        one = {"target": self.target, "group": self.group, "id": self.id}
+        one = {"target": self.target, "group": self.group, "id": self.id, "tiers": self.tiers}
         return {role: () if name is None else (name,) for role, name in one.items()} | {"drop": self.drop}
 
     def features(self, names: Iterable[str]) -> list[str]:
@@ -133,7 +134,7 @@ class Roles:
         clash = sorted({n for n in used if used.count(n) > 1})
         if clash:
             raise InvalidInputError(
-                f"column {quoted(clash)} has two roles among target, group, id and drop. Give each column one role."
+                f"column {quoted(clash)} has two roles among target, group, id, tiers and drop. Give each one role."
             )
         return [name for name in names if name not in used]
 
@@ -145,9 +146,10 @@ class Roles:
 
     def within(self, names: Collection[str], *, text: Iterable[str] = ()) -> Roles:
         """Return the roles of columns that are there, the target and ``text`` as they are written."""
-        target, group, id = (name if name in names else None for name in (self.target, self.group, self.id))
+        one = (self.target, self.group, self.id, self.tiers)
+        target, group, id, tiers = (name if name in names else None for name in one)
         written = (*self.text, *((target,) if target else ()), *text)
-        return Roles(target, group, id, self.drop, tuple(name for name in written if name in names))
+        return Roles(target, group, id, self.drop, tuple(name for name in written if name in names), tiers)
 
 
 #: So many columns are named in a message that could name hundreds.
@@ -180,6 +182,8 @@ class Table:
     remarks : mapping of str to str
         Features of a public table that may not be what they become: codes that become numbers, ids that become
         categories. Of a private one nothing is remarked.
+    tiers : array of shape (n,) or None
+        The tier of each row, likewise; of :func:`read_both` alone.
 
     Examples
     --------
@@ -200,6 +204,7 @@ class Table:
     kinds: Mapping[str, str] = field(default_factory=dict)
     format: TableFormat = field(default_factory=lambda: TableFormat("table"))
     remarks: Mapping[str, str] = field(default_factory=dict)
+    tiers: npt.NDArray[Any] | None = None
 
     def __repr__(self) -> str:
         return (
@@ -398,7 +403,7 @@ def take_columns(
         made = take_blocks(opened, features, roles, kinds)
         if made is not None:
             return made
-    asis = [*roles.text, *(name for name in (roles.group, roles.id) if name is not None)]
+    asis = [*roles.text, *(name for name in (roles.group, roles.id, roles.tiers) if name is not None)]
     frame = opened.frame(asis, kinds).reset_index(drop=True)
     if not len(frame) or not features:
         raise InvalidInputError(
@@ -426,11 +431,13 @@ def _table(
             labels_of(frame, roles.target, strict=strict and not unlabelled, spelt=spelt),
             owners_of(frame, roles.group, strict=strict),
             ids_of(frame, roles.id),
+            ids_of(frame, roles.tiers),
         )
         for frame in frames
     ]
-    y, groups, ids = (None if of[0] is None else np.concatenate(of) for of in zip(*parts, strict=True))
-    return Table(X=X, y=y, groups=groups, path=opened.path, ids=ids, id_name=roles.id, format=opened.format)
+    y, groups, ids, tiers = (None if of[0] is None else np.concatenate(of) for of in zip(*parts, strict=True))
+    about: dict[str, Any] = {"path": opened.path, "id_name": roles.id, "format": opened.format}
+    return Table(X=X, y=y, groups=groups, ids=ids, tiers=tiers, **about)
 
 
 def take_blocks(opened: Opened, features: list[str], roles: Roles, kinds: Mapping[str, str]) -> Table | None:
@@ -445,7 +452,7 @@ def take_blocks(opened: Opened, features: list[str], roles: Roles, kinds: Mappin
     if any(kinds.get(name, "text") == "text" for name in features):
         return None
     assert opened.blocks is not None
-    others = [name for name in dict.fromkeys((roles.target, roles.group, roles.id)) if name is not None]
+    others = [name for name in dict.fromkeys((roles.target, roles.group, roles.id, roles.tiers)) if name is not None]
     n_odd: Counter[str] = Counter()
     there: dict[str, pd.Series] = {}
     rest = []
@@ -563,6 +570,8 @@ def uses_of(held: Opened, shown: Opened, roles: Roles, sides: Sides, public: Tab
         elif name == roles.id:
             kept = "kept beside the labels" if name in shown.names else "left out: the public file has none"
             use = ColumnUse(name, f"id, {kept}", _of_ids(public))
+        elif name == roles.tiers:
+            use = ColumnUse(name, "the tier of each row, which is public")
         elif name in roles.drop:
             use = ColumnUse(name, "dropped")
         elif name not in sides.common:

@@ -40,7 +40,8 @@ from pate.models.recipes._model import (
     unmeasured_temperature,
 )
 from pate.models.recipes._rule import PublicFacts, Recipe, Round, check_recipe, choose
-from pate.records import MOST_HELD_BYTES, BallotSum, HeldRecords, RecordVoters, count_right
+from pate.privacy.tiers import WHOLE
+from pate.records import MOST_HELD_BYTES, BallotSum, HeldRecords, RecordVoters, Tiers, UnitTiers, count_right
 from pate.records.spaces import SoftSpace
 from pate.release import (
     BallotRelease,
@@ -133,7 +134,8 @@ _Learning = TypeVar("_Learning", LikelihoodHead, DescentHead)
 class Ask:
     """The settings of a plan for records or DP-SGD, as in :class:`pate.PATEClassifier`.
 
-    ``n_units``, the number of private records or persons, is public under replace-one adjacency.
+    ``n_units``, the number of private records or persons, is public under replace-one adjacency; so are ``tiers``, and
+    ``of_tiers``, what they say of units, where each tier has a budget of its own.
     """
 
     classes: tuple[Any, ...]
@@ -149,6 +151,15 @@ class Ask:
     force: bool = False
     measure: bool | str | None = None
     decide: str = "likeliest"
+    tiers: Tiers | None = None
+    of_tiers: UnitTiers | None = None
+
+    @property
+    def weight(self) -> int:
+        """What all units weigh together, as a number of units of weight 1: it is what noise is to be compared with."""
+        if self.of_tiers is None:
+            return self.n_units
+        return max(1, round(sum(weight * n for _, weight, n in self.of_tiers.facts) / WHOLE))
 
     @property
     def seed(self) -> int:
@@ -217,9 +228,9 @@ class RecordsPlan(PricedRounds, Ask):
         # Of the whole budget, not of the rest in a ledger: the same plan must be recognised when it is run again.
         paying = GaussianSum.for_budget(terms.budget) if session is None else session.mechanisms[-1]
         mu = 1 / paying.noise_multiplier
-        measuring = measured_shares(ask.measure, n=ask.n_units, mu=mu)
+        measuring = measured_shares(ask.measure, n=ask.weight, mu=mu)
         facts = PublicFacts(
-            n_units=ask.n_units,
+            n_units=ask.weight,
             n_classes=len(ask.classes),
             mu=mu * math.sqrt(1 - math.fsum(measuring)),
             n_public=len(z),
@@ -273,7 +284,7 @@ class RecordsPlan(PricedRounds, Ask):
         return super().mechanisms
 
     def _bought(self) -> tuple[GaussianSum, ...]:
-        n_measured, n_units = len(self.measured_shares), self.n_units
+        n_measured, n_units = len(self.measured_shares), self.weight
         budget, ledger = self.terms.budget, self.terms.ledger
         return buy_rounds(budget, self.shares, ledger, n_units=n_units, force=self.force, n_measured=n_measured)
 
@@ -293,6 +304,8 @@ class RecordsPlan(PricedRounds, Ask):
                 text += f" {self.decide}"
         if self.recipe.student == "image":
             text += f" {self.random_state}"
+        if self.of_tiers is not None:
+            text += f" {self.of_tiers.facts}"
         return "records " + hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def _held(self, X: Any, y: Any, groups: Any) -> HeldRecords | None:
@@ -303,7 +316,7 @@ class RecordsPlan(PricedRounds, Ask):
         fits = 4 * n_rows(X) * self.phi.shape[1] <= MOST_HELD_BYTES
         if len(self.recipe.rounds) < 2 or not (fits or any_mapped()):
             return None
-        return self.voters.hold(X, y, groups=groups, on_disk=not fits)
+        return self.voters.hold(X, y, groups=groups, tiers=self.tiers, on_disk=not fits)
 
     def run(
         self,
@@ -326,7 +339,8 @@ class RecordsPlan(PricedRounds, Ask):
         rounds: list[BallotRelease] = []
         # Every round casts the same directions: rows are mapped once, where memory allows it.
         held = self._held(X, y, groups)
-        records = (X, y, groups) if held is None else (held, None, None)
+        own = (X, y, groups, self.tiers)
+        records = own if held is None else (held, None, None, None)
         start = make_head(self.recipe, voters.space, voters.classes)
         # Before anything is charged, so that errors in casting cost nothing.
         ballots = _cast(voters, records, start, self.recipe.rounds[0])
@@ -337,7 +351,7 @@ class RecordsPlan(PricedRounds, Ask):
                 rounds.append(session.ask(ballots))
                 first = start.fit if self.recipe.rounds[0].clip is None else start.updated
                 head = corrected(first(rounds[0], self.phi), voters, records, self.phi)
-            model = self._with_student(head, partial(corrected, records=(X, y, groups), of_student=True))
+            model = self._with_student(head, partial(corrected, records=own, of_student=True))
             found = model.untempered(self.rows)
             model.temperature = noise_temperature(head, self.phi)
             if self.decide == "balanced":
@@ -352,7 +366,7 @@ class RecordsPlan(PricedRounds, Ask):
             accuracy = measured_accuracy(counts, mu=self.mu, share=share)
             paid = replace(counts[-1].statement, measured=accuracy)
             model.temperature = temperature_as_measured(found, labels, accuracy.estimate)
-        elif self.recipe.student != "image" and not measured_shares(None, n=self.n_units, mu=self.mu):
+        elif self.recipe.student != "image" and not measured_shares(None, n=self.weight, mu=self.mu):
             # Decisions are fixed: no class changes.
             seen = model.head.predict_proba(asked_with(model.head, self.z, self.phi, self.table))
             with threadpool_limits(1):
@@ -381,6 +395,7 @@ class RecordsPlan(PricedRounds, Ask):
             fingerprint=ballots.registration().fingerprint,
             force=self.force,
             n_measured=len(self.measured_shares),
+            tiers=ballots.unit_owners.tiers,
         )
 
     def _measured(
@@ -399,7 +414,7 @@ class RecordsPlan(PricedRounds, Ask):
         text = f"{self.name} {self.recipe.student} {self.recipe.prior_scale} {self.decide}"
         for by_class in (False, True)[: len(self.measured_shares)]:
             right = count_right(
-                answers, labels, classes=self.voters.classes, groups=groups, by_class=by_class,
+                answers, labels, classes=self.voters.classes, groups=groups, tiers=self.tiers, by_class=by_class,
                 model=text, own=model.own(unit=self.unit),
             )  # fmt: skip
             found.append(session.measure(right))
@@ -411,7 +426,7 @@ class RecordsPlan(PricedRounds, Ask):
         asked: list[BallotRelease],
         head: _Learning,
         voters: RecordVoters,
-        records: tuple[Any, Any, Any],
+        records: tuple[Any, ...],
         phi: FloatArray,
         *,
         of_student: bool = False,
@@ -473,12 +488,12 @@ class RecordsPlan(PricedRounds, Ask):
         return Path(folder) / f"student-{digest}"
 
 
-def _cast(voters: RecordVoters, records: tuple[Any, Any, Any], head: Head, asked: Round) -> BallotSum:
+def _cast(voters: RecordVoters, records: tuple[Any, ...], head: Head, asked: Round) -> BallotSum:
     """Return the ballots of a round: of the records' classes, or of their residuals under the head."""
-    X, y, groups = records
+    X, y, groups, tiers = records
     if asked.clip is None:
-        return voters.cast(X, y, groups=groups)
-    return voters.cast_residuals(X, y, head, clip=asked.clip, groups=groups)
+        return voters.cast(X, y, groups=groups, tiers=tiers)
+    return voters.cast_residuals(X, y, head, clip=asked.clip, groups=groups, tiers=tiers)
 
 
 def _kind_for_rule(kind: str, X_public: Any, image_shape: tuple[int, ...] | None) -> str:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 
 from pate._core.provenance import git_commit, now
 from pate.exceptions import InvalidInputError, SensitiveValueError
+from pate.privacy.convert import format_up
 from pate.privacy.words import Guarantee
 from pate.release.statement.plain import (
     LARGEST,
@@ -496,6 +497,52 @@ class MeasuredErrors(Part):
         return (Doubt(kind="no better than the mean", sentence=sentence),)
 
 
+#: Tiers that a statement lists at most.
+MOST_TIERS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierGuarantee(Part):
+    """What a unit of one tier is promised, where tiers have budgets of their own. Public.
+
+    Parameters
+    ----------
+    name : str
+    n : int
+        Units in it.
+    weight : float
+        By which what they contribute is scaled; above 0, at most 1.
+    epsilon, delta : float
+    mu : float
+        A unit of it is mu-GDP.
+
+    Examples
+    --------
+    >>> print(TierGuarantee(name="basic", n=900, weight=0.25, epsilon=1.0, delta=1e-5, mu=0.268))
+    basic: epsilon = 1 at delta = 1e-05 (0.268-GDP) for each of 900, who weigh 0.25
+    """
+
+    name: str
+    n: int
+    weight: float
+    epsilon: float
+    delta: float
+    mu: float
+    _called = "a tier"
+
+    def __post_init__(self) -> None:
+        check_text("a tier's name", self.name)
+        object.__setattr__(self, "n", check_whole("a tier's n", self.n, low=0))
+        for name, high in (("weight", 1), ("epsilon", LARGEST), ("delta", 1), ("mu", LARGEST)):
+            object.__setattr__(self, name, check_number(f"a tier's {name}", getattr(self, name), low=0, high=high))
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: epsilon = {format_up(self.epsilon)} at delta = {format_up(self.delta, 6)} "
+            f"({format_up(self.mu)}-GDP) for each of {self.n:,}, who weigh {self.weight:.3g}"
+        )
+
+
 def _check_interval(held: Any, name: str) -> None:
     for part in ("low", "estimate", "high"):
         value = check_number(f"{name} {part}", getattr(held, part), low=0, high=1)
@@ -588,6 +635,7 @@ class StatementFields:
     measured: MeasuredAccuracy | None = None
     doubts: tuple[Doubt, ...] = ()
     errors: MeasuredErrors | None = None
+    tier_budgets: tuple[TierGuarantee, ...] = ()
     created: str = field(default_factory=now)
     versions: dict[str, str] = field(default_factory=versions)
     commit: str = field(default_factory=_commit)
@@ -636,6 +684,7 @@ class StatementFields:
             object.__setattr__(self, "errors", MeasuredErrors.from_dict(self.errors))
         object.__setattr__(self, "doubts", check_doubts(self.doubts))
         self._check_promises()
+        self._check_tiers()
         if not isinstance(self.versions, dict):
             raise InvalidInputError("versions must be a dictionary of names to versions.")
         for name, version in self.versions.items():
@@ -651,6 +700,22 @@ class StatementFields:
     def n_public(self) -> int | None:
         """The number of units, where neighbouring data sets have equally many."""
         return None if self.guarantee.adjacency == "add-or-remove" else self.n_units
+
+    def _check_tiers(self) -> None:
+        held = self.tier_budgets
+        if isinstance(held, str) or not isinstance(held, Sequence) or len(held) > MOST_TIERS:
+            raise InvalidInputError(f"tier_budgets must be a list of at most {MOST_TIERS} tiers. Put them into a list.")
+        tiers = TierGuarantee.listed("tier_budgets", held)
+        object.__setattr__(self, "tier_budgets", () if self.seeded else tiers)
+        if not self.tier_budgets:
+            return
+        most, g = max(tiers, key=lambda tier: tier.mu), self.guarantee
+        all_units = sum(tier.n for tier in tiers) == self.n_units
+        if (most.epsilon, most.delta, most.mu) != (g.epsilon, g.delta, self.mu) or not all_units:
+            raise InvalidInputError(
+                "the statement contradicts itself: its guarantee must be that of the largest of tier_budgets, and "
+                "n_units all of theirs. Ask for the file as it was written."
+            )
 
     def _check_promises(self) -> None:
         for name in ("mu", "rho"):

@@ -40,7 +40,7 @@ SEEDED = "a fixed seed: NOT PRIVATE"
 #: covers all other entries, so it comes last: what the others say against each other is said first.
 DERIVED = ("schema", "headline", "private", "tier", "meaning", "digest")
 #: Entries that came later: absent where there is nothing to say.
-_OPTIONAL = ("audits", "measured", "doubts", "errors")
+_OPTIONAL = ("audits", "measured", "doubts", "errors", "tier_budgets")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -92,6 +92,9 @@ class PrivacyStatement(StatementFields):
         How far a released model of a number is off; likewise.
     doubts : tuple of Doubt
         What speaks against relying on the labels; empty: nothing that pate looks for, and the JSON has no entry.
+    tier_budgets : tuple of TierGuarantee
+        What each tier of units is promised, where they have budgets of their own; ``guarantee`` is that of the largest.
+        Empty: there are none, and the JSON has no entry.
     created : str
     versions : dict of str to str
     commit : str

@@ -17,7 +17,7 @@ from pate.privacy.attacker import attack_bounds, detection_bound, in_words, larg
 from pate.privacy.convert import format_up, gdp_from_budget
 from pate.privacy.words import tier as by_epsilon
 from pate.release.statement.catalogue import Catalogue, Line
-from pate.release.statement.fields import BY_PAIR, OPEN_TUNING, UNITS, StatementFields
+from pate.release.statement.fields import BY_PAIR, OPEN_TUNING, UNITS, StatementFields, TierGuarantee
 
 # A statement in words: one list of headings and texts, shown as plain text, and as the page's part for experts.
 
@@ -99,6 +99,7 @@ def rows(s: StatementFields, digest: str) -> list[tuple[str, str | tuple[str, ..
     found: list[tuple[str, str | tuple[str, ...]]] = [
         ("Guarantee", headline(s)),
         ("In words", meaning(s)),
+        *([("Budgets of tiers", _tiers(s))] if s.tier_budgets else []),
         ("What was protected", f"{UNITS[s.unit]}{known}; {g.adjacency}: data sets that differ in one unit's data"),
         ("Against whom", s.threat_model),
         ("Released", s.released),
@@ -144,6 +145,15 @@ def _epsilon(s: StatementFields) -> str:
         f"{format_up(g.epsilon, 6)} at delta {format_up(g.delta, 6)}; {kind}; by {g.method}{order}; "
         f"{g.directions} directions; {g.adaptivity}"
     )
+
+
+def _tiers(s: StatementFields) -> tuple[str, ...]:
+    fixed = (
+        "the guarantee above is that of the largest; who is in which tier, and how many are, is public: data sets that "
+        f"differ in one {s.unit}'s data have it in the same tier"
+    )
+    measured = ("the measured accuracy counts every unit by its weight",) if s.measured is not None else ()
+    return (*map(str, s.tier_budgets), fixed, *measured)
 
 
 def _curve(s: StatementFields) -> str:
@@ -299,7 +309,15 @@ def _asked(s: StatementFields) -> str:
 
 def _who(s: StatementFields, say: Catalogue) -> Section:
     how = "present" if _asked(s) else "replaced"
-    return Section(say("who.title"), (say(f"who.{s.unit}"), say(f"who.{how}_{s.unit}"), say("who.against")))
+    texts = (say(f"who.{s.unit}"), say(f"who.{how}_{s.unit}"), say("who.against"))
+    tiers = tuple(_tier(tier, say) for tier in s.tier_budgets)
+    return Section(say("who.title"), texts, ((say("who.tiers"), tiers),) if tiers else ())
+
+
+def _tier(tier: TierGuarantee, say: Catalogue) -> Line:
+    at = {"epsilon": say.number(tier.epsilon), "delta": say.number(tier.delta, 6), "count": say.whole(tier.n)}
+    right = of_hundred(largest_success(tier.epsilon, tier.delta, mu=tier.mu))
+    return say("who.tier", name=tier.name, n=right, **at)
 
 
 def _sure(s: StatementFields, say: Catalogue, bounds: tuple[int, int, float | None] | None) -> Section:
