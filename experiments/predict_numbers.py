@@ -247,7 +247,8 @@ def table(told: dict[str, Any]) -> str:
         figures = [f"**{one:.3f}**" if one == max(r2) else f"{one:.3f}" for one in r2]
         figures += [f"{wide['r2']:.3f}", f"{narrow['covered']:.1%}", f"{wide['covered']:.1%}"]
         lines.append(f"| {target} | {epsilon:g} | {' | '.join(figures)} |")
-    return "\n".join(lines)
+    ours, others = (len({row["seed"] for row in told[name]}) for name in ("runs", "rivals"))
+    return "\n".join([*lines, "", f"Splits: {ours}; of AdaSSP, shards, descent and `DPSGDRegressor` {others}."])
 
 
 def main() -> None:
@@ -255,6 +256,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--seeds", type=int, default=5, help="the first so many seeds alone")
+    parser.add_argument("--rival-seeds", type=int, default=5, help="rivals on the first so many seeds alone")
     parser.add_argument("--page", action="store_true", help="compute nothing: the page's table from the stored JSON")
     asked = parser.parse_args()
     c = Config()
@@ -264,7 +266,8 @@ def main() -> None:
     if asked.smoke:
         c = Config(targets=(("age", 0, 100, 3_000, 400, 900),), epsilons=(3.0,), seeds=(0,))
     result = None if asked.smoke else RESULT
-    told = filled(c, ["runs", "rivals"], (cell for cell in cells(c) if cell[1]["seed"] < asked.seeds), result)
+    most = {"runs": asked.seeds, "rivals": min(asked.seeds, asked.rival_seeds)}
+    told = filled(c, list(most), (cell for cell in cells(c) if cell[1]["seed"] < most[cell[0]]), result)
     told["summary"] = summary(told["runs"])
     print(json.dumps(told["summary"], indent=1))
     if result is not None:
