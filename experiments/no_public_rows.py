@@ -153,10 +153,12 @@ def table(told: dict[str, Any]) -> str:
     for row in sorted(told["rows"], key=lambda r: (place([r["data"], r["n"]]), r["epsilon"])):
         key = (row["data"], row["n"] or "all", row["columns"], row["epsilon"], row["evidence"])
         found.setdefault(key, {}).setdefault(row["method"], []).append(row["accuracy"])
-    lines = ["| data | records | columns | epsilon | evidence | real public rows | copula | DP-SGD |", "|---" * 8 + "|"]
+    heads = ("data", "records", "columns", "epsilon", "evidence", "real public rows", "copula", "DP-SGD", "splits")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for key, by in found.items():
         means = [f"{np.mean(by[m]):.3f}" if m in by else "" for m in ("real", "copula", "dpsgd")]
-        lines.append(f"| {' | '.join([*map(str, key), *means])} |")
+        splits = "/".join(map(str, sorted({len(of) for of in by.values()})))
+        lines.append(f"| {' | '.join([*map(str, key), *means, splits])} |")
     return "\n".join(lines)
 
 
