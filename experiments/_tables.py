@@ -52,11 +52,11 @@ def filled(config: Any, tables: Iterable[str], cells: Iterable[Cell], result: Pa
             results[table].append({**key, **measure()})
             print(results[table][-1], flush=True)
             if result is not None:
-                result.write_text(_written(results), encoding="utf-8")
+                result.write_text(written(results), encoding="utf-8")
     return results
 
 
-def _written(results: dict[str, Any]) -> str:
+def written(results: dict[str, Any]) -> str:
     """Return JSON with a line for each row of a table."""
     parts = []
     for key, value in results.items():

@@ -148,7 +148,7 @@ class NumbersPlan:
             kind=self.kind,
             spectrum=self.spectrum,
         )
-        found = by_descent(facts)
+        found = by_descent(facts, ordered=True)
         return replace(found, rounds=tuple(replace(one, clip=_CLIP) for one in found.rounds))
 
     @property

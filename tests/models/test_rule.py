@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from pate.exceptions import InvalidInputError
 from pate.models.recipes import PublicFacts, choose
-from pate.models.recipes._rule import check_recipe
+from pate.models.recipes._rule import by_descent, check_recipe
 from pate.privacy.convert import gdp_from_budget
 
 #: (n_units, n_classes, epsilon, n_public, kind) -> (space, components, rounds)
 CASES = [
     # development tables
     ((1_038, 10, 0.5, 400, "table"), ("soft", 60, 1)),
-    ((1_038, 10, 3, 400, "table"), ("signed", 35, 40)),
+    ((1_038, 10, 3, 400, "table"), ("signed", 49, 40)),
     ((5_000, 26, 0.5, 1_000, "table"), ("soft", 190, 2)),
     ((40_842, 2, 0.1, 8_000, "mixed"), ("signed", 181, 40)),
     ((1_000, 2, 0.1, 300, "mixed"), ("signed", 16, 40)),
@@ -32,7 +32,7 @@ CASES = [
     ((40_000, 10, 0.5, 900, "image"), ("signed", 161, 40)),
     # extremes
     ((50, 2, 0.5, 20, "table"), ("signed", 10, 40)),
-    ((1_000_000, 1_000, 0.5, 50_000, "table"), ("signed", 57, 40)),
+    ((1_000_000, 1_000, 0.5, 50_000, "table"), ("signed", 256, 20)),
     ((1_000_000, 2, 3, 2, "table"), ("signed", 1, 40)),
     ((1_000_000, 2, 3, 2_000, "table"), ("signed", 256, 20)),
     ((1, 2, 0.01, 2, "table"), ("signed", 1, 40)),
@@ -98,6 +98,17 @@ def test_records_and_budget_count_by_their_product(some: PublicFacts, factor: in
     a = choose(replace(some, n_units=some.n_units * factor))
     b = choose(replace(some, mu=some.mu * factor))
     assert (a.space, a.n_components, a.student) == (b.space, b.n_components, b.student)
+
+
+def test_more_than_five_classes_take_more_components_and_bins_of_a_number_do_not() -> None:
+    five = PublicFacts(10_000, 5, 0.1, 10_000)
+    ten, twenty = (replace(five, n_units=2_000 * m, n_classes=m) for m in (10, 20))
+    assert five.evidence == pytest.approx(ten.evidence) == pytest.approx(twenty.evidence)
+    base = choose(five).n_components
+    assert choose(ten).n_components == pytest.approx(base * math.sqrt(2), abs=1)
+    assert choose(twenty).n_components == pytest.approx(base * 2, abs=1)
+    assert by_descent(twenty, ordered=True).n_components == base
+    assert choose(replace(twenty, kind="text")).n_components == base
 
 
 def test_who_learns_from_the_head():

@@ -285,8 +285,9 @@ _SOFT_BELOW, _SOFT_ROWS = 20.0, 200
 _MANY, _FEW, _FEW_FROM = 40, 20, 1e8
 #: The clip of these rounds: with a small one nearly every residual has the full norm.
 _CLIP = 0.1
-#: Components at an evidence of _AT, growing with its power _GROWTH; whitening, of images more of it, and constant.
-_COMPONENTS, _AT, _GROWTH = 17.0, 20.0, 0.75
+#: Components at an evidence of _AT, growing with its power _GROWTH, and for tables with the root of the number of
+#: classes from _FEW_CLASSES on; whitening, of images more of it, and constant.
+_COMPONENTS, _AT, _GROWTH, _FEW_CLASSES = 17.0, 20.0, 0.75, 5
 _FEWEST, _MOST = 16, 256
 _ALPHA, _ALPHA_OF_IMAGES, _CONSTANT = 0.5, 0.8, 0.2
 #: Components of images whose head labels rows for a network, at an evidence of 92 for 10 classes; they grow with the
@@ -332,9 +333,12 @@ def choose(facts: PublicFacts) -> Recipe:
     return _by_likelihood(facts) if weak or has_network or facts.kind == "glyph" else by_descent(facts)
 
 
-def by_descent(facts: PublicFacts) -> Recipe:
+def by_descent(facts: PublicFacts, *, ordered: bool = False) -> Recipe:
+    """Return a recipe of descent; ``ordered`` classes, the bins of a number, take no more components for being many."""
     representation = _REPRESENTATION[facts.kind]
-    wanted = round(_COMPONENTS * (facts.evidence / _AT) ** _GROWTH)
+    measured = facts.kind in ("table", "mixed") and not ordered
+    times = math.sqrt(max(facts.n_classes / _FEW_CLASSES, 1.0)) if measured else 1.0
+    wanted = round(_COMPONENTS * (facts.evidence / _AT) ** _GROWTH * times)
     n = max(1, min(max(wanted, _FEWEST), _MOST, facts.most_components))
     n_rounds = _MANY if facts.n_units * n < _FEW_FROM else _FEW
     alpha = _ALPHA_OF_IMAGES if facts.kind == "image" else _ALPHA
