@@ -51,6 +51,7 @@ KINDS = {
     "dpsgd": "a linear model of public maps, trained on private records by DP-SGD",
     "student": "a student trained on released labels of public rows",
     "numbers": "a model of a number, with intervals: bins of it on which private records voted, and a correction",
+    "labels": "a model of several labels at once, on which private records voted",
 }
 ROWS = ("table", "array", "texts", "images")
 _COLUMNS = {"numeric": "number", "text": "text", "date": "date"}
@@ -153,7 +154,7 @@ class Manifest:
 
     Attributes
     ----------
-    kind : {"records", "dpsgd", "student", "numbers"}
+    kind : {"records", "dpsgd", "student", "numbers", "labels"}
     classes : tuple
         Class values: texts, truth values, whole or finite numbers; of a model of a number the ends of its range.
     dtype : str
@@ -336,7 +337,7 @@ class ModelFile:
             ("Made of", m.made_of),
             ("Predicts", f"a number from {m.classes[0]:g} to {m.classes[1]:g}")
             if m.kind == "numbers"
-            else ("Classes", f"{', '.join(map(str, m.classes))} ({', '.join(sorted(types[k] for k in kinds))})"),
+            else ("Labels" if m.kind == "labels" else "Classes", f"{', '.join(map(str, m.classes))} ({', '.join(sorted(types[k] for k in kinds))})"),
             ("Takes", str(m.door)),
             ("Costs", "no more privacy, however often it is used: it is as public as the release it was made from"),
             ("Holds", "released statistics and public rows, and what was computed from them; no private row, vote, "

@@ -470,6 +470,134 @@ def _check_interval(held: Any, name: str) -> None:
         raise InvalidInputError(f"{name} must have low <= estimate <= high. Ask for the file as it was written.")
 
 
+#: Figures of a label, each with its standard error.
+_FIGURES = ("accuracy", "precision", "recall", "f1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelFigures(Part):
+    """How good a released model is at one of several labels; None where noise leaves too little to tell. Public.
+
+    Parameters
+    ----------
+    name : str
+    prevalence : float
+        Share of the private units that have the label, as released with noise.
+    accuracy, precision, recall, f1 : float or None
+        In [0, 1]; ``NAME_error`` is its standard error by noise and sampling.
+
+    Examples
+    --------
+    >>> print(LabelFigures(name="ill", prevalence=0.1, accuracy=0.9, accuracy_error=0.01, precision=0.5,
+    ...     precision_error=0.02, recall=None, recall_error=None, f1=0.52, f1_error=0.02))
+    ill (10.0%): accuracy 0.900 (0.010), precision 0.500 (0.020), recall unknown, F1 0.520 (0.020)
+    """
+
+    name: str
+    prevalence: float
+    accuracy: float
+    accuracy_error: float
+    precision: float | None
+    precision_error: float | None
+    recall: float | None
+    recall_error: float | None
+    f1: float | None
+    f1_error: float | None
+    _called = "a label's figures"
+
+    def __post_init__(self) -> None:
+        check_text("a label's name", self.name)
+        given = {"prevalence": 1.0} | {name: 1.0 for name in _FIGURES} | {f"{name}_error": LARGEST for name in _FIGURES}
+        for name, most in given.items():
+            if getattr(self, name) is not None or name in ("prevalence", "accuracy", "accuracy_error"):
+                object.__setattr__(self, name, check_number(f"label {name}", getattr(self, name), low=0, high=most))
+        if any((getattr(self, name) is None) != (getattr(self, f"{name}_error") is None) for name in _FIGURES):
+            raise InvalidInputError("a label's figures must each have a standard error. Ask for the file as it was made.")
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prevalence:.1%}): " + ", ".join(map(self._figure, _FIGURES))
+
+    def _figure(self, name: str) -> str:
+        value, error = getattr(self, name), getattr(self, f"{name}_error")
+        said = "F1" if name == "f1" else name
+        return f"{said} unknown" if value is None else f"{said} {value:.3f} ({error:.3f})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredQuality(Part):
+    """How good a released model of several labels is: counted with noise on records that it did not learn from. Public.
+
+    Parameters
+    ----------
+    labels : tuple of LabelFigures
+    unit : {"record", "group"}
+    n : int
+        Held-out units, about so many of persons.
+
+    Examples
+    --------
+    >>> quality = MeasuredQuality(labels=[{"name": "ill", "prevalence": 0.1, "accuracy": 0.9, "accuracy_error": 0.01,
+    ...     "precision": None, "precision_error": None, "recall": None, "recall_error": None, "f1": 0.52,
+    ...     "f1_error": 0.02}], unit="record", n=900)
+    >>> print(quality)
+    right in 90.0% of labels; macro F1 0.520 (standard error 0.020)
+    """
+
+    labels: tuple[LabelFigures, ...]
+    unit: str
+    n: int
+    _called = "the statement's quality"
+
+    def __post_init__(self) -> None:
+        if self.unit not in OF_UNIT:
+            raise InvalidInputError(f"measured unit must be one of {', '.join(OF_UNIT)}. Say what was counted.")
+        if isinstance(self.labels, str) or not isinstance(self.labels, Sequence) or len(self.labels) > MOST_CLASSES:
+            raise InvalidInputError("the statement's quality must list labels. Ask for the file as it was made.")
+        object.__setattr__(self, "labels", LabelFigures.listed("labels", self.labels))
+        object.__setattr__(self, "n", check_whole("measured n", self.n, low=1))
+        if not self.labels:
+            raise InvalidInputError("the statement's quality must be of a label or more. Leave it out.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return {"labels": [one.to_dict() for one in self.labels], "unit": self.unit, "n": self.n}
+
+    @property
+    def macro_f1(self) -> tuple[float, float] | None:
+        """The mean F1 of the labels of which it is known, and its standard error; None where there is none."""
+        known = [(one.f1, one.f1_error) for one in self.labels if one.f1 is not None and one.f1_error is not None]
+        if not known:
+            return None
+        return sum(f1 for f1, _ in known) / len(known), math.sqrt(sum(error**2 for _, error in known)) / len(known)
+
+    def __str__(self) -> str:
+        right = sum(one.accuracy for one in self.labels) / len(self.labels)
+        unknown = sum(one.f1 is None for one in self.labels)
+        without = f", without {unknown} of {len(self.labels)} labels that noise hides" if unknown else ""
+        f1 = "F1 unknown" if self.macro_f1 is None else "macro F1 {:.3f} (standard error {:.3f})".format(*self.macro_f1)
+        return f"right in {right:.1%} of labels; {f1}{without if self.macro_f1 else ''}"
+
+    def rows(self) -> tuple[str, ...]:
+        """Return what a statement says of it: the measurement, what it is, and each label's figures."""
+        what = (
+            f"an estimate: counts over {self.n:,} {self.unit}s held out of training, with Gaussian noise, paid within "
+            "the same guarantee; standard errors in brackets"
+        )
+        return (str(self), what, *map(str, self.labels))
+
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Return what speaks against relying on the model: its F1 is not told from that of labels drawn at random."""
+        known = [one for one in self.labels if one.f1 is not None and one.f1_error is not None]
+        ahead = sum((one.f1 or 0.0) - one.prevalence for one in known)  # labels given at their rate have that F1
+        if known and ahead > 2 * math.sqrt(sum((one.f1_error or 0.0) ** 2 for one in known)):
+            return ()
+        sentence = (
+            f"the model may predict labels no better than by how common they are: by {self.n:,} held-out {self.unit}s, "
+            f"{self}. Take more records, a larger budget or fewer labels."
+        )
+        return (Doubt(kind="no better than the mean", sentence=sentence),)
+
+
 UNITS = {
     "record": "one record (one row of the private data)",
     "group": "one group (all rows of one person, by the group column)",
@@ -554,6 +682,7 @@ class StatementFields:
     measured: MeasuredAccuracy | None = None
     doubts: tuple[Doubt, ...] = ()
     errors: MeasuredErrors | None = None
+    quality: MeasuredQuality | None = None
     created: str = field(default_factory=now)
     versions: dict[str, str] = field(default_factory=versions)
     commit: str = field(default_factory=_commit)
@@ -600,6 +729,8 @@ class StatementFields:
             object.__setattr__(self, "measured", MeasuredAccuracy.from_dict(self.measured))
         if self.errors is not None and not isinstance(self.errors, MeasuredErrors):
             object.__setattr__(self, "errors", MeasuredErrors.from_dict(self.errors))
+        if self.quality is not None and not isinstance(self.quality, MeasuredQuality):
+            object.__setattr__(self, "quality", MeasuredQuality.from_dict(self.quality))
         object.__setattr__(self, "doubts", check_doubts(self.doubts))
         self._check_promises()
         if not isinstance(self.versions, dict):
