@@ -14,7 +14,12 @@ from .encoding import (
     make_shard_encoder as make_shard_encoder,
 )
 from ._files.images import ImageFolder as ImageFolder, read_images as read_images
-from ._files.pairs import TablePair as TablePair, align_columns as align_columns, read_both as read_both
+from ._files.pairs import (
+    TablePair as TablePair,
+    align_columns as align_columns,
+    label_cells as label_cells,
+    read_both as read_both,
+)
 from ._files.tables import ColumnUse as ColumnUse, Table as Table, read_table as read_table
 from ._named.dataset import (
     Dataset as Dataset,

@@ -12,6 +12,7 @@ from pate.jobs._plan import LabelPlan as LabelPlan
 from pate.jobs._plan import VotePlan as VotePlan
 from pate.jobs._request import PREPROCESSING as PREPROCESSING
 from pate.jobs._request import find_ledger as find_ledger
+from pate.jobs._several import SeveralLabelsJob
 from pate.jobs._tables import LabelJob
 from pate.jobs._writing import Predictions as Predictions
 from pate.jobs._writing import check_new_files as check_new_files
@@ -23,6 +24,7 @@ from pate.jobs.vote_files import VoteJob
 __all__ = [
     "LabelJob",
     "NumberJob",
+    "SeveralLabelsJob",
     "VoteJob",
     "predict_file",
 ]
