@@ -21,7 +21,6 @@ from pate.estimators._public_rows import PublicRows
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger, Registration
 from pate.models import (
-    NumberRelease,
     RegressionModel,
     RegressionPlan,
     keep_regression,

@@ -104,7 +104,7 @@ def check_sides(
         raise InvalidInputError(
             f"public must be given where the target is {what}: private records vote on public rows. Name some."
         )
-    if id in columns:
+    if id is not None and id in tuple(columns):
         raise InvalidInputError(
             f"id must not be called {id!r}, as a column of the written file is. Rename it in the table."
         )
@@ -279,12 +279,10 @@ class NumberJob:
             book.check_writable()
 
     def run(self) -> Any:
-        """Let records vote in all rounds, and release what the model says of all public rows; the charge is stored before that."""
+        """Let records vote in all rounds, and release what is said of public rows; the charge is stored before that."""
         self._check_ledger()
         source = self._source
-        release, self._model = self._rounds.run(
-            source.X, self._values, groups=source.groups, evidence=self._evidence
-        )
+        release, self._model = self._rounds.run(source.X, self._values, groups=source.groups, evidence=self._evidence)
         if self._ledger is not None:
             self._ledger.warn_of_other_features(release.statement.ledger_releases)
         bind_statement(release.statement, self._ledger)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from pate.data import label_cells
 from pate.estimators import PATEMultilabelClassifier, about_labels, registration_of_labels
@@ -184,15 +183,14 @@ class SeveralLabelsJob(NumberJob):
             force=force, keep_model=keep_model, verbose=verbose,
         )  # fmt: skip
         written = {"sep": sep, "encoding": encoding, "decimal": decimal, "sheet": sheet}
+        assert public is not None
         cells = label_cells(private, names, like=public, **written)
         source = read_sources(settings)
         files = tuple((side, _as_labels(text, names) if side == "columns" else text) for side, text in source.files)
         self._registered = partial(registration_of_labels, names=names)
         planned = partial(SeveralPlan.of, names=names)
         self._prepare(settings, replace(source, files=files), lambda _: read_labels(cells, names)[0], planned)
-        self.plan = SeveralLabelsPlan(
-            **self._planned(), names=names, n_held_out=self._rounds.numbers.n_held_out
-        )
+        self.plan = SeveralLabelsPlan(**self._planned(), names=names, n_held_out=self._rounds.numbers.n_held_out)
 
 
 def _as_labels(columns: str, names: tuple[str, ...]) -> str:

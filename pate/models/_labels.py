@@ -243,7 +243,7 @@ def label_quality(name: str, counts: FloatArray, *, sigma: float, n: int) -> Lab
 
     Standard errors are those of the delta method, for noise of ``sigma`` on every count and a random sample of units.
     """
-    tp, fp, fn = (float(c) for c in counts)
+    _, fp, fn = (float(c) for c in counts)
     share = np.clip(counts / n, 0, 1)
     cov = sigma**2 * np.eye(3) + n * (np.diag(share) - np.outer(share, share))
 
@@ -311,8 +311,7 @@ class LabelsAsk:
 
     @property
     def delta(self) -> float:
-        """How far a replaced unit moves the sum, L2: contributions that are never negative are no more than at right
-        angles."""
+        """How far a replaced unit moves the sum, L2; contributions that are never negative do so less."""
         return (2 if self.step == "residuals" else math.sqrt(2)) * self.bound
 
     def votes(self, phi: Any, labels: Any) -> FloatArray:
@@ -415,8 +414,7 @@ class Labels:
             least = min((0.5 * sigma + 1) / ask.n, 0.5)  # what noise leaves of a label that nobody has
             q = np.clip(sums[0] / ask.n, least, 1 - least)
             none = np.zeros((self.phi.shape[1], len(q)))
-            model = LabelsModel(none, np.log(q / (1 - q)), q, np.zeros(len(q)))
-            return replace(after, model=model, steps=none)
+            return replace(after, model=LabelsModel(none, np.log(q / (1 - q)), q, np.zeros(len(q))), steps=none)
         model = self.model
         assert model is not None
         if ask.step == "quality":

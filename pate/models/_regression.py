@@ -204,7 +204,11 @@ class RegressionPlan:
         BudgetExceededError
             Nothing is left in the ledger, or next to nothing.
         """
-        how = {"representation": representation, "image_shape": image_shape, "random_state": random_state}
+        how: dict[str, Any] = {
+            "representation": representation,
+            "image_shape": image_shape,
+            "random_state": random_state,
+        }
         planned = partial(NumbersPlan, *bounds, n_units=n_units)
         return cls._of(planned, terms, X_public, unit=unit, force=force, verbose=verbose, **how)
 

@@ -32,7 +32,7 @@ from pate.records import (
     units_of_labels,
 )
 from pate.release import Evidence, ReleaseTerms
-from pate.release.statement.fields import MeasuredQuality
+from pate.release.statement.fields import LabelFigures, MeasuredQuality
 from pate.release.statement.model import PrivacyStatement
 from pate.release.statement.plain import as_plain_text
 
@@ -140,9 +140,9 @@ class SeveralPlan(RegressionPlan):
         given = {"representation": None, "image_shape": None, "random_state": 0, "force": False, "verbose": False}
         return cls._of(partial(LabelsPlan, names, n_units=n_units), terms, X_public, **(given | said))
 
-    def run(
+    def run(  # type: ignore[override]
         self, X: Any, y: Any, *, groups: Any = None, evidence: Evidence | None = None
-    ) -> tuple[SeveralRelease, SeveralModel]:  # type: ignore[override]
+    ) -> tuple[SeveralRelease, SeveralModel]:
         """Charge the budget, ask every round, and return the labels of all public rows and the model.
 
         Parameters
@@ -163,8 +163,11 @@ class SeveralPlan(RegressionPlan):
         state, statement = self._played(units, X, y, groups, classes=names)
         assert state.model is not None
         shares = state.model.prevalences.tolist()
-        figures = [{**asdict(one), "name": as_plain_text(one.name), "prevalence": q} for one, q in zip(state.quality, shares, strict=True)]
-        quality = MeasuredQuality(labels=figures, unit=self.unit, n=self.numbers.n_held_out)
+        figures = (
+            LabelFigures(**{**asdict(one), "name": as_plain_text(one.name)}, prevalence=q)
+            for one, q in zip(state.quality, shares, strict=True)
+        )
+        quality = MeasuredQuality(labels=tuple(figures), unit=self.unit, n=self.numbers.n_held_out)
         evidence = evidence or Evidence()
         statement = evidence.message_of_model(replace(statement, quality=quality, doubts=quality.doubts()))
         model = SeveralModel(self.voters, state.model, names)

@@ -337,7 +337,9 @@ class ModelFile:
             ("Made of", m.made_of),
             ("Predicts", f"a number from {m.classes[0]:g} to {m.classes[1]:g}")
             if m.kind == "numbers"
-            else ("Labels" if m.kind == "labels" else "Classes", f"{', '.join(map(str, m.classes))} ({', '.join(sorted(types[k] for k in kinds))})"),
+            else ("Labels", ", ".join(map(str, m.classes)))
+            if m.kind == "labels"
+            else ("Classes", f"{', '.join(map(str, m.classes))} ({', '.join(sorted(types[k] for k in kinds))})"),
             ("Takes", str(m.door)),
             ("Costs", "no more privacy, however often it is used: it is as public as the release it was made from"),
             ("Holds", "released statistics and public rows, and what was computed from them; no private row, vote, "

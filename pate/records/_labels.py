@@ -50,8 +50,8 @@ def read_labels(Y: Any, names: Any = None) -> tuple[FloatArray, tuple[str, ...]]
     values = quietly("y", lambda: np.asarray(shown, dtype=None if hasattr(shown, "dtype") else object))
     if values.ndim != 2 or values.shape[1] < 2:
         raise InvalidInputError(
-            f"y must have shape (n, L), a column of 0 and 1 for each of two or more labels, got {values.shape}. For one "
-            "label take PATEClassifier."
+            f"y must have shape (n, L), a column of 0 and 1 for each of two or more labels, got {values.shape}. For "
+            "one label take PATEClassifier."
         )
     if values.dtype.kind not in "biufOSU":
         raise InvalidInputError(f"y must hold 0 and 1, got an array of {values.dtype}. Make it an indicator matrix.")
@@ -74,8 +74,7 @@ def read_labels(Y: Any, names: Any = None) -> tuple[FloatArray, tuple[str, ...]]
 def units_of_labels(
     labels: FloatArray, names: tuple[str, ...], groups: Any = None, *, share: float = 0.0, secret: bytes | None = None
 ) -> Units:
-    """Return the units of records with several labels, of shape (n, L), NaN where a cell says nothing; see
-    :meth:`Units.of`.
+    """Return the units of records with labels of shape (n, L), NaN where a cell says nothing; see :meth:`Units.of`.
 
     Examples
     --------

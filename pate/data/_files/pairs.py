@@ -219,7 +219,7 @@ def read_both(
 
 
 def label_cells(
-    private: str | os.PathLike[str], names: tuple[str, ...], *, like: str | os.PathLike[str], **written: str | None
+    private: str | os.PathLike[str], names: tuple[str, ...], *, like: str | os.PathLike[str], **written: Any
 ) -> pd.DataFrame:
     """Return the cells of these columns of a private table, as they are written: **sensitive**.
 

@@ -507,12 +507,14 @@ class LabelFigures(Part):
 
     def __post_init__(self) -> None:
         check_text("a label's name", self.name)
-        given = {"prevalence": 1.0} | {name: 1.0 for name in _FIGURES} | {f"{name}_error": LARGEST for name in _FIGURES}
+        given = {"prevalence": 1.0} | dict.fromkeys(_FIGURES, 1.0) | {f"{name}_error": LARGEST for name in _FIGURES}
         for name, most in given.items():
             if getattr(self, name) is not None or name in ("prevalence", "accuracy", "accuracy_error"):
                 object.__setattr__(self, name, check_number(f"label {name}", getattr(self, name), low=0, high=most))
         if any((getattr(self, name) is None) != (getattr(self, f"{name}_error") is None) for name in _FIGURES):
-            raise InvalidInputError("a label's figures must each have a standard error. Ask for the file as it was made.")
+            raise InvalidInputError(
+                "a label's figures must each have a standard error. Ask for the file as it was made."
+            )
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prevalence:.1%}): " + ", ".join(map(self._figure, _FIGURES))
