@@ -41,8 +41,9 @@ _RARE = 0.5
 _LOGIT_NOISE, _LONGEST = 0.8, 1.0
 #: Share of a James-Stein shrinkage that is applied, label by label and group by group of components.
 _SHRUNK_BY = 0.75
-#: Label vectors are clipped to this many labels where they are summed: to norm sqrt(min(L, _LABELS)).
-_LABELS = 3
+#: Where label vectors are summed they are clipped to norm sqrt(t) of t labels: as many as leave the noise at this share
+#: of the records, but so many at least.
+_KNOWN, _LABELS = 0.01, 3.0
 #: One unit in so many is held out of training, for the measured quality.
 _HELD_OUT = 10
 #: Below this n mu labels are guessed as well by how common they are.
@@ -132,7 +133,8 @@ class LabelsPlan:
     @property
     def tau(self) -> float:
         """The norm to which a label vector is clipped where label vectors are summed."""
-        return math.sqrt(min(len(self.names), _LABELS))
+        most = _PREVALENCES * (_KNOWN * self.n_training * self.mu) ** 2 / 2
+        return math.sqrt(min(len(self.names), max(most, _LABELS)))
 
     @property
     def doubt(self) -> str | None:
@@ -245,12 +247,13 @@ def label_quality(name: str, counts: FloatArray, *, sigma: float, n: int) -> Lab
     """
     _, fp, fn = (float(c) for c in counts)
     share = np.clip(counts / n, 0, 1)
+    share = share / max(float(share.sum()), 1.0)
     cov = sigma**2 * np.eye(3) + n * (np.diag(share) - np.outer(share, share))
 
     def told(top: tuple[float, ...], bottom: tuple[float, ...]) -> tuple[float | None, float | None]:
         a, b = np.asarray(top, dtype=float), np.asarray(bottom, dtype=float)
         below = float(b @ counts)
-        if below <= _TOLD * math.sqrt(float(b @ cov @ b)) or below <= 0:
+        if below <= _TOLD * math.sqrt(max(float(b @ cov @ b), 0.0)) or below <= 0:
             return None, None
         ratio = float(a @ counts) / below
         slope = (a - ratio * b) / below
