@@ -21,7 +21,7 @@ import numpy as np
 from pate._core.checks import check_int, check_real
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
-from pate.models.heads._descent import groups_of
+from pate.models.heads._descent import _groups
 from pate.models.heads._linear import public_rows
 from pate.models.recipes._rule import PublicFacts, Recipe, by_descent
 from pate.representations import own_product
@@ -448,7 +448,7 @@ def _clipped(r: FloatArray, most: float) -> FloatArray:
 def _shrunk(total: FloatArray, variance: float) -> FloatArray:
     """Return weights: the steps' sum, shrunk for each label and group of components by its known noise."""
     left = np.ones_like(total)
-    for group in groups_of(len(total), constant=True):
+    for group in _groups(len(total), constant=True):
         noise = variance * (group.stop - group.start)
         if noise > 0:
             size = np.square(total[group]).sum(axis=0)

@@ -154,5 +154,5 @@ def test_too_few_records_and_no_public_rows_are_refused():
 
 
 def test_one_class_at_a_time_says_where_several_labels_go():
-    with pytest.raises(InvalidInputError, match="fit pate.PATEMultilabelClassifier"):
+    with pytest.raises(InvalidInputError, match=r"fit pate\.PATEMultilabelClassifier"):
         PATEClassifier(budget=BUDGET, classes=[0, 1], n_teachers=5).fit(X, Y, X_public=PUBLIC)

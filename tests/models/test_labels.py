@@ -97,7 +97,6 @@ def hockey_stick(moved, epsilon):
 def test_brute_force_no_two_records_are_told_apart_better_than_epsilon_allows(n_labels):
     """Every pair of label vectors and of directions, on one transcript: all rounds of a part are one Gaussian."""
     mu, names = gdp_from_budget(1.0, 1e-5), NAMES[:n_labels]
-    z, y = made(800, 3)
     directions = np.concatenate([np.eye(3), -np.eye(3), [[0.6, 0.8, 0]]])
     records = list(itertools.product(directions, itertools.product((0.0, 1.0), repeat=n_labels)))
     phi, labels = (np.array(part) for part in zip(*records, strict=True))

@@ -160,7 +160,7 @@ class DescentHead(LinearHead):
         """Return the factor by which the weights of each component are shrunk, from .25 to 1. Public."""
         d, m = self.sum_.shape
         left = np.ones(d)
-        for group in groups_of(d, constant=self.constant):
+        for group in _groups(d, constant=self.constant):
             noise = self.variance_ * (group.stop - group.start) * (m - 1)
             size = float(np.square(self.sum_[group]).sum())
             if noise > 0:
@@ -168,7 +168,7 @@ class DescentHead(LinearHead):
         return left
 
 
-def groups_of(d: int, *, constant: bool) -> Iterator[slice]:
+def _groups(d: int, *, constant: bool) -> Iterator[slice]:
     """Yield the groups of components that are shrunk together."""
     last = d - 1 if constant and d > 1 else d
     start = 0
