@@ -150,9 +150,7 @@ def measured(c: Config, task: str, epsilon: float, method: str, seed: int) -> di
     if method == "together":
         state = played(plan, mu, phi, y, public, noise)
         model = state.model
-        figures = zip(state.quality, model.prevalences.tolist(), strict=True)
-        labels = [{**vars(one), "prevalence": q} for one, q in figures]
-        quality = MeasuredQuality(labels=labels, unit="record", n=plan.n_held_out)
+        quality = MeasuredQuality(labels=state.quality, unit="record", n=plan.n_held_out)
         told = dict(zip(("measured_f1", "f1_error"), quality.macro_f1 or (None, None), strict=True))
         return scores(model.decision_function(test), y_test, model.thresholds) | told
     each = mu / math.sqrt(len(names))

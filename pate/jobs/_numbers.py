@@ -112,6 +112,15 @@ def check_sides(
         check_other_file(private, public)
 
 
+def _listed(names: Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _check_table(source: Sources) -> None:
+    if source.kind == "images":
+        raise InvalidInputError("private must be a table, got images: there labels are folders. Name a table.")
+
+
 class NumberJob:
     """Read private records and public rows, plan, and release a number with an interval for every public row.
 
@@ -167,7 +176,7 @@ class NumberJob:
         private: str | os.PathLike[str],
         public: str | os.PathLike[str] | None = None,
         *,
-        target: str | None = None,
+        target: Any = None,
         target_range: Any = None,
         budget: Budget,
         group: str | None = None,
@@ -192,37 +201,46 @@ class NumberJob:
         keep_model: bool = True,
         verbose: bool = False,
     ) -> None:
-        bounds = check_bounds(target_range, name="target_range (--range)")
-        check_sides(private, public, id, _COLUMNS, what="a number", overlap_is_public=overlap_is_public)
-        settings = LabelSettings(
-            private, public, budget=budget, target=target, group=group, drop=drop, text=text, id=id,
-            only_common=only_common, sep=sep, encoding=encoding, decimal=decimal, sheet=sheet, dates=dates,
-            voters="records", overlap_is_public=overlap_is_public, ledger=ledger, accounting_unit=accounting_unit,
-            new_ledger=new_ledger, random_state=random_state, noise_seed=noise_seed, tuning=tuning, stated=stated,
-            force=force, keep_model=keep_model, verbose=verbose,
+        written: dict[str, Any] = {"sep": sep, "encoding": encoding, "decimal": decimal, "sheet": sheet}
+        target, *more = self._begin(private, public, target, target_range, id, overlap_is_public, written)
+        self._settings = settings = LabelSettings(
+            private, public, budget=budget, target=target, group=group, drop=(*_listed(drop), *more), text=text, id=id,
+            only_common=only_common, dates=dates, voters="records", overlap_is_public=overlap_is_public, ledger=ledger,
+            accounting_unit=accounting_unit, new_ledger=new_ledger, random_state=random_state, noise_seed=noise_seed,
+            tuning=tuning, stated=stated, force=force, keep_model=keep_model, verbose=verbose, **written,
         )  # fmt: skip
-        self._prepare(settings, read_sources(settings), read_target, partial(RegressionPlan.of, bounds=bounds))
-        numbers = self._rounds.numbers
-        self.plan: Any = NumberPlan(
-            **self._planned(), bounds=bounds, n_bins=numbers.n_bins, n_held_out=numbers.n_held_out
-        )
+        self._source, self._values = self._read(read_sources(settings))
+        self._prepare()
+        self.plan = self._plan()
 
-    def _prepare(
-        self,
-        settings: LabelSettings,
-        source: Sources,
-        read: Callable[[Any], Any],
-        planned: Callable[..., RegressionPlan],
-    ) -> None:
+    def _begin(
+        self, private: Any, public: Any, target: Any, target_range: Any, id: str | None, overlap: bool, written: Any
+    ) -> tuple[Any, ...]:
+        """Check what is said of the target, and return its column, and columns to leave out besides."""
+        self._bounds = check_bounds(target_range, name="target_range (--range)")
+        check_sides(private, public, id, _COLUMNS, what="a number", overlap_is_public=overlap)
+        return (target,)
+
+    def _read(self, source: Sources) -> tuple[Sources, Any]:
+        """Return what was read, and the target of all records."""
+        _check_table(source)
+        return source, read_target(source.y)
+
+    def _planner(self) -> Callable[..., RegressionPlan]:
+        """Return what chooses the rounds."""
+        return partial(RegressionPlan.of, bounds=self._bounds)
+
+    def _plan(self) -> Any:
+        numbers = self._rounds.numbers
+        return NumberPlan(**self._planned(), bounds=self._bounds, n_bins=numbers.n_bins, n_held_out=numbers.n_held_out)
+
+    def _prepare(self) -> None:
         """Check both sides and plan all rounds; nothing is spent."""
-        s, private = settings, settings.private
-        if source.kind == "images":
-            raise InvalidInputError("private must be a table, got images: there labels are folders. Name a table.")
+        s, source = self._settings, self._source
         self._ledger = book = None if s.ledger is None else Ledger(s.ledger, currency=s.accounting_unit)
         if s.new_ledger:
             check_absent(book)
-        self._private, self._new_ledger, self.keeps_model = file_of(private), s.new_ledger, s.keep_model
-        self._source, self._values = source, read(source.y)
+        self._private, self._new_ledger, self.keeps_model = file_of(s.private), s.new_ledger, s.keep_model
         if not s.overlap_is_public:
             check_public_rows(source.X, source.public, source.groups)
         n_public = len(source.public)
@@ -233,7 +251,7 @@ class NumberJob:
             budget=s.budget, ledger=book, noise_seed=s.noise_seed, tuning=s.tuning,
             stated=check_ballots_stated(s.stated, residual=True),
         )  # fmt: skip
-        self._rounds = planned(
+        self._rounds = self._planner()(
             terms, in_planes(source.public, source.image_shape), n_units=source.n_units, unit=source.unit,
             random_state=(s.random_state or 0) % 2**32, force=s.force, verbose=s.verbose,
         )  # fmt: skip

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from pate.data import label_cells
 from pate.estimators import PATEMultilabelClassifier, about_labels, registration_of_labels
 from pate.exceptions import InvalidInputError
 from pate.jobs._numbers import NumberJob, check_sides
 from pate.jobs._plan import ModelPlan
-from pate.jobs._reading import read_sources
-from pate.jobs._request import LabelSettings
+from pate.jobs._reading import Sources
 from pate.mechanisms import GaussianSum
 from pate.models import SeveralPlan, proba_names
-from pate.privacy.budget import Budget
 from pate.records import read_labels
 from pate.release import counted
 
@@ -116,6 +114,7 @@ class SeveralLabelsJob(NumberJob):
     --------
     >>> import tempfile, numpy as np, pandas as pd
     >>> from pathlib import Path
+    >>> from pate import Budget
     >>> folder = Path(tempfile.mkdtemp())
     >>> rows = pd.DataFrame({"size": np.arange(3000.0)})
     >>> labels = pd.DataFrame({"large": rows["size"] > 2000, "small": rows["size"] < 1000})
@@ -133,64 +132,37 @@ class SeveralLabelsJob(NumberJob):
     _learns = PATEMultilabelClassifier
     _about = staticmethod(about_labels)
 
-    def __init__(
-        self,
-        private: str | os.PathLike[str],
-        public: str | os.PathLike[str] | None = None,
-        *,
-        target: Iterable[str],
-        budget: Budget,
-        group: str | None = None,
-        drop: Iterable[str] = (),
-        text: Iterable[str] = (),
-        id: str | None = None,
-        only_common: bool = False,
-        sep: str | None = None,
-        encoding: str | None = None,
-        decimal: str | None = None,
-        sheet: str | None = None,
-        dates: str = "auto",
-        overlap_is_public: bool = False,
-        ledger: str | os.PathLike[str] | None = None,
-        accounting_unit: str | None = None,
-        new_ledger: bool = False,
-        random_state: int | None = 0,
-        noise_seed: int | None = None,
-        tuning: str = "",
-        stated: Mapping[str, str] | None = None,
-        force: bool = False,
-        keep_model: bool = True,
-        verbose: bool = False,
-    ) -> None:
-        names = (target,) if isinstance(target, str) else tuple(target)
+    def _begin(
+        self, private: Any, public: Any, target: Any, target_range: Any, id: str | None, overlap: bool, written: Any
+    ) -> tuple[str, ...]:
+        names = (target,) if isinstance(target, str) else tuple(target or ())
         if len(names) < 2 or len(set(names)) != len(names):
             raise InvalidInputError(
                 f"target must name two or more columns, each once, got {len(names)}. For one label take LabelJob."
             )
+        if target_range is not None:
+            raise InvalidInputError("target_range must be left out: it is of a target that is a number.")
         columns = (*_COLUMNS, *names, *proba_names(names))
         if len(set(columns)) != len(columns):
             raise InvalidInputError(
                 "target must name no column that is called as another of the written file is (row, file, p_LABEL). "
                 "Rename it in the table."
             )
-        check_sides(private, public, id, columns, what="several labels", overlap_is_public=overlap_is_public)
-        drop = (drop,) if isinstance(drop, str) else tuple(drop)
-        settings = LabelSettings(
-            private, public, budget=budget, target=names[0], group=group, drop=(*drop, *names[1:]), text=text, id=id,
-            only_common=only_common, sep=sep, encoding=encoding, decimal=decimal, sheet=sheet, dates=dates,
-            voters="records", overlap_is_public=overlap_is_public, ledger=ledger, accounting_unit=accounting_unit,
-            new_ledger=new_ledger, random_state=random_state, noise_seed=noise_seed, tuning=tuning, stated=stated,
-            force=force, keep_model=keep_model, verbose=verbose,
-        )  # fmt: skip
-        written = {"sep": sep, "encoding": encoding, "decimal": decimal, "sheet": sheet}
-        assert public is not None
-        cells = label_cells(private, names, like=public, **written)
-        source = read_sources(settings)
-        files = tuple((side, _as_labels(text, names) if side == "columns" else text) for side, text in source.files)
+        check_sides(private, public, id, columns, what="several labels", overlap_is_public=overlap)
+        self._cells, self._names = label_cells(private, names, like=public, **written), names
         self._registered = partial(registration_of_labels, names=names)
-        planned = partial(SeveralPlan.of, names=names)
-        self._prepare(settings, replace(source, files=files), lambda _: read_labels(cells, names)[0], planned)
-        self.plan = SeveralLabelsPlan(**self._planned(), names=names, n_held_out=self._rounds.numbers.n_held_out)
+        return names
+
+    def _read(self, source: Sources) -> tuple[Sources, Any]:
+        names = self._names
+        files = tuple((side, _as_labels(text, names) if side == "columns" else text) for side, text in source.files)
+        return replace(source, files=files), read_labels(self._cells, names)[0]
+
+    def _planner(self) -> Callable[..., SeveralPlan]:
+        return partial(SeveralPlan.of, names=self._names)
+
+    def _plan(self) -> SeveralLabelsPlan:
+        return SeveralLabelsPlan(**self._planned(), names=self._names, n_held_out=self._rounds.numbers.n_held_out)
 
 
 def _as_labels(columns: str, names: tuple[str, ...]) -> str:

@@ -24,6 +24,8 @@ from pate.exceptions import InvalidInputError
 from pate.models.heads._descent import _groups
 from pate.models.heads._linear import public_rows
 from pate.models.recipes._rule import PublicFacts, Recipe, by_descent
+from pate.release.statement.fields import LabelFigures
+from pate.release.statement.plain import as_plain_text
 from pate.representations import own_product
 
 # The plan: every share of the budget, before any record is read.
@@ -216,34 +218,16 @@ class LabelsModel:
 # Measured quality.
 
 
-@dataclass(frozen=True)
-class LabelQuality:
-    """How good a model is at one label, by held-out records, each figure with its standard error by noise and sampling.
+def label_quality(name: str, counts: FloatArray, *, sigma: float, n: int, prevalence: float) -> LabelFigures:
+    """Return what noisy counts of true positives, false positives and false negatives among n units say.
 
-    A figure is None where noise leaves too little to tell.
+    Standard errors are those of the delta method, for noise of ``sigma`` on every count and a random sample of units. A
+    ratio is None where noise leaves too little to tell.
 
     Examples
     --------
-    >>> found = label_quality("ill", np.array([80.0, 20.0, 40.0]), sigma=0.0, n=1_000)
-    >>> round(found.precision, 3), round(found.recall, 3), round(found.f1, 3), round(found.accuracy, 3)
-    (0.8, 0.667, 0.727, 0.94)
-    """
-
-    name: str
-    accuracy: float
-    accuracy_error: float
-    precision: float | None
-    precision_error: float | None
-    recall: float | None
-    recall_error: float | None
-    f1: float | None
-    f1_error: float | None
-
-
-def label_quality(name: str, counts: FloatArray, *, sigma: float, n: int) -> LabelQuality:
-    """Return what noisy counts of true positives, false positives and false negatives among n units say.
-
-    Standard errors are those of the delta method, for noise of ``sigma`` on every count and a random sample of units.
+    >>> print(label_quality("ill", np.array([80.0, 20.0, 40.0]), sigma=3.0, n=1_000, prevalence=0.12))
+    ill (12.0%): accuracy 0.940 (0.009), precision 0.800 (0.047), recall 0.667 (0.047), F1 0.727 (0.037)
     """
     _, fp, fn = (float(c) for c in counts)
     share = np.clip(counts / n, 0, 1)
@@ -260,13 +244,15 @@ def label_quality(name: str, counts: FloatArray, *, sigma: float, n: int) -> Lab
         return min(max(ratio, 0.0), 1.0), math.sqrt(max(float(slope @ cov @ slope), 0.0))
 
     wrong = np.array([0.0, 1.0, 1.0])
-    return LabelQuality(
-        name,
-        min(max(1 - (fp + fn) / n, 0.0), 1.0),
-        math.sqrt(max(float(wrong @ cov @ wrong), 0.0)) / n,
-        *told((1, 0, 0), (1, 1, 0)),
-        *told((1, 0, 0), (1, 0, 1)),
-        *told((2, 0, 0), (2, 1, 1)),
+    ratios = {"precision": (1, 1, 0), "recall": (1, 0, 1), "f1": (2, 1, 1)}
+    found = {name: told((bottom[0], 0, 0), bottom) for name, bottom in ratios.items()}
+    return LabelFigures(
+        name=as_plain_text(name),
+        prevalence=prevalence,
+        accuracy=min(max(1 - (fp + fn) / n, 0.0), 1.0),
+        accuracy_error=math.sqrt(max(float(wrong @ cov @ wrong), 0.0)) / n,
+        **{name: value for name, (value, _) in found.items()},
+        **{f"{name}_error": error for name, (_, error) in found.items()},
     )
 
 
@@ -347,7 +333,7 @@ class Labels:
         The sum of all steps so far.
     variance : float
         Of the noise in each of its entries.
-    quality : tuple of LabelQuality
+    quality : tuple of LabelFigures
         After the last round.
 
     Examples
@@ -370,7 +356,7 @@ class Labels:
     n_rounds: int = 0
     steps: FloatArray | None = None
     variance: float = 0.0
-    quality: tuple[LabelQuality, ...] = ()
+    quality: tuple[LabelFigures, ...] = ()
 
     @property
     def _deviations(self) -> FloatArray:
@@ -421,8 +407,8 @@ class Labels:
         model = self.model
         assert model is not None
         if ask.step == "quality":
-            cells = sums.reshape(len(self.plan.names), 3)
-            found = (label_quality(*one, sigma=sigma, n=ask.n) for one in zip(self.plan.names, cells, strict=True))
+            each = zip(self.plan.names, sums.reshape(-1, 3), model.prevalences.tolist(), strict=True)
+            found = (label_quality(name, cells, sigma=sigma, n=ask.n, prevalence=q) for name, cells, q in each)
             return replace(after, quality=tuple(found))
         step = self._step(sigma, ask.n)
         total, variance = self.steps + step * sums, self.variance + (step * sigma) ** 2

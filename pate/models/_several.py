@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -32,9 +32,8 @@ from pate.records import (
     units_of_labels,
 )
 from pate.release import Evidence, ReleaseTerms
-from pate.release.statement.fields import LabelFigures, MeasuredQuality
+from pate.release.statement.fields import MeasuredQuality
 from pate.release.statement.model import PrivacyStatement
-from pate.release.statement.plain import as_plain_text
 
 #: Rows that are predicted at once.
 _SLAB = 8192
@@ -162,12 +161,7 @@ class SeveralPlan(RegressionPlan):
         units = units_of_labels(y, names, groups, share=self._share, secret=self._secret())
         state, statement = self._played(units, X, y, groups, classes=names)
         assert state.model is not None
-        shares = state.model.prevalences.tolist()
-        figures = (
-            LabelFigures(**{**asdict(one), "name": as_plain_text(one.name)}, prevalence=q)
-            for one, q in zip(state.quality, shares, strict=True)
-        )
-        quality = MeasuredQuality(labels=tuple(figures), unit=self.unit, n=self.numbers.n_held_out)
+        quality = MeasuredQuality(labels=state.quality, unit=self.unit, n=self.numbers.n_held_out)
         evidence = evidence or Evidence()
         statement = evidence.message_of_model(replace(statement, quality=quality, doubts=quality.doubts()))
         model = SeveralModel(self.voters, state.model, names)

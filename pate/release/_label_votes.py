@@ -57,7 +57,7 @@ def label_votes(
     Returns
     -------
     Votes
-        By label: n_rows n_labels queries, row by row. One vote each: n_rows queries of n_labels classes and one for none.
+        By label: n_rows n_labels queries, row by row. One vote each: n_rows queries with a class for none.
 
     Raises
     ------

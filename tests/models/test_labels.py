@@ -144,7 +144,7 @@ def test_measured_quality_is_that_of_scikit_learn_without_noise():
     given, said = (rng.random((2, 5_000)) < 0.3).astype(int)
     said[:1_000] = given[:1_000]
     counts = [(given & said).sum(), (~given & 1 & said).sum(), (given & 1 & ~said).sum()]
-    found = label_quality("a", np.array(counts, dtype=float), sigma=0.0, n=5_000)
+    found = label_quality("a", np.array(counts, dtype=float), sigma=0.0, n=5_000, prevalence=0.3)
     assert found.accuracy == pytest.approx((given == said).mean())
     for name, score in (("precision", precision_score), ("recall", recall_score), ("f1", f1_score)):
         assert getattr(found, name) == pytest.approx(score(given, said))
@@ -154,8 +154,8 @@ def test_standard_errors_are_those_of_noise_and_sampling():
     rng, n, sigma = np.random.default_rng(0), 2_000, 15.0
     share = np.array([0.1, 0.05, 0.08])
     drawn = rng.multinomial(n, [*share, 1 - share.sum()], size=3_000)[:, :3] + sigma * rng.normal(size=(3_000, 3))
-    found = [label_quality("a", one, sigma=sigma, n=n) for one in drawn]
-    truth = label_quality("a", share * n, sigma=0.0, n=n)
+    found = [label_quality("a", one, sigma=sigma, n=n, prevalence=0.2) for one in drawn]
+    truth = label_quality("a", share * n, sigma=0.0, n=n, prevalence=0.2)
     for name in ("accuracy", "precision", "recall", "f1"):
         values, errors = (np.array([getattr(one, of) for one in found]) for of in (name, f"{name}_error"))
         assert values.std() == pytest.approx(errors.mean(), rel=0.1)
@@ -163,7 +163,7 @@ def test_standard_errors_are_those_of_noise_and_sampling():
 
 
 def test_what_noise_hides_is_not_told():
-    found = label_quality("rare", np.array([2.0, 3.0, 1.0]), sigma=20.0, n=1_000)
+    found = label_quality("rare", np.array([2.0, 3.0, 1.0]), sigma=20.0, n=1_000, prevalence=0.01)
     assert (found.precision, found.recall, found.f1, found.f1_error) == (None, None, None, None)
     assert found.accuracy_error > 0.02
 
