@@ -333,8 +333,8 @@ class Labels:
         The sum of all steps so far.
     variance : float
         Of the noise in each of its entries.
-    quality : tuple of LabelFigures
-        After the last round.
+    quality, pooled : tuple of LabelFigures, LabelFigures or None
+        Of each label, and of all labels' counts together, after the last round.
 
     Examples
     --------
@@ -357,6 +357,7 @@ class Labels:
     steps: FloatArray | None = None
     variance: float = 0.0
     quality: tuple[LabelFigures, ...] = ()
+    pooled: LabelFigures | None = None
 
     @property
     def _deviations(self) -> FloatArray:
@@ -407,9 +408,12 @@ class Labels:
         model = self.model
         assert model is not None
         if ask.step == "quality":
-            each = zip(self.plan.names, sums.reshape(-1, 3), model.prevalences.tolist(), strict=True)
-            found = (label_quality(name, cells, sigma=sigma, n=ask.n, prevalence=q) for name, cells, q in each)
-            return replace(after, quality=tuple(found))
+            cells, shares, n_labels = sums.reshape(-1, 3), model.prevalences.tolist(), len(self.plan.names)
+            each = zip(self.plan.names, cells, shares, strict=True)
+            found = (label_quality(name, one, sigma=sigma, n=ask.n, prevalence=q) for name, one, q in each)
+            whole = {"sigma": sigma * math.sqrt(n_labels), "n": ask.n * n_labels, "prevalence": sum(shares) / n_labels}
+            pooled = label_quality("all labels", cells.sum(axis=0), **whole)
+            return replace(after, quality=tuple(found), pooled=pooled)
         step = self._step(sigma, ask.n)
         total, variance = self.steps + step * sums, self.variance + (step * sigma) ** 2
         model = replace(model, weights=_shrunk(total, variance))

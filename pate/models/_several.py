@@ -161,7 +161,9 @@ class SeveralPlan(RegressionPlan):
         units = units_of_labels(y, names, groups, share=self._share, secret=self._secret())
         state, statement = self._played(units, X, y, groups, classes=names)
         assert state.model is not None
-        quality = MeasuredQuality(labels=state.quality, unit=self.unit, n=self.numbers.n_held_out)
+        assert state.pooled is not None
+        f1 = {"f1": state.pooled.f1, "f1_error": state.pooled.f1_error}
+        quality = MeasuredQuality(labels=state.quality, unit=self.unit, n=self.numbers.n_held_out, **f1)
         evidence = evidence or Evidence()
         statement = evidence.message_of_model(replace(statement, quality=quality, doubts=quality.doubts()))
         model = SeveralModel(self.voters, state.model, names)

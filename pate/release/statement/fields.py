@@ -532,6 +532,8 @@ class MeasuredQuality(Part):
     Parameters
     ----------
     labels : tuple of LabelFigures
+    f1, f1_error : float or None
+        Of all labels' counts together (micro F1), and its standard error; None where noise hides it.
     unit : {"record", "group"}
     n : int
         Held-out units, about so many of persons.
@@ -539,13 +541,15 @@ class MeasuredQuality(Part):
     Examples
     --------
     >>> quality = MeasuredQuality(labels=[{"name": "ill", "prevalence": 0.1, "accuracy": 0.9, "accuracy_error": 0.01,
-    ...     "precision": None, "precision_error": None, "recall": None, "recall_error": None, "f1": 0.52,
-    ...     "f1_error": 0.02}], unit="record", n=900)
+    ...     "precision": None, "precision_error": None, "recall": None, "recall_error": None, "f1": None,
+    ...     "f1_error": None}], f1=0.52, f1_error=0.02, unit="record", n=900)
     >>> print(quality)
-    right in 90.0% of labels; macro F1 0.520 (standard error 0.020)
+    right in 90.0% of labels; micro F1 0.520 (0.020), macro F1 unknown, as noise hides 1 of 1 labels
     """
 
     labels: tuple[LabelFigures, ...]
+    f1: float | None
+    f1_error: float | None
     unit: str
     n: int
     _called = "the statement's quality"
@@ -557,27 +561,33 @@ class MeasuredQuality(Part):
             raise InvalidInputError("the statement's quality must list labels. Ask for the file as it was made.")
         object.__setattr__(self, "labels", LabelFigures.listed("labels", self.labels))
         object.__setattr__(self, "n", check_whole("measured n", self.n, low=1))
-        if not self.labels:
-            raise InvalidInputError("the statement's quality must be of a label or more. Leave it out.")
+        for name, most in (("f1", 1.0), ("f1_error", LARGEST)) if self.f1 is not None else ():
+            object.__setattr__(self, name, check_number(f"measured {name}", getattr(self, name), low=0, high=most))
+        if not self.labels or (self.f1 is None) != (self.f1_error is None):
+            raise InvalidInputError(
+                "the statement's quality must be of a label or more, and F1 have an error. Leave it out."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
-        return {"labels": [one.to_dict() for one in self.labels], "unit": self.unit, "n": self.n}
+        return super().to_dict() | {"labels": [one.to_dict() for one in self.labels]}
 
     @property
     def macro_f1(self) -> tuple[float, float] | None:
-        """The mean F1 of the labels of which it is known, and its standard error; None where there is none."""
+        """The mean F1 of the labels, and its standard error; None where noise hides that of any."""
         known = [(one.f1, one.f1_error) for one in self.labels if one.f1 is not None and one.f1_error is not None]
-        if not known:
+        if len(known) < len(self.labels):  # of the others alone it would be too good: rare labels are the hard ones
             return None
         return sum(f1 for f1, _ in known) / len(known), math.sqrt(sum(error**2 for _, error in known)) / len(known)
 
     def __str__(self) -> str:
         right = sum(one.accuracy for one in self.labels) / len(self.labels)
-        unknown = sum(one.f1 is None for one in self.labels)
-        without = f", without {unknown} of {len(self.labels)} labels that noise hides" if unknown else ""
-        f1 = "F1 unknown" if self.macro_f1 is None else "macro F1 {:.3f} (standard error {:.3f})".format(*self.macro_f1)
-        return f"right in {right:.1%} of labels; {f1}{without if self.macro_f1 else ''}"
+        hidden = sum(one.f1 is None for one in self.labels)
+        micro = "unknown" if self.f1 is None else f"{self.f1:.3f} ({self.f1_error:.3f})"
+        macro = f"unknown, as noise hides {hidden} of {len(self.labels)} labels"
+        if self.macro_f1 is not None:
+            macro = "{:.3f} ({:.3f})".format(*self.macro_f1)
+        return f"right in {right:.1%} of labels; micro F1 {micro}, macro F1 {macro}"
 
     def rows(self) -> tuple[str, ...]:
         """Return what a statement says of it: the measurement, what it is, and each label's figures."""
@@ -589,9 +599,9 @@ class MeasuredQuality(Part):
 
     def doubts(self) -> tuple[Doubt, ...]:
         """Return what speaks against relying on the model: its F1 is not told from that of labels drawn at random."""
-        known = [one for one in self.labels if one.f1 is not None and one.f1_error is not None]
-        ahead = sum((one.f1 or 0.0) - one.prevalence for one in known)  # labels given at their rate have that F1
-        if known and ahead > 2 * math.sqrt(sum((one.f1_error or 0.0) ** 2 for one in known)):
+        common = sum(one.prevalence for one in self.labels)
+        chance = sum(one.prevalence**2 for one in self.labels) / common if common else 1.0
+        if self.f1 is not None and self.f1_error is not None and self.f1 > chance + 2 * self.f1_error:
             return ()
         sentence = (
             f"the model may predict labels no better than by how common they are: by {self.n:,} held-out {self.unit}s, "
