@@ -16,8 +16,8 @@ private, public and test rows. Methods, each at the whole budget:
   which favours it).
 - no privacy: logistic regression on the same directions, once, without regard to the budget.
 
-Macro-AUC, macro-F1 and the share of right labels are of test rows; for "together" also micro-F1, and as measured privately
-on held-out records, with its standard error.
+Macro-AUC, macro-F1, micro-F1 and the share of right labels are of test rows; for "together" also micro-F1 as measured
+privately on held-out records, with its standard error.
 """
 
 from __future__ import annotations
