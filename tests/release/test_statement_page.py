@@ -36,8 +36,10 @@ from pate.release.statement.fields import (
     CitedAudit,
     ClassRecall,
     Doubt,
+    LabelFigures,
     MeasuredAccuracy,
     MeasuredErrors,
+    MeasuredQuality,
 )
 from pate.release.statement.files import (
     check_against_ledger,
@@ -141,12 +143,16 @@ def test_the_schema_is_one_and_names_every_field():
         "doubts",
         "errors",
         "measured",
+        "quality",
     }  # came later: absent where there are none
     measured = SCHEMA["properties"]["measured"]
     assert set(measured["required"]) == set(measured["properties"]) == {f.name for f in fields(MeasuredAccuracy)}
     assert set(measured["properties"]["by_class"]["items"]["required"]) == {f.name for f in fields(ClassRecall)}
     errors = SCHEMA["properties"]["errors"]
     assert set(errors["required"]) == set(errors["properties"]) == {f.name for f in fields(MeasuredErrors)}
+    quality = SCHEMA["properties"]["quality"]
+    for said, part in ((quality, MeasuredQuality), (quality["properties"]["labels"]["items"], LabelFigures)):
+        assert set(said["required"]) == set(said["properties"]) == {f.name for f in fields(part)}
     doubts = SCHEMA["properties"]["doubts"]
     assert set(doubts["items"]["required"]) == {f.name for f in fields(Doubt)}
     assert doubts["items"]["properties"]["kind"]["enum"] == list(KINDS)
@@ -534,3 +540,28 @@ def test_further_promises_are_compared_with_the_ledger_too(tmp_path, change):
     check_against_ledger(release.statement, path)
     with pytest.raises(InvalidInputError, match=rf"its .*\b{next(iter(change))}\b.* differ"):
         check_against_ledger(replace(release.statement, **change), path)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"labels": []}, "a label or more"),
+        ({"labels": "ill"}, "must list labels"),
+        ({"f1": 0.5}, "measured f1_error"),
+        ({"f1_error": 0.5}, "F1 have an error"),
+        ({"f1": 1.5, "f1_error": 0.1}, "measured f1"),
+        ({"unit": "town"}, "unit must be one of"),
+        ({"n": 0}, "measured n"),
+    ],
+)
+def test_a_quality_that_was_altered_is_refused(change, text):
+    figures = dict.fromkeys(("precision", "recall", "f1")) | {"name": "ill", "prevalence": 0.1, "accuracy": 1}
+    figures |= {f"{name}_error": None for name in ("precision", "recall", "f1")} | {"accuracy_error": 0}
+    fine = {"labels": [figures], "f1": None, "f1_error": None, "unit": "record", "n": 900}
+    statement = make(quality=MeasuredQuality.from_dict(fine))
+    VALIDATOR.validate(statement.to_dict())
+    assert PrivacyStatement.from_dict(statement.to_dict()) == statement
+    with pytest.raises(InvalidInputError, match=text):
+        MeasuredQuality.from_dict(fine | change)
+    with pytest.raises(InvalidInputError, match="error"):
+        LabelFigures.from_dict(figures | {"f1": 0.5})
