@@ -411,8 +411,9 @@ class Labels:
             cells, shares, n_labels = sums.reshape(-1, 3), model.prevalences.tolist(), len(self.plan.names)
             each = zip(self.plan.names, cells, shares, strict=True)
             found = (label_quality(name, one, sigma=sigma, n=ask.n, prevalence=q) for name, one, q in each)
-            whole = {"sigma": sigma * math.sqrt(n_labels), "n": ask.n * n_labels, "prevalence": sum(shares) / n_labels}
-            pooled = label_quality("all labels", cells.sum(axis=0), **whole)
+            total, noise = cells.sum(axis=0), sigma * math.sqrt(n_labels)
+            common = sum(shares) / n_labels
+            pooled = label_quality("all labels", total, sigma=noise, n=ask.n * n_labels, prevalence=common)
             return replace(after, quality=tuple(found), pooled=pooled)
         step = self._step(sigma, ask.n)
         total, variance = self.steps + step * sums, self.variance + (step * sigma) ** 2

@@ -162,8 +162,8 @@ class SeveralPlan(RegressionPlan):
         state, statement = self._played(units, X, y, groups, classes=names)
         assert state.model is not None
         assert state.pooled is not None
-        f1 = {"f1": state.pooled.f1, "f1_error": state.pooled.f1_error}
-        quality = MeasuredQuality(labels=state.quality, unit=self.unit, n=self.numbers.n_held_out, **f1)
+        whole, n = state.pooled, self.numbers.n_held_out
+        quality = MeasuredQuality(labels=state.quality, f1=whole.f1, f1_error=whole.f1_error, unit=self.unit, n=n)
         evidence = evidence or Evidence()
         statement = evidence.message_of_model(replace(statement, quality=quality, doubts=quality.doubts()))
         model = SeveralModel(self.voters, state.model, names)
