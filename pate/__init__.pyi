@@ -12,7 +12,12 @@ from .data import (
     read_table as read_table,
 )
 from .dpsgd import DPSGDClassifier as DPSGDClassifier, DPSGDRegressor as DPSGDRegressor
-from .estimators import PATEClassifier as PATEClassifier, PATERegressor as PATERegressor, Queries as Queries
+from .estimators import (
+    PATEClassifier as PATEClassifier,
+    PATEMultilabelClassifier as PATEMultilabelClassifier,
+    PATERegressor as PATERegressor,
+    Queries as Queries,
+)
 from .exceptions import (
     BudgetExceededError as BudgetExceededError,
     InvalidInputError as InvalidInputError,

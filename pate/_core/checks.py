@@ -132,8 +132,9 @@ def _labels(name: str, y: Any, n_records: int | None) -> npt.NDArray[Any]:
     if array.ndim != 1 or (n_records is not None and len(array) != n_records):
         wanted = "n" if n_records is None else n_records
         lengths = " X and y have inconsistent numbers of samples." if array.ndim == 1 else ""
+        several = " For several labels, a column each, fit pate.PATEMultilabelClassifier." if array.ndim == 2 else ""
         raise InvalidInputError(
-            f"{name} must have shape ({wanted},), one class per row of X, got {array.shape}.{lengths}"
+            f"{name} must have shape ({wanted},), one class per row of X, got {array.shape}.{lengths}{several}"
         )
     remedy = "Pass numbers or texts: one class value per row."
     if array.dtype.kind in "mMcV":

@@ -110,7 +110,11 @@ class LabelOptions:
         "folder of images, one sub-folder per class.",
         o.PRIVATE,
     )
-    target: str | None = o.setting("Column of the classes; folders of images have none.", o.PRIVATE)
+    target: str | None = o.setting(
+        "Column of the classes; folders of images have none. Several labels, a column of 0/1, no/yes or false/true "
+        "each: A,B,C.",
+        o.PRIVATE,
+    )
     numeric: bool = o.setting(
         "The target is a number between the two of --range LOW,HIGH, from public knowledge; its value, low and high "
         "are written.",
@@ -396,14 +400,21 @@ class LabelOptions:
     @property
     def way(self) -> str:
         """The way in: votes cast elsewhere, private data with classes, or private data with numbers."""
-        return "votes" if self.votes is not None else "numbers" if self.numeric else "private"
+        if self.votes is not None:
+            return "votes"
+        return "numbers" if self.numeric else "several" if len(self._targets) > 1 else "private"
+
+    @property
+    def _targets(self) -> tuple[str, ...]:
+        """The columns of the labels, where there are several."""
+        return o.Names.of([self.target or ""])
 
     @property
     def job(self) -> Any:
         """The class of the job of this way in."""
-        from pate.jobs import LabelJob, NumberJob, VoteJob
+        from pate.jobs import LabelJob, NumberJob, SeveralLabelsJob, VoteJob
 
-        return {"private": LabelJob, "numbers": NumberJob, "votes": VoteJob}[self.way]
+        return {"private": LabelJob, "numbers": NumberJob, "several": SeveralLabelsJob, "votes": VoteJob}[self.way]
 
     @property
     def is_folder(self) -> bool:
@@ -449,6 +460,8 @@ class LabelOptions:
             "measure": {"yes": True, "no": False, "by-class": "by class"}.get(self.measure or ""),
             "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers" if keeps else None,
         }
+        if self.way == "several":
+            made["target"] = self._targets
         if self.private is not None and self.ledger is None:
             from pate.data import beside
 
@@ -615,10 +628,12 @@ def label(context: typer.Context, options: LabelOptions) -> None:
             raise typer.Exit(_DECLINED)
     release = job.run()
     paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)
-    n_answered = release.n_queries if options.numeric else release.n_answered
+    n_answered = getattr(release, "n_answered", release.n_queries)
     answered = f"{n_answered} of {release.n_queries} questions answered."
     if options.numeric:
         answered = f"Values of {release.n_queries} public rows."
+    if options.way == "several":
+        answered = f"{len(release.names)} labels of {release.n_queries} public rows."
     if job.plan.n_public == 0:
         answered = "There are no public rows to label: the model is what was learnt."
     answer(f"{answered} {release.statement.headline}")
@@ -627,6 +642,10 @@ def label(context: typer.Context, options: LabelOptions) -> None:
             answer(line)
     if (errors := release.statement.errors) is not None:
         answer(f"The model is {errors}.")
+    if (quality := release.statement.quality) is not None:
+        answer(f"The model is {quality}.")
+        for one in quality.labels:
+            answer(f"Label {one}")
     for doubt in release.statement.doubts:
         answer(f"Doubt: {doubt}")
     answer("Wrote " + ", ".join(str(p) for p in paths))
@@ -654,14 +673,17 @@ def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
                 "votes": "votes cast elsewhere (--votes)",
                 "private": "teachers trained here (--private)",
                 "numbers": "a numeric target (--numeric)",
+                "several": "several labels (--target A,B)",
             }
             raise InvalidInputError(f"--{name.replace('_', '-')} has no effect on {here[options.way]}. Leave it out.")
     ranged = options.ranges is not None or options.range is not None
     alone = options.public is None and not ranged and not options.is_folder
-    if options.way == "numbers" and options.private is not None and options.public is None:
+    if options.way in ("numbers", "several") and options.private is not None and options.public is None:
+        how = "--numeric" if options.numeric else "several labels (--target A,B)"
         raise InvalidInputError(
-            "--public is missing: with --numeric private records vote on public rows, a table with the same features. "
-            "Where there is none, DP-SGD learns within a schema: pate train --numeric --range LOW,HIGH --schema FILE."
+            f"--public is missing: with {how} private records vote on public rows, a table with the same features."
+            + options.numeric
+            * " Where there is none, DP-SGD learns within a schema: pate train --numeric --range LOW,HIGH --schema FILE."
         )
     if options.way != "votes" and (options.private is None or alone):
         if options.private is None:

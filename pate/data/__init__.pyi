@@ -18,6 +18,7 @@ from ._files.pairs import (
     TablePair as TablePair,
     about_owners as about_owners,
     align_columns as align_columns,
+    label_cells as label_cells,
     read_both as read_both,
 )
 from ._files.tables import ColumnUse as ColumnUse, Table as Table, read_table as read_table

@@ -16,11 +16,20 @@ from ._by_dpsgd import (
     stand_ins as stand_ins,
 )
 from ._classifier import PATEClassifier as PATEClassifier
+from ._multilabel import (
+    PATEMultilabelClassifier as PATEMultilabelClassifier,
+    about_labels as about_labels,
+    registration_of_labels as registration_of_labels,
+)
 from ._public_model import digest_of as digest_of
-from ._public_rows import OVERLAP as OVERLAP, any_rows as any_rows, tiers_of as tiers_of
+from ._public_rows import (
+    FEWEST_PUBLIC as FEWEST_PUBLIC,
+    OVERLAP as OVERLAP,
+    any_rows as any_rows,
+    tiers_of as tiers_of,
+)
 from ._queries import Queries as Queries
 from ._regressor import (
-    FEWEST_PUBLIC as FEWEST_PUBLIC,
     PATERegressor as PATERegressor,
     about_numbers as about_numbers,
     registration_of_numbers as registration_of_numbers,

@@ -641,6 +641,10 @@ class PATEClassifier(BySchema):
             raise InvalidInputError(
                 f"{str(file.path)!r} holds a model of a number. Read it by pate.PATERegressor.load."
             )
+        if said.kind == "labels":
+            raise InvalidInputError(
+                f"{str(file.path)!r} holds a model of several labels. Read it by pate.PATEMultilabelClassifier.load."
+            )
         if said.settings.get("voters") not in VOTERS[1:] or len(said.settings) != 1:
             raise damaged(file.path, "its settings are not a classifier's")
         with file.unpacked() as folder:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,17 +13,30 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from pate._core.checks import shown
-from pate._core.frames import plain_rows
+from pate._core.checks import check_int, shown
+from pate._core.curator import CuratorMessage, warn_curator
+from pate._core.frames import plain_column, plain_rows
+from pate._core.progress import timed
 from pate._core.recorder import playing
-from pate.data import by_name, check_same_shape, flat_rows, image_shape, read_numbers, read_rows
+from pate.data import (
+    about_shift,
+    by_name,
+    check_public_rows,
+    check_same_shape,
+    flat_rows,
+    image_shape,
+    read_numbers,
+    read_rows,
+)
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
+from pate.ledger import Registration
 from pate.models.file import InputSpec
+from pate.privacy.budget import check_budget
 from pate.privacy.cost import Charge
 from pate.privacy.tiers import TierBudgets
 from pate.privacy.words import Guarantee
 from pate.records import Tiers, rows_of
-from pate.release import Evidence
+from pate.release import Evidence, ReleaseTerms, check_ballots_stated, warn_if_weak, warn_of_doubts
 from pate.release.statement import CountedFits
 from pate.release.statement.fields import check_stated
 from pate.release.statement.files import bind_statement
@@ -38,10 +51,13 @@ from pate.teachers import (
     is_frame,
     is_texts,
     remember_columns,
+    units_of,
 )
 
 #: Entries of ``stated`` that are no assumption's: what was tuned, and whether public rows may stand among private ones.
 TUNING, OVERLAP = "tuning", "overlap is public"
+#: With fewer public rows no map can be fitted.
+FEWEST_PUBLIC = 20
 
 
 def tiers_of(
@@ -245,6 +261,73 @@ class PublicRows(CountedFits, BaseEstimator):
             self.n_features_in_ = door.n_features
         if door.columns is not None:
             self.feature_names_in_ = np.asarray(door.names, dtype=object)
+
+    def _fit_rounds(
+        self,
+        X: Any,
+        y: Any,
+        X_public: Any,
+        groups: Any,
+        *,
+        read: Callable[[Any], Any],
+        about: Callable[[Any, Any], list[CuratorMessage]],
+        planned: Callable[..., Any],
+        registered: Callable[..., Registration],
+        without: str,
+    ) -> Self:
+        """Fit by rounds of record voters, spending the budget once; a subclass has all parameters that are read here.
+
+        ``read`` returns the target of all records, ``about`` what the curator should know of it, ``planned`` a plan,
+        ``registered`` the data set as a ledger knows it; ``without`` is what to do where there are no public rows.
+        """
+        me: Any = self
+        budget = check_budget(me.budget)
+        if me.random_state is not None:
+            check_int("random_state", me.random_state, low=0)
+        if X_public is None:
+            raise InvalidInputError(
+                "X_public must be public rows, got None: they define the space in which records vote. Pass "
+                f"fit(X, y, X_public=...), or {without}."
+            )
+        tuning, _, stated = own_stated(self.stated)
+        terms = ReleaseTerms(
+            budget=budget, ledger=self.ledger, noise_seed=self.noise_seed, tuning=tuning,
+            stated=check_ballots_stated(stated, residual=True),
+        )  # fmt: skip
+        same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
+        check_has_target(y)
+        rows, records = self._read_rows(X, X_public, any_rows(None))
+        groups, values = plain_column(groups, name="groups"), read(y)
+        if records.shape[0] != len(values):
+            raise InvalidInputError(f"X and y must have as many rows, got {records.shape[0]} and {len(values)}.")
+        if rows.shape[0] < FEWEST_PUBLIC:
+            raise InvalidInputError(
+                f"X_public must have at least {FEWEST_PUBLIC} rows, got {rows.shape[0]}. Pass more."
+            )
+        if not self._overlap_is_public():
+            check_public_rows(records, records if same else rows, groups)
+        shift = about_shift(records, rows, image_shape=self._image_shape())
+        warn_curator([*about(values, groups), *shift], stacklevel=4)
+        n_units, unit = units_of(groups, len(values))
+        warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
+        with timed("startup"):
+            plan = planned(
+                terms, rows, n_units=n_units, unit=unit, representation=me.representation,
+                image_shape=self._image_shape(), random_state=(me.random_state or 0) % 2**32, force=me.force,
+                verbose=me.verbose,
+            )  # fmt: skip
+        if self.ledger is not None:  # it compares these private records with its own before anything is charged
+            if not plan.stored:
+                self.ledger.check_writable()
+            self.ledger.check(registered(records, values, groups, n_units=n_units, unit=plan.unit))
+        if not plan.stored:
+            self._count(plan.guarantee, plan.charge, groups)
+        with timed("labelling"):
+            release, me._model = plan.run(records, values, groups=groups, evidence=self._evidence())
+        me.release_ = self._message_in(release)
+        me.statement_ = me.release_.statement
+        warn_of_doubts(me.statement_, stacklevel=4)
+        return self
 
     def _read_rows(self, X: Any, X_public: Any, reader: TeacherEnsemble) -> tuple[Any, Any]:
         """Return public rows, and private records for public maps, each read by itself.

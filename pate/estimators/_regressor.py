@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -12,32 +13,24 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from pate._core.checks import check_int
-from pate._core.curator import CuratorMessage, warn_curator
-from pate._core.frames import plain_column, plain_rows
-from pate._core.progress import timed
-from pate.data import about_shift, check_public_rows, recognised_by
-from pate.estimators._public_rows import PublicRows, any_rows, check_has_target, own_stated
+from pate._core.curator import CuratorMessage
+from pate.data import recognised_by
+from pate.estimators._public_rows import PublicRows
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger, Registration
 from pate.models import (
     AnswersNumbers,
-    NumberRelease,
     RegressionPlan,
     read_mapped_number,
     read_regression,
     write_number,
 )
 from pate.models.file import OF_NUMBERS, InputSpec, ModelFile, damaged, read_model
-from pate.privacy.budget import Budget, check_budget
+from pate.privacy.budget import Budget
 from pate.records import NUMBER, check_bounds, number_codes, read_target
-from pate.release import ReleaseTerms, check_ballots_stated, warn_if_weak, warn_of_doubts
 from pate.release.statement.fields import MeasuredErrors
 from pate.release.statement.model import PrivacyStatement
-from pate.teachers import NOBODY, owned, units_of
-
-#: With fewer public rows no map can be fitted.
-FEWEST_PUBLIC = 20
+from pate.teachers import NOBODY, owned
 
 
 def about_numbers(values: npt.NDArray[np.float64], groups: Any) -> list[CuratorMessage]:
@@ -150,59 +143,13 @@ class PATERegressor(RegressorMixin, PublicRows):
         BudgetExceededError, LedgerError
             The ledger does not pay for it, or is for other data.
         """
-        budget, bounds = check_budget(self.budget), check_bounds(self.target_range)
-        if self.random_state is not None:
-            check_int("random_state", self.random_state, low=0)
-        if X_public is None:
-            raise InvalidInputError(
-                "X_public must be public rows, got None: they define the space in which records vote. Pass "
-                "fit(X, y, X_public=...), or train with DP-SGD, which needs a schema of the columns alone: "
-                "pate.DPSGDRegressor(...).fit(X, y, schema=...)."
-            )
-        tuning, _, stated = own_stated(self.stated)
-        terms = ReleaseTerms(
-            budget=budget, ledger=self.ledger, noise_seed=self.noise_seed, tuning=tuning,
-            stated=check_ballots_stated(stated, residual=True),
+        bounds = check_bounds(self.target_range)
+        return self._fit_rounds(
+            X, y, X_public, groups, read=read_target, about=about_numbers, registered=registration_of_numbers,
+            planned=partial(RegressionPlan.of, bounds=bounds),
+            without="train with DP-SGD, which needs a schema of the columns alone: "
+            "pate.DPSGDRegressor(...).fit(X, y, schema=...)",
         )  # fmt: skip
-        same, X, X_public = X is X_public, plain_rows(X), plain_rows(X_public, name="X_public")
-        check_has_target(y)
-        rows, records = self._read_rows(X, X_public, any_rows(None))
-        groups, values = plain_column(groups, name="groups"), read_target(y)
-        if records.shape[0] != len(values):
-            raise InvalidInputError(f"X and y must have as many rows, got {records.shape[0]} and {len(values)}.")
-        if rows.shape[0] < FEWEST_PUBLIC:
-            raise InvalidInputError(
-                f"X_public must have at least {FEWEST_PUBLIC} rows, got {rows.shape[0]}. Pass more."
-            )
-        if not self._overlap_is_public():
-            check_public_rows(records, records if same else rows, groups)
-        shift = about_shift(records, rows, image_shape=self._image_shape())
-        warn_curator([*about_numbers(values, groups), *shift], stacklevel=3)
-        n_units, unit = units_of(groups, len(values))
-        warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
-        with timed("startup"):
-            plan = RegressionPlan.of(
-                terms, rows, bounds=bounds, n_units=n_units, unit=unit, representation=self.representation,
-                image_shape=self._image_shape(), random_state=(self.random_state or 0) % 2**32, force=self.force,
-                verbose=self.verbose,
-            )  # fmt: skip
-        self._check_numbers_ledger(records, values, groups, plan)
-        if not plan.stored:
-            self._count(plan.guarantee, plan.charge, groups)
-        with timed("labelling"):
-            release, self._model = plan.run(records, values, groups=groups, evidence=self._evidence())
-        self.release_: NumberRelease = self._message_in(release)
-        self.statement_: PrivacyStatement = self.release_.statement
-        warn_of_doubts(self.statement_, stacklevel=3)
-        return self
-
-    def _check_numbers_ledger(self, X: Any, values: Any, groups: Any, plan: RegressionPlan) -> None:
-        """Have the ledger compare these private records with its own before anything is charged."""
-        if self.ledger is None:
-            return
-        if not plan.stored:
-            self.ledger.check_writable()
-        self.ledger.check(registration_of_numbers(X, values, groups, n_units=plan.numbers.n_units, unit=plan.unit))
 
     @property
     def measured_(self) -> MeasuredErrors | None:

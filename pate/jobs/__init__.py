@@ -12,6 +12,7 @@ from pate.jobs._plan import LabelPlan as LabelPlan
 from pate.jobs._plan import VotePlan as VotePlan
 from pate.jobs._request import PREPROCESSING as PREPROCESSING
 from pate.jobs._request import find_ledger as find_ledger
+from pate.jobs._several import SeveralLabelsJob
 from pate.jobs._tables import LabelJob
 from pate.jobs._trained_numbers import NumberTrainingJob as NumberTrainingJob
 from pate.jobs._writing import Predictions as Predictions
@@ -24,6 +25,7 @@ from pate.jobs.vote_files import VoteJob
 __all__ = [
     "LabelJob",
     "NumberJob",
+    "SeveralLabelsJob",
     "VoteJob",
     "predict_file",
 ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,14 @@ from pate.estimators import (
 )
 from pate.exceptions import InvalidInputError
 from pate.jobs._plan import ModelPlan
-from pate.jobs._reading import in_planes, read_sources
+from pate.jobs._reading import Sources, in_planes, read_sources
 from pate.jobs._request import LabelSettings, check_absent, check_ledger
 from pate.jobs._student import input_spec_of
 from pate.jobs._writing import as_csv, check_proba, new_paths, statement_files, write_files
 from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
-from pate.models import NumberRelease, RegressionPlan
-from pate.privacy.budget import Budget, check_budget
+from pate.models import RegressionPlan
+from pate.privacy.budget import Budget
 from pate.records import check_bounds, read_target
 from pate.release import Evidence, ReleaseTerms, check_ballots_stated, counted, warn_if_weak, warn_of_doubts
 from pate.release.statement.files import bind_statement
@@ -94,6 +95,31 @@ class NumberPlan(ModelPlan):
         ]  # fmt: skip
 
 
+def check_sides(
+    private: Any, public: Any, id: str | None, columns: Iterable[str], *, what: str, overlap_is_public: bool
+) -> None:
+    """Refuse, before any file is read, to do without public rows, to take private ones for them, and an id's name."""
+    if public is None:
+        raise InvalidInputError(
+            f"public must be given where the target is {what}: private records vote on public rows. Name some."
+        )
+    if id is not None and id in tuple(columns):
+        raise InvalidInputError(
+            f"id must not be called {id!r}, as a column of the written file is. Rename it in the table."
+        )
+    if not overlap_is_public:
+        check_other_file(private, public)
+
+
+def _listed(names: Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _check_table(source: Sources) -> None:
+    if source.kind == "images":
+        raise InvalidInputError("private must be a table, got images: there labels are folders. Name a table.")
+
+
 class NumberJob:
     """Read private records and public rows, plan, and release a number with an interval for every public row.
 
@@ -140,12 +166,16 @@ class NumberJob:
     True
     """
 
+    _learns: Any = PATERegressor
+    _about: Any = staticmethod(about_numbers)
+    _registered: Any = staticmethod(registration_of_numbers)
+
     def __init__(
         self,
         private: str | os.PathLike[str],
         public: str | os.PathLike[str] | None = None,
         *,
-        target: str | None = None,
+        target: Any = None,
         target_range: Any = None,
         budget: Budget,
         group: str | None = None,
@@ -170,93 +200,106 @@ class NumberJob:
         keep_model: bool = True,
         verbose: bool = False,
     ) -> None:
-        check_budget(budget)
-        bounds = check_bounds(target_range, name="target_range (--range)")
-        if public is None:
-            raise InvalidInputError(
-                "public must be given where the target is a number: private records vote on public rows. Name some."
-            )
-        if id in _COLUMNS:
-            raise InvalidInputError(
-                f"id must not be called {id!r}, as a column of the written file is. Rename it in the table."
-            )
-        settings = LabelSettings(
-            private, public, budget=budget, target=target, group=group, drop=drop, text=text, id=id,
-            only_common=only_common, sep=sep, encoding=encoding, decimal=decimal, sheet=sheet, dates=dates,
-            voters="records", verbose=verbose,
+        written: dict[str, Any] = {"sep": sep, "encoding": encoding, "decimal": decimal, "sheet": sheet}
+        target, *more = self._begin(private, public, target, target_range, id, overlap_is_public, written)
+        self._settings = settings = LabelSettings(
+            private, public, budget=budget, target=target, group=group, drop=(*_listed(drop), *more), text=text, id=id,
+            only_common=only_common, dates=dates, voters="records", overlap_is_public=overlap_is_public, ledger=ledger,
+            accounting_unit=accounting_unit, new_ledger=new_ledger, random_state=random_state, noise_seed=noise_seed,
+            tuning=tuning, stated=stated, force=force, keep_model=keep_model, verbose=verbose, **written,
         )  # fmt: skip
-        if not overlap_is_public:
-            check_other_file(private, public)
-        self._source = source = read_sources(settings)
-        if source.kind == "images":
-            raise InvalidInputError("private must be a table where the target is a number, got images. Name a table.")
-        self._ledger = book = None if ledger is None else Ledger(ledger, currency=accounting_unit)
-        if new_ledger:
+        self._source, self._values = self._read(read_sources(settings))
+        self._prepare()
+        self.plan = self._plan()
+
+    def _begin(
+        self, private: Any, public: Any, target: Any, target_range: Any, id: str | None, overlap: bool, written: Any
+    ) -> tuple[Any, ...]:
+        """Check what is said of the target, and return its column, and columns to leave out besides."""
+        self._bounds = check_bounds(target_range, name="target_range (--range)")
+        check_sides(private, public, id, _COLUMNS, what="a number", overlap_is_public=overlap)
+        return (target,)
+
+    def _read(self, source: Sources) -> tuple[Sources, Any]:
+        """Return what was read, and the target of all records."""
+        _check_table(source)
+        return source, read_target(source.y)
+
+    def _planner(self) -> Callable[..., RegressionPlan]:
+        """Return what chooses the rounds."""
+        return partial(RegressionPlan.of, bounds=self._bounds)
+
+    def _plan(self) -> Any:
+        numbers = self._rounds.numbers
+        return NumberPlan(**self._planned(), bounds=self._bounds, n_bins=numbers.n_bins, n_held_out=numbers.n_held_out)
+
+    def _prepare(self) -> None:
+        """Check both sides and plan all rounds; nothing is spent."""
+        s, source = self._settings, self._source
+        self._ledger = book = None if s.ledger is None else Ledger(s.ledger, currency=s.accounting_unit)
+        if s.new_ledger:
             check_absent(book)
-        self._private, self._new_ledger, self.keeps_model = file_of(private), new_ledger, keep_model
-        self._values = read_target(source.y)
-        if not overlap_is_public:
+        self._private, self._new_ledger, self.keeps_model = file_of(s.private), s.new_ledger, s.keep_model
+        if not s.overlap_is_public:
             check_public_rows(source.X, source.public, source.groups)
         n_public = len(source.public)
         if n_public < FEWEST_PUBLIC:
             raise InvalidInputError(f"public must have at least {FEWEST_PUBLIC} rows, got {n_public}. Add public rows.")
-        warn_if_weak(budget.delta, source.n_units, epsilon=budget.epsilon)
+        warn_if_weak(s.budget.delta, source.n_units, epsilon=s.budget.epsilon)
         terms = ReleaseTerms(
-            budget=budget, ledger=book, noise_seed=noise_seed, tuning=tuning,
-            stated=check_ballots_stated(stated, residual=True),
+            budget=s.budget, ledger=book, noise_seed=s.noise_seed, tuning=s.tuning,
+            stated=check_ballots_stated(s.stated, residual=True),
         )  # fmt: skip
-        self._regression = regression = RegressionPlan.of(
-            terms, in_planes(source.public, source.image_shape), bounds=bounds, n_units=source.n_units,
-            unit=source.unit, random_state=(random_state or 0) % 2**32, force=force, verbose=verbose,
+        self._rounds = self._planner()(
+            terms, in_planes(source.public, source.image_shape), n_units=source.n_units, unit=source.unit,
+            random_state=(s.random_state or 0) % 2**32, force=s.force, verbose=s.verbose,
         )  # fmt: skip
         self._evidence = Evidence(
-            preprocessing="public" if regression.voters.own_maps else "none",
-            public_rows="declared" if overlap_is_public else "checked",
+            preprocessing="public" if self._rounds.voters.own_maps else "none", public_rows=s.public_rows
         )
         self._model: Any = None
+
+    def _planned(self) -> dict[str, Any]:
+        """Return what every plan of rounds says."""
+        source, rounds = self._source, self._rounds
         before = f"{source.X.shape[1]} columns" if source.kind == "table" else source.kind
-        self.plan = NumberPlan(
-            n_units=source.n_units,
-            n_public=n_public,
-            unit=source.unit,
-            encoding=f"{before} become {regression.voters.space.n_features_in_} numbers, by what the public rows teach",
-            bounds=bounds,
-            n_bins=regression.numbers.n_bins,
-            n_held_out=regression.numbers.n_held_out,
-            mechanisms=regression.mechanisms,
-            guarantee=regression.guarantee,
-            is_paid=regression.stored,
-            doubt=regression.numbers.doubt or "",
-            files=source.files,
-            odd=source.odd,
-        )
+        return {
+            "n_units": source.n_units,
+            "n_public": len(source.public),
+            "unit": source.unit,
+            "encoding": f"{before} become {rounds.voters.space.n_features_in_} numbers, by what the public rows teach",
+            "mechanisms": rounds.mechanisms,
+            "guarantee": rounds.guarantee,
+            "is_paid": rounds.stored,
+            "doubt": rounds.numbers.doubt or "",
+            "files": source.files,
+            "odd": source.odd,
+        }
 
     def __repr__(self) -> str:
-        return f"NumberJob({self.plan})"
+        return f"{type(self).__name__}({self.plan})"
 
     def check_records(self) -> tuple[CuratorMessage, ...]:
         """Warn the curator before :meth:`run`, as :meth:`pate.jobs.LabelJob.check_records` does: **private**."""
         source = self._source
         self._check_ledger()
         shift = about_shift(source.X, source.public, image_shape=source.image_shape)
-        return warn_curator([*about_numbers(self._values, source.groups), *source.messages, *shift], stacklevel=3)
+        return warn_curator([*self._about(self._values, source.groups), *source.messages, *shift], stacklevel=3)
 
     def _check_ledger(self) -> None:
         book, source, plan = self._ledger, self._source, self.plan
         if book is None:
             return
-        data = registration_of_numbers(source.X, self._values, source.groups, n_units=plan.n_units, unit=plan.unit)
+        data = self._registered(source.X, self._values, source.groups, n_units=plan.n_units, unit=plan.unit)
         check_ledger(book, data, self._private, new_ledger=self._new_ledger)
         if not plan.is_paid:
             book.check_writable()
 
-    def run(self) -> NumberRelease:
-        """Let records vote in all rounds, and release values of all public rows; the charge is stored before that."""
+    def run(self) -> Any:
+        """Let records vote in all rounds, and release what is said of public rows; the charge is stored before that."""
         self._check_ledger()
         source = self._source
-        release, self._model = self._regression.run(
-            source.X, self._values, groups=source.groups, evidence=self._evidence
-        )
+        release, self._model = self._rounds.run(source.X, self._values, groups=source.groups, evidence=self._evidence)
         if self._ledger is not None:
             self._ledger.warn_of_other_features(release.statement.ledger_releases)
         bind_statement(release.statement, self._ledger)
@@ -264,13 +307,14 @@ class NumberJob:
         return release
 
     def write(
-        self, release: NumberRelease, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
+        self, release: Any, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
     ) -> list[Path]:
-        """Write the values of all public rows, and the statement beside them.
+        """Write what was released of all public rows, and the statement beside it.
 
         Parameters
         ----------
-        release : NumberRelease
+        release
+            What :meth:`run` returned.
         out : path
             A CSV file: the public rows' own ids where there are some, ``row`` (from 0), ``value``, ``low`` and
             ``high``, the ends of a 90% interval. The statement goes beside it, as for a job of labels.
@@ -289,10 +333,10 @@ class NumberJob:
         self._statement = statement
         return paths
 
-    def model(self, release: NumberRelease) -> PATERegressor:
+    def model(self, release: Any) -> Any:
         """Return the model of what ``run`` released, for any further rows; this costs no privacy."""
         statement = getattr(self, "_statement", release.statement)
-        reg = PATERegressor._of_model(self._model, input_spec_of(self._source), statement)
+        reg = self._learns._of_model(self._model, input_spec_of(self._source), statement)
         return reg.set_params(ledger=self._ledger)
 
     def finish(self) -> None:

@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from pate._core.files import check_can_write, json_text, write_bytes
 from pate.data import DATE, Table, TableFormat, as_dates, file_of, is_table, quoted, read_images, read_table
-from pate.estimators import PATEClassifier, PATERegressor
+from pate.estimators import PATEClassifier, PATEMultilabelClassifier, PATERegressor
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.jobs._reading import in_planes
 from pate.jobs._request import check_id, proba_columns
 from pate.ledger import Ledger
 from pate.mechanisms import NoisyHistogram
-from pate.models import as_frame
+from pate.models import as_frame, labels_frame
 from pate.models.file import OF_NUMBERS, InputSpec, read_model
 from pate.release import LabelRelease, ModelLabels, ReleasedLabels
 from pate.release.statement.files import bind_released
@@ -335,7 +335,7 @@ def predict_file(
     out : path
         A CSV file, which must not exist: the id where one is named, ``row`` (from 0; of images ``file``), ``label`` and
         ``confidence``, the label's probability by the model where it gives any; of a model of a number ``value``,
-        ``low`` and ``high``, the ends of its 90% interval.
+        ``low`` and ``high``, the ends of its 90% interval; of several labels 0 or 1 and ``p_LABEL`` for each.
     id : str or None
         Column that is carried over, as it is written.
     proba : bool
@@ -380,8 +380,9 @@ def predict_file(
     check_can_write("out", goal)
     file = read_model(model)
     check_id(id, file.manifest.classes)
-    numbers = file.manifest.kind in OF_NUMBERS
-    clf: Any = PATERegressor._of_file(file) if numbers else PATEClassifier._of_file(file)
+    numbers, several = file.manifest.kind in OF_NUMBERS, file.manifest.kind == "labels"
+    reader: Any = PATERegressor if numbers else PATEMultilabelClassifier if several else PATEClassifier
+    clf = reader._of_file(file)
     if proba and numbers:
         raise InvalidInputError("proba must be left out: the model predicts a number, and there are no classes.")
     if proba and not hasattr(clf, "predict_proba"):
@@ -390,19 +391,26 @@ def predict_file(
         )
     written = {"sep": sep, "encoding": encoding, "decimal": decimal, "sheet": sheet}
     X, ids, names, left_out = _read(file.manifest.door, rows, id, resize=resize, written=written)
-    frame = _values(clf, X) if numbers else _asked(clf, X, proba=proba)
+    frame = _values(clf, X) if numbers else _several(clf, X) if several else _asked(clf, X, proba=proba)
     content = as_csv(frame, names=names, ids=ids, id_name=id, safe_csv=safe_csv)
     try:
         write_bytes(goal, content)
     except OSError as error:
         raise InvalidInputError(f"out={os.fspath(out)!r} could not be written: {error.strerror or error}.") from error
-    found = file.statement.errors if numbers else file.statement.measured
+    found = file.statement.errors or file.statement.quality or file.statement.measured
     measured = "" if found is None else str(found)
     return Predictions(goal, len(frame), left_out, file.statement.headline, measured)
 
 
 def _values(reg: PATERegressor, X: Any) -> pd.DataFrame:
     found: pd.DataFrame = as_frame(np.column_stack(reg.predict(X, return_interval=True)))
+    return found
+
+
+def _several(clf: PATEMultilabelClassifier, X: Any) -> pd.DataFrame:
+    logits = clf.decision_function(X)
+    names, model = tuple(clf.classes_), clf._labels
+    found: pd.DataFrame = labels_frame(model.decided(logits), model.probable(logits), names)
     return found
 
 

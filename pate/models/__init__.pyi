@@ -16,4 +16,15 @@ from ._regression import (
     read_regression as read_regression,
     write_number as write_number,
 )
+from ._labels import LabelsPlan as LabelsPlan
+from ._several import (
+    SeveralModel as SeveralModel,
+    SeveralPlan as SeveralPlan,
+    SeveralRelease as SeveralRelease,
+    keep_several as keep_several,
+    labels_frame as labels_frame,
+    made_of_several as made_of_several,
+    proba_names as proba_names,
+    read_several as read_several,
+)
 from ._synthetic import SyntheticPlan as SyntheticPlan

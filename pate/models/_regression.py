@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -25,7 +25,7 @@ from pate._core.types import FloatArray
 from pate.exceptions import CuratorWarning, InvalidInputError, NotWorthwhileError
 from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
-from pate.models._numbers import Ask, Bins, Numbers, NumbersModel, NumbersPlan
+from pate.models._numbers import Bins, NumbersModel, NumbersPlan
 from pate.models.file import InputSpec, Manifest, check_model_path, write_model
 from pate.models.recipes import (
     MappedLinear,
@@ -211,7 +211,7 @@ class RegressionPlan(PricedRounds):
     fitted on (at most 20,000).
     """
 
-    numbers: NumbersPlan
+    numbers: Any
     terms: ReleaseTerms
     voters: RecordVoters
     rows: Any
@@ -219,6 +219,8 @@ class RegressionPlan(PricedRounds):
     unit: str
     force: bool = False
     verbose: bool = False
+    #: What the session is called in a ledger.
+    _called: ClassVar[str] = "numbers"
 
     @classmethod
     def of(
@@ -259,6 +261,29 @@ class RegressionPlan(PricedRounds):
         BudgetExceededError
             Nothing is left in the ledger, or next to nothing.
         """
+        how: dict[str, Any] = {
+            "representation": representation,
+            "image_shape": image_shape,
+            "random_state": random_state,
+        }
+        planned = partial(NumbersPlan, *bounds, n_units=n_units)
+        return cls._of(planned, terms, X_public, unit=unit, force=force, verbose=verbose, **how)
+
+    @classmethod
+    def _of(
+        cls,
+        planned: Callable[..., Any],
+        terms: ReleaseTerms,
+        X_public: Any,
+        *,
+        unit: str,
+        representation: Representation | None,
+        image_shape: tuple[int, ...] | None,
+        random_state: int,
+        force: bool,
+        verbose: bool,
+    ) -> Self:
+        """Fit the public maps; ``planned`` chooses all rounds by public facts."""
         some, kind = some_rows(X_public, random_state), kind_of(X_public, image_shape)
         seen = fitted_representation(
             kind, some, representation=representation, image_shape=image_shape, random_state=random_state,
@@ -266,9 +291,7 @@ class RegressionPlan(PricedRounds):
         )  # fmt: skip
         z = np.asarray(seen.transform(some), dtype=np.float64)
         # Of the whole budget, not of the rest in a ledger: the same plan must be recognised when it is run again.
-        numbers = NumbersPlan(
-            *bounds,
-            n_units=n_units,
+        numbers = planned(
             mu=1 / GaussianSum.for_budget(terms.budget).noise_multiplier,
             n_public=len(z),
             kind=kind,
@@ -280,7 +303,7 @@ class RegressionPlan(PricedRounds):
         z = np.ascontiguousarray(z[:, : seen.n_features_out_])
         with threadpool_limits(1):  # threads add in any order, and a ledger identifies a space by its last bits
             space = make_space(numbers.recipe, z, random_state=random_state).fit(z)
-        voters = RecordVoters(seen, space, classes=numbers.n_bins, verbose=verbose)
+        voters = RecordVoters(seen, space, classes=getattr(numbers, "n_bins", 2), verbose=verbose)
         made = cls(
             numbers=numbers, terms=terms, voters=voters, rows=X_public, phi=space.transform(z), unit=unit,
             force=force, verbose=verbose,
@@ -310,7 +333,7 @@ class RegressionPlan(PricedRounds):
         secret = self._secret(kept=True)
         cut = "" if secret is None else cut_of(self._share, secret, grouped=self.unit == "group")
         text = f"{self.voters.fingerprint()} {self.numbers!r} {self.unit} {cut}"
-        return "numbers " + hashlib.sha256(text.encode()).hexdigest()[:32]
+        return f"{self._called} " + hashlib.sha256(text.encode()).hexdigest()[:32]
 
     @property
     def _share(self) -> float:
@@ -347,27 +370,8 @@ class RegressionPlan(PricedRounds):
         BudgetExceededError, LedgerError, InvalidInputError
             As of :func:`pate.open_ballot_session`.
         """
-        plan = self.numbers
         units = Units.of(y, groups, share=self._share, secret=self._secret())
-        if (units.n, units.unit) != (plan.n_units, self.unit):
-            raise InvalidInputError("X and y must be of as many units as the plan was made for. Make another plan.")
-        with ExitStack() as stack:
-            session = stack.enter_context(
-                open_on_terms(
-                    self.terms,
-                    self.name,
-                    shares=self.shares,
-                    classes=None,
-                    n_units=units.n,
-                    unit=units.unit,
-                    fingerprint=units.unit_owners.fingerprint(),
-                    force=True,
-                    n_held_out=self.n_held_out,
-                )
-            )
-            session.binds = False  # only the last statement is released
-            stack.enter_context(threadpool_limits(1))  # thin products: threads would only wait for each other
-            state, statement = self._asked(session, units, X, groups)
+        state, statement = self._played(units, X, y, groups)
         assert state.model is not None
         assert state.errors is not None
         evidence = evidence or Evidence()
@@ -377,21 +381,47 @@ class RegressionPlan(PricedRounds):
         value, low, high = model.answer(self.rows).T
         return NumberRelease(value, low, high, statement.guarantee, statement), model
 
-    def _asked(self, session: BallotSession, units: Units, X: Any, groups: Any) -> tuple[Numbers, PrivacyStatement]:
+    def _played(
+        self, units: Units, X: Any, y: Any, groups: Any, *, classes: tuple[str, ...] | None = None
+    ) -> tuple[Any, PrivacyStatement]:
+        """Charge the budget and ask every round; ``classes`` are labels, None where the target is a number."""
+        plan = self.numbers
+        if (units.n, units.unit) != (plan.n_units, self.unit):
+            raise InvalidInputError("X and y must be of as many units as the plan was made for. Make another plan.")
+        with ExitStack() as stack:
+            session = stack.enter_context(
+                open_on_terms(
+                    self.terms,
+                    self.name,
+                    shares=self.shares,
+                    classes=classes,
+                    n_units=units.n,
+                    unit=units.unit,
+                    fingerprint=units.unit_owners.fingerprint(),
+                    force=True,
+                    n_held_out=self.n_held_out,
+                )
+            )
+            session.binds = False  # only the last statement is released
+            stack.enter_context(threadpool_limits(1))  # thin products: threads would only wait for each other
+            return self._asked(session, units, X, y, groups)
+
+    def _asked(self, session: BallotSession, units: Units, X: Any, y: Any, groups: Any) -> tuple[Any, PrivacyStatement]:
         """Ask all rounds, and return what is known after the last one and the statement of all."""
         state, records = self.numbers.start(self.phi), None
         rounds = range(len(self.shares))
         for _ in track(rounds, total=len(rounds), label="rounds", show=self.verbose and not units.unit_owners.grouped):
             ask = state.ask
             assert ask is not None
-            if records is None and ask.step != "range":  # the bins are known: records are mapped once
+            if records is None and ask.step not in ("range", "prevalences"):  # bins are known: records are mapped once
                 records = self._hold(X, units, state, groups)
-            release = session.ask_vectors(self._summed(ask, units, records, state))
-            unit = ask.bound if ask.step in ("residuals", "errors") else 1.0  # their sums are in units of the clip
+            release = session.ask_vectors(self._summed(ask, units, records, state, y))
+            clipped = ("residuals", "errors", "prevalences")
+            unit = ask.bound if ask.step in clipped else 1.0  # their sums are in units of the clip
             state = state.updated(release.statistics.reshape(ask.shape) * unit, sigma=release.sigma * unit)
         return state, release.statement
 
-    def _hold(self, X: Any, units: Units, state: Numbers, groups: Any) -> tuple[RecordVoters, HeldRecords]:
+    def _hold(self, X: Any, units: Units, state: Any, groups: Any) -> tuple[RecordVoters, HeldRecords]:
         """Return the records with their directions, and voters whose classes are the bins of the target."""
         assert state.model is not None
         voters = _voters_of(self.voters, len(state.model.bins.means))
@@ -403,7 +433,7 @@ class RegressionPlan(PricedRounds):
             return voters, voters.hold(X, bins, groups=groups)
 
     def _summed(
-        self, ask: Ask, units: Units, records: tuple[RecordVoters, HeldRecords] | None, state: Numbers
+        self, ask: Any, units: Units, records: tuple[RecordVoters, HeldRecords] | None, state: Any, y: Any
     ) -> VectorSum:
         """Return the exact sum of what records contribute to this round."""
         part = "held out" if ask.held_out else "training"

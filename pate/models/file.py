@@ -52,6 +52,7 @@ KINDS = {
     "student": "a student trained on released labels of public rows",
     "numbers": "a model of a number, with intervals: bins of it on which private records voted, and a correction",
     "dpsgd-number": "a linear model of public maps for a number, trained on private records by DP-SGD",
+    "labels": "a model of several labels at once, on which private records voted",
 }
 #: Those that predict a number.
 OF_NUMBERS = ("numbers", "dpsgd-number")
@@ -156,7 +157,7 @@ class Manifest:
 
     Attributes
     ----------
-    kind : {"records", "dpsgd", "student", "numbers", "dpsgd-number"}
+    kind : {"records", "dpsgd", "student", "numbers", "dpsgd-number", "labels"}
     classes : tuple
         Class values: texts, truth values, whole or finite numbers; of a model of a number the ends of its range.
     dtype : str
@@ -339,6 +340,8 @@ class ModelFile:
             ("Made of", m.made_of),
             ("Predicts", f"a number from {m.classes[0]:g} to {m.classes[1]:g}")
             if m.kind in OF_NUMBERS
+            else ("Labels", ", ".join(map(str, m.classes)))
+            if m.kind == "labels"
             else ("Classes", f"{', '.join(map(str, m.classes))} ({', '.join(sorted(types[k] for k in kinds))})"),
             ("Takes", str(m.door)),
             ("Costs", "no more privacy, however often it is used: it is as public as the release it was made from"),

@@ -38,6 +38,7 @@ from ._histograms import (
     score_edges as score_edges,
     tails as tails,
 )
+from ._labels import label_codes as label_codes, read_labels as read_labels, units_of_labels as units_of_labels
 from ._targets import check_bounds as check_bounds, read_target as read_target
 from ._vectors import (
     NUMBER as NUMBER,

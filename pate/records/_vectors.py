@@ -503,6 +503,7 @@ def sum_alone(
     clip: float,
     what: str,
     query: str,
+    kind: str = "signed",
     part: str = "all",
     own: bool = False,
 ) -> VectorSum:
@@ -517,21 +518,26 @@ def sum_alone(
         C, the norm to which r is clipped.
     what, query, part
         See :class:`VectorFacts`.
+    kind : {"signed", "counts"}
+        "counts": negative entries count as zero.
     own : bool
         As of :func:`count_cells`, of the vectors.
 
     Returns
     -------
     VectorSum
-        Of kind "signed" and shape (1, m), in units of C. **Sensitive.**
+        Of that kind and shape (1, m), in units of C. **Sensitive.**
     """
+    check_choice("kind", kind, ("signed", "counts"))
     whole, mask = _clipped(units, vectors, clip, part)
+    if kind == "counts":
+        whole = np.maximum(whole, 0)
     if units.owners is not None:  # each entry cut towards zero, so that a person's is no longer than one record's
         _, who = np.unique(units.owners, return_inverse=True)
         many = np.maximum(np.bincount(who.reshape(-1), weights=mask), 1.0)[who.reshape(-1)].astype(np.int64)
         whole = np.sign(whole) * (np.abs(whole) // many[:, None])
     facts = units.facts(
-        kind="signed", what=what, query=query, shape=(1, whole.shape[1]), scale=GRID, bound_squared=GRID**2, part=part,
+        kind=kind, what=what, query=query, shape=(1, whole.shape[1]), scale=GRID, bound_squared=GRID**2, part=part,
         own_maps=own, own_model=own,
     )  # fmt: skip
     return VectorSum(whole.sum(axis=0, keepdims=True), facts, units.unit_owners)

@@ -122,7 +122,7 @@ class PublicIsPrivate(PATERegressor):
 
 @pytest.mark.long
 def test_scikit_learn_checks(monkeypatch):
-    monkeypatch.setattr(pate.estimators._regressor, "FEWEST_PUBLIC", 1)  # the checks have a handful of rows
+    monkeypatch.setattr(pate.estimators._public_rows, "FEWEST_PUBLIC", 1)  # the checks have a handful of rows
     estimator = PublicIsPrivate(
         Budget(100.0, 1e-5), target_range=(-1000, 1000), stated={"overlap is public": "yes"}, noise_seed=0,
         random_state=0, force=True,

@@ -24,7 +24,15 @@ from pate.release.statement.catalogue import (
     open_catalogue,
     read_catalogue,
 )
-from pate.release.statement.fields import KINDS, LAYERS, Assumption, MeasuredAccuracy, MeasuredErrors
+from pate.release.statement.fields import (
+    KINDS,
+    LAYERS,
+    Assumption,
+    LabelFigures,
+    MeasuredAccuracy,
+    MeasuredErrors,
+    MeasuredQuality,
+)
 from pate.release.statement.files import render_statement
 from pate.release.statement.model import PrivacyStatement
 from pate.release.statement.plain_language import explained, glossary, html, of_hundred, plain_language_page
@@ -55,6 +63,13 @@ def named_claims():
     return tuple(Assumption(name=name, claim="what has to be true") for name in names)
 
 
+FIGURES = LabelFigures(
+    name="ill", prevalence=0.1, accuracy=0.9, accuracy_error=0.01, precision=None, precision_error=None, recall=0.5,
+    recall_error=0.1, f1=None, f1_error=None,
+)  # fmt: skip
+QUALITY = MeasuredQuality(labels=(FIGURES,), f1=None, f1_error=None, unit="group", n=900)
+
+
 def variants():
     """Statements that together say everything there is to say."""
     for unit in ("record", "group"):
@@ -81,6 +96,7 @@ def variants():
     yield make(errors=ERRORS)
     yield make(errors=replace(ERRORS, held_out=False))
     yield make(1.0, n_units=9, mu=0.3, tier_budgets=(TIER,))
+    yield make(quality=QUALITY)
     yield make(doubts=[{"kind": kind, "sentence": "it may be so."} for kind in KINDS])
     yield make(audits=[{"layer": n, "claim": "c", "tried": "t", "stood": n != "law"} for n in LAYERS])
 

@@ -37,8 +37,10 @@ from pate.release.statement.fields import (
     CitedAudit,
     ClassRecall,
     Doubt,
+    LabelFigures,
     MeasuredAccuracy,
     MeasuredErrors,
+    MeasuredQuality,
     TierGuarantee,
 )
 from pate.release.statement.files import (
@@ -150,6 +152,7 @@ def test_the_schema_is_one_and_names_every_field():
         "doubts",
         "errors",
         "measured",
+        "quality",
         "tier_budgets",
     }  # came later: absent where there are none
     measured = SCHEMA["properties"]["measured"]
@@ -158,6 +161,9 @@ def test_the_schema_is_one_and_names_every_field():
     errors = SCHEMA["properties"]["errors"]
     assert set(errors["properties"]) == {f.name for f in fields(MeasuredErrors)}
     assert set(errors["properties"]) - set(errors["required"]) == {"held_out"}  # came later: true where it is absent
+    quality = SCHEMA["properties"]["quality"]
+    for said, part in ((quality, MeasuredQuality), (quality["properties"]["labels"]["items"], LabelFigures)):
+        assert set(said["required"]) == set(said["properties"]) == {f.name for f in fields(part)}
     doubts = SCHEMA["properties"]["doubts"]
     assert set(doubts["items"]["required"]) == {f.name for f in fields(Doubt)}
     assert doubts["items"]["properties"]["kind"]["enum"] == list(KINDS)
@@ -581,3 +587,28 @@ def test_every_view_tells_what_each_tier_is_promised():
 def test_tiers_that_contradict_the_statement_are_refused(changes):
     with pytest.raises(InvalidInputError):
         make(**{"mu": 0.4, "tier_budgets": TIERS, **changes})
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"labels": []}, "a label or more"),
+        ({"labels": "ill"}, "must list labels"),
+        ({"f1": 0.5}, "measured f1_error"),
+        ({"f1_error": 0.5}, "F1 have an error"),
+        ({"f1": 1.5, "f1_error": 0.1}, "measured f1"),
+        ({"unit": "town"}, "unit must be one of"),
+        ({"n": 0}, "measured n"),
+    ],
+)
+def test_a_quality_that_was_altered_is_refused(change, text):
+    figures = dict.fromkeys(("precision", "recall", "f1")) | {"name": "ill", "prevalence": 0.1, "accuracy": 1}
+    figures |= {f"{name}_error": None for name in ("precision", "recall", "f1")} | {"accuracy_error": 0}
+    fine = {"labels": [figures], "f1": None, "f1_error": None, "unit": "record", "n": 900}
+    statement = make(quality=MeasuredQuality.from_dict(fine))
+    VALIDATOR.validate(statement.to_dict())
+    assert PrivacyStatement.from_dict(statement.to_dict()) == statement
+    with pytest.raises(InvalidInputError, match=text):
+        MeasuredQuality.from_dict(fine | change)
+    with pytest.raises(InvalidInputError, match="error"):
+        LabelFigures.from_dict(figures | {"f1": 0.5})

@@ -226,6 +226,23 @@ def read_both(
     )
 
 
+def label_cells(
+    private: str | os.PathLike[str], names: tuple[str, ...], *, like: str | os.PathLike[str], **written: Any
+) -> pd.DataFrame:
+    """Return the cells of these columns of a private table, as they are written: **sensitive**.
+
+    ``like`` is the public table, ``written`` how tables are written, both as of :func:`read_both`.
+    """
+    import pandas as pd
+
+    wanted = Wanted(**written)
+    shown = open_table(like, _heeded(wanted, like, recognise=True))
+    held = open_table(private, _heeded(wanted, private), like=shown.format, names=list(names))
+    check_there("target", names, held.names, f"not in {held.name}")
+    frame = held.frame(list(names), {}) if held.blocks is None else pd.concat(held.blocks(list(names)))
+    return frame[list(names)]
+
+
 def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iterable[str] = ()) -> pd.DataFrame:
     """Return the public features in the private features' order, or say what does not match.
 

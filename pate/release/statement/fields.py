@@ -551,6 +551,146 @@ def _check_interval(held: Any, name: str) -> None:
         raise InvalidInputError(f"{name} must have low <= estimate <= high. Ask for the file as it was written.")
 
 
+#: Figures of a label, each with its standard error.
+_FIGURES = ("accuracy", "precision", "recall", "f1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelFigures(Part):
+    """How good a released model is at one of several labels; None where noise leaves too little to tell. Public.
+
+    Parameters
+    ----------
+    name : str
+    prevalence : float
+        Share of the private units that have the label, as released with noise.
+    accuracy, precision, recall, f1 : float or None
+        In [0, 1]; ``NAME_error`` is its standard error by noise and sampling.
+
+    Examples
+    --------
+    >>> print(LabelFigures(name="ill", prevalence=0.1, accuracy=0.9, accuracy_error=0.01, precision=0.5,
+    ...     precision_error=0.02, recall=None, recall_error=None, f1=0.52, f1_error=0.02))
+    ill (10.0%): accuracy 0.900 (0.010), precision 0.500 (0.020), recall unknown, F1 0.520 (0.020)
+    """
+
+    name: str
+    prevalence: float
+    accuracy: float
+    accuracy_error: float
+    precision: float | None
+    precision_error: float | None
+    recall: float | None
+    recall_error: float | None
+    f1: float | None
+    f1_error: float | None
+    _called = "a label's figures"
+
+    def __post_init__(self) -> None:
+        check_text("a label's name", self.name)
+        given = {"prevalence": 1.0} | dict.fromkeys(_FIGURES, 1.0) | {f"{name}_error": LARGEST for name in _FIGURES}
+        for name, most in given.items():
+            if getattr(self, name) is not None or name in ("prevalence", "accuracy", "accuracy_error"):
+                object.__setattr__(self, name, check_number(f"label {name}", getattr(self, name), low=0, high=most))
+        if any((getattr(self, name) is None) != (getattr(self, f"{name}_error") is None) for name in _FIGURES):
+            raise InvalidInputError(
+                "a label's figures must each have a standard error. Ask for the file as it was made."
+            )
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prevalence:.1%}): " + ", ".join(map(self._figure, _FIGURES))
+
+    def _figure(self, name: str) -> str:
+        value, error = getattr(self, name), getattr(self, f"{name}_error")
+        said = "F1" if name == "f1" else name
+        return f"{said} unknown" if value is None else f"{said} {value:.3f} ({error:.3f})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredQuality(Part):
+    """How good a released model of several labels is: counted with noise on records that it did not learn from. Public.
+
+    Parameters
+    ----------
+    labels : tuple of LabelFigures
+    f1, f1_error : float or None
+        Of all labels' counts together (micro F1), and its standard error; None where noise hides it.
+    unit : {"record", "group"}
+    n : int
+        Held-out units, about so many of persons.
+
+    Examples
+    --------
+    >>> quality = MeasuredQuality(labels=[{"name": "ill", "prevalence": 0.1, "accuracy": 0.9, "accuracy_error": 0.01,
+    ...     "precision": None, "precision_error": None, "recall": None, "recall_error": None, "f1": None,
+    ...     "f1_error": None}], f1=0.52, f1_error=0.02, unit="record", n=900)
+    >>> print(quality)
+    right in 90.0% of labels; micro F1 0.520 (0.020), macro F1 unknown, as noise hides 1 of 1 labels
+    """
+
+    labels: tuple[LabelFigures, ...]
+    f1: float | None
+    f1_error: float | None
+    unit: str
+    n: int
+    _called = "the statement's quality"
+
+    def __post_init__(self) -> None:
+        if self.unit not in OF_UNIT:
+            raise InvalidInputError(f"measured unit must be one of {', '.join(OF_UNIT)}. Say what was counted.")
+        if isinstance(self.labels, str) or not isinstance(self.labels, Sequence) or len(self.labels) > MOST_CLASSES:
+            raise InvalidInputError("the statement's quality must list labels. Ask for the file as it was made.")
+        object.__setattr__(self, "labels", LabelFigures.listed("labels", self.labels))
+        object.__setattr__(self, "n", check_whole("measured n", self.n, low=1))
+        for name, most in (("f1", 1.0), ("f1_error", LARGEST)) if self.f1 is not None else ():
+            object.__setattr__(self, name, check_number(f"measured {name}", getattr(self, name), low=0, high=most))
+        if not self.labels or (self.f1 is None) != (self.f1_error is None):
+            raise InvalidInputError(
+                "the statement's quality must be of a label or more, and F1 have an error. Leave it out."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return super().to_dict() | {"labels": [one.to_dict() for one in self.labels]}
+
+    @property
+    def macro_f1(self) -> tuple[float, float] | None:
+        """The mean F1 of the labels, and its standard error; None where noise hides that of any."""
+        known = [(one.f1, one.f1_error) for one in self.labels if one.f1 is not None and one.f1_error is not None]
+        if len(known) < len(self.labels):  # of the others alone it would be too good: rare labels are the hard ones
+            return None
+        return sum(f1 for f1, _ in known) / len(known), math.sqrt(sum(error**2 for _, error in known)) / len(known)
+
+    def __str__(self) -> str:
+        right = sum(one.accuracy for one in self.labels) / len(self.labels)
+        hidden = sum(one.f1 is None for one in self.labels)
+        micro = "unknown" if self.f1 is None else f"{self.f1:.3f} ({self.f1_error:.3f})"
+        macro = f"unknown, as noise hides {hidden} of {len(self.labels)} labels"
+        if self.macro_f1 is not None:
+            macro = "{:.3f} ({:.3f})".format(*self.macro_f1)
+        return f"right in {right:.1%} of labels; micro F1 {micro}, macro F1 {macro}"
+
+    def rows(self) -> tuple[str, ...]:
+        """Return what a statement says of it: the measurement, what it is, and each label's figures."""
+        what = (
+            f"an estimate: counts over {self.n:,} {self.unit}s held out of training, with Gaussian noise, paid within "
+            "the same guarantee; standard errors in brackets"
+        )
+        return (str(self), what, *map(str, self.labels))
+
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Return what speaks against relying on the model: its F1 is not told from that of labels drawn at random."""
+        common = sum(one.prevalence for one in self.labels)
+        chance = sum(one.prevalence**2 for one in self.labels) / common if common else 1.0
+        if self.f1 is not None and self.f1_error is not None and self.f1 > chance + 2 * self.f1_error:
+            return ()
+        sentence = (
+            f"the model may predict labels no better than by how common they are: by {self.n:,} held-out {self.unit}s, "
+            f"{self}. Take more records, a larger budget or fewer labels."
+        )
+        return (Doubt(kind="no better than the mean", sentence=sentence),)
+
+
 UNITS = {
     "record": "one record (one row of the private data)",
     "group": "one group (all rows of one person, by the group column)",
@@ -636,6 +776,7 @@ class StatementFields:
     doubts: tuple[Doubt, ...] = ()
     errors: MeasuredErrors | None = None
     tier_budgets: tuple[TierGuarantee, ...] = ()
+    quality: MeasuredQuality | None = None
     created: str = field(default_factory=now)
     versions: dict[str, str] = field(default_factory=versions)
     commit: str = field(default_factory=_commit)
@@ -682,6 +823,8 @@ class StatementFields:
             object.__setattr__(self, "measured", MeasuredAccuracy.from_dict(self.measured))
         if self.errors is not None and not isinstance(self.errors, MeasuredErrors):
             object.__setattr__(self, "errors", MeasuredErrors.from_dict(self.errors))
+        if self.quality is not None and not isinstance(self.quality, MeasuredQuality):
+            object.__setattr__(self, "quality", MeasuredQuality.from_dict(self.quality))
         object.__setattr__(self, "doubts", check_doubts(self.doubts))
         self._check_promises()
         self._check_tiers()

@@ -40,7 +40,7 @@ SEEDED = "a fixed seed: NOT PRIVATE"
 #: covers all other entries, so it comes last: what the others say against each other is said first.
 DERIVED = ("schema", "headline", "private", "tier", "meaning", "digest")
 #: Entries that came later: absent where there is nothing to say.
-_OPTIONAL = ("audits", "measured", "doubts", "errors", "tier_budgets")
+_OPTIONAL = ("audits", "measured", "doubts", "errors", "tier_budgets", "quality")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -90,6 +90,8 @@ class PrivacyStatement(StatementFields):
         How often the released model is right; None: it was not measured, and the JSON has no entry.
     errors : MeasuredErrors or None
         How far a released model of a number is off; likewise.
+    quality : MeasuredQuality or None
+        How good a released model of several labels is; likewise.
     doubts : tuple of Doubt
         What speaks against relying on the labels; empty: nothing that pate looks for, and the JSON has no entry.
     tier_budgets : tuple of TierGuarantee
@@ -189,7 +191,7 @@ class PrivacyStatement(StatementFields):
         """Return the fields as JSON values, as ``_templates/statement.schema.json`` describes them."""
         values: dict[str, Any] = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
         values["curve"] = [list(point) for point in self.curve]
-        for name in ("measured", "errors"):
+        for name in ("measured", "errors", "quality"):
             held = getattr(self, name)
             values[name] = None if held is None else held.to_dict()
         for name in _OPTIONAL:  # left out where empty: the digests of statements without them stay as they are

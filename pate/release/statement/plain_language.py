@@ -105,6 +105,7 @@ def rows(s: StatementFields, digest: str) -> list[tuple[str, str | tuple[str, ..
         ("Released", s.released),
         *([("Measured accuracy", s.measured.rows())] if s.measured is not None else []),
         *([("Measured errors", s.errors.rows())] if s.errors is not None else []),
+        *([("Measured quality", s.quality.rows())] if s.quality is not None else []),
         *([("Doubts", tuple(map(str, s.doubts)))] if s.doubts else []),
         *([("Label file", f"{s.label_file}, SHA-256 {s.label_file_sha256}")] if s.label_file else []),
         *([("About, as stated", "; ".join(about))] if about else []),
@@ -285,7 +286,7 @@ def _done(s: StatementFields, say: Catalogue) -> Section:
     parts = [*s.not_covered, *(f"the set of classes, which {a.how}" for a in s.assumptions if a.name == "classes")]
     read = (say("done.classes_read"),) if any(_CLASSES_READ in text.replace("it was", "was") for text in parts) else ()
     of_number = "done.errors" if s.errors is None or s.errors.held_out else "done.errors_own"
-    found = (("done.measured", s.measured), (of_number, s.errors))
+    found = (("done.measured", s.measured), (of_number, s.errors), ("done.quality", s.quality))
     right = tuple(say(key, text=str(one)) for key, one in found if one is not None)
     foreign = say.language.partition("-")[0] != "en"
     doubts = tuple(Line(one.sentence, foreign) for one in s.doubts)
