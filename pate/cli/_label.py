@@ -682,8 +682,8 @@ def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
         how = "--numeric" if options.numeric else "several labels (--target A,B)"
         raise InvalidInputError(
             f"--public is missing: with {how} private records vote on public rows, a table with the same features."
-            + options.numeric
-            * " Where there is none, DP-SGD learns within a schema: pate train --numeric --range LOW,HIGH --schema FILE."
+            + " Where there is none, DP-SGD learns within a schema: pate train --numeric --range LOW,HIGH "
+            "--schema FILE." * options.numeric
         )
     if options.way != "votes" and (options.private is None or alone):
         if options.private is None:
