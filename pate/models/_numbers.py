@@ -45,7 +45,7 @@ from pate.representations import own_product
 
 #: Histograms: shares of mu^2 of the training records. Three look for the range, if it was stated too wide, each with
 #: twice as much below n mu = _SCARCE; the last one is fine. Chosen with n from 1,000 to 29,000 (docs/numbers.md).
-_RANGE, _SCARCE, _LAST = 0.02, 1000.0, 0.05
+_RANGE, _SCARCE, _LAST = 0.02, 500.0, 0.05
 _N_HISTOGRAMS = 4
 #: Of what histograms leave: the bins' rounds; the others are of residuals of the number.
 _BINS = 0.5
