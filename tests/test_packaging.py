@@ -142,7 +142,7 @@ def test_nothing_is_trained_or_written_for_a_report_that_cannot_be_made(tmp_path
     ("module", "read"),
     [
         ("pyarrow", lambda folder: pate.read_table(folder / "a.parquet")),
-        ("PIL", lambda folder: pate.data._files.images.read_images(folder)),
+        ("PIL", lambda folder: pate.data.read_images(folder)),
         ("pooch", lambda folder: pate.load_dataset("mnist", data_home=folder)),
     ],
 )
