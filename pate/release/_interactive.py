@@ -132,8 +132,10 @@ def label_interactively(
     labels = np.full(votes.n_queries, ABSTAIN, dtype=np.int64)
     status = np.full(votes.n_queries, NOT_ASKED, dtype="<U10")
     last: LabelRelease | None = None
+    sources: set[int] = set()
     for rows in np.array_split(np.arange(votes.n_queries), n_rounds):
-        if last is not None and (not session.n_left or not len(rows)):
+        # Nothing is left: only what was stored before is still answered, such as rounds of a session taken up again.
+        if last is not None and (not len(rows) or not (session.n_left or votes.query_hashes)):
             break
         p: FloatArray | None = None
         offsets: FloatArray | None = None
@@ -142,11 +144,14 @@ def label_interactively(
             # A threshold of ``later`` is the session's, with the difference in every offset.
             offsets = votes.n_teachers * p - (mechanism.threshold - later)
         last = session.ask(votes.take(rows), on_exhausted="abstain", offsets=offsets)
+        sources.update(last.statement.ledger_releases)
         labels[rows], status[rows] = last.labels, last.status
         if p is not None:
             own = rows[(last.status == REFUSED) & (p.max(axis=1) > sure)]
             labels[own], status[own] = p.argmax(axis=1)[np.isin(rows, own)], REINFORCED
     assert last is not None
+    if len(sources) > 1:  # a round took stored answers of another release: asked together, all are stored by now
+        last = session.ask(votes, on_exhausted="abstain")
     statement = last.statement
     if n_own := int((status == REINFORCED).sum()):
         said = f"{n_own} refused rows carry a public student's own label, marked {REINFORCED}"
