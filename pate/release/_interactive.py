@@ -20,6 +20,9 @@ from pate.votes import ABSTAIN, Votes
 #: The status of a row that teachers refused and the public student labelled by itself.
 REINFORCED = "reinforced"
 
+#: Votes between the two thresholds, whose difference is in every offset (:mod:`pate.privacy.offsets`).
+_FARTHEST = 2.0**29
+
 #: From labels so far, (n_queries,) with ABSTAIN where there is none, to a public student's probabilities, (n_queries,
 #: n_classes), for all rows.
 Learn = Callable[[IntArray], npt.ArrayLike]
@@ -129,6 +132,11 @@ def label_interactively(
     n_rounds = check_int("n_rounds", n_rounds, low=1)
     sure = check_real("sure", sure, low=0, high=1)
     later = mechanism.threshold / 2 if later_threshold is None else check_real("later_threshold", later_threshold)
+    if n_rounds > 1 and abs(mechanism.threshold - later) > _FARTHEST:  # before a round is asked and paid for
+        raise InvalidInputError(
+            f"later_threshold must be within 2^29 votes of the session's threshold of {mechanism.threshold:g}, got "
+            f"{later:g}. Say what max (count - k p) must reach."
+        )
     labels = np.full(votes.n_queries, ABSTAIN, dtype=np.int64)
     status = np.full(votes.n_queries, NOT_ASKED, dtype="<U10")
     last: LabelRelease | None = None

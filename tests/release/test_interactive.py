@@ -258,6 +258,14 @@ def test_sessions_of_other_mechanisms_are_refused():
         label_interactively(session(), votes_of(4), knows_class_0, n_rounds=0)
 
 
+@pytest.mark.parametrize("later", [1e300, -(2.0**30), np.nan])
+def test_a_later_threshold_that_no_offset_reaches_is_refused_before_the_first_round(later):
+    opened = session()
+    with pytest.raises(InvalidInputError, match="later_threshold"):
+        label_interactively(opened, votes_of(20), knows_class_0, later_threshold=later)
+    assert opened.n_left == 20
+
+
 def test_a_replay_finds_offsets_of_a_round_that_follow_from_votes():
     rng = np.random.default_rng(0)
     y = np.arange(120) % 3
