@@ -94,8 +94,8 @@ def label_interactively(
     Returns
     -------
     InteractiveRelease
-        Its quote, guarantee and statement are the whole session's. Rows that the session could not pay for are
-        ``"not asked"``.
+        Its quote, guarantee and statement are the whole session's; guarantee and statement are of the ledger's total
+        where answers come that other releases stored. Rows that the session could not pay for are ``"not asked"``.
 
     Guarantees
     ----------
