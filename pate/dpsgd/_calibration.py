@@ -99,7 +99,7 @@ def dpsgd_epsilon(
         Grid of the privacy loss, in nats.
     beside : float or None
         Standard deviation of the noise of one more Gaussian, of an L2 sensitivity of 1, that is composed with the
-        steps. Where rounding of privacy loss distributions would count, both are counted by Renyi divergence alone.
+        steps, as one without sampling is.
     """
     noise_multiplier = check_real("noise_multiplier", noise_multiplier, low=0, low_open=True)
     if check_delta(delta) < SMALLEST_DELTA:
@@ -123,9 +123,11 @@ def dpsgd_epsilon(
         found = _composed(noise_multiplier, sample_rate, n_steps, adjacency, interval, once)
         return float(found.get_epsilon(delta - slack))
     by_rdp = _by_rdp(noise_multiplier, delta, sample_rate, n_steps, adjacency, once)
-    if not tilt or beside is not None:
+    if not tilt or once < LEAST_NOISE:
         return by_rdp
     kinds = [(((1.0, sample_rate, noise_multiplier),), n_steps)]
+    if not math.isinf(once):
+        kinds.append((((1.0, 1.0, once),), 1))
     return least_of(by_rdp, tilted_epsilon(kinds, delta, interval, adjacency=adjacency))
 
 

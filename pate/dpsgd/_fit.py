@@ -163,7 +163,8 @@ def fit_privately(
         said.ledger.check(data)
     kept, source, random_state = open_run(
         said.checkpoint_dir,
-        lambda: fingerprint_of(determining(run, classes), features, labels, owners, *marked),
+        # Numbers as they are: scaled to a wide range, different ones may be equal as float32.
+        lambda: fingerprint_of(determining(run, classes), features, values, owners, *marked),
         said.noise_seed,
         said.random_state,
     )

@@ -20,6 +20,9 @@ from pate.votes import ABSTAIN, Votes
 #: The status of a row that teachers refused and the public student labelled by itself.
 REINFORCED = "reinforced"
 
+#: Votes between the two thresholds, whose difference is in every offset (:mod:`pate.privacy.offsets`).
+_FARTHEST = 2.0**29
+
 #: From labels so far, (n_queries,) with ABSTAIN where there is none, to a public student's probabilities, (n_queries,
 #: n_classes), for all rows.
 Learn = Callable[[IntArray], npt.ArrayLike]
@@ -91,8 +94,8 @@ def label_interactively(
     Returns
     -------
     InteractiveRelease
-        Its quote, guarantee and statement are the whole session's. Rows that the session could not pay for are
-        ``"not asked"``.
+        Its quote, guarantee and statement are the whole session's; guarantee and statement are of the ledger's total
+        where answers come that other releases stored. Rows that the session could not pay for are ``"not asked"``.
 
     Guarantees
     ----------
@@ -129,11 +132,18 @@ def label_interactively(
     n_rounds = check_int("n_rounds", n_rounds, low=1)
     sure = check_real("sure", sure, low=0, high=1)
     later = mechanism.threshold / 2 if later_threshold is None else check_real("later_threshold", later_threshold)
+    if n_rounds > 1 and abs(mechanism.threshold - later) > _FARTHEST:  # before a round is asked and paid for
+        raise InvalidInputError(
+            f"later_threshold must be within 2^29 votes of the session's threshold of {mechanism.threshold:g}, got "
+            f"{later:g}. Say what max (count - k p) must reach."
+        )
     labels = np.full(votes.n_queries, ABSTAIN, dtype=np.int64)
     status = np.full(votes.n_queries, NOT_ASKED, dtype="<U10")
     last: LabelRelease | None = None
+    sources: set[int] = set()
     for rows in np.array_split(np.arange(votes.n_queries), n_rounds):
-        if last is not None and (not session.n_left or not len(rows)):
+        # Nothing is left: only what was stored before is still answered, such as rounds of a session taken up again.
+        if last is not None and (not len(rows) or not (session.n_left or votes.query_hashes)):
             break
         p: FloatArray | None = None
         offsets: FloatArray | None = None
@@ -142,11 +152,14 @@ def label_interactively(
             # A threshold of ``later`` is the session's, with the difference in every offset.
             offsets = votes.n_teachers * p - (mechanism.threshold - later)
         last = session.ask(votes.take(rows), on_exhausted="abstain", offsets=offsets)
+        sources.update(last.statement.ledger_releases)
         labels[rows], status[rows] = last.labels, last.status
         if p is not None:
             own = rows[(last.status == REFUSED) & (p.max(axis=1) > sure)]
             labels[own], status[own] = p.argmax(axis=1)[np.isin(rows, own)], REINFORCED
     assert last is not None
+    if len(sources) > 1:  # a round took stored answers of another release: asked together, all are stored by now
+        last = session.ask(votes, on_exhausted="abstain")
     statement = last.statement
     if n_own := int((status == REINFORCED).sum()):
         said = f"{n_own} refused rows carry a public student's own label, marked {REINFORCED}"

@@ -6,16 +6,18 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from dpsgd_steps import by_value
 
 from pate import Budget, DPSGDClassifier, GaussianSum, InvalidInputError, Ledger
 from pate.dpsgd import SampledGaussian
-from pate.dpsgd._calibration import dpsgd_epsilon
+from pate.dpsgd._calibration import ADJACENCIES, dpsgd_epsilon
 from pate.dpsgd._measured import Measured, asked_of
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.estimators._by_dpsgd import Ask, plan_training
 from pate.exceptions import CuratorWarning
 from pate.privacy.convert import gdp_to_epsilon
+from pate.privacy.losses import needs_tilt, rounding_slack
 from pate.release import ReleaseTerms
 
 RNG = np.random.default_rng(0)
@@ -51,6 +53,31 @@ def test_both_together_cost_more_than_training_and_no_less_than_the_count(adjace
     upper = gdp_to_epsilon(math.sqrt((2 if adjacency == "replace-one" else 1) ** 2 * 40 / 64 + 1 / 16), delta)
     if rate == 1:
         assert both == pytest.approx(upper, rel=1e-6)
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-or-remove"])
+@pytest.mark.parametrize(("sigma", "delta", "n_steps"), [(4.0, 1e-9, 2000), (0.7, 1e-8, 3000)])
+def test_where_rounding_counts_a_count_is_composed_of_tilted_losses_too(adjacency, sigma, delta, n_steps):
+    """Cross-check: dp_accounting's distributions, composed by hand, at a delta where their rounding is small yet."""
+    assert needs_tilt(n_steps + 1, delta)
+    relation = ADJACENCIES[adjacency]
+    grid = {"value_discretization_interval": 1e-3}
+    steps = from_gaussian_mechanism(6.0, sampling_prob=0.05, neighboring_relation=relation, **grid)
+    theirs = steps.self_compose(n_steps).compose(from_gaussian_mechanism(sigma, **grid))
+    training = {"delta": delta, "sample_rate": 0.05, "n_steps": n_steps, "adjacency": adjacency, "interval": 1e-3}
+    ours = dpsgd_epsilon(6.0, beside=sigma, **training)
+    # Where rounding is paid for by hand, from above; without it, from below but for what rounding may hide.
+    slack = rounding_slack(n_steps + 1)
+    assert theirs.get_epsilon_for_delta(delta + slack) * (1 - 1e-5) <= ours
+    assert ours <= theirs.get_epsilon_for_delta(delta - slack) * (1 + 1e-5)
+    assert ours > gdp_to_epsilon(1 / sigma, delta)
+
+
+@pytest.mark.parametrize("sigma", [0.7, 3.0, 50.0])
+def test_where_rounding_counts_a_count_beside_next_to_no_training_costs_its_gaussian(sigma):
+    found = dpsgd_epsilon(1e6, beside=sigma, delta=1e-11, sample_rate=0.5, n_steps=100)
+    wanted = gdp_to_epsilon(1 / sigma, 1e-11)
+    assert wanted <= found < wanted * 1.001
 
 
 def test_sampled_training_and_a_count_are_no_less_than_without_pessimism():

@@ -253,6 +253,23 @@ def test_a_run_that_is_taken_up_keeps_its_histograms(tmp_path):
         sums.scale((0.0, 100.0))
 
 
+def test_a_run_is_not_taken_up_with_numbers_that_a_wide_range_makes_alike(tmp_path):
+    def dies(now):
+        raise KeyboardInterrupt
+
+    wide = {"target_range": (0, 1e9), "checkpoint_dir": tmp_path / "run", "epochs": 2, "expected_batch_size": 500}
+    kinds = [Y[:2500], np.minimum(Y[:2500] + 0.25, 60.0)]
+    scaled = [TargetScale.stated((0.0, 1e9)).scaled(y) for y in kinds]
+    assert (scaled[0] == scaled[1]).mean() > 0.5
+    near = np.where(scaled[0] == scaled[1], kinds[1], kinds[0])
+    assert not np.array_equal(near, kinds[0])
+    with pytest.raises(KeyboardInterrupt):
+        made(callbacks=[dies], **wide).fit(X[:2500], kinds[0], schema=(-1, 1))
+    with pytest.raises(InvalidInputError, match="holds another run"):
+        made(**wide).fit(X[:2500], near, schema=(-1, 1))
+    made(**wide).fit(X[:2500], kinds[0], schema=(-1, 1))
+
+
 # What is stated, and the file.
 
 

@@ -198,6 +198,38 @@ def test_a_student_sees_labels_alone_and_rounds_end_with_the_money():
         assert (labels[5 * n :] == ABSTAIN).all()
 
 
+def test_stored_answers_of_another_release_are_in_the_statement(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite", total=Budget(60.0, 1e-5))
+    votes = votes_of(40)
+    dear = session(ConfidentGNMax(60.0, 5.0, 2.0), 20, budget=Budget(50.0, 1e-5), ledger=ledger, noise_seed=None)
+    before = dear.ask(votes.take(range(20)))
+    opened = session(n_queries=20, budget=Budget(9.0, 1e-5), ledger=ledger, noise_seed=None)
+    found = label_interactively(opened, votes, knows_class_0, n_rounds=2, later_threshold=50.0)
+    assert found.labels[:20].tolist() == before.labels.tolist()
+    assert found.statement.ledger_releases == (before.statement.ledger_releases[0], opened.release)
+    assert found.guarantee == found.statement.guarantee == opened.ask(votes).guarantee
+    assert found.guarantee.epsilon == 60.0 > opened.quote.guarantee.epsilon
+    # Where no other release gave an answer, it is the session's own.
+    fresh = session(n_queries=20, budget=Budget(9.0, 1e-5), ledger=ledger, noise_seed=None)
+    alone = label_interactively(fresh, votes_of(20, start=40), knows_class_0, n_rounds=2, later_threshold=50.0)
+    assert alone.guarantee == fresh.quote.guarantee
+
+
+def test_a_used_up_session_taken_up_again_answers_all_rounds(tmp_path):
+    named = {"ledger": Ledger(tmp_path / "ledger.sqlite"), "name": "May", "noise_seed": None}
+    named["budget"] = Budget(30.0, 1e-5)
+    votes, found = votes_of(30), []
+    for _ in range(2):
+        opened = session(n_queries=30, **named)
+        found.append(label_interactively(opened, votes, knows_class_0, n_rounds=3, later_threshold=50.0))
+        assert opened.n_left == 0
+        opened.close()
+    first, again = found
+    assert again.labels.tolist() == first.labels.tolist()
+    assert again.status.tolist() == first.status.tolist()
+    assert len(named["ledger"].releases()) == 1
+
+
 def test_one_round_is_confident_gnmax():
     votes = votes_of(20)
     plain = session().ask(votes)
@@ -224,6 +256,14 @@ def test_sessions_of_other_mechanisms_are_refused():
             label_interactively(session(mechanism), votes_of(4), knows_class_0)
     with pytest.raises(InvalidInputError, match="n_rounds"):
         label_interactively(session(), votes_of(4), knows_class_0, n_rounds=0)
+
+
+@pytest.mark.parametrize("later", [1e300, -(2.0**30), np.nan])
+def test_a_later_threshold_that_no_offset_reaches_is_refused_before_the_first_round(later):
+    opened = session()
+    with pytest.raises(InvalidInputError, match="later_threshold"):
+        label_interactively(opened, votes_of(20), knows_class_0, later_threshold=later)
+    assert opened.n_left == 20
 
 
 def test_a_replay_finds_offsets_of_a_round_that_follow_from_votes():
