@@ -231,7 +231,7 @@ def check_bounds(bounds: Any, *, name: str = "target_range") -> tuple[float, flo
     (0.0, 120.0)
     >>> check_bounds((120, 0))
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: target_range must have the lower number first, got (120, 0). Turn it.
+    pate.exceptions.InvalidInputError: target_range must have the lower number first, got (120, 0). Swap them.
     """
     fine = isinstance(bounds, tuple | list | np.ndarray) and len(bounds) == 2
     try:
@@ -244,7 +244,7 @@ def check_bounds(bounds: Any, *, name: str = "target_range") -> tuple[float, flo
             "them from public knowledge, wider rather than narrower: a hundred times too wide costs little."
         )
     if not low < high:
-        raise InvalidInputError(f"{name} must have the lower number first, got ({low:g}, {high:g}). Turn it.")
+        raise InvalidInputError(f"{name} must have the lower number first, got ({low:g}, {high:g}). Swap them.")
     return low, high
 
 

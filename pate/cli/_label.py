@@ -483,13 +483,13 @@ def _tiers(said: str | None, whole: Any) -> tuple[str | None, Any]:
         found = {}
     if not column or len(found) != len(parts):
         raise InvalidInputError(
-            f"--tiers must be COLUMN:TIER=EPSILON,..., each tier once, got {said[:60]!r}. Say --tiers "
-            "contract:gold=3,basic=1."
+            f"--tiers must be COLUMN:TIER=EPSILON,..., each tier once and each epsilon above 0, got {said[:60]!r}. Say "
+            "--tiers contract:gold=3,basic=1."
         )
     if (most := max(budget.epsilon for budget in found.values())) != whole.epsilon:
         raise InvalidInputError(
             f"--epsilon must be the largest of --tiers, {most:g}, got {whole.epsilon:g}: it is what the release "
-            "is known by."
+            f"is known by. Say --epsilon {most:g}."
         )
     return column, found
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from pate._core.checks import shown
 from pate.data import label_cells
 from pate.estimators import PATEMultilabelClassifier, about_labels, registration_of_labels
 from pate.exceptions import InvalidInputError
@@ -138,7 +139,8 @@ class SeveralLabelsJob(NumberJob):
         names = (target,) if isinstance(target, str) else tuple(target or ())
         if len(names) < 2 or len(set(names)) != len(names):
             raise InvalidInputError(
-                f"target must name two or more columns, each once, got {len(names)}. For one label take LabelJob."
+                f"target must name two or more columns, each once, got {shown(','.join(map(str, names)))}. Name each "
+                "label's column once; for one label take LabelJob (--target COLUMN --classes no,yes)."
             )
         if target_range is not None:
             raise InvalidInputError("target_range must be left out: it is of a target that is a number.")

@@ -52,10 +52,11 @@ class Tiers:
         values = np.asarray(plain_column(tiers, name="tiers"), dtype=object)
         odd = next((one for one in values.ravel().tolist() if not isinstance(one, str) or one not in place), None)
         if values.ndim != 1 or odd is not None or any(one is None for one in values.tolist()):
+            empty = odd is None or odd != odd  # NaN is what pandas has in an empty cell
+            found = values.shape if values.ndim != 1 else "an empty cell" if empty else shown(odd)
             raise InvalidInputError(
-                f"tiers must name the tier of every record, one of {', '.join(map(repr, place))}, got "
-                f"{shown(odd) if values.ndim == 1 else values.shape}. Tiers are public; records without one are left "
-                "out beforehand."
+                f"tiers must name the tier of every record, one of {', '.join(map(repr, place))}, got {found}. "
+                "Correct the name, or leave out records without one beforehand: it is public who is in which tier."
             )
         return cls(known, np.fromiter((place[one] for one in values), dtype=np.int64, count=len(values)))
 

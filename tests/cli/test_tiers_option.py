@@ -58,6 +58,7 @@ def test_each_tier_is_charged_its_own(tables):
         ({"tiers": "gold=2,basic=1"}, "must be COLUMN:TIER=EPSILON,..."),
         ({"tiers": "contract:gold=2,gold=1"}, "each tier once"),
         ({"tiers": "contract:gold=two"}, "COLUMN:TIER=EPSILON"),
+        ({"tiers": "contract:gold=2,basic=0"}, "each epsilon above 0"),
         ({"tiers": "contract:gold=3,basic=1"}, "--epsilon must be the largest of --tiers, 3, got 2"),
         ({"tiers": "level:gold=2,basic=1"}, "tiers column 'level' is not in p.csv"),
         ({"tiers": "contract:gold=2,silver=1"}, "--tiers must name the tier of every record"),

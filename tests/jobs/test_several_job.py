@@ -61,7 +61,7 @@ def test_persons(files):
     ("options", "text"),
     [
         ({"target": ["ill"]}, "two or more"),
-        ({"target": ["ill", "ill"]}, "each once"),
+        ({"target": ["ill", "ill"]}, "each once, got 'ill,ill'"),
         ({"target": ["ill", "young"]}, "young"),
         ({"target": ["ill", "a"], "drop": ["who", "old"]}, "column 'a' holds something else throughout"),
         ({"target": ["ill", "p_ill"]}, "p_LABEL"),

@@ -189,3 +189,11 @@ def test_what_makes_no_tiers_is_refused():
     for odd in (["gold", "copper", "basic"], ["gold", None, "basic"], "gold", None, [["gold"]] * 3):
         with pytest.raises(InvalidInputError, match="tiers must name"):
             Tiers.of(BUDGETS, odd)
+
+
+@pytest.mark.parametrize(
+    ("last", "found"), [(None, "got an empty cell"), (float("nan"), "got an empty cell"), ("basc", "got 'basc'")]
+)
+def test_a_tier_that_is_missing_or_misspelt_is_said_so(last, found):
+    with pytest.raises(InvalidInputError, match=f"{found}. Correct the name, or leave out records without one"):
+        Tiers.of(BUDGETS, np.array(["gold", "basic", last], dtype=object))
