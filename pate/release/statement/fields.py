@@ -871,8 +871,8 @@ class StatementFields:
         for tier in tiers:
             if tier is not most and not _charged(tier, of=most):
                 raise InvalidInputError(
-                    f"the statement contradicts itself: by its weight tier {tier.name!r} of tier_budgets is promised less "
-                    "than is said. Ask for the file as it was written."
+                    f"the statement contradicts itself: tier {tier.name!r} of tier_budgets is promised less than is "
+                    "said, by its weight. Ask for the file as it was written."
                 )
 
     def _check_promises(self) -> None:
