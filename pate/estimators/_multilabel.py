@@ -42,7 +42,7 @@ def about_labels(labels: FloatArray, groups: Any) -> list[CuratorMessage]:
     share = f"({votes.mean():.1%})"
     text = f"{int(votes.sum()):,} of {len(labels):,} records {share} vote: {', '.join(why)}."
     if not votes.any():
-        blank = [str(i + 1) for i, none in enumerate(np.isnan(labels).all(axis=0)) if none]
+        blank = [str(i + 1) for i, column in enumerate(labels.T) if np.isnan(column).all()]
         text += " Nothing would be learnt, and the budget would be spent: see how labels are written, before you go on."
         text += f" No record says 0 or 1 of label {', '.join(blank)}." if blank else ""
     return [CuratorMessage(text)]
