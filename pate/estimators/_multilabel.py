@@ -40,7 +40,12 @@ def about_labels(labels: FloatArray, groups: Any) -> list[CuratorMessage]:
     left_out = ((~said, "with a label that is neither 0 nor 1"), (~has_owner, "of an unknown owner"))
     why = [f"{int(out.sum()):,} {of}" for out, of in left_out if out.any()]
     share = f"({votes.mean():.1%})"
-    return [CuratorMessage(f"{int(votes.sum()):,} of {len(labels):,} records {share} vote: {', '.join(why)}.")]
+    text = f"{int(votes.sum()):,} of {len(labels):,} records {share} vote: {', '.join(why)}."
+    if not votes.any():
+        blank = [str(i + 1) for i, column in enumerate(labels.T) if np.isnan(column).all()]
+        text += " Nothing would be learnt, and the budget would be spent: see how labels are written, before you go on."
+        text += f" No record says 0 or 1 of label {', '.join(blank)}." if blank else ""
+    return [CuratorMessage(text)]
 
 
 def registration_of_labels(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,39 @@ from pate.exceptions import InvalidInputError
 from pate.records._vectors import Units
 
 #: What a cell may say, as it is written.
-_SAID = {"0": 0, "no": 0, "false": 0, "0.0": 0, "1": 1, "yes": 1, "true": 1, "1.0": 1}
+_SAID = {"0": 0, "no": 0, "false": 0, "0.0": 0, "-0.0": 0, "1": 1, "yes": 1, "true": 1, "1.0": 1}
+
+
+def _said_by(cell: Any) -> float:
+    """Return 0 or 1, NaN where a private cell says neither: whatever it is, it raises nothing."""
+    if isinstance(cell, int):  # bool too; others may have more digits than Python writes
+        return float(cell) if cell in (0, 1) else np.nan
+    known = isinstance(cell, str | float | Decimal | np.generic)
+    return _SAID.get(str(cell).strip().lower(), np.nan) if known else np.nan
+
+
+def _even(rows: Any, names: Any) -> Any:
+    """Return a list of rows as an array: of missing cells, where a row has not as many cells as there are labels.
+
+    So many as there are names, else as most rows have; where no row has, the list as it is, to be refused by its shape.
+    """
+    if isinstance(rows, np.ndarray) and rows.dtype == object and rows.ndim == 1:
+        rows = rows.tolist()
+    if not isinstance(rows, list | tuple):
+        return rows
+    widths = [np.size(row) if isinstance(row, np.ndarray) else len(row) if isinstance(row, list | tuple) else 0
+              for row in rows]  # fmt: skip
+    wanted = (
+        max(Counter(widths).items(), key=lambda found: found[1], default=(0, 0))[0] if names is None else len(names)
+    )
+    if not wanted or wanted not in widths:
+        return rows
+    made = np.full((len(rows), wanted), None, dtype=object)
+    for i, (row, width) in enumerate(zip(rows, widths, strict=True)):
+        if width == wanted:
+            for j, cell in enumerate(row):
+                made[i, j] = cell
+    return made
 
 
 def read_labels(Y: Any, names: Any = None) -> tuple[FloatArray, tuple[str, ...]]:
@@ -23,29 +57,31 @@ def read_labels(Y: Any, names: Any = None) -> tuple[FloatArray, tuple[str, ...]]
     ----------
     Y : array-like or DataFrame of shape (n, L)
         A column for each label, of 0 and 1, False and True, or texts no/yes, false/true. Each cell by itself: one that
-        says neither affects its own record only, which then contributes nothing.
+        says neither affects its own record only, which then contributes nothing; so does a row of a list that has more
+        cells or fewer. Nothing is refused for what cells say, even if all say neither.
     names : sequence of str or None
         Of the labels; else the columns' own, or "0", "1", ...
 
     Raises
     ------
     InvalidInputError
-        One column or none, a declared type that holds no labels, or a column of which no cell says 0 or 1.
+        One column or none, or a declared type that holds no labels.
 
     Examples
     --------
     >>> labels, names = read_labels([[1, "no"], [0, "yes"], [1, None]])
     >>> labels.tolist(), names
     ([[1.0, 0.0], [0.0, 1.0], [1.0, nan]], ('0', '1'))
-    >>> read_labels([[1, 20], [0, 35]])
+    >>> read_labels([1, 0])
     Traceback (most recent call last):
-    pate.exceptions.InvalidInputError: y must hold 0 and 1 (or no and yes, false and true), and column '1' holds ...
+    pate.exceptions.InvalidInputError: y must have shape (n, L), a column of 0 and 1 for each of two or more labels, ...
     """
     if Y is None:
         raise InvalidInputError("requires y to be passed, but the target y is None. Pass a column for each label.")
     shown = plain_rows(Y, name="y")
     if hasattr(shown, "toarray"):  # scipy's sparse indicators
         shown = shown.toarray()
+    shown = _even(shown, names)
     own = [str(name) for name in getattr(shown, "columns", ())]
     values = quietly("y", lambda: np.asarray(shown, dtype=None if hasattr(shown, "dtype") else object))
     if values.ndim != 2 or values.shape[1] < 2:
@@ -61,13 +97,7 @@ def read_labels(Y: Any, names: Any = None) -> tuple[FloatArray, tuple[str, ...]]
     if values.dtype.kind in "biuf":
         found = np.where((values == 0) | (values == 1), values.astype(np.float64), np.nan)
     else:
-        cells = [_SAID.get(str(cell).strip().lower(), np.nan) for cell in values.ravel().tolist()]
-        found = np.asarray(cells, dtype=np.float64).reshape(values.shape)
-    if len(found) and (nothing := np.isnan(found).all(axis=0)).any():
-        raise InvalidInputError(
-            f"y must hold 0 and 1 (or no and yes, false and true), and column {said[int(nothing.argmax())]!r} holds "
-            "something else throughout. Make a column for each label."
-        )
+        found = np.asarray([_said_by(cell) for cell in values.ravel().tolist()], dtype=np.float64).reshape(values.shape)
     return found, said
 
 

@@ -433,7 +433,11 @@ class RecordVoters:
         of_units = None if tiers is None else tiers.of_units(by_row)
         scales = None if of_units is None else of_units.scales
         codes, known = by_row.codes, np.where(readable & by_row.known, labels, -1)
-        note("rows", who="RecordVoters", rows=rows, labels=labels, groups=by_row.groups, scales=scales)
+        # By tier, not as they are cast by: a replay then finds scales that are not the tier's.
+        weights = (
+            None if tiers is None or of_units is None else np.array([w for _, w, _ in of_units.facts])[tiers.codes]
+        )
+        note("rows", who="RecordVoters", rows=rows, labels=labels, groups=by_row.groups, scales=weights)
         if codes is None:
             order, pieces = np.arange(n), list(slabs(n, _SLAB))
         else:

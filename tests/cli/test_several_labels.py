@@ -44,7 +44,6 @@ def test_label_predict_show(label, tmp_path):
     ("target", "more", "text"),
     [
         ("ill,young", (), "young"),
-        ("ill,b", ("--drop", "old"), "column 'b' holds something else throughout"),
         ("ill,old", ("--classes", "no,yes"), "--classes has no effect on several labels"),
         ("ill,old", ("--teachers", "9"), "--teachers has no effect on several labels"),
     ],

@@ -19,7 +19,7 @@ from pate import (
     PATERegressor,
     PrivacyStatement,
 )
-from pate.exceptions import LedgerError, NotWorthwhileError, ResultWarning
+from pate.exceptions import CuratorWarning, LedgerError, NotWorthwhileError, ResultWarning
 from pate.release import BallotSession
 
 pytestmark = pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
@@ -133,7 +133,6 @@ def test_labels_that_are_noise_are_doubted():
         ({"budget": None}, Y, "budget must be"),
         ({}, Y[:, 0], "For one label take PATEClassifier"),
         ({"labels": ["a", "b"]}, Y, "name each column"),
-        ({}, Y * 7.5 + 2, "something else throughout"),
         ({}, Y[:50], "as many rows"),
         ({"random_state": -1}, Y, "random_state"),
         ({"stated": {"x": "y"}}, Y, "unknown entry"),
@@ -144,6 +143,14 @@ def test_bad_input_costs_nothing(options, y, text, tmp_path):
     with pytest.raises(InvalidInputError, match=text):
         classifier(ledger=ledger, **options).fit(X, y, X_public=PUBLIC)
     assert not ledger.releases()
+
+
+@pytest.mark.filterwarnings("ignore::pate.exceptions.ResultWarning")
+def test_labels_that_say_neither_are_told_to_the_curator_alone():
+    """A refusal would tell of one record, where no other can be read."""
+    with pytest.warns(CuratorWarning, match=r"Nothing would be learnt.* of label 1, 2, 3\."):
+        clf = classifier(force=True).fit(X, Y * 7.5 + 2, X_public=PUBLIC)
+    assert clf.statement_.n_units == N
 
 
 def test_too_few_records_and_no_public_rows_are_refused():

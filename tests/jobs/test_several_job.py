@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from pate import Budget, InvalidInputError, Ledger
+from pate.exceptions import CuratorWarning
 from pate.jobs._several import SeveralLabelsJob
 from pate.release.statement.files import read_statement
 
@@ -63,7 +64,6 @@ def test_persons(files):
         ({"target": ["ill"]}, "two or more"),
         ({"target": ["ill", "ill"]}, "each once, got 'ill,ill'"),
         ({"target": ["ill", "young"]}, "young"),
-        ({"target": ["ill", "a"], "drop": ["who", "old"]}, "column 'a' holds something else throughout"),
         ({"target": ["ill", "p_ill"]}, "p_LABEL"),
         ({"id": "old"}, "id must not be called 'old'"),
     ],
@@ -73,3 +73,10 @@ def test_bad_input_costs_nothing(files, options, text):
         job(files, ledger=files / "l.sqlite", **options)
     assert not (files / "l.sqlite").exists()
     assert not (files / "l.sqlite.shards.key").exists()
+
+
+def test_a_column_that_says_neither_yes_nor_no_is_told_to_the_curator_alone(files):
+    with pytest.warns(CuratorWarning):
+        (message, *_) = job(files, target=["ill", "a"], drop=["who", "old"]).check_records()
+    assert "Nothing would be learnt" in message.text
+    assert "of label 2." in message.text

@@ -59,7 +59,7 @@ EVIL = "</td></table><script>alert(1)</script><img src=https://evil.example/x on
 
 TIERS = (
     TierGuarantee(name="gold", n=40, weight=1.0, epsilon=1.5, delta=1e-6, mu=0.4),
-    TierGuarantee(name="basic", n=60, weight=0.5, epsilon=0.7, delta=1e-6, mu=0.2),
+    TierGuarantee(name="basic", n=60, weight=0.5, epsilon=0.9, delta=1e-6, mu=0.2),
 )
 
 
@@ -564,7 +564,7 @@ def test_every_view_tells_what_each_tier_is_promised():
     assert "epsilon = 1.5 at delta = 1e-06" in s.headline
     for view in (s.text(), s.html()):
         plain = " ".join(re.sub(r"<[^>]*>", "", view).split())
-        assert "basic: epsilon = 0.7 at delta = 1e-06 (0.2-GDP) for each of 60, who weigh 0.5" in plain
+        assert "basic: epsilon = 0.9 at delta = 1e-06 (0.2-GDP) for each of 60, who weigh 0.5" in plain
     assert "basic (60 of them): the attacker described below is right at most 54 times in 100" in s.html()
     assert "tier_budgets" not in make().to_dict()
     assert make(mu=0.4, tier_budgets=TIERS, seeded=True, guarantee=public(kind="seeded")).tier_budgets == ()
@@ -579,6 +579,10 @@ def test_every_view_tells_what_each_tier_is_promised():
         {"guarantee": public(0.7)},
         {"guarantee": public(0.7), "mu": 0.2},
         {"guarantee": public(1.4)},
+        {"tier_budgets": (TIERS[0], replace(TIERS[1], epsilon=0.8))},
+        {"tier_budgets": (TIERS[0], replace(TIERS[1], mu=0.1))},
+        {"tier_budgets": (TIERS[0], replace(TIERS[1], weight=0.6))},
+        {"tier_budgets": (TIERS[0], replace(TIERS[1], weight=0.0, mu=0.0, epsilon=0.0))},
         {"tier_budgets": TIERS * 30},
         {"tier_budgets": "gold"},
         {"tier_budgets": ({**TIERS[0].to_dict(), "more": 1},)},

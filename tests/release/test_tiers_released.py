@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -198,3 +199,10 @@ def test_a_replay_finds_ballots_that_were_not_weighed(monkeypatch):
     monkeypatch.setattr(_maps, "weighed", lambda p, scales: p)
     assert replayed(1).refuted
     assert not replayed(0).refuted  # a record of full weight
+
+
+def test_a_replay_finds_weights_that_are_not_the_tiers(monkeypatch):
+    """What a unit may move is by its tier, not by the weights that it was given."""
+    right = Tiers.of_units
+    monkeypatch.setattr(Tiers, "of_units", lambda *a: replace(of := right(*a), scales=np.full_like(of.scales, WHOLE)))
+    assert replayed(1).refuted

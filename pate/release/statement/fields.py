@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 from pate._core.provenance import git_commit, now
 from pate.exceptions import InvalidInputError, SensitiveValueError
-from pate.privacy.convert import format_up
+from pate.privacy.convert import format_up, gdp_to_epsilon
 from pate.privacy.words import Guarantee
 from pate.release.statement.plain import (
     LARGEST,
@@ -499,6 +499,8 @@ class MeasuredErrors(Part):
 
 #: Tiers that a statement lists at most.
 MOST_TIERS = 40
+#: What rounding may make of a tier's numbers, relatively.
+_ROUNDED = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -541,6 +543,13 @@ class TierGuarantee(Part):
             f"{self.name}: epsilon = {format_up(self.epsilon)} at delta = {format_up(self.delta, 6)} "
             f"({format_up(self.mu)}-GDP) for each of {self.n:,}, who weigh {self.weight:.3g}"
         )
+
+
+def _charged(tier: TierGuarantee, *, of: TierGuarantee) -> bool:
+    """Whether a tier is promised no more than follows from its weight, but for rounding (:mod:`pate.privacy.tiers`)."""
+    if not tier.weight > 0 or tier.mu * of.weight < of.mu * tier.weight * (1 - _ROUNDED):
+        return False
+    return tier.epsilon >= gdp_to_epsilon(tier.mu, tier.delta) * (1 - _ROUNDED) - _ROUNDED
 
 
 def _check_interval(held: Any, name: str) -> None:
@@ -859,6 +868,12 @@ class StatementFields:
                 "the statement contradicts itself: its guarantee must be that of the largest of tier_budgets, and "
                 "n_units all of theirs. Ask for the file as it was written."
             )
+        for tier in tiers:
+            if tier is not most and not _charged(tier, of=most):
+                raise InvalidInputError(
+                    f"the statement contradicts itself: tier {tier.name!r} of tier_budgets is promised less than is "
+                    "said, by its weight. Ask for the file as it was written."
+                )
 
     def _check_promises(self) -> None:
         for name in ("mu", "rho"):
