@@ -28,6 +28,7 @@ from pate import (
     calibrate,
     release_labels,
 )
+from pate.audit import replay
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
 from pate.privacy.tiers import WHOLE, TierBudgets
@@ -242,20 +243,38 @@ def test_no_ledger_no_session_no_figure_at_given_votes(tmp_path):
         Transaction(terms, data).labels(HISTOGRAM, both()["gold"].counts, price)
 
 
-def test_an_ensemble_for_each_tier_end_to_end():
-    rng = np.random.default_rng(0)
-    y = rng.integers(2, size=1200)
-    X, public = rng.normal(size=(1200, 2)) + 2 * y[:, None], rng.normal(size=(40, 2)) + 1
-    gold = np.arange(1200) % 3 == 0
+RNG = np.random.default_rng(0)
+Y = RNG.integers(2, size=1200)
+X = RNG.normal(size=(1200, 2)) + 2 * Y[:, None]
+X_PUBLIC = RNG.normal(size=(40, 2)) + 1
+GOLD = np.arange(1200) % 3 == 0
+LARGE = {"gold": Budget(8.0, 1e-5), "basic": Budget(4.0, 1e-5)}
+
+
+def released_of(X, y, n_queries=40):
     votes = {}
-    for name, rows, n in (("gold", gold, 20), ("basic", ~gold, 40)):
+    for name, rows, n in (("gold", GOLD, 20), ("basic", ~GOLD, 40)):
         ensemble = TeacherEnsemble(GaussianNB(), n_teachers=n, classes=[0, 1]).fit(X[rows], y[rows])
-        votes[name] = ensemble.vote(public)
-    budgets = {"gold": Budget(8.0, 1e-5), "basic": Budget(4.0, 1e-5)}
-    release = release_labels(votes, calibrate(NoisyHistogram(1.0), budgets["gold"], n_queries=40), budget=budgets)
-    assert (release.labels == (public.sum(axis=1) > 2)).mean() > 0.8
+        votes[name] = ensemble.vote(X_PUBLIC[:n_queries])
+    mechanism = calibrate(NoisyHistogram(1.0), LARGE["gold"], n_queries=n_queries)
+    return release_labels(votes, mechanism, budget=LARGE)
+
+
+def test_an_ensemble_for_each_tier_end_to_end():
+    release = released_of(X, Y)
+    assert (release.labels == (X_PUBLIC.sum(axis=1) > 2)).mean() > 0.8
     assert [one.n for one in release.statement.tier_budgets] == [800, 400]
+    clf = PATEClassifier(budget=LARGE, classes=[0, 1], voters="shards")
     with pytest.raises(InvalidInputError, match="release_labels"):
-        PATEClassifier(budget=BUDGETS, classes=[0, 1], voters="shards").fit(
-            X, y, X_public=public, tiers=["gold"] * 1200
-        )
+        clf.fit(X, Y, X_public=X_PUBLIC, tiers=["gold"] * 1200)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_replay_finds_one_vote_that_moves_and_a_fault_of_all(place):
+    other, y = X.copy(), Y.copy()
+    other[place], y[place] = -9 * other[place], 1 - y[place]
+    assert not replay(lambda X, y: released_of(X, y, 5), (X, Y), (other, y), random_state=0, published=True).refuted
+    found = replay(
+        lambda X, y: released_of(X - X.mean(axis=0), y, 5), (X, Y), (other, y), random_state=0, published=True
+    )
+    assert found.refuted
