@@ -84,7 +84,8 @@ def tiers_of(
         raise InvalidInputError(
             f"tiers must be left out where voters={voters!r}{' without public rows' * (X_public is None)}: budgets per "
             "tier are for records that vote on public rows. Give public rows and say voters='records' (--voters "
-            "records), or take the smallest budget for all."
+            "records), or take the smallest budget for all; for teachers fit one ensemble on each tier's records, and "
+            "pate.release_labels takes the votes of all (docs/tiers.md)."
         )
     name = getattr(tiers, "name", None)
     column = name if column is None and name in list(getattr(X, "columns", ())) else column

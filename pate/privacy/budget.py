@@ -127,7 +127,7 @@ def check_budget(budget: object) -> Budget:
     if isinstance(budget, Mapping):
         raise InvalidInputError(
             "budget must be one pate.Budget here, got one for every tier: those are for classes, of records that vote "
-            "on public rows (PATEClassifier.fit(..., tiers=...), pate label --tiers)."
+            "on public rows (PATEClassifier.fit(..., tiers=...), pate label --tiers), and for votes (release_labels)."
         )
     if not isinstance(budget, Budget):
         raise InvalidInputError(

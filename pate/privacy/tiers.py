@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy as np
+
 from pate._core.checks import shown
+from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.convert import format_up
@@ -105,6 +108,40 @@ class TierBudgets:
     def charge(self, name: str, whole: Charge) -> Charge:
         """Return what a unit of this tier is charged where one of weight 1 is charged ``whole``."""
         return scaled(whole, self.weights[self.names.index(name)])
+
+    def weigh(self, counts: IntArray) -> FloatArray:
+        """Return the votes of all tiers' teachers by the tiers' weights, in votes of weight 1: exact in float64.
+
+        A unit is in one teacher's shard, of its own tier: replaced within it, two of the sums move by the weight of its
+        tier at most, an L2 sensitivity of weight sqrt(2).
+
+        Parameters
+        ----------
+        counts : int array of shape (n_tiers, n_queries, n_classes)
+            Of each tier's teachers, in the order of ``names``. **Sensitive**, and so is what is returned.
+
+        Returns
+        -------
+        float64 array of shape (n_queries, n_classes)
+            Multiples of 2^-16.
+
+        Raises
+        ------
+        InvalidInputError
+            Counts of another number of tiers.
+
+        Examples
+        --------
+        >>> tiers = TierBudgets.of({"gold": Budget(3.0, 1e-5), "basic": Budget(1.0, 1e-5)})
+        >>> tiers.weigh(np.array([[[10, 0]], [[2, 3]]])) * WHOLE == [[10 * 24428 + 2 * WHOLE, 3 * WHOLE]]
+        array([[ True,  True]])
+        """
+        if counts.ndim != 3 or len(counts) != len(self.names):
+            raise InvalidInputError(
+                f"votes must be given for each of the tiers {', '.join(map(repr, self.names))}. Say "
+                "release_labels({'gold': votes, ...}, ...)."
+            )
+        return np.asarray(np.tensordot(np.asarray(self.weights, dtype=np.int64), counts, axes=1) / WHOLE)
 
     def held_to(self, known: Sequence[Sequence[Any]] | None) -> TierBudgets:
         """Return these tiers with the weights (name, weight) that a ledger began with: it has one for every tier.

@@ -58,7 +58,7 @@ class ReleaseTerms:
         What is charged with the labels, before the first of them: counts of the records that a model of these labels is
         right about, drawn once, after it has learnt.
     tiers : TierBudgets or None
-        Of units of several tiers (sums of ballots alone); ``budget`` is then the largest of theirs.
+        Of units of several tiers (sums of ballots, and votes of teachers); ``budget`` is then the largest of theirs.
 
     Raises
     ------
@@ -105,6 +105,13 @@ class ReleaseTerms:
     def largest_delta(self) -> float:
         """Of the budget, or of any tier's."""
         return max(b.delta for b in (self.budget, *(() if self.tiers is None else self.tiers.budgets)))
+
+    def allows(self, charge: Charge) -> bool:
+        """Return whether the budget allows the charge, and that of each tier what its own units are charged."""
+        held = {} if self.tiers is None else self.tiers.mapping
+        return self.budget.allows(charge) and all(
+            budget.allows(self.tiers.charge(name, charge)) for name, budget in held.items() if self.tiers is not None
+        )
 
     def check_tiers(self, facts: Any) -> None:
         """Refuse a sum whose units weigh otherwise than these terms charge them."""
@@ -299,7 +306,7 @@ def _what_fits(mechanism: Mechanism, terms: ReleaseTerms) -> tuple[Callable[[int
 
     def fits(asked: int, cap: int | None) -> bool:
         charge = terms.with_counts(mechanism.charge(asked, cap))
-        return terms.budget.allows(charge) and (left is None or left.allows(charge))
+        return terms.allows(charge) and (left is None or left.allows(charge))
 
     return fits, left
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -13,11 +14,23 @@ from pate._core.checks import shown
 from pate._core.types import IntArray
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.ledger import Answer, Ledger, NewAnswer, Registration
-from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, ConfidentGNMax, Draw, GaussianSum, GNMax, Mechanism
+from pate.mechanisms import (
+    ANSWERED,
+    NOT_ASKED,
+    REFUSED,
+    ConfidentGNMax,
+    Draw,
+    GaussianSum,
+    GNMax,
+    Mechanism,
+    NoisyHistogram,
+)
 from pate.privacy.budget import Budget
 from pate.privacy.convert import check_delta
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
+from pate.privacy.tiers import TierBudgets, as_budget
 from pate.privacy.words import Guarantee
+from pate.records import TierFacts
 from pate.release._ballot_session import PaidCounts
 from pate.release._labels import LabelRelease
 from pate.release._quote import Quote, ReleaseTerms, price_as_planned, request_digest, warn_if_weak
@@ -30,10 +43,10 @@ from pate.votes import ABSTAIN, Votes
 
 
 def release_labels(
-    votes: Votes,
+    votes: Votes | Mapping[str, Votes],
     mechanism: Mechanism,
     *,
-    budget: Budget,
+    budget: Budget | Mapping[str, Budget],
     ledger: Ledger | None = None,
     max_answers: int | None = None,
     on_exhausted: str = "raise",
@@ -45,10 +58,12 @@ def release_labels(
 
     Parameters
     ----------
-    votes : Votes
+    votes : Votes, or mapping of str to Votes
+        Where ``budget`` has one for each tier of units: the votes of each tier's own teachers, on the same rows
+        (docs/tiers.md).
     mechanism : Mechanism
-    budget : Budget
-        The most this release may cost.
+    budget : Budget, or mapping of str to Budget
+        The most this release may cost; with a budget for each tier, the most that it may cost a unit of it.
     ledger : Ledger or None
         Also stay within its total (the first release's budget, if none was set), store charge and answers there in
         one transaction before anything is returned, and answer queries asked before from it, free.
@@ -89,8 +104,13 @@ def release_labels(
     Traceback (most recent call last):
     pate.exceptions.BudgetExceededError: the budget Budget(epsilon=1.0, delta=1e-05) buys 0 of these 3 queries ...
     """
+    top, tiers = as_budget(budget)
+    of_tiers = None
+    if tiers is not None or isinstance(votes, Mapping):
+        of_tiers = VotesOfTiers.of(votes, tiers, mechanism, ledger)
     terms = ReleaseTerms(
-        budget=budget,
+        budget=top,
+        tiers=tiers,
         ledger=ledger,
         max_answers=max_answers,
         on_exhausted=on_exhausted,
@@ -98,24 +118,99 @@ def release_labels(
         tuning=tuning,
         stated=stated,
     )
-    if isinstance(votes, Votes):
-        warn_if_weak(budget.delta, votes.n_units, epsilon=budget.epsilon)
-    release, _ = released(votes, mechanism, terms)
+    whole = votes if of_tiers is None else of_tiers.whole
+    check_votes(whole)
+    assert isinstance(whole, Votes)
+    warn_if_weak(terms.largest_delta, whole.n_units, epsilon=top.epsilon)
+    release, _ = released(whole, mechanism, terms, of_tiers=of_tiers)
     bind_statement(release.statement, ledger)
     return release
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class VotesOfTiers:
+    """The votes of each tier's own teachers: as those of one ensemble, ``whole``, and apart. Sensitive.
+
+    Attributes
+    ----------
+    whole : Votes
+        All of them with one vote each; what is released are the counts by weight.
+    counts : int array of shape (n_tiers, n_queries, n_classes)
+        In the order of the tiers' names.
+    facts : tuple of (name, weight, n_units)
+    """
+
+    whole: Votes
+    counts: IntArray
+    facts: TierFacts
+
+    @classmethod
+    def of(cls, votes: object, tiers: TierBudgets | None, mechanism: object, ledger: object) -> Self:
+        """Return them, refused unless there are votes and a budget for each tier, and a price for it."""
+        if tiers is None or not isinstance(votes, Mapping) or set(votes) != set(tiers.names):
+            raise InvalidInputError(
+                "votes and budget must be of the same tiers, got "
+                f"{shown(sorted(map(str, votes))) if isinstance(votes, Mapping) else 'votes without tiers'} and "
+                f"{'one budget for all' if tiers is None else shown(list(tiers.names))}. Say release_labels({{'gold': "
+                "votes, ...}, mechanism, budget={'gold': Budget(3.0, 1e-5), ...})."
+            )
+        parts = [votes[name] for name in tiers.names]
+        for part in parts:
+            check_votes(part)
+        if type(mechanism) is not NoisyHistogram:
+            raise InvalidInputError(
+                f"mechanism must be a NoisyHistogram with budgets per tier, got {shown(mechanism)}: a tier's charge "
+                "follows from mu alone, by which GNMax costs as much as the counts whose argmax it is."
+            )
+        if ledger is not None:
+            raise InvalidInputError(
+                "ledger must be None with budgets per tier of teachers: a ledger keeps the tiers of records that vote "
+                "alone. Release once, or take voters='records'."
+            )
+        alike = {(p.classes, p.unit, p.n_queries, p.query_hashes) for p in parts}
+        if len(alike) > 1 or any(p.n_units is None for p in parts):
+            raise InvalidInputError(
+                "votes of all tiers must be on the same rows, of the same classes and unit, and say the number of "
+                "units (n_units), which is public. Let the ensembles vote on one X_public, with the same classes=."
+            )
+        prints = [p.fingerprint for p in parts if p.fingerprint is not None]
+        if len(set(prints)) < len(prints):
+            raise InvalidInputError(
+                "votes of each tier must be of teachers of that tier's own records, got the same data twice. Fit one "
+                "ensemble on each tier's records."
+            )
+        whole = replace(
+            parts[0],
+            counts=np.sum([p.counts for p in parts], axis=0),
+            labels=None,
+            n_teachers=sum(p.n_teachers for p in parts),
+            n_units=sum(p.n_units or 0 for p in parts),
+            classes_inferred=any(p.classes_inferred for p in parts),
+            fingerprint=None,
+            partition_seeded=any(p.partition_seeded for p in parts),
+            races=tuple(sorted({seed for p in parts for seed in p.races})),
+        )
+        facts = tuple((name, weight, p.n_units or 0) for (name, weight), p in zip(tiers.pairs, parts, strict=True))
+        return cls(whole, np.stack([p.counts for p in parts]), facts)
+
+
 def released(
-    votes: Votes, mechanism: Mechanism, terms: ReleaseTerms, *, planned: tuple[int, Quote] | None = None
+    votes: Votes,
+    mechanism: Mechanism,
+    terms: ReleaseTerms,
+    *,
+    planned: tuple[int, Quote] | None = None,
+    of_tiers: VotesOfTiers | None = None,
 ) -> tuple[LabelRelease, PaidCounts | None]:
     """Return what :func:`release_labels` does, on terms that are checked already, and the terms' counts.
 
-    ``planned`` is a number of new queries and its price, see :func:`price_as_planned`.
+    ``planned`` is a number of new queries and its price, see :func:`price_as_planned`; ``of_tiers`` are the votes on
+    terms of tiers.
     """
     check_votes(votes)
     check_mechanism(mechanism, votes.n_classes)
     ledger = terms.ledger
-    check_release_stated(terms.stated, unit=votes.unit, classes_inferred=votes.classes_inferred)
+    check_release_stated(terms.stated, unit=votes.unit, classes_inferred=votes.classes_inferred, tiers=bool(of_tiers))
     data = Registration.of_votes(votes)
     transaction = Transaction(terms, data)
     questions = Questions.of(votes, mechanism, ledger)
@@ -137,7 +232,7 @@ def released(
     asked = fresh[: price.n_queries]
     draw, release, bought = transaction.labels(
         mechanism,
-        votes.counts[asked],
+        votes.counts[asked] if of_tiers is None else of_tiers.counts[:, asked],
         price,
         answers=questions.to_store(asked),
         facts=weaknesses(votes),
@@ -146,7 +241,8 @@ def released(
     counts = counts or bought
     if counts is not None and counts.release is not None:
         release = counts.release  # what a count of these labels costs is stated with them
-    statement = make_statement(votes, mechanism, price, terms, questions.sources(release))
+    units = None if of_tiers is None else of_tiers.facts
+    statement = make_statement(votes, mechanism, price, terms, questions.sources(release), units=units)
     made = questions.answered(draw, asked, price, statement, asked_for)
     return made, None if counts is None else PaidCounts(counts, terms, data)
 

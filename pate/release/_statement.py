@@ -114,7 +114,12 @@ def make_assumptions(
 
 
 def check_release_stated(
-    stated: Mapping[str, str] | None, *, unit: str, classes_inferred: bool = False, also: tuple[str, ...] = ()
+    stated: Mapping[str, str] | None,
+    *,
+    unit: str,
+    classes_inferred: bool = False,
+    also: tuple[str, ...] = (),
+    tiers: bool = False,
 ) -> dict[str, str]:
     """Return what a person states about a release of labels, refused where it has no place.
 
@@ -127,7 +132,8 @@ def check_release_stated(
     pate.exceptions.InvalidInputError: stated has the unknown entry 'noise'. A person may state: dataset, ...
     """
     known = make_assumptions(unit=unit, classes_inferred=classes_inferred, seeded=False)
-    return check_stated(stated, [*(a.name for a in known if a.name not in _PATES_OWN), *also])
+    own = (_TIERS.name, _PURE.name) if tiers else ()
+    return check_stated(stated, [*(a.name for a in known if a.name not in _PATES_OWN), *own, *also])
 
 
 def drawn_here(statement: PrivacyStatement, n_asked: int, teachers: object = None) -> bool:
@@ -203,10 +209,12 @@ def make_statement(
     *,
     classes_named: bool = False,
     head: str | None = None,
+    units: TierFacts | None = None,
 ) -> PrivacyStatement:
     """Return the statement of labels that come from the ledger's releases ``sources`` (or from no ledger).
 
-    ``head`` is the digest of the entry that holds the labels; None takes the last entry of the releases.
+    ``head`` is the digest of the entry that holds the labels; None takes the last entry of the releases. ``units`` are
+    of the terms' tiers.
     """
     ledger = terms.ledger
     rows = [] if ledger is None else ledger.releases(sources)
@@ -252,31 +260,38 @@ def make_statement(
             f"pate ledger verify; or sum {currency.unit} over the ledger's releases and compare it with "
             f"{counted.limit!r}, the most within the total budget"
         )
+    weighed = tier_guarantees(terms.tiers, charge, units)
     return statement_of(
         terms,
         released=released,
         unit=votes.unit,
         n_units=votes.n_units,
         guarantee=guarantee,
-        mechanism=f"{noise}, {votes.n_classes} classes",
-        accounting=accounting,
+        mechanism=f"{noise}, {votes.n_classes} classes"
+        + ("; a vote counts by the weight of the tier that its teacher's shard is of" if weighed else ""),
+        accounting=accounting + (_WEIGHED_VOTES if weighed else ""),
         seeded=seeded,
         covered=(
             "the released labels and everything computed from them and from public data (a student model, metrics)",
         ),
         not_covered=(
             "the teachers, their votes and every file made from those",
+            *((_TIER_LEFT.format(votes.unit),) if weighed else ()),
             _others(ledger),
             *((_CLASSES_READ,) if votes.classes_inferred else ()),
         ),
-        assumptions=make_assumptions(
-            unit=votes.unit,
-            classes_inferred=votes.classes_inferred,
-            seeded=seeded,
-            classes_named=classes_named,
-            partition_seeded=votes.partition_seeded,
-            races=votes.races,
+        assumptions=(
+            *make_assumptions(
+                unit=votes.unit,
+                classes_inferred=votes.classes_inferred,
+                seeded=seeded,
+                classes_named=classes_named,
+                partition_seeded=votes.partition_seeded,
+                races=votes.races,
+            ),
+            *((_TIERS, _PURE) if weighed else ()),
         ),
+        tier_budgets=weighed,
         verify=verify,
         charge=charge,
         releases=[row.id for row in rows],
@@ -332,6 +347,13 @@ _ASKED = "each model that records were asked about was computed from released qu
 
 _TIERS = Assumption(
     "tiers", "which unit is in which tier is public, was fixed without looking at the private data, and does not change"
+)
+#: Of votes: what the weights rest on.
+_PURE = Assumption("shards of one tier", "every shard holds the records of one tier alone", _GIVEN)
+_TIER_LEFT = "which {} is in which tier, and one that changes its tier"
+_WEIGHED_VOTES = (
+    "; a unit of a tier of weight w moves two weighted counts by w at most: its mu is w times that of weight 1, in "
+    "every query and in all together"
 )
 _WEIGHED = (
     "; a unit of weight w moves every sum w times as far as one of weight 1 at most: its mu is w times theirs, in "
@@ -485,7 +507,7 @@ def ballot_statement(
             "the ballots, their exact sum and every file made from those",
             "whether casting failed, and how long it took",
             *((_CLASSES_READ,) if any(f.classes_inferred for f in facts) else ()),
-            *((f"which {last.unit} is in which tier, and one that changes its tier",) if weighed else ()),
+            *((_TIER_LEFT.format(last.unit),) if weighed else ()),
             _others(ledger),
         ),
         assumptions=ballot_assumptions(facts, **about, right=right, tiers=bool(weighed)),

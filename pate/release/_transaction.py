@@ -84,22 +84,24 @@ class Transaction:
     ) -> tuple[Draw, int | None, PaidBallots | None]:
         """Charge for these queries, at most ``price.max_answers`` answers and the terms' counts; then draw the answers.
 
-        ``counts`` (n_queries, n_classes) are of the queries that are asked, and of no others. ``answers`` says what of
+        ``counts`` (n_queries, n_classes) are of the queries that are asked, and of no others; on terms of tiers
+        (n_tiers, n_queries, n_classes), which are weighed here, where their units are charged. ``answers`` says what of
         a draw the ledger is to hold, ``facts`` what of the votes (:func:`weaknesses`). Returns the draw, its number in
         the ledger (None without one, or where nothing is charged), and the counts of right answers to be drawn later.
         """
+        terms = self.terms
+        asked: npt.NDArray[Any] = counts if terms.tiers is None else terms.tiers.weigh(counts)
 
         def draw() -> Draw:
-            return mechanism.sample(counts, self._noise, max_answers=price.max_answers)
+            return mechanism.sample(asked, self._noise, max_answers=price.max_answers)
 
-        terms = self.terms
-        if not len(counts) and not terms.counts:  # all of them are stored, and paid for
+        if not len(asked) and not terms.counts:  # all of them are stored, and paid for
             return draw(), None, None
         drawn, release = self._pay(
-            terms.with_counts(mechanism.charge(len(counts), price.max_answers)),
+            terms.with_counts(mechanism.charge(len(asked), price.max_answers)),
             draw,
             mechanism=with_counts(mechanism, terms.counts),
-            n_queries=len(counts),
+            n_queries=len(asked),
             facts=lambda drawn: {
                 "max_answers": price.max_answers,
                 "n_teachers": self.data.n_shards,
@@ -249,10 +251,12 @@ class Transaction:
     ) -> tuple[T, int | None]:
         """Take ``charge`` from budget and ledger, and only then ``draw``; see the module for the order."""
         terms = self.terms
-        if terms.tiers is not None and kind not in ("ballots", "ballot session"):
-            raise InvalidInputError("budgets per tier are for sums of ballots alone. Nothing was spent.")
+        if terms.tiers is not None and kind not in ("ballots", "ballot session", "labels"):
+            raise InvalidInputError(
+                "budgets per tier are for sums of ballots, and for votes of teachers in one release. Nothing was spent."
+            )
         note("charge", charge=charge, what=mechanism, n_queries=n_queries, kind=kind or "")
-        if not terms.budget.allows(charge):
+        if not terms.allows(charge):
             raise BudgetExceededError(
                 f"the budget {terms.budget} does not buy {mechanism}. Ask for less or use more noise (pate.calibrate "
                 "does it). Nothing was spent."

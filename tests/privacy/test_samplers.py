@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from pate.exceptions import InvalidInputError
 from pate.privacy.noise import integers, reals
 from pate.privacy.noise._endless import LazyUniform, RealNoise, below_exp, exp_interval, tail_interval
 from pate.privacy.noise.source import NoiseSource
@@ -230,8 +231,31 @@ def test_any_scale_can_be_sampled(scale):
         assert 0 < passed.sum() < 100
 
 
+@pytest.mark.parametrize("scale", [2.0**-18, 0.3, 9.0])
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("clear", [None, 1e9])
+def test_fractional_counts_are_whole_ones_in_smaller_units(monkeypatch, scale, noise, clear):
+    if clear is not None:  # all by integers
+        monkeypatch.setattr(reals, "_CLEAR", clear)
+    whole = np.random.default_rng(0).integers(-(2**18), 2**18, size=(24, 3))
+    whole[::3] = whole[::3, :1]  # ties
+    more = {"scale": scale * 2**16, "noise": noise}
+    labels = reals.real_argmax(whole, source=NoiseSource(5), **more)
+    assert reals.real_argmax(whole / 2**16, scale=scale, source=NoiseSource(5), noise=noise).tolist() == labels.tolist()
+    rounded = reals.rounded_counts(whole, grid=2.0**6, source=NoiseSource(5), **more)
+    found = reals.rounded_counts(whole / 2**16, scale=scale, grid=2.0**-10, source=NoiseSource(5), noise=noise)
+    assert np.array_equal(found * 2**16, rounded)
+
+
+@pytest.mark.parametrize("counts", [[[0.1, 1.0]], [[np.nan, 1.0]], [[2.0**36, 1.0]], [[0.5]], [0.5, 1.0]])
+def test_fractional_counts_that_floats_do_not_hold_are_refused(counts):
+    for draw in (reals.real_argmax, lambda c, **more: reals.rounded_counts(c, grid=0.5, **more)):
+        with pytest.raises(InvalidInputError, match="multiples of 2"):
+            draw(np.array(counts), scale=4.0, source=NoiseSource(0))
+
+
 def test_bad_counts():
-    for counts in ([1, 2], [[0.5, 1.0]], [[1]], [[2**41, 0]]):
+    for counts in ([1, 2], [[0.1, 1.0]], [[1]], [[2**41, 0]]):
         with pytest.raises(ValueError, match="counts must"):
             reals.real_argmax(counts, scale=1.0, source=NoiseSource(0))
     with pytest.raises(ValueError, match="limits"):

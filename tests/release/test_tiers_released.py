@@ -170,7 +170,7 @@ def test_sums_are_released_on_the_terms_of_their_own_tiers_alone():
 def test_nothing_but_sums_of_ballots_is_charged_by_tier():
     terms = ReleaseTerms(budget=BUDGETS["gold"], tiers=TierBudgets.of(BUDGETS))
     paying = Transaction(terms, VOTERS.cast(X, Y).registration())
-    with pytest.raises(InvalidInputError, match="sums of ballots alone"):
+    with pytest.raises(InvalidInputError, match="for each of the tiers"):
         paying.labels(NoisyHistogram(90.0), np.array([[3, 1]]), quote(1, NoisyHistogram(90.0), budget=BUDGETS["gold"]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 import re
@@ -397,10 +398,10 @@ def _votes(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
 def _counts(mine: Any, other: Any, allowed: Allowed, moved: Moved) -> list[str]:
     if np.shape(mine) != np.shape(other) or np.ndim(mine) != 2:
         return []  # public, and reported already
-    change = np.asarray(other, dtype=np.int64) - np.asarray(mine, dtype=np.int64)
+    change = np.asarray(other, dtype=np.float64) - np.asarray(mine, dtype=np.float64)  # votes by weight are fractions
     # One vote that moves takes one from a class and gives one to another; one that is dropped takes or gives alone.
     votes = np.maximum(np.maximum(change, 0).sum(axis=1), np.maximum(-change, 0).sum(axis=1))
-    most = int(votes.max(initial=0))
+    most = math.ceil(votes.max(initial=0))
     moved.votes = max(moved.votes, most)
     if most > allowed.shards:
         query = int(votes.argmax())

@@ -29,6 +29,20 @@ def _scale(name: str, value: float) -> float:
     return check_scale(name, value, low=2.0**-20, high=2.0**200)
 
 
+def _exact(counts: npt.ArrayLike) -> IntArray | FloatArray:
+    """Return counts that float64 holds exactly, sums with each other's too: whole ones, or multiples of 2^-16."""
+    array = np.asarray(counts)
+    if array.dtype.kind != "f":
+        return check_counts(array)
+    fine = array.astype(np.float64) * 2.0**16
+    if array.ndim != 2 or array.shape[1] < 2 or not ((np.abs(fine) < 2.0**52) & (fine == np.rint(fine))).all():
+        raise InvalidInputError(
+            f"counts must be whole numbers, or multiples of 2^-16 within +-2^36, of shape (n_queries, n_classes >= 2), "
+            f"got others, or shape {array.shape}."
+        )
+    return array.astype(np.float64)
+
+
 def _reals(size: int, noise: str, source: WordSource) -> tuple[WordArray, FloatArray, Mask]:
     """Return the words, the real numbers they begin (within _CLEAR / 4), and which of them floats cannot place."""
     check_choice("noise", noise, ["gaussian", "laplace"])
@@ -47,7 +61,8 @@ def real_argmax(counts: npt.ArrayLike, *, scale: float, source: WordSource, nois
 
     Parameters
     ----------
-    counts : array-like of ints, shape (n_queries, n_classes)
+    counts : array-like of shape (n_queries, n_classes)
+        Whole numbers, or floats that are multiples of 2^-16 (votes by weight): taken as the exact numbers they are.
     scale : float
         The Gaussian's standard deviation or the Laplace scale, in votes.
     source : WordSource
@@ -67,7 +82,7 @@ def real_argmax(counts: npt.ArrayLike, *, scale: float, source: WordSource, nois
     >>> real_argmax([[500, 0], [0, 500]], scale=5.0, source=NoiseSource(0))
     array([0, 1])
     """
-    array = check_counts(counts)
+    array = _exact(counts)
     scale = _scale("scale", scale)
     labels = np.empty(len(array), dtype=np.int64)
     rows = max(1, CHUNK // array.shape[1])
@@ -82,13 +97,13 @@ def real_argmax(counts: npt.ArrayLike, *, scale: float, source: WordSource, nois
         chosen = scores.argmax(axis=1)
         for row in np.flatnonzero(rivals.sum(axis=1) > 1):
             classes = np.flatnonzero(rivals[row])
-            reals = [(int(block[row, j]), RealNoise(int(word[row, j]), source, noise)) for j in classes]
+            reals = [(Fraction(block[row, j].item()), RealNoise(int(word[row, j]), source, noise)) for j in classes]
             chosen[row] = classes[_largest(reals, Fraction(scale))]
         labels[start : start + rows] = chosen
     return labels
 
 
-def _largest(reals: list[tuple[int, RealNoise]], scale: Fraction) -> int:
+def _largest(reals: list[tuple[Fraction, RealNoise]], scale: Fraction) -> int:
     """Return which count + scale * noise is the largest, refining until one stands clear."""
     precision = 64
     while True:
@@ -148,7 +163,8 @@ def rounded_counts(
 
     Parameters
     ----------
-    counts : array-like of ints, shape (n_queries, n_classes)
+    counts : array-like of shape (n_queries, n_classes)
+        Whole numbers, or floats that are multiples of 2^-16 (votes by weight): taken as the exact numbers they are.
     scale : float
         The Gaussian's standard deviation or the Laplace scale, in votes.
     grid : float
@@ -178,7 +194,7 @@ def rounded_counts(
     >>> bool((x % 0.25 == 0).all())
     True
     """
-    array = check_counts(counts)
+    array = _exact(counts)
     scale, grid = _scale("scale", scale), check_real("grid", grid, low=0, low_open=True)
     if np.frexp(grid)[0] != 0.5:
         raise InvalidInputError(f"grid must be a power of two, got {grid!r}. Use 2.0**-10, say.")
@@ -190,10 +206,11 @@ def rounded_counts(
     for n in np.flatnonzero((np.abs(value - np.floor(value) - 0.5) <= clear) | tail):
         lazy = RealNoise(int(word[n]), source, noise)
         low, high = lazy.interval(64)
-        guess = round((int(flat[n]) + Fraction(scale) * (low + high) / 2) / Fraction(grid))
-        while not lazy.below(((guess + Fraction(1, 2)) * Fraction(grid) - int(flat[n])) / Fraction(scale)):
+        count = Fraction(flat[n].item())
+        guess = round((count + Fraction(scale) * (low + high) / 2) / Fraction(grid))
+        while not lazy.below(((guess + Fraction(1, 2)) * Fraction(grid) - count) / Fraction(scale)):
             guess += 1
-        while lazy.below(((guess - Fraction(1, 2)) * Fraction(grid) - int(flat[n])) / Fraction(scale)):
+        while lazy.below(((guess - Fraction(1, 2)) * Fraction(grid) - count) / Fraction(scale)):
             guess -= 1
         out[n] = guess
     return np.asarray((out * grid).reshape(array.shape) + 0.0)
