@@ -13,7 +13,17 @@ from pate._core.checks import shown
 from pate._core.types import IntArray
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.ledger import Answer, Ledger, NewAnswer, Registration
-from pate.mechanisms import ANSWERED, NOT_ASKED, REFUSED, ConfidentGNMax, Draw, GaussianSum, GNMax, Mechanism
+from pate.mechanisms import (
+    ANSWERED,
+    NOT_ASKED,
+    REFUSED,
+    ConfidentGNMax,
+    Draw,
+    GaussianSum,
+    GNMax,
+    Mechanism,
+    NoisyBallots,
+)
 from pate.privacy.budget import Budget
 from pate.privacy.convert import check_delta
 from pate.privacy.publish.smooth_sensitivity import SmoothSensitivity
@@ -26,11 +36,11 @@ from pate.release._stored import stored_rounds_of, weaknesses
 from pate.release._transaction import Transaction
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
-from pate.votes import ABSTAIN, Votes
+from pate.votes import ABSTAIN, BallotVotes, Votes
 
 
 def release_labels(
-    votes: Votes,
+    votes: Votes | BallotVotes,
     mechanism: Mechanism,
     *,
     budget: Budget,
@@ -45,7 +55,8 @@ def release_labels(
 
     Parameters
     ----------
-    votes : Votes
+    votes : Votes or BallotVotes
+        Ballots of several labels take :class:`pate.NoisyBallots`.
     mechanism : Mechanism
     budget : Budget
         The most this release may cost.
@@ -98,7 +109,7 @@ def release_labels(
         tuning=tuning,
         stated=stated,
     )
-    if isinstance(votes, Votes):
+    if isinstance(votes, Votes | BallotVotes):
         warn_if_weak(budget.delta, votes.n_units, epsilon=budget.epsilon)
     release, _ = released(votes, mechanism, terms)
     bind_statement(release.statement, ledger)
@@ -106,13 +117,17 @@ def release_labels(
 
 
 def released(
-    votes: Votes, mechanism: Mechanism, terms: ReleaseTerms, *, planned: tuple[int, Quote] | None = None
+    votes: Votes | BallotVotes,
+    mechanism: Mechanism,
+    terms: ReleaseTerms,
+    *,
+    planned: tuple[int, Quote] | None = None,
 ) -> tuple[LabelRelease, PaidCounts | None]:
     """Return what :func:`release_labels` does, on terms that are checked already, and the terms' counts.
 
     ``planned`` is a number of new queries and its price, see :func:`price_as_planned`.
     """
-    check_votes(votes)
+    check_votes(votes, mechanism)
     check_mechanism(mechanism, votes.n_classes)
     ledger = terms.ledger
     check_release_stated(terms.stated, unit=votes.unit, classes_inferred=votes.classes_inferred)
@@ -151,8 +166,15 @@ def released(
     return made, None if counts is None else PaidCounts(counts, terms, data)
 
 
-def check_votes(votes: object) -> None:
-    """Refuse what are no votes."""
+def check_votes(votes: object, mechanism: object = None) -> None:
+    """Refuse what are no votes, and ballots of more labels than the mechanism is priced for."""
+    if isinstance(votes, BallotVotes):
+        if isinstance(mechanism, NoisyBallots) and mechanism.most_labels >= votes.most_labels:
+            return
+        raise InvalidInputError(
+            f"mechanism must be NoisyBallots(sigma, most_labels={votes.most_labels}) for ballots of so many labels, "
+            f"got {shown(mechanism)}. Nothing was spent."
+        )
     if not isinstance(votes, Votes):
         raise InvalidInputError(
             f"votes must be pate.Votes, got {type(votes).__name__}. Use Votes.from_counts or Votes.from_labels."
@@ -174,7 +196,7 @@ class Questions:
     again; ``same_as`` the position of each row's first equal.
     """
 
-    votes: Votes
+    votes: Votes | BallotVotes
     mechanism: Mechanism
     known: Mapping[int, Answer]
     fresh: IntArray
@@ -182,7 +204,11 @@ class Questions:
 
     @classmethod
     def of(
-        cls, votes: Votes, mechanism: Mechanism, ledger: Ledger | None, held: Mapping[str, Answer] | None = None
+        cls,
+        votes: Votes | BallotVotes,
+        mechanism: Mechanism,
+        ledger: Ledger | None,
+        held: Mapping[str, Answer] | None = None,
     ) -> Questions:
         """Return them; what is stored is in the ledger, or else in ``held``."""
         hashes, every = votes.query_hashes, np.arange(votes.n_queries)
