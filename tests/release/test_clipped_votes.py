@@ -231,7 +231,7 @@ def test_what_is_priced_for_fewer_labels_refuses_them(mechanism, tmp_path):
 
 def test_whatever_takes_one_vote_of_each_teacher_refuses_them():
     assert not isinstance(clipped(), Votes)
-    with pytest.raises(InvalidInputError, match="votes must be pate.Votes"):
+    with pytest.raises(InvalidInputError, match=r"votes must be pate\.Votes"):
         account(clipped(), GNMax(20.0), delta=1e-5)
     session = open_session(
         ConfidentGNMax(9.0, 9.0, 9.0), n_queries=12, n_teachers=200, classes=NAMES, budget=Budget(90.0, 1e-5)
