@@ -31,6 +31,7 @@ from .mechanisms import (
     GNMax as GNMax,
     GaussianSum as GaussianSum,
     LNMax as LNMax,
+    NoisyBallots as NoisyBallots,
     NoisyHistogram as NoisyHistogram,
     VoteCap as VoteCap,
 )

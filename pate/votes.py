@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -122,10 +122,7 @@ class Votes:
                 f"labels must have shape (n_teachers, n_queries) = {(self.n_teachers, len(counts))}, got "
                 f"{self.labels.shape}."
             )
-        if self.unit not in ("record", "group"):
-            raise InvalidInputError(f"unit must be 'record' or 'group', got {self.unit!r}.")
-        if self.query_hashes is not None and len(self.query_hashes) != len(counts):
-            raise InvalidInputError(f"query_hashes has {len(self.query_hashes)} entries for {len(counts)} queries.")
+        _check_described(self.unit, self.query_hashes, len(counts))
         if counts.flags.writeable:  # what was checked is what is released
             object.__setattr__(self, "counts", _frozen(counts.copy()))
         note("votes", votes=self)
@@ -263,6 +260,94 @@ class Votes:
         return as_cell("Votes", "sensitive: sizes alone are shown, no counts", rows=sizes)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class BallotVotes:
+    """Teachers' ballots of several labels at once: **sensitive**; :class:`pate.NoisyBallots` alone knows their price.
+
+    :func:`pate.release.clipped_votes` makes them. However they are made, every ballot is checked to have at most
+    ``most_labels`` ones, on which the charge rests. They are no :class:`Votes`: what is priced for one vote of each
+    teacher refuses them.
+
+    Attributes
+    ----------
+    ballots : bool array of shape (n_teachers, n_queries, n_labels)
+        True where a teacher says that a row has a label.
+    classes : tuple
+        The labels' names.
+    most_labels : int
+        The most ones of one teacher in one row.
+    unit, n_units, query_hashes, classes_inferred, fingerprint, partition_seeded, races
+        As of :class:`Votes`.
+    counts : int64 array of shape (n_queries, n_labels)
+        How many teachers say that a row has a label; made of the ballots.
+
+    Raises
+    ------
+    InvalidInputError
+        Other shapes, or a ballot of more ones.
+
+    Examples
+    --------
+    >>> BallotVotes(np.eye(3, dtype=bool)[None], ("ill", "old", "rich"), 1)
+    BallotVotes(n_queries=3, n_classes=3, n_teachers=1, most_labels=1, counts=<sensitive>)
+    """
+
+    ballots: npt.NDArray[np.bool_]
+    classes: tuple[Any, ...]
+    most_labels: int
+    unit: str = "record"
+    n_units: int | None = None
+    query_hashes: tuple[str, ...] | None = None
+    classes_inferred: bool = False
+    fingerprint: str | None = None
+    partition_seeded: bool = False
+    races: tuple[int, ...] = ()
+    counts: npt.NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        held = self.ballots
+        check_int("most_labels", self.most_labels, low=1)
+        if not isinstance(held, np.ndarray) or held.dtype != bool or held.shape[2:] != (len(self.classes),):
+            raise InvalidInputError(
+                f"ballots must be true and false, of shape (n_teachers, n_queries, {len(self.classes)}). Use "
+                "pate.release.clipped_votes."
+            )
+        if (held.sum(axis=2) > self.most_labels).any():
+            raise InvalidInputError(
+                f"ballots must have at most most_labels={self.most_labels} labels of one teacher in one row; some have "
+                "more. Use pate.release.clipped_votes, which cuts them."
+            )
+        _check_described(self.unit, self.query_hashes, self.n_queries)
+        if held.flags.writeable:  # what was checked is what is released
+            object.__setattr__(self, "ballots", _frozen(held.copy()))
+        object.__setattr__(self, "counts", _frozen(self.ballots.sum(axis=0, dtype=np.int64)))
+        note("votes", votes=self)
+
+    @property
+    def labels(self) -> npt.NDArray[np.bool_]:
+        """Each teacher's votes, shape (n_teachers, n_queries n_labels)."""
+        return self.ballots.reshape(self.n_teachers, -1)
+
+    @property
+    def n_teachers(self) -> int:
+        """Number of teachers."""
+        return self.ballots.shape[0]
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries (rows)."""
+        return self.ballots.shape[1]
+
+    @property
+    def n_classes(self) -> int:
+        """Number of labels."""
+        return self.ballots.shape[2]
+
+    def __repr__(self) -> str:
+        sizes = f"n_queries={self.n_queries}, n_classes={self.n_classes}, n_teachers={self.n_teachers}"
+        return f"BallotVotes({sizes}, most_labels={self.most_labels}, counts=<sensitive>)"
+
+
 @runtime_checkable
 class Voter(Protocol):
     """Anything that votes on public rows: an ensemble of teachers, here or elsewhere.
@@ -298,7 +383,7 @@ def as_votes(votes: Any) -> Votes:
     """
     if isinstance(votes, Votes):
         return votes
-    if votes is None or isinstance(votes, str | bytes | dict):
+    if votes is None or isinstance(votes, str | bytes | dict | BallotVotes):
         raise InvalidInputError(
             f"votes must be pate.Votes, or counts of shape (n_queries, n_classes), got {type(votes).__name__}. Use "
             "Votes.from_counts or Votes.from_labels; pate.jobs.vote_files.read_votes reads a file."
@@ -317,6 +402,13 @@ def as_votes(votes: Any) -> Votes:
         )
     named = list(getattr(votes, "columns", range(counts.shape[1])))
     return Votes.from_counts(counts, classes=None if named == list(range(counts.shape[1])) else named)
+
+
+def _check_described(unit: str, query_hashes: tuple[str, ...] | None, n_queries: int) -> None:
+    if unit not in ("record", "group"):
+        raise InvalidInputError(f"unit must be 'record' or 'group', got {unit!r}.")
+    if query_hashes is not None and len(query_hashes) != n_queries:
+        raise InvalidInputError(f"query_hashes has {len(query_hashes)} entries for {n_queries} queries.")
 
 
 def _whole_numbers(name: str, values: npt.ArrayLike, *, narrow: bool = False) -> npt.NDArray[Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import check_choice, check_real
+from pate._core.checks import check_choice, check_int, check_real
 from pate.exceptions import InvalidInputError
 from pate.mechanisms._base import VOTE_L2_SENSITIVITY, Draw, Mechanism, all_answered, capped
 from pate.privacy.convert import DEFAULT_ORDERS, check_orders
@@ -384,6 +384,62 @@ class NoisyHistogram(Mechanism):
         draw = capped(np.ones(len(counts), dtype=bool), noisy.argmax(axis=1), max_answers)
         noisy[max_answers:] = np.nan
         return Draw(draw.labels, draw.status, noisy)
+
+
+@dataclass(frozen=True)
+class NoisyBallots(NoisyHistogram):
+    """Release how many teachers say yes to each label, with noise, where each says yes to a few labels at most.
+
+    Source: Dziedzic et al. (PoPETs 2023), votes clipped to L2 norm tau, with tau^2 = ``most_labels`` and votes of 0 and
+    1. The counts are of :class:`pate.votes.BallotVotes`, which :func:`pate.release.clipped_votes` makes.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of the noise on every count, in votes.
+    most_labels : int
+        The most labels that one teacher says yes to in one row: a public number, the same for all.
+
+    Guarantees
+    ----------
+    Adjacency replace-one: two ballots v, v' of at most t ones have |v - v'|^2 <= |v|^2 + |v'|^2 <= 2 t, as no entry is
+    negative; two of t ones that share none reach it. n rows are exactly sqrt(2 t n)/sigma-GDP, fully adaptive (Dong,
+    Roth, Su 2022), however many labels there are. With L labels, votes by label cost L n/sigma^2 at the same noise on
+    each number of yes votes (:func:`pate.release.label_votes`): 2 t > L is refused.
+
+    Raises
+    ------
+    InvalidInputError
+        sigma is not a positive number, or most_labels not a whole number >= 1.
+
+    Examples
+    --------
+    >>> NoisyBallots(sigma=40.0, most_labels=2).charge(100).mu_squared
+    0.25
+    """
+
+    most_labels: int
+    family: ClassVar[str] = "noisy-ballots"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "most_labels", check_int("most_labels", self.most_labels, low=1))
+        super().__post_init__()
+
+    def check_classes(self, n_classes: int) -> None:
+        """Refuse so few labels that votes by label cost less."""
+        if 2 * self.most_labels > n_classes:
+            raise InvalidInputError(
+                f"most_labels must be at most half the number of labels, {n_classes}, got {self.most_labels}: votes "
+                "by label (pate.release.label_votes, NoisyHistogram) say more and cost less."
+            )
+
+    def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
+        """Return the worst-case cost of ``n_queries`` rows: mu^2 = 2 most_labels n_queries/sigma^2."""
+        return super().charge(n_queries, max_answers) * self.most_labels
+
+    def public_rdp(self, orders: npt.ArrayLike = DEFAULT_ORDERS) -> npt.NDArray[np.float64]:
+        """Return alpha most_labels/sigma^2, the exact Renyi divergence of one row, shape (n_orders,), at any orders."""
+        return super().public_rdp(orders) * self.most_labels
 
 
 # Mechanisms by name, for the command line, and by what a statement says of them.

@@ -62,7 +62,12 @@ from ._quote import (
     sum_of_rounds as sum_of_rounds,
     warn_if_weak as warn_if_weak,
 )
-from ._label_votes import NONE as NONE, label_votes as label_votes, labels_of as labels_of
+from ._label_votes import (
+    NONE as NONE,
+    clipped_votes as clipped_votes,
+    label_votes as label_votes,
+    labels_of as labels_of,
+)
 from ._release_labels import release_labels as release_labels, sanitised_epsilon as sanitised_epsilon
 from ._session import (
     LabelSession as LabelSession,

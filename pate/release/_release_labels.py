@@ -23,6 +23,7 @@ from pate.mechanisms import (
     GaussianSum,
     GNMax,
     Mechanism,
+    NoisyBallots,
     NoisyHistogram,
 )
 from pate.privacy.budget import Budget
@@ -39,11 +40,11 @@ from pate.release._stored import stored_rounds_of, weaknesses
 from pate.release._transaction import Transaction
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
-from pate.votes import ABSTAIN, Votes
+from pate.votes import ABSTAIN, BallotVotes, Votes
 
 
 def release_labels(
-    votes: Votes | Mapping[str, Votes],
+    votes: Votes | BallotVotes | Mapping[str, Votes],
     mechanism: Mechanism,
     *,
     budget: Budget | Mapping[str, Budget],
@@ -58,9 +59,9 @@ def release_labels(
 
     Parameters
     ----------
-    votes : Votes, or mapping of str to Votes
-        Where ``budget`` has one for each tier of units: the votes of each tier's own teachers, on the same rows
-        (docs/tiers.md).
+    votes : Votes, BallotVotes, or mapping of str to Votes
+        Ballots of several labels take :class:`pate.NoisyBallots`. Where ``budget`` has one for each tier of units: the
+        votes of each tier's own teachers, on the same rows (docs/tiers.md).
     mechanism : Mechanism
     budget : Budget, or mapping of str to Budget
         The most this release may cost; with a budget for each tier, the most that it may cost a unit of it.
@@ -119,8 +120,8 @@ def release_labels(
         stated=stated,
     )
     whole = votes if of_tiers is None else of_tiers.whole
-    check_votes(whole)
-    assert isinstance(whole, Votes)
+    check_votes(whole, mechanism)
+    assert isinstance(whole, Votes | BallotVotes)
     warn_if_weak(terms.largest_delta, whole.n_units, epsilon=top.epsilon)
     release, _ = released(whole, mechanism, terms, of_tiers=of_tiers)
     bind_statement(release.statement, ledger)
@@ -195,7 +196,7 @@ class VotesOfTiers:
 
 
 def released(
-    votes: Votes,
+    votes: Votes | BallotVotes,
     mechanism: Mechanism,
     terms: ReleaseTerms,
     *,
@@ -207,7 +208,7 @@ def released(
     ``planned`` is a number of new queries and its price, see :func:`price_as_planned`; ``of_tiers`` are the votes on
     terms of tiers.
     """
-    check_votes(votes)
+    check_votes(votes, mechanism)
     check_mechanism(mechanism, votes.n_classes)
     ledger = terms.ledger
     check_release_stated(terms.stated, unit=votes.unit, classes_inferred=votes.classes_inferred, tiers=bool(of_tiers))
@@ -247,8 +248,15 @@ def released(
     return made, None if counts is None else PaidCounts(counts, terms, data)
 
 
-def check_votes(votes: object) -> None:
-    """Refuse what are no votes."""
+def check_votes(votes: object, mechanism: object = None) -> None:
+    """Refuse what are no votes, and ballots of more labels than the mechanism is priced for."""
+    if isinstance(votes, BallotVotes):
+        if isinstance(mechanism, NoisyBallots) and mechanism.most_labels >= votes.most_labels:
+            return
+        raise InvalidInputError(
+            f"mechanism must be NoisyBallots(sigma, most_labels={votes.most_labels}) for ballots of so many labels, "
+            f"got {shown(mechanism)}. Nothing was spent."
+        )
     if not isinstance(votes, Votes):
         raise InvalidInputError(
             f"votes must be pate.Votes, got {type(votes).__name__}. Use Votes.from_counts or Votes.from_labels."
@@ -270,7 +278,7 @@ class Questions:
     again; ``same_as`` the position of each row's first equal.
     """
 
-    votes: Votes
+    votes: Votes | BallotVotes
     mechanism: Mechanism
     known: Mapping[int, Answer]
     fresh: IntArray
@@ -278,7 +286,11 @@ class Questions:
 
     @classmethod
     def of(
-        cls, votes: Votes, mechanism: Mechanism, ledger: Ledger | None, held: Mapping[str, Answer] | None = None
+        cls,
+        votes: Votes | BallotVotes,
+        mechanism: Mechanism,
+        ledger: Ledger | None,
+        held: Mapping[str, Answer] | None = None,
     ) -> Questions:
         """Return them; what is stored is in the ledger, or else in ``held``."""
         hashes, every = votes.query_hashes, np.arange(votes.n_queries)

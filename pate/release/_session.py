@@ -45,7 +45,7 @@ from pate.release._transaction import PaidQueries, PaidVotes, Transaction
 from pate.release.statement.fields import Assumption
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
-from pate.votes import Voter, Votes
+from pate.votes import BallotVotes, Voter, Votes
 
 
 class LabelSession(OneHolder):
@@ -117,14 +117,16 @@ class LabelSession(OneHolder):
             self._counts = PaidCounts(self._paid.counts, self._terms, self._data)
         return self._counts
 
-    def ask(self, votes: Votes, *, on_exhausted: str = "raise", offsets: npt.ArrayLike | None = None) -> LabelRelease:
+    def ask(
+        self, votes: Votes | BallotVotes, *, on_exhausted: str = "raise", offsets: npt.ArrayLike | None = None
+    ) -> LabelRelease:
         """Release labels for these votes; rows asked before give their stored answer and use up nothing.
 
         Which rows to ask about may depend on every label released so far, and on public data: never on votes.
 
         Parameters
         ----------
-        votes : Votes
+        votes : Votes or BallotVotes
             Of the teachers the session was opened for.
         on_exhausted : {"raise", "abstain"}
             When more new queries come than are left: ask none of them, or the first ones.
@@ -186,9 +188,9 @@ class LabelSession(OneHolder):
                 return
             yield self.ask(voter.vote(rows, **options), on_exhausted="abstain")
 
-    def _check(self, votes: Votes) -> None:
+    def _check(self, votes: Votes | BallotVotes) -> None:
         self._check_process()
-        check_votes(votes)
+        check_votes(votes, self.mechanism)
         check_alike(
             "votes",
             ("n_teachers", votes.n_teachers, self._data.n_shards),
@@ -201,7 +203,7 @@ class LabelSession(OneHolder):
                 "answers are stored under them."
             )
 
-    def _check_offsets(self, offsets: npt.ArrayLike, votes: Votes) -> FloatArray:
+    def _check_offsets(self, offsets: npt.ArrayLike, votes: Votes | BallotVotes) -> FloatArray:
         if not isinstance(self.mechanism, ConfidentGNMax) or self.mechanism.offsets is not None:
             raise InvalidInputError(
                 f"offsets must be None for a session of {self.mechanism}. Open one of ConfidentGNMax that has none of "
@@ -210,7 +212,7 @@ class LabelSession(OneHolder):
         held = np.asarray(check_offsets(offsets, n_queries=votes.n_queries, n_classes=votes.n_classes))
         return np.broadcast_to(held, votes.counts.shape)
 
-    def _check_owners(self, votes: Votes) -> None:
+    def _check_owners(self, votes: Votes | BallotVotes) -> None:
         """Refuse votes of other records; the first votes give what was not stated at opening."""
         data = self._data
         if data.n_units is not None and votes.n_units is not None:
@@ -227,7 +229,7 @@ class LabelSession(OneHolder):
                 self._terms.ledger.register(said)
             self._data = said
 
-    def _ask(self, votes: Votes, on_exhausted: str, offsets: FloatArray | None) -> LabelRelease:
+    def _ask(self, votes: Votes | BallotVotes, on_exhausted: str, offsets: FloatArray | None) -> LabelRelease:
         mechanism, ledger = self.mechanism, self._terms.ledger
         votes = replace(
             votes, n_units=self._data.n_units, classes_inferred=votes.classes_inferred | self._classes_inferred
@@ -250,7 +252,9 @@ class LabelSession(OneHolder):
         statement = self._statement(votes, questions.sources(self.release), head, digest)
         return questions.answered(draw, asked, self.quote, statement, self.quote.counts)
 
-    def _statement(self, votes: Votes, sources: set[int], head: str | None, offsets: str) -> PrivacyStatement:
+    def _statement(
+        self, votes: Votes | BallotVotes, sources: set[int], head: str | None, offsets: str
+    ) -> PrivacyStatement:
         statement = make_statement(
             votes,
             self.mechanism,

@@ -28,7 +28,7 @@ from pate.release.statement.fields import (
 )
 from pate.release.statement.model import PrivacyStatement, made_statement
 from pate.release.statement.plain import as_plain_text
-from pate.votes import Votes
+from pate.votes import BallotVotes, Votes
 
 # What the guarantee of released labels rests on, and who vouches for each point.
 
@@ -201,7 +201,7 @@ def statement_of(terms: ReleaseTerms, **said: Any) -> PrivacyStatement:
 
 
 def make_statement(
-    votes: Votes,
+    votes: Votes | BallotVotes,
     mechanism: Mechanism,
     price: Quote,
     terms: ReleaseTerms,

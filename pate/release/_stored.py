@@ -16,7 +16,7 @@ from pate.ledger import Ledger, LedgerRow, NewAnswer
 from pate.mechanisms import GaussianSum, Mechanism
 from pate.privacy.budget import Budget
 from pate.release._quote import Quote, ReleaseTerms
-from pate.votes import ABSTAIN, Votes
+from pate.votes import ABSTAIN, BallotVotes, Votes
 
 Paid = TypeVar("Paid")
 
@@ -48,7 +48,7 @@ def rounds_in(facts: Mapping[str, Any]) -> list[int]:
     return sorted(int(key[6:]) - 1 for key in facts if key.startswith("round ") and key[6:].isdigit())
 
 
-def weaknesses(votes: Votes) -> dict[str, Any]:
+def weaknesses(votes: Votes | BallotVotes) -> dict[str, Any]:
     """Return the public facts of votes that a statement must give wherever their answers are given again."""
     said = [name for name in ("classes_inferred", "partition_seeded") if getattr(votes, name)]
     return dict.fromkeys([*said, *(f"{_RACE}{seed}" for seed in votes.races)], True)

@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from pate._core.types import FloatArray, IntArray
 from pate.audit.laws._registry import Numbers, law_bank, register
 from pate.comparison.baselines import SampledNeighbours, StabilityTest, distance_to_instability
-from pate.mechanisms import NOT_ASKED, ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyHistogram, VoteCap
+from pate.mechanisms import NOT_ASKED, ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyBallots, NoisyHistogram, VoteCap
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget, rdp_overhead
 from pate.privacy.noise.integers import laplace_law
@@ -232,11 +232,12 @@ register(
         ConfidentGNMax(20.0, 6.0, 4.0, offsets=(8, -6.5, 0, 3, -3, 5.25, -8, 2, 0, -1)),
     ]
 )
-register(
-    [NoisyHistogram(40.0), NoisyHistogram(2.0**15)],
-    law=lambda m, counts: Numbers(counts.astype(float), m.sigma, grid=m.grid),
-    sample=lambda m, counts, noise: m.sample(counts, noise).noisy_counts,
-)
+for noisy_counts in ([NoisyHistogram(40.0), NoisyHistogram(2.0**15)], [NoisyBallots(40.0, 3), NoisyBallots(2.5, 2)]):
+    register(
+        noisy_counts,
+        law=lambda m, counts: Numbers(counts.astype(float), m.sigma, grid=m.grid),
+        sample=lambda m, counts, noise: m.sample(counts, noise).noisy_counts,
+    )
 register(
     [GaussianSum(4.0), GaussianSum(0.3)],
     law=_sums_law, bank=_sums_bank, n_classes=5, max_releases=2_000,

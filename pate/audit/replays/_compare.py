@@ -385,7 +385,7 @@ def _functions(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
 
 def _votes(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     mine, other = a.private, b.private
-    said = _counts(mine["counts"], other["counts"], allowed, moved)
+    said = _counts(a, b, allowed, moved)
     mine_labels, other_labels = mine["labels"], other["labels"]
     if mine_labels is not None and other_labels is not None and mine_labels.shape == other_labels.shape:
         found = np.flatnonzero((mine_labels != other_labels).any(axis=1))
@@ -395,12 +395,15 @@ def _votes(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
     return said
 
 
-def _counts(mine: Any, other: Any, allowed: Allowed, moved: Moved) -> list[str]:
+def _counts(a: Event, b: Event, allowed: Allowed, moved: Moved) -> list[str]:
+    mine, other, each = a.private["counts"], b.private["counts"], a.private["each"]
     if np.shape(mine) != np.shape(other) or np.ndim(mine) != 2:
         return []  # public, and reported already
     change = np.asarray(other, dtype=np.float64) - np.asarray(mine, dtype=np.float64)  # votes by weight are fractions
     # One vote that moves takes one from a class and gives one to another; one that is dropped takes or gives alone.
     votes = np.maximum(np.maximum(change, 0).sum(axis=1), np.maximum(-change, 0).sum(axis=1))
+    # A ballot of several labels moves several counts, each by one.
+    votes = np.maximum(np.ceil(votes / each), np.abs(change).max(axis=1, initial=0))
     most = math.ceil(votes.max(initial=0))
     moved.votes = max(moved.votes, most)
     if most > allowed.shards:
@@ -440,7 +443,7 @@ _PRIVATE: dict[str, Callable[[Event, Event, Allowed, Moved], list[str]]] = {
     "teachers": _teachers,
     "functions": _functions,
     "votes": _votes,
-    "draw": lambda a, b, allowed, moved: _counts(a.private["counts"], b.private["counts"], allowed, moved),
+    "draw": _counts,
     "sum": _sums,
     "ballots": _sums,
     "dpsgd": _steps,

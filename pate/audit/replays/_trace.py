@@ -20,7 +20,7 @@ import numpy as np
 from pate._core.recorder import Outcome
 from pate.audit.replays._neighbours import Records, row_hashes
 from pate.exceptions import InvalidInputError
-from pate.votes import Votes
+from pate.votes import BallotVotes, Votes
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,7 +153,7 @@ def _read(stage: str, facts: dict[str, Any]) -> Event:
             public = {"number of shards": cut.n_shards, "unit": cut.unit, "number of units": cut.n_units}
             return Event(stage, "partition", public, {"shards": np.array(cut.assignment)})
         case "votes":
-            votes: Votes = facts["votes"]
+            votes: Votes | BallotVotes = facts["votes"]
             public = {
                 "number of teachers": votes.n_teachers,
                 "classes": votes.classes,
@@ -161,13 +161,15 @@ def _read(stage: str, facts: dict[str, Any]) -> Event:
                 "public rows that were asked about": votes.query_hashes,
                 "unit": votes.unit,
             }
-            return Event(stage, "Votes", public, {"counts": votes.counts, "labels": votes.labels})
+            each = getattr(votes, "most_labels", 1)
+            return Event(stage, "Votes", public, {"counts": votes.counts, "labels": votes.labels, "each": each})
         case "draw":
             values, cap = np.array(facts["values"]), facts["options"].get("max_answers")
             public = {"mechanism": repr(facts["mechanism"]), "number of queries": len(values), "cap on answers": cap}
             if facts["options"].get("offsets") is not None:
                 public["offsets"] = digest(np.asarray(facts["options"]["offsets"]))
-            return Event(stage, type(facts["mechanism"]).__name__, public, {"counts": values})
+            each = getattr(facts["mechanism"], "most_labels", 1)
+            return Event(stage, type(facts["mechanism"]).__name__, public, {"counts": values, "each": each})
         case "sum":
             public = {"mechanism": repr(facts["mechanism"]), "squared sensitivity": facts["delta_squared"]}
             private = {"sums": facts["values"].copy(), "noise": facts["mechanism"].noise_multiplier}

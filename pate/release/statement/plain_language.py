@@ -180,7 +180,7 @@ SCALE = (0.1, 1.0, 3.0, 10.0)
 #: What a mechanism's text begins with, and who voted or worked.
 _KINDS = {
     "records": ("GaussianSum",),
-    "teachers": ("NoisyHistogram", "LNMax", "GNMax", "ConfidentGNMax", "VoteCap"),
+    "teachers": ("NoisyHistogram", "NoisyBallots", "LNMax", "GNMax", "ConfidentGNMax", "VoteCap"),
     "dpsgd": ("DP-SGD", "DP-FTRL", "shuffled DP-SGD"),
     "selection": ("private selection",),
 }
