@@ -151,11 +151,13 @@ def label_interactively(
             p = _probabilities(learn(labels.copy()), votes)[rows]
             # A threshold of ``later`` is the session's, with the difference in every offset.
             offsets = votes.n_teachers * p - (mechanism.threshold - later)
-        last = session.ask(votes.take(rows), on_exhausted="abstain", offsets=offsets)
-        sources.update(last.statement.ledger_releases)
-        labels[rows], status[rows] = last.labels, last.status
+        found = session.ask(votes.take(rows), on_exhausted="abstain", offsets=offsets)
+        sources.update(found.statement.ledger_releases)
+        labels[rows], status[rows] = found.labels, found.status
+        if last is None or (found.status != NOT_ASKED).any():  # else it tells of nothing, and of no offsets
+            last = found
         if p is not None:
-            own = rows[(last.status == REFUSED) & (p.max(axis=1) > sure)]
+            own = rows[(found.status == REFUSED) & (p.max(axis=1) > sure)]
             labels[own], status[own] = p.argmax(axis=1)[np.isin(rows, own)], REINFORCED
     assert last is not None
     if len(sources) > 1:  # a round took stored answers of another release: asked together, all are stored by now
