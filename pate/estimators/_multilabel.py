@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -20,12 +18,11 @@ from pate.data import recognised_by
 from pate.estimators._public_rows import PublicRows
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger, Registration
-from pate.models import SeveralModel, SeveralPlan, keep_several, made_of_several, read_several
-from pate.models.file import InputSpec, Manifest, ModelFile, check_model_path, damaged, read_model, write_model
+from pate.models import SeveralModel, SeveralPlan, keep_several, made_of_several, read_several, write_kept
+from pate.models.file import InputSpec, ModelFile, damaged, read_model
 from pate.privacy.budget import Budget
 from pate.records import label_codes, read_labels
 from pate.release.statement.fields import MeasuredQuality
-from pate.release.statement.files import bind_released
 from pate.release.statement.model import PrivacyStatement
 from pate.teachers import owned
 
@@ -217,17 +214,10 @@ class PATEMultilabelClassifier(ClassifierMixin, PublicRows):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model and its statement to one file, as :meth:`pate.PATEClassifier.save` does."""
         check_is_fitted(self, "statement_")
-        check_model_path(path)
-        with tempfile.TemporaryDirectory(prefix="pate-model-") as name:
-            folder = Path(name)
-            parts = keep_several(self._model, folder)
-            held = {part.name: part.read_bytes() for part in folder.iterdir()}
-        manifest = Manifest(
-            kind="labels", classes=self._model.names, dtype="|O", door=self._rows_taken(),
-            made_of=made_of_several(self._model), parts=parts,
+        write_kept(
+            path, partial(keep_several, self._model), self.statement_, self.ledger, kind="labels",
+            classes=self._model.names, dtype="|O", door=self._rows_taken(), made_of=made_of_several(self._model),
         )  # fmt: skip
-        ledger = self.ledger if self.statement_.ledger_releases else None
-        write_model(path, manifest, self.statement_, held, before=partial(bind_released, ledger, ()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, module: Any = None) -> Self:

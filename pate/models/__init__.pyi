@@ -14,6 +14,7 @@ from ._regression import (
     made_of_regression as made_of_regression,
     read_mapped_number as read_mapped_number,
     read_regression as read_regression,
+    write_kept as write_kept,
     write_number as write_number,
 )
 from ._labels import LabelsPlan as LabelsPlan

@@ -21,6 +21,7 @@ import numpy as np
 from pate._core.checks import check_int, check_real
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
+from pate.models._numbers import OneInTenHeldOut
 from pate.models.heads._descent import _groups
 from pate.models.heads._linear import public_rows
 from pate.models.recipes._rule import PublicFacts, Recipe, by_descent
@@ -46,8 +47,6 @@ _SHRUNK_BY = 0.75
 #: Where label vectors are summed they are clipped to norm sqrt(t) of t labels: as many as leave the noise at this share
 #: of the records, but so many at least.
 _KNOWN, _LABELS = 0.01, 3.0
-#: One unit in so many is held out of training, for the measured quality.
-_HELD_OUT = 10
 #: Below this n mu labels are guessed as well by how common they are.
 LEAST = 200.0
 #: A ratio of noisy counts is told where its denominator is above so many of its standard deviations.
@@ -55,7 +54,7 @@ _TOLD = 3.0
 
 
 @dataclass(frozen=True)
-class LabelsPlan:
+class LabelsPlan(OneInTenHeldOut):
     """How several labels are learnt: clips, rounds and their shares of mu^2, by public facts alone.
 
     Parameters
@@ -98,16 +97,6 @@ class LabelsPlan:
         check_int("n_units", self.n_units, low=2)
         check_real("mu", self.mu, low=0, low_open=True)
         _ = self.recipe  # checks all others
-
-    @property
-    def n_held_out(self) -> int:
-        """The number of held-out units: one in ten; of persons about so many."""
-        return max(1, round(self.n_units / _HELD_OUT))
-
-    @property
-    def n_training(self) -> int:
-        """The number of training units."""
-        return self.n_units - self.n_held_out
 
     @cached_property
     def recipe(self) -> Recipe:

@@ -63,8 +63,24 @@ LEAST = 200.0
 _FARTHEST, _NARROWEST = 1e70, 1e-6
 
 
+class OneInTenHeldOut:
+    """How many of a plan's units are held out of training, to measure the model; a mixin of plans."""
+
+    n_units: int
+
+    @property
+    def n_held_out(self) -> int:
+        """The number of held-out units: one in ten; of persons about so many."""
+        return max(1, round(self.n_units / _HELD_OUT))
+
+    @property
+    def n_training(self) -> int:
+        """The number of training units."""
+        return self.n_units - self.n_held_out
+
+
 @dataclass(frozen=True)
-class NumbersPlan:
+class NumbersPlan(OneInTenHeldOut):
     """How a number in [low, high] is learnt: bins, clips, rounds and their shares of mu^2, by public facts alone.
 
     Parameters
@@ -116,16 +132,6 @@ class NumbersPlan:
         check_int("n_units", self.n_units, low=2)
         check_real("mu", self.mu, low=0, low_open=True)
         _ = self.recipe  # checks all others
-
-    @property
-    def n_held_out(self) -> int:
-        """The number of held-out units: one in ten; of persons about so many."""
-        return max(1, round(self.n_units / _HELD_OUT))
-
-    @property
-    def n_training(self) -> int:
-        """The number of training units."""
-        return self.n_units - self.n_held_out
 
     @property
     def n_bins(self) -> int:

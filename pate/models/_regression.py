@@ -567,18 +567,29 @@ def write_number(
     ledger: Ledger | None,
 ) -> None:
     """Write a model of a number, what rows it takes and its statement to one file; a ledger that paid is told."""
+    said: dict[str, Any] = {"classes": (model.low, model.high), "dtype": "<f8", "door": door}
+    if isinstance(model, MappedNumber):
+        said |= {"kind": "dpsgd-number", "made_of": made_of_mapped_number(model)}
+        write_kept(path, partial(keep_mapped_number, model), statement, ledger, **said)
+        return
+    assert isinstance(model, RegressionModel)
+    said |= {"kind": "numbers", "made_of": made_of_regression(model)}
+    write_kept(path, partial(keep_regression, model), statement, ledger, **said)
+
+
+def write_kept(
+    path: str | os.PathLike[str],
+    keep: Callable[[Path], dict[str, Any]],
+    statement: PrivacyStatement,
+    ledger: Ledger | None,
+    **said: Any,
+) -> None:
+    """Write what ``keep`` puts into a folder to one model file; ``said`` is of its manifest, ``ledger`` what paid."""
     check_model_path(path)
     with tempfile.TemporaryDirectory(prefix="pate-model-") as name:
         folder = Path(name)
-        if isinstance(model, MappedNumber):
-            kind, parts, made_of = "dpsgd-number", keep_mapped_number(model, folder), made_of_mapped_number(model)
-        else:
-            assert isinstance(model, RegressionModel)
-            kind, parts, made_of = "numbers", keep_regression(model, folder), made_of_regression(model)
+        manifest = Manifest(parts=keep(folder), **said)
         held = {part.name: part.read_bytes() for part in folder.iterdir()}
-    manifest = Manifest(
-        kind=kind, classes=(model.low, model.high), dtype="<f8", door=door, made_of=made_of, parts=parts
-    )
     paid = ledger if statement.ledger_releases else None
     write_model(path, manifest, statement, held, before=partial(bind_released, paid, ()))
 
