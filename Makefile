@@ -10,7 +10,11 @@ PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 LOWEST := .venv-lowest
 LOWEST_PYTHON ?= python3.11
 
-.PHONY: demo test test-all test-lowest check format slow audit docs wheel clean
+# Another Python: make test-python PY=3.13
+PY ?= 3.13
+OTHER := .venv-$(PY)
+
+.PHONY: demo test test-all test-lowest test-python check format slow audit docs wheel clean
 
 $(READY): pyproject.toml constraints.txt setup.py pate/privacy/exact/_native.c
 	$(PYTHON) -m venv $(VENV)
@@ -37,6 +41,14 @@ $(LOWEST)/.ready: pyproject.toml constraints-lowest.txt setup.py pate/privacy/ex
 test-lowest: $(LOWEST)/.ready  ## the same tests with the lowest versions that pyproject.toml allows
 	$(LOWEST)/bin/python -m pytest -q $(PARALLEL)
 
+$(OTHER)/.ready: pyproject.toml constraints.txt setup.py pate/privacy/exact/_native.c
+	python$(PY) -m venv $(OTHER)
+	$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+test-python: $(OTHER)/.ready  ## the short tests with another Python, python3.13 or PY=3.12, where there is one
+	$(OTHER)/bin/python -m pytest -q $(PARALLEL) -m "not slow and (not long or sample)"
+
 slow: $(READY)  ## what make test-all leaves out
 	$(BIN)/python -m pytest -q -m slow
 
@@ -52,11 +64,11 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(READY)  ## the documentation site, in site/index.html; runs the tutorial for its outputs, and a warning is an error
+docs: $(READY)  ## the documentation site, in site/index.html; runs tutorial and gallery for their outputs, and a warning is an error
 	PATE_DOCS_RUN=1 $(BIN)/python -m sphinx -c docs/_site -d build/docs -E -a -W --keep-going -q . site
 
 wheel: $(READY)  ## builds wheel and sdist into dist/, and proves both in a clean environment
 	$(BIN)/python tests/wheel/prove.py --out dist
 
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist site docs/reference *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) .venv-3.* build dist site docs/reference docs/examples *.egg-info .pytest_cache .mypy_cache .ruff_cache

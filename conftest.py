@@ -12,6 +12,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads of t
 
 from pate._core import secret as _random
 
+#: Programs. MPyC reads and changes the options of whatever it finds itself in: a process of its own only.
+collect_ignore = ["pate/federation/_exchange.py", "tests/federation/dying_party.py"]
+#: Examples run whole: tests/docs/test_gallery.py.
+collect_ignore_glob = ["docs/gallery/*.py", "docs/examples/*"]
+
 #: CPU seconds, those of the processes that a test starts too. What takes longer is marked ``long``.
 LONG = 0.5
 STARTED = pytest.StashKey[float]()

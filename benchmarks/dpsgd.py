@@ -61,6 +61,7 @@ class Config:
     #: Those that take longest are left out beyond this batch size.
     most_for_slow: int = 1024
     seed: int = 0
+    device: str = "cpu"
 
 
 SMOKE = Config(modules=("linear", "tanh-cnn"), batches=(16,), n_records=64, n_features=64, seconds=0.0, n_repeats=1)
@@ -69,7 +70,7 @@ Step = Callable[[torch.Tensor], None]
 
 def new(name: str, c: Config) -> nn.Module:
     torch.manual_seed(c.seed)
-    return make_module(name)(n_features=c.n_features, n_classes=c.n_classes)
+    return make_module(name)(n_features=c.n_features, n_classes=c.n_classes).to(c.device)
 
 
 def plain(name: str, X: torch.Tensor, y: torch.Tensor, c: Config) -> Step:
@@ -78,6 +79,7 @@ def plain(name: str, X: torch.Tensor, y: torch.Tensor, c: Config) -> Step:
 
     def step(index: torch.Tensor) -> None:
         optimizer.zero_grad(set_to_none=True)
+        index = index.to(X.device)
         nn.functional.cross_entropy(module(X.index_select(0, index)), y[index]).backward()
         optimizer.step()
 
@@ -88,8 +90,8 @@ def ours(kind: type) -> Callable[..., Step]:
     def make(name: str, X: torch.Tensor, y: torch.Tensor, c: Config) -> Step:
         torch.manual_seed(c.seed)
         engine = build_engine(name, c.n_features, c.n_classes, engine=kind)
-        parameters = list(engine.module.parameters())
-        units, source = Units(X.numpy(), y.numpy()), NoiseSource()
+        parameters = list(engine.module.to(c.device).parameters())
+        units, source = Units(X.cpu().numpy(), y.cpu().numpy(), device=X.device), NoiseSource()
         optimizer = torch.optim.SGD(parameters, lr=RATE)
 
         def step(index: torch.Tensor) -> None:
@@ -129,6 +131,7 @@ def of_opacus(mode: str) -> Callable[..., Step]:
         def step(index: torch.Tensor) -> None:
             optimizer.zero_grad(set_to_none=True)
             optimizer.expected_batch_size = len(index)
+            index = index.to(X.device)
             loss(module(X.index_select(0, index)), y[index]).backward()
             optimizer.step()
 
@@ -152,7 +155,7 @@ SLOW = ("record by record (vmap)", "Opacus hooks", "Opacus functorch", "Opacus e
 def records(c: Config) -> tuple[torch.Tensor, torch.Tensor, np.random.Generator]:
     rng = np.random.default_rng(c.seed)
     X = torch.from_numpy(rng.random((c.n_records, c.n_features), dtype=np.float32))
-    return X, torch.from_numpy(rng.integers(0, c.n_classes, c.n_records)), rng
+    return X.to(c.device), torch.from_numpy(rng.integers(0, c.n_classes, c.n_records)).to(c.device), rng
 
 
 def cpu(step: Step, indices: list[torch.Tensor], least: float) -> float:

@@ -55,6 +55,62 @@ def private_steps(found: dict[str, Any] | None) -> Iterator[str]:
             yield f"| {name}, {engine} | {' | '.join(cells)} |"
 
 
+def institutions(found: dict[str, Any] | None) -> Iterator[str]:
+    """Yield the table of secure sums and labels."""
+    if not found:
+        return
+    c = found["config"]
+    yield f"\n| {c['n_queries']} queries x {c['n_classes']} classes | way | s | range | MB a party sends | start, s |"
+    yield "|---|---|---|---|---|---|"
+    for r in found["rows"]:
+        start = f"{r['start_s']:.1f}" if "start_s" in r else ""
+        span = f"{r['s_low']:.2f} to {r['s_high']:.2f}"
+        what = f"{r['what']}, {r['parties']} parties, t = {r['tolerate']}"
+        yield f"| {what} | {r['way']} | {r['s']:.3g} | {span} | {r['bytes'] / 1e6:.2f} | {start} |"
+    yield (
+        f"\nMedians of {c['n_repeats']} repeats, all parties on {found['machine']['cores']} cores, load "
+        f"{found['machine']['load_before']:.1f} before and {found['load_after']:.1f} after. Ours with mutual TLS, no "
+        "pickles, K = 60 and comparisons that show no party what they compare, which MPyC's own do."
+    )
+
+
+def on_a_gpu(found: dict[str, Any] | None) -> Iterator[str]:
+    """Yield the tables of what a GPU makes faster: milliseconds, and how many times as many the others take."""
+    if not found:
+        return
+    c, parts = found["config"], {k: v for k, v in found.items() if isinstance(v, dict) and "machine" in v}
+    stamp = parts["teachers"]["machine"]
+    yield (
+        f"\n## On a GPU\n\n{stamp['gpu']}, torch {stamp['versions']['torch']}, cuDNN {stamp['versions']['cudnn']}, "
+        f"beside {stamp['cores']} cores; medians of {c['n_repeats']} repeats; how many times as long others took."
+    )
+
+    def table(head: str, ways: list[str], rows: dict[str, dict[str, Any]], own: str) -> Iterator[str]:
+        yield f"\n| {head} | {' | '.join(ways)} |\n|---|{'---|' * len(ways)}"
+        for name, table in rows.items():
+            cells = [f"{table[way]['ratio']:.2f}" if way in table else "" for way in ways]
+            yield f"| {name} ({1e3 * table[own]['seconds']:.1f} ms) | {' | '.join(cells)} |"
+
+    made = {k: v for k, v in parts["teachers"].items() if k != "machine"}
+    rows = {f"{name}, {what}": v[what] for name, v in made.items() for what in ("training", "voting")}
+    head = f"a teacher of {c['n_teachers']}, grouped on the GPU; votes on {c['n_queries']:,} rows"
+    yield from table(head, ["one by one", "plain loop", "cpu"], rows, "grouped")
+    unlike = ", ".join(
+        f"{name} {100 * max(v['votes_unlike_cpu']):.2f}%" for name, v in made.items() if v["votes_unlike_cpu"]
+    )
+    same = all(all(v["repeats_bit_for_bit"]) for v in made.values())
+    yield (
+        f"\nRepeats gave the same weights bit for bit: {'yes' if same else 'NO'}. Votes unlike those of the CPU's "
+        f"teachers: {unlike}."
+    )
+    steps = {k: v["steps"] for k, v in parts["dpsgd"].items() if k != "machine"}
+    ways = list(dict.fromkeys(way for v in steps.values() for way in v if way != "book-keeping"))
+    yield from table("a step of DP-SGD, book-keeping on the GPU", ways, steps, "book-keeping")
+    fits = {f"DP-SGD, {k}, a step of a whole fit": v["steps"] for k, v in parts["dpsgd fits"].items() if k != "machine"}
+    fits |= {f"{k}, {c['n_images']:,} images": v["fits"] for k, v in parts["images"].items() if k != "machine"}
+    yield from table("on the GPU", ["cpu"], fits, "gpu")
+
+
 def pages() -> Iterator[str]:
     yield "# Measured\n\nBy `benchmarks/table.py` from the JSON files here, which hold commits, versions and loads."
     yield "\n| per second | ours | plain loop | ratio, median of repeats | range |\n|---|---|---|---|---|"
@@ -136,6 +192,14 @@ def pages() -> Iterator[str]:
                 f"{fit['plain_accuracy']:.3f}."
             )
     yield from private_steps(read("dpsgd"))
+    yield from institutions(read("federation"))
+    installed = read("install")
+    if installed:
+        yield "\n| default installation | MB | of these torch and what comes with CUDA | s |\n|---|---|---|---|"
+        for name, r in installed.items():
+            yield f"| {name} | {r['megabytes']:,} | {r['torch_share']:.0%} | {r['seconds']:.0f} |"
+        loads = ", ".join(f"{r['machine']['load_before']:.1f}" for r in installed.values())
+        yield f"\nDownloads are in the seconds; load before each {loads}."
     classes = read("many_classes")
     if classes:
         head = ("probability", "divergence", "probability, before", "divergence, before")
@@ -151,6 +215,7 @@ def pages() -> Iterator[str]:
             "\nLargest relative error of the exact law against an independent integration in 40 digits, over "
             f"{len({r['votes'] for r in classes['rows']})} shapes of votes."
         )
+    yield from on_a_gpu(read("gpu"))
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -45,7 +46,7 @@ def filled(config: Any, tables: Iterable[str], cells: Iterable[Cell], result: Pa
     if result is not None and result.exists():
         stored = json.loads(result.read_text(encoding="utf-8"))
         if stored["config"] == results["config"]:
-            results |= {table: stored[table] for table in tables}
+            results |= {table: stored.get(table, []) for table in tables}
             results["commits"] = list(dict.fromkeys([*stored["commits"], *results["commits"]]))
     for table, key, measure in cells:
         if not any(key.items() <= row.items() for row in results[table]):
@@ -74,3 +75,26 @@ def write_page(page: Path, name: str, made: str) -> None:
     if not first or not last:
         raise SystemExit(f"{page} must have the lines {begin} and {end}.")
     page.write_text(f"{before}{begin}\n{made}\n{end}{after}", encoding="utf-8")
+
+
+def by_command_line(
+    doc: str,
+    cells: Callable[[Any], Iterable[Cell]],
+    table: Callable[[dict[str, Any]], str],
+    *,
+    config: Any,
+    smoke: Any,
+    result: Path,
+    page: Path,
+) -> None:
+    """Measure an experiment's rows; ``--smoke``: a few of them, which are printed; ``--table``: the page's table."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smoke", action="store_true", help="does it run?")
+    parser.add_argument("--table", action="store_true", help="the page's table from the stored result alone")
+    given = parser.parse_args()
+    if given.table:
+        write_page(page, "table", table(json.loads(result.read_text(encoding="utf-8"))))
+    elif given.smoke:
+        print(table(filled(smoke, ("rows",), cells(smoke), None)))
+    else:
+        filled(config, ("rows",), cells(config), result)

@@ -2,7 +2,7 @@
 
     python experiments/attack_students.py                              # digits: 128 models of each kind, three seeds
     PATE_DATA_HOME=... python experiments/attack_students.py --data mnist   # 16 networks; resumable in --work
-    python experiments/attack_students.py --page                       # the page's table from the stored JSON
+    python experiments/attack_students.py --page                       # the pages' tables from the stored JSON
     python experiments/attack_students.py --smoke                      # does it run?
 
 Every kind is fitted on random halves of the same records, and every model is a target in its turn. The kinds and their
@@ -36,8 +36,9 @@ from pate.dpsgd import SampledGaussian
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "attack_students.json"
-PAGE = ROOT / "docs" / "audit-attacks.md"
-#: Between these lines of the page nothing is typed by hand.
+#: The users' page has a short table, the reviewers' page the whole one.
+PAGE, WHOLE = ROOT / "docs" / "audit-attacks.md", ROOT / "docs" / "audit-faults.md"
+#: Between these lines of a page nothing is typed by hand.
 BEGIN, END = "<!-- table of experiments/attack_students.py -->", "<!-- end -->"
 ATTACKS = ("lira", "lira-offline", "rmia", "loss")
 ONE = Budget(1.0, 1e-5)
@@ -220,7 +221,7 @@ def _share(found: dict[str, Any] | None) -> str:
     return f"{100 * found['value']:.1f}{interval}"
 
 
-def _row(cells: list[dict[str, Any]]) -> list[str]:
+def _row(cells: list[dict[str, Any]], short: bool) -> list[str]:
     first = cells[0]
     at1, at01 = (f"true positives at {rate} false positives" for rate in ("1%", "0.1%"))
     others = [
@@ -230,25 +231,33 @@ def _row(cells: list[dict[str, Any]]) -> list[str]:
     values = [100 * found["value"] for found in seeds if found]
     area = figure(first, "AUC", "lira")
     held = figure(first, "accuracy on the other records")
+    allowed = _share(figure(first, "most the claim allows at 1% false positives")) or "no claim"
+    accuracy = f"{100 * held['value']:.1f}" if held else ""
+    if short:
+        return [first["kind"], accuracy, _share(seeds[0]), allowed]
     return [
         first["kind"],
-        f"{100 * held['value']:.1f}" if held else "",
+        accuracy,
         f"{area['value']:.3f} ({area['low']:.3f} to {area['high']:.3f})" if area else "",
         _share(seeds[0]),
         f"{min(values):.1f} to {max(values):.1f}" if len(values) > 1 else "",
         _share(figure(first, at01, "lira")),
         *others,
-        _share(figure(first, "most the claim allows at 1% false positives")) or "no claim",
+        allowed,
         ", ".join(sorted({f"{cell['cpu_seconds']:.0f}" for cell in cells[:1] if cell["cpu_seconds"] is not None})),
     ]
 
 
-def table(stored: dict[str, Any]) -> str:
-    """Return a table for each data set."""
+def table(stored: dict[str, Any], *, short: bool = False) -> str:
+    """Return a table for each data set; ``short`` has LiRA on digits alone."""
     lines: list[str] = []
     heads = ["model", "accuracy", "AUC, LiRA", "found at 1%, LiRA", "other seeds too", "found at 0.1%, LiRA",
              "offline", "RMIA", "loss", "allowed at 1%", "core seconds"]  # fmt: skip
+    if short:
+        heads = ["model", "accuracy", "found at 1%", "allowed at 1%"]
     for name, config in stored["configs"].items():
+        if short and name != "digits":
+            continue
         mine = [cell for cell in stored["cells"] if cell["data"] == name]
         first = mine[0]
         lines += [
@@ -261,16 +270,18 @@ def table(stored: dict[str, Any]) -> str:
         for kind in config["kinds"]:
             cells = sorted((c for c in mine if c["kind"] == kind), key=lambda cell: cell["seed"])
             if cells:
-                lines.append(f"| {' | '.join(_row(cells))} |")
+                lines.append(f"| {' | '.join(_row(cells, short))} |")
         lines.append("")
     return "\n".join(lines).rstrip()
 
 
-def write_page(result: Path, page: Path) -> None:
-    """Put the tables between their marks in the page."""
+def write_page(result: Path, page: Path, *, short: bool = False) -> None:
+    """Put the tables between their marks in a page."""
     stored, text = json.loads(result.read_text(encoding="utf-8")), page.read_text(encoding="utf-8")
     before, mark, after = text.partition(BEGIN)
-    page.write_text(f"{before}{mark}\n\n{table(stored)}\n\n{END}{after.partition(END)[2]}", encoding="utf-8")
+    page.write_text(
+        f"{before}{mark}\n\n{table(stored, short=short)}\n\n{END}{after.partition(END)[2]}", encoding="utf-8"
+    )
 
 
 def main() -> None:
@@ -284,7 +295,8 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true")
     chosen = parser.parse_args()
     if chosen.page:
-        write_page(chosen.out, PAGE)
+        write_page(chosen.out, PAGE, short=True)
+        write_page(chosen.out, WHOLE)
         return
     if chosen.smoke:
         run(SMOKE, ROOT / "runs" / "attack_students_smoke.json", chosen.n_jobs, None)

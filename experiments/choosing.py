@@ -1,4 +1,4 @@
-"""When does PATE win, and when DP-SGD? One comparison per question, and the page docs/choosing.md.
+"""When does PATE win, and when DP-SGD? One comparison per question, then docs/choosing.md and docs/pate-or-dpsgd.md.
 
     PATE_DATA_HOME=... python experiments/choosing.py                    # all questions (an hour or two), then the page
     python experiments/choosing.py --only digits "Adult, 1,000 records"
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from _choosing_data import QUESTIONS, Question
-from _choosing_page import write_page
+from _choosing_page import write_chapter, write_page
 
 from pate import Budget, ComparisonReport, compare
 from pate.comparison.contestants import named
@@ -29,6 +29,7 @@ from pate.comparison.contestants import named
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "choosing.json"
 PAGE = ROOT / "docs" / "choosing.md"
+CHAPTER = ROOT / "docs" / "pate-or-dpsgd.md"
 EPSILONS = (0.1, 0.5, 1.0, 3.0)
 DELTA = 1e-5
 
@@ -107,6 +108,7 @@ def main() -> None:
             stored["questions"] = [done[q.name] for q in QUESTIONS if q.name in done]
             RESULT.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
     write_page(stored, PAGE)
+    write_chapter(stored, CHAPTER)
 
 
 if __name__ == "__main__":

@@ -112,18 +112,18 @@ def cells(c: Config) -> Iterator[Cell]:
 
 
 def table(told: dict[str, Any]) -> str:
-    """Return the means over seeds as Markdown."""
-    rows = pd.DataFrame(told["runs"])
+    """Return the means over seeds as Markdown, of every epsilon in one line."""
+    rows, epsilons = pd.DataFrame(told["runs"]), told["config"]["epsilons"]
     # Cut to three labels or fewer, dense ballots are sparse ones.
-    rows = rows[(rows["ballots"] == "dense") | (rows["most_labels"] == 0)].sort_values(["epsilon", "most_labels"])
-    lines = ["| epsilon | votes | noise | yes of a teacher | AUC | average precision |", "|---" * 6 + "|"]
-    for (epsilon, most, kind), part in rows.groupby(["epsilon", "most_labels", "ballots"], sort=False):
-        how = f"{most} each" if most else f"by label, {kind} ballots"
-        mean = part[["noise", "yes", "auc", "precision"]].mean()
-        lines.append(
-            f"| {epsilon:g} | {how} | {mean['noise']:.0f} | {mean['yes']:.1f} | {mean['auc']:.3f} | "
-            f"{mean['precision']:.3f} |"
-        )
+    rows = rows[(rows["ballots"] == "dense") | (rows["most_labels"] == 0)].sort_values(["most_labels", "epsilon"])
+    heads = ["votes", "yes of a teacher", "noise", *(f"epsilon {epsilon:g}" for epsilon in epsilons)]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for (most, kind), part in rows.groupby(["most_labels", "ballots"], sort=False):
+        how = f"{most} each" if most else f"by label, {kind}"
+        mean = part.groupby("epsilon")[["noise", "yes", "auc", "precision"]].mean()
+        noise = "/".join(f"{one:.0f}" for one in mean["noise"])
+        scores = [f"{one.auc:.3f}/{one.precision:.3f}" for one in mean.itertuples()]
+        lines.append(f"| {how} | {mean['yes'].mean():.1f} | {noise} | {' | '.join(scores)} |")
     return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
 """Next words drawn by teachers' votes: by one public race, by each teacher for itself, and the most probable ones.
 
     python experiments/coordinated_votes.py            # a quarter of an hour of one core, then the page
-    python experiments/coordinated_votes.py --page     # the tables of docs/language-models.md from the stored JSON
+    python experiments/coordinated_votes.py --page     # the table of docs/language-models.md from the stored JSON
     python experiments/coordinated_votes.py --smoke    # does it run?
 
 The private notes are made up, so that it is known which words may follow a prompt, and how often. Teachers count words
@@ -35,9 +35,9 @@ Array = npt.NDArray[np.float64]
 
 #: How votes are cast.
 HOW = {
-    "one race": "drawn by one public race (`CoordinatedVoter`)",
-    "apart": "drawn by each teacher for itself",
-    "most probable": "each teacher's most probable word (`TeacherEnsemble.vote`)",
+    "one race": "one public race",
+    "apart": "each draws for itself",
+    "most probable": "likeliest word",
 }
 MECHANISMS = {"GNMax": GNMax(1.0), "NoisyHistogram": NoisyHistogram(1.0)}
 
@@ -180,6 +180,12 @@ def cells(config: Config) -> Iterator[Cell]:
 
 # ---- the page ----
 
+#: What a row says, and how it is written; all but the last three of each mechanism.
+_OF_BOTH = {
+    "sigma": ".0f", "possible": ".0%", "distance": ".2f", "different": ".1f",
+    "gap": ".0f", "distance of fresh draws": ".2f", "different of fresh draws": ".1f",
+}  # fmt: skip
+
 
 def gap_table(results: dict[str, Any]) -> str:
     lines = ["| teachers' distributions | one race | apart |", "|---|---|---|"]
@@ -191,28 +197,27 @@ def gap_table(results: dict[str, Any]) -> str:
 
 
 def word_table(results: dict[str, Any]) -> str:
-    lines = [
-        "| epsilon | mechanism (sigma) | votes | median lead | possible words | distance to the law | words seen |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """Return means over worlds, a line for each way of voting; of both mechanisms where they differ."""
+    lines = ["| epsilon (sigma) | votes | lead | possible | distance | seen |", "|---" * 6 + "|"]
+    mean: dict[str, float] = {}
     for epsilon in results["config"]["epsilons"]:
-        for mechanism in MECHANISMS:
-            for how, said in HOW.items():
-                key = {"epsilon": epsilon, "mechanism": mechanism, "how": how}
-                alike = [row for row in results["words"] if key.items() <= row.items()]
-                if not alike:
-                    continue
-                mean = {k: float(np.mean([row[k] for row in alike])) for k in alike[0] if k not in key}
-                lines.append(
-                    f"| {epsilon:g} | {mechanism} ({mean['sigma']:.0f}) | {said} | {mean['gap']:.0f} "
-                    f"| {mean['possible']:.0%} | {mean['distance']:.2f} ({mean['distance of fresh draws']:.2f}) "
-                    f"| {mean['different']:.1f} ({mean['different of fresh draws']:.1f}) |"
-                )
+        for how, said in HOW.items():
+            alike = [row for row in results["words"] if (row["epsilon"], row["how"]) == (epsilon, how)]
+            if not alike:
+                continue
+            of = [alike, *([row for row in alike if row["mechanism"] == name] for name in MECHANISMS)]
+            mean, *both = [{k: float(np.mean([row[k] for row in rows])) for k in _OF_BOTH} for rows in of]
+            figures = {k: "/".join(format(one[k], f) for one in both) for k, f in _OF_BOTH.items()}
+            lines.append(
+                f"| {epsilon:g} ({figures['sigma']}) | {said} | {mean['gap']:.0f} | {figures['possible']} "
+                f"| {figures['distance']} | {figures['different']} |"
+            )
+    fresh = f"| {mean['distance of fresh draws']:.2f} | {mean['different of fresh draws']:.1f} |"
+    lines.append(f"| no noise | the notes' law itself | | 100% {fresh}")
     return "\n".join(lines)
 
 
 def publish(results: dict[str, Any], page: Path) -> None:
-    write_page(page, "gaps", gap_table(results))
     write_page(page, "words", word_table(results))
 
 

@@ -1,7 +1,7 @@
 """How often the curator is warned that private rows stand elsewhere: false alarms, and other units that are found.
 
     PATE_DATA_HOME=... python experiments/covariate_shift.py --tables FOLDER   # some minutes, then the page
-    python experiments/covariate_shift.py --page                                 # the table of docs/data.md
+    python experiments/covariate_shift.py --page                                 # the table of docs/audit-faults.md
     python experiments/covariate_shift.py --smoke                                # does it run?
 
 FOLDER has development tables (CSV, a column ``target`` or ``price``). The threshold of ``pate.data._shift`` was chosen
@@ -27,7 +27,7 @@ from pate.data import _shift
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "covariate_shift.json"
-PAGE = ROOT / "docs" / "data.md"
+PAGE = ROOT / "docs" / "audit-faults.md"
 Turn = Callable[[pd.DataFrame], pd.DataFrame]
 UNITS: dict[str, Turn] = {
     "times 10": lambda v: v * 10,

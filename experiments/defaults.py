@@ -285,10 +285,42 @@ def of_probabilities(stored: dict[str, Any]) -> str:
     )
 
 
+def decisions(stored: dict[str, Any]) -> str:
+    """Return the balanced accuracy of both decisions on imbalanced tables, with most public rows at random."""
+    D = pd.DataFrame(stored["rows"])
+    asked = max(a for _, a in stored["config"]["draws"])
+    D = D[(D.public == "random") & (D.asked == asked) & (D.m == 2) & (D.rarest < stored["config"]["rare"])]
+    heads = ("epsilon", "records, likeliest", "records, balanced", "DP-SGD, likeliest", "AUC: records, DP-SGD")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for epsilon, q in D.groupby("epsilon", sort=True):
+        r, d = (q[q.voters == who].mean(numeric_only=True) for who in ("records", "dpsgd"))
+        told = [f"{100 * value:.1f}" for value in (r.balanced, r.decide_balanced, d.balanced)]
+        lines.append(f"| {epsilon:g} | {' | '.join(told)} | {r.auc:.3f}, {d.auc:.3f} |")
+    return "\n".join(lines)
+
+
+def by_draw(stored: dict[str, Any]) -> str:
+    """Return the mean accuracy by how public rows were drawn: of all tables, and of those that have a direction."""
+    both = pairs(stored)
+    epsilons = [e for e in sorted(stored["config"]["epsilons"]) if 0.3 <= e <= 3]
+    there = set(both[both.public != "random"].table)
+    lines = ["| public rows | tables | " + " | ".join(f"epsilon {e:g}" for e in epsilons) + " |"]
+    lines.append("|---" * (len(epsilons) + 2) + "|")
+    draws = [(how, asked, set(both.table)) for how, asked in stored["config"]["draws"] if how == "random"]
+    draws += [(how, asked, there) for how, asked in stored["config"]["draws"] if asked == draws[0][1]]
+    for how, asked, tables in draws:
+        q = both[(both.public == how) & (both.asked == asked) & both.table.isin(tables)]
+        means = [q[q.epsilon == e][["records", "dpsgd"]].mean() for e in epsilons]
+        line = " | ".join(f"{m.records:.1f} ({m.dpsgd:.1f})" for m in means)
+        lines.append(f"| {asked:,} {WORDS[how]} | {q.groupby(['table', 'against']).ngroups} | {line} |")
+    return "\n".join(lines)
+
+
 RECIPES, RECORDS = ROOT / "docs" / "record-recipes.md", ROOT / "docs" / "records.md"
 TABLES = {
     "defaults": (RECIPES, by_public_rows), "by-table": (RECIPES, by_table), "imbalanced": (RECIPES, imbalanced),
     "of-itself": (RECIPES, of_itself), "of-probabilities": (RECORDS, of_probabilities),
+    "decisions": (ROOT / "docs" / "imbalance.md", decisions), "draws": (ROOT / "docs" / "public-rows.md", by_draw),
 }  # fmt: skip
 
 

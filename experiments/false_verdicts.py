@@ -1,7 +1,7 @@
 """False verdicts: how often the rule of `pate compare` calls somebody ahead who is not, and how often it finds a gap.
 
     python experiments/false_verdicts.py            # ten minutes of one core: all worlds, then the page's tables
-    python experiments/false_verdicts.py --page     # the tables of docs/comparison.md from the stored JSON
+    python experiments/false_verdicts.py --page     # the tables of docs/comparison-statistics.md from the stored JSON
     python experiments/false_verdicts.py --smoke    # does it run?
 
 Whole comparisons are made up in worlds where all contestants are equal (experiments/_worlds.py). A comparison counts as
@@ -31,7 +31,7 @@ from pate.comparison._verdicts import crossover_points, verdicts
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "false_verdicts.json"
-PAGE = ROOT / "docs" / "comparison.md"
+PAGE = ROOT / "docs" / "comparison-statistics.md"
 #: Between these lines of the page nothing is typed by hand.
 BEGIN, END = "<!-- {} of experiments/false_verdicts.py -->", "<!-- end -->"
 
@@ -177,40 +177,51 @@ def run(config: Config, result: Path | None) -> dict[str, Any]:
 
 
 def _percent(rows: list[dict[str, Any]], what: str) -> str:
-    return " / ".join(f"{100 * row[what] / row['studies']:.1f}" for row in rows)
+    return "/".join(f"{100 * row[what] / row['studies']:.1f}" for row in rows)
+
+
+def _most(rows: list[dict[str, Any]], what: str) -> str:
+    """Return the highest share by number of repeats, over numbers of contestants and epsilons."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        found.setdefault(row["repeats"], []).append(100 * row[what] / row["studies"])
+    return "/".join(f"{max(found[j]):.1f}" for j in sorted(found))
 
 
 def tables(judgements: dict[str, Any]) -> dict[str, str]:
     """Return the page's tables in Markdown, by name."""
-    repeats = " / ".join(str(j) for j in judgements["config"]["repeats"])
-    head = "| world | contestants | epsilons | the rule | repeats alone | the old rule |\n|---|---|---|---|---|---|\n"
+    repeats = "/".join(str(j) for j in judgements["config"]["repeats"])
+    head = "| world | the rule | repeats alone | the old rule |\n|---|---|---|---|\n"
 
     def falses(names: dict[str, tuple[Any, str]]) -> str:
         lines = []
         for name, (_, says) in names.items():
-            keys = dict.fromkeys((r["contestants"], r["epsilons"]) for r in judgements["rates"] if r["world"] == name)
-            for k, e in keys:
-                rows = [r for r in judgements["rates"] if (r["world"], r["contestants"], r["epsilons"]) == (name, k, e)]
-                cells = [_percent(rows, rule) for rule in ("rule", "repeats_alone", "old")]
-                lines.append(f"| {says} | {k} | {e} | {' | '.join(cells)} |")
+            rows = [r for r in judgements["rates"] if r["world"] == name]
+            lines.append(f"| {says} | {' | '.join(_most(rows, rule) for rule in ('rule', 'repeats_alone', 'old'))} |")
         return head + "\n".join(lines)
 
     honest = [r for r in judgements["rates"] if r["world"] in WORLDS]
     worst, level = max(honest, key=lambda r: r["rule"] / r["studies"]), 100 * judgements["config"]["level"]
     studies = " or ".join(f"{n:,}" for n in sorted({r["studies"] for r in judgements["rates"]}, reverse=True))
+    many, levels = (sorted({r[key] for r in judgements["rates"]}) for key in ("contestants", "epsilons"))
     summary = (
-        f"False verdicts in % of the made-up comparisons, at {repeats} repeats ({studies} comparisons for a number; at "
-        f"most {100 - level:g} are promised); a fourth number is at {MANY_REPEATS}. "
-        f"The most by the rule: {100 * worst['rule'] / worst['studies']:.1f} "
+        f"False verdicts in % of the made-up comparisons, at {repeats} repeats; a fourth number is at {MANY_REPEATS}. "
+        f"Each number is the highest of those for {' or '.join(map(str, many))} contestants and "
+        f"{' or '.join(map(str, levels))} epsilons ({studies} comparisons each; all of them are in "
+        "[the result file](../experiments/results/false_verdicts.json)). "
+        f"At most {100 - level:g} are promised. The most by the rule: {100 * worst['rule'] / worst['studies']:.1f} "
         f"({WORLDS[worst['world']][1]}; {worst['contestants']} contestants, {worst['epsilons']} "
         f"epsilon{'s' * (worst['epsilons'] > 1)}, {worst['repeats']} repeats)."
     )
-    lines = [f"| world | gap | epsilons | found at {repeats} repeats | called behind |", "|---|---|---|---|---|"]
+    levels = sorted({r["epsilons"] for r in judgements["power"]})
+    heads = [f"found, {e} epsilon{'s' * (e > 1)}" for e in levels]
+    lines = [f"| world | gap | {' | '.join(heads)} | most called behind |", "|---" * (3 + len(levels)) + "|"]
     for name, (_, says) in POWER.items():
-        for gap, e in dict.fromkeys((r["gap"], r["epsilons"]) for r in judgements["power"] if r["world"] == name):
-            rows = [r for r in judgements["power"] if (r["world"], r["gap"], r["epsilons"]) == (name, gap, e)]
-            lines.append(f"| {says} | {100 * gap:g} | {e} | {_percent(rows, 'found')} | {_percent(rows, 'reversed')} |")
-    crossed = [f"| world | slope | in the stretches at {repeats} repeats | surely seen |", "|---|---|---|---|"]
+        for gap in dict.fromkeys(r["gap"] for r in judgements["power"] if r["world"] == name):
+            rows = [r for r in judgements["power"] if (r["world"], r["gap"]) == (name, gap)]
+            cells = [_percent([r for r in rows if r["epsilons"] == e], "found") for e in levels]
+            lines.append(f"| {says} | {100 * gap:g} | {' | '.join(cells)} | {_most(rows, 'reversed')} |")
+    crossed = ["| world | slope | in the stretches | surely seen |", "|---|---|---|---|"]
     for name, (_, says) in POWER.items():
         for slope in dict.fromkeys(r["slope"] for r in judgements["crossings"] if r["world"] == name):
             rows = [r for r in judgements["crossings"] if (r["world"], r["slope"]) == (name, slope)]
@@ -218,8 +229,8 @@ def tables(judgements: dict[str, Any]) -> dict[str, str]:
     return {
         "false verdicts": f"{summary}\n\n{falses(WORLDS)}",
         "lopsided worlds": falses(LOPSIDED),
-        "gaps found": "\n".join(lines),
-        "crossings": "\n".join(crossed),
+        "gaps found": f"At {repeats} repeats:\n\n" + "\n".join(lines),
+        "crossings": f"At {repeats} repeats:\n\n" + "\n".join(crossed),
     }
 
 
@@ -235,7 +246,7 @@ def write_page(result: Path, page: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="a few comparisons in every world: does it run?")
-    parser.add_argument("--page", action="store_true", help="write the tables of docs/comparison.md again")
+    parser.add_argument("--page", action="store_true", help="write the tables of docs/comparison-statistics.md again")
     given = parser.parse_args()
     if given.smoke:
         print(tables(run(SMOKE, None))["false verdicts"])

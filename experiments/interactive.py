@@ -1,7 +1,7 @@
 """What are offsets of Confident-GNMax's test worth? On the 2018 paper's own MNIST votes, at public costs.
 
     PATE_DATA_HOME=... python experiments/interactive.py          # two minutes of one core; goes on where it was ended
-    PATE_DATA_HOME=... python experiments/interactive.py --page   # the tables of docs/teachers.md from the stored JSON
+    PATE_DATA_HOME=... python experiments/interactive.py --page   # the tables of docs/defaults.md from the stored JSON
     PATE_DATA_HOME=... python experiments/interactive.py --smoke  # does it run?
 
 *Classes*: how unequal are the shares of queries answered by true class, and what do offsets do about it? Exact
@@ -43,7 +43,7 @@ from pate.privacy.papernot import PAPER_ORDERS, log_q_gaussian, rdp_bound
 from pate.release import label_interactively, release_labels
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULT, PAGE = ROOT / "experiments" / "results" / "interactive.json", ROOT / "docs" / "teachers.md"
+RESULT, PAGE = ROOT / "experiments" / "results" / "interactive.json", ROOT / "docs" / "defaults.md"
 SETTING = ("n", "cap", "share", "ratio", "later", "gap")
 TABLES = ("classes", "runs", "chosen")
 METHODS = ("Confident-GNMax", "Interactive-GNMax", "noisy counts")

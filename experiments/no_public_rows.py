@@ -33,8 +33,9 @@ from pate.data import Column, Dataset, Schema, copula
 from pate.privacy.convert import gdp_from_budget, gdp_to_epsilon
 
 RESULT = Path(__file__).with_name("results") / "no_public_rows.json"
-PAGE = Path(__file__).parents[1] / "docs" / "no-public-rows.md"
+PAGE = Path(__file__).parents[1] / "docs" / "public-rows.md"
 MIXED = "pendigits, writers mixed"
+METHODS = ("real", "copula", "dpsgd")
 #: Adult's numbers, as its documentation has them: range, and what stands out.
 ADULT = {"age": (17, 90, ()), "fnlwgt": (12285, 1490400, ()), "education-num": (1, 16, ()),
          "capital-gain": (0, 99999, (0,)), "capital-loss": (0, 4356, (0,)), "hours-per-week": (1, 99, ())}  # fmt: skip
@@ -141,24 +142,24 @@ def measure(data: str, n: int | None, seed: int, epsilon: float, method: str, co
 def cells(config: Config) -> Iterator[Cell]:
     """Yield what is to be measured."""
     for seed, (name, n), epsilon in product(range(config.seeds), config.data, config.epsilons):
-        for method in ("real", "copula", "dpsgd"):
+        for method in METHODS:
             key = {"data": name, "n": n, "seed": seed, "epsilon": epsilon, "method": method}
             yield "rows", key, partial(measure, **key, config=config)
 
 
 def table(told: dict[str, Any]) -> str:
-    """Return the means as Markdown, by evidence n mu / (m sqrt 2)."""
-    found: dict[tuple[Any, ...], dict[str, list[float]]] = {}
-    place = told["config"]["data"].index
-    for row in sorted(told["rows"], key=lambda r: (place([r["data"], r["n"]]), r["epsilon"])):
-        key = (row["data"], row["n"] or "all", row["columns"], row["epsilon"], row["evidence"])
-        found.setdefault(key, {}).setdefault(row["method"], []).append(row["accuracy"])
-    heads = ("data", "records", "columns", "epsilon", "evidence", "real public rows", "copula", "DP-SGD", "splits")
+    """Return mean accuracies in % as Markdown: a line for each data set, and at each epsilon all methods."""
+    config, rows = told["config"], told["rows"]
+    heads = ["data", "records", "columns", *(f"epsilon {e:g}" for e in config["epsilons"])]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for key, by in found.items():
-        means = [f"{np.mean(by[m]):.3f}" if m in by else "" for m in ("real", "copula", "dpsgd")]
-        splits = "/".join(map(str, sorted({len(of) for of in by.values()})))
-        lines.append(f"| {' | '.join([*map(str, key), *means, splits])} |")
+    for name, n in config["data"]:
+        of = [row for row in rows if (row["data"], row["n"]) == (name, n)]
+        line = [name, f"{n:,}" if n else "all", str(of[0]["columns"])] if of else []
+        for epsilon in config["epsilons"] if of else ():
+            here = [row for row in of if row["epsilon"] == epsilon]
+            means = {m: 100 * np.mean([row["accuracy"] for row in here if row["method"] == m]) for m in METHODS}
+            line.append(f"{'/'.join(f'{mean:.1f}' for mean in means.values())}, E {here[0]['evidence']:.0f}")
+        lines += [f"| {' | '.join(line)} |"] * bool(of)
     return "\n".join(lines)
 
 

@@ -161,7 +161,7 @@ def _mean(values: list[float | None]) -> str:
 def measured(figures: dict[str, Any]) -> str:
     """Return the table of what was measured."""
     lines = [
-        "| data | epsilon | runs on average | selected (of seeds) | won | each setting alone, at the whole epsilon |",
+        "| data | epsilon | selected (seeds) | won | best alone | worst alone |",
         "|---|---|---|---|---|---|",
     ]
     for q in figures["questions"]:
@@ -170,11 +170,16 @@ def measured(figures: dict[str, Any]) -> str:
         if not selected:
             continue
         names = list(dict.fromkeys(c["fitted"] for c in cells if c["fitted"] != "selected"))
-        alone = ", ".join(f"{n} {_mean([c['accuracy'] for c in cells if c['fitted'] == n])}" for n in names)
+        alone = {n: [c["accuracy"] for c in cells if c["fitted"] == n] for n in names}
+        ends = (pick(names, key=lambda n: statistics.fmean(alone[n])) for pick in (max, min))
         winners = [c.get("winner", "nobody") for c in selected]
-        won = ", ".join(f"{n} {winners.count(n)}" for n in dict.fromkeys(winners))
-        row = [f"{q['data']}, {selected[0]['n_private']:,} records", f"{q['epsilon']:g}", f"{q['mean_runs']:g}"]
-        row += [f"{_mean([c['accuracy'] for c in selected])} ({len(selected)})", won, alone]
+        won = ", ".join(f"{n} ({winners.count(n)})" for n in dict.fromkeys(winners))
+        row = [f"{q['data']}, {selected[0]['n_private']:,} records", f"{q['epsilon']:g}"]
+        row += [
+            f"{_mean([c['accuracy'] for c in selected])} ({len(selected)})",
+            won,
+            *(f"{n}: {_mean(alone[n])}" for n in ends),
+        ]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
 

@@ -286,8 +286,14 @@ def law_rows(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     Examples
     --------
-    >>> run = dict.fromkeys((*_SPLIT, "public_rows"), 1) | {"table": "a", "against": "3", "epsilon": None}
-    >>> law_rows([{**run, "accuracy": 0.9}, {**run, "epsilon": 1.0, "accuracy": 0.8}])[0]["without_noise"]
+    >>> run = dict.fromkeys((*_SPLIT, "public_rows"), 1) | {
+    ...     "table": "a",
+    ...     "against": "3",
+    ...     "epsilon": None,
+    ... }
+    >>> law_rows([{**run, "accuracy": 0.9}, {**run, "epsilon": 1.0, "accuracy": 0.8}])[0][
+    ...     "without_noise"
+    ... ]
     0.9
     """
     quiet = {tuple(r[k] for k in _SPLIT): r["accuracy"] for r in runs if r["epsilon"] is None}

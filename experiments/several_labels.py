@@ -25,7 +25,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -244,19 +244,21 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def table(told: dict[str, Any]) -> str:
-    """Return the means as Markdown."""
+    """Return the means as Markdown: AUC and F1 in one cell."""
     private = METHODS[:3]
-    heads = [f"{name}, {what}" for what in ("AUC", "F1") for name in private]
-    lines = [f"| labels | epsilon | {' | '.join(heads)} |", "|---" * (2 + len(heads)) + "|"]
-    found: Callable[[str, str, float], dict[str, float]]
-    found = lambda task, method, epsilon: told["summary"].get(f"{task}, {method}, epsilon {epsilon:g}", {})  # noqa: E731
+    lines = [f"| labels | epsilon | {' | '.join(private)} |", "|---" * (2 + len(private)) + "|"]
     for task, *_ in told["config"]["tasks"]:
         for epsilon in told["config"]["epsilons"]:
-            figures = [found(task, name, epsilon).get(what) for what in ("auc", "f1") for name in private]
-            lines.append(f"| {task} | {epsilon:g} | {' | '.join('-' if x is None else f'{x:.3f}' for x in figures)} |")
-        most = found(task, "no privacy", told["config"]["epsilons"][-1])
-        lines.append(f"| {task} | no privacy | {most['auc']:.3f} | | | {most['f1']:.3f} | | |")
+            figures = [_auc_and_f1(told, task, name, epsilon) for name in private]
+            lines.append(f"| {task} | {epsilon:g} | {' | '.join(figures)} |")
+        most = _auc_and_f1(told, task, "no privacy", told["config"]["epsilons"][-1])
+        lines.append(f"| {task} | no privacy | {most} | | |")
     return "\n".join(lines)
+
+
+def _auc_and_f1(told: dict[str, Any], task: str, method: str, epsilon: float) -> str:
+    found = told["summary"].get(f"{task}, {method}, epsilon {epsilon:g}")
+    return f"{found['auc']:.3f}/{found['f1']:.3f}" if found else "-"
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """How many steps do torch teachers take until more of them add nothing? What the rule of their default rests on.
 
     PATE_DATA_HOME=... python experiments/teacher_steps.py      # a few minutes of one core, then the page
-    python experiments/teacher_steps.py --page                  # the table of docs/teachers.md from the stored JSON
+    python experiments/teacher_steps.py --page                  # the table of docs/defaults.md from the stored JSON
     python experiments/teacher_steps.py --smoke                 # does it run?
 
 Training parts alone: shards are cut from private rows, and scored on private rows that no shard holds. Everything but
@@ -28,7 +28,7 @@ from pate.networks import make_module
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "teacher_steps.json"
-PAGE = ROOT / "docs" / "teachers.md"
+PAGE = ROOT / "docs" / "defaults.md"
 #: Between these lines of the page nothing is typed by hand.
 BEGIN, END = "<!-- table of experiments/teacher_steps.py -->", "<!-- end -->"
 

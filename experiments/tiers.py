@@ -11,18 +11,16 @@ rows are the same for the three in one seed; noise is seeded too, so that a run 
 
 from __future__ import annotations
 
-import argparse
-import json
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _tables import Cell, filled, taken, write_page
+from _tables import Cell, by_command_line, taken
 
 from pate import Budget, PATEClassifier, Queries, load_dataset
 
@@ -96,21 +94,10 @@ def table(told: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main(argv: list[str] | None = None) -> None:
+def main() -> None:
     """Measure, or write the page's table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true")
-    parser.add_argument("--table", action="store_true")
-    given = parser.parse_args(argv)
-    if given.table:
-        write_page(PAGE, "table", table(json.loads(RESULT.read_text(encoding="utf-8"))))
-        return
-    config = Config()
-    if given.smoke:
-        config = replace(config, n=(400,), seeds=2)
-        print(table(filled(config, ("rows",), cells(config), None)))
-        return
-    filled(config, ("rows",), cells(config), RESULT)
+    small = Config(n=(400,), seeds=2)
+    by_command_line(str(__doc__), cells, table, config=Config(), smoke=small, result=RESULT, page=PAGE)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python experiments/wall_of_bugs.py            # some minutes of one core: every fault by every layer, then the page
     python experiments/wall_of_bugs.py --only "a person in two shards"        # that one again, put into the JSON
-    python experiments/wall_of_bugs.py --page     # the table of docs/audit.md from the stored JSON
+    python experiments/wall_of_bugs.py --page     # the table of docs/audit-faults.md from the stored JSON
     python experiments/wall_of_bugs.py --smoke    # does it run?
 
 The faults and the looks at them are those of tests/mutants, which must find them in every test run. Here each look is
@@ -24,7 +24,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "experiments" / "results" / "wall_of_bugs.json"
-PAGE = ROOT / "docs" / "audit.md"
+PAGE = ROOT / "docs" / "audit-faults.md"
 #: Between these lines of the page nothing is typed by hand.
 BEGIN, END = "<!-- wall:begin -->", "<!-- wall:end -->"
 
@@ -112,6 +112,12 @@ def _cells(stored: dict[str, Any]) -> dict[str, str]:
     return {layer: cell for layer in COLUMNS if (cell := _cell(stored, layer))}
 
 
+def _few(names: Sequence[str]) -> str:
+    """Return the first names of faults, and how many more there are; the table has them all."""
+    more = f"; and {len(names) - 3} more" if len(names) > 3 else ""
+    return "; ".join(names[:3]) + more
+
+
 def table(stored: dict[str, Any]) -> str:
     """Return the wall in Markdown, and why layers are blind."""
     seeds = len(stored["config"]["seeds"])
@@ -133,7 +139,7 @@ def table(stored: dict[str, Any]) -> str:
             why.setdefault((layer, reason), []).append(r["name"])
     if why:
         lines += ["", "Where a layer is blind:", ""]
-        lines += [f"- *{layer}*: {reason} ({'; '.join(names)})" for (layer, reason), names in why.items()]
+        lines += [f"- *{layer}*: {reason} ({_few(names)})" for (layer, reason), names in why.items()]
     return "\n".join(lines)
 
 
@@ -149,7 +155,7 @@ def write_page(result: Path, page: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--smoke", action="store_true", help="one seed, nothing written")
-    parser.add_argument("--page", action="store_true", help="write the table of docs/audit.md again")
+    parser.add_argument("--page", action="store_true", help="write the table of docs/audit-faults.md again")
     parser.add_argument("--only", default=[], nargs="*", help="names of faults: their rows alone are made again")
     given = parser.parse_args()
     if given.smoke:

@@ -18,6 +18,7 @@ __all__ = [
     "CuratorWarning",
     "DatasetNotFoundError",
     "DuplicateRecordsWarning",
+    "FederationError",
     "InvalidInputError",
     "LedgerError",
     "MissingExtraError",
@@ -49,7 +50,7 @@ class PateError(Exception):
 
 
 class InvalidInputError(PateError, ValueError):
-    """A value is refused: the text has its name, the value, what is allowed and the remedy.
+    """A value is invalid: the message says which one, what is allowed and what to do.
 
     Examples
     --------
@@ -62,7 +63,7 @@ class InvalidInputError(PateError, ValueError):
 
 
 class NotWorthwhileError(InvalidInputError):
-    """Nearly nothing is to be expected of this setting at this budget; nothing was spent."""
+    """The setting would give nearly useless results at this budget; nothing was spent."""
 
 
 class BudgetExceededError(PateError, RuntimeError):
@@ -95,12 +96,23 @@ class LedgerError(PateError, RuntimeError):
     """
 
 
+class FederationError(PateError, RuntimeError):
+    """A run among institutions was refused or broke off; the message says by whom, and what was spent.
+
+    Examples
+    --------
+    >>> raise FederationError("hospital-b did not answer within 60 s. Nothing was opened.")
+    Traceback (most recent call last):
+    pate.exceptions.FederationError: hospital-b did not answer within 60 s. Nothing was opened.
+    """
+
+
 class MissingExtraError(PateError, ImportError):
-    """A package is missing that only some people need; the text says which, and how to install it."""
+    """An optional package is missing; the message says which, and how to install it."""
 
 
 class NothingSelectedError(PateError, RuntimeError):
-    """A private selection had no run, or none that succeeded: it is paid for, and released nothing.
+    """A private selection made no run, or no run succeeded: it is charged, but released nothing.
 
     Examples
     --------
@@ -110,7 +122,7 @@ class NothingSelectedError(PateError, RuntimeError):
 
 
 class StudentError(PateError, RuntimeError):
-    """A student could not learn from labels that were released; they are kept; another one learns from them free."""
+    """The student could not learn from the released labels; they are kept, and another student can use them free."""
 
 
 class DatasetNotFoundError(PateError, FileNotFoundError):
@@ -118,11 +130,11 @@ class DatasetNotFoundError(PateError, FileNotFoundError):
 
 
 class RunFolderError(PateError, FileExistsError):
-    """A run folder holds something already, and it is not this very run."""
+    """The run folder already exists and holds something else."""
 
 
 class PateWarning(UserWarning):
-    """Base of the warnings.
+    """Base of all warnings of this package.
 
     Examples
     --------
@@ -142,7 +154,7 @@ class PrivacyLeakWarning(PateWarning):
 
 
 class DuplicateRecordsWarning(PrivacyLeakWarning):
-    """Identical rows fell into different shards: one person twice would break the guarantee.
+    """Identical rows are in different shards: if they are one person's, the guarantee does not hold.
 
     Examples
     --------
@@ -152,7 +164,7 @@ class DuplicateRecordsWarning(PrivacyLeakWarning):
 
 
 class PublicOverlapWarning(PrivacyLeakWarning):
-    """Rows that are called public stand among the private records: for the curator alone.
+    """Some public rows are also among the private records: for the curator alone.
 
     Examples
     --------
@@ -166,11 +178,11 @@ class ReplayError(PateError):
 
 
 class PrivacyParameterWarning(PateWarning):
-    """A privacy parameter is legal but weak, such as delta >= 1/n."""
+    """A privacy parameter is legal but weak, such as delta >= 1/n, or an epsilon is more than the ledger has left."""
 
 
 class RepeatedFitWarning(PateWarning):
-    """An estimator whose fits spend was fitted again, itself or a clone: a grid search does so many times.
+    """An estimator, or a clone of it, was fitted again, and every fit spends anew: a grid search does so many times.
 
     Examples
     --------
@@ -180,7 +192,7 @@ class RepeatedFitWarning(PateWarning):
 
 
 class ResultWarning(PateWarning):
-    """What was released should not be relied on as it is; public, and paid for: the statement says it too.
+    """A released result is unreliable as it is. It is public and paid for; its statement says the same.
 
     Examples
     --------
@@ -194,7 +206,7 @@ class CheckpointWarning(PateWarning):
 
 
 class CuratorWarning(PateWarning):
-    """Something about the private records that the curator alone may know: what it says is **private**.
+    """A warning about the private records, for the curator alone: its text is **private**.
 
     Examples
     --------
@@ -204,7 +216,7 @@ class CuratorWarning(PateWarning):
 
 
 class CovariateShiftWarning(CuratorWarning):
-    """Columns stand elsewhere in the private rows than in the public ones, as in other units: for the curator alone.
+    """Columns differ between private and public rows, as if in other units: for the curator alone.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The sensitive votes, their shapes checked once, and the contract of everything that votes."""
+"""Teachers' votes, sensitive and checked once, and the interface of everything that votes."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def _plain_repr(row: Any) -> bytes:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Votes:
-    """What the teachers voted: **sensitive**, and only :func:`pate.release_labels` may carry it outside.
+    """The teachers' votes on a batch of rows: **sensitive** until :func:`pate.release_labels` adds noise.
 
-    Build it with :meth:`from_counts` or :meth:`from_labels`. However it is made, every row of ``counts`` is checked to
-    be one vote of each teacher at most, on which every charge rests: one teacher moves two counts by one.
+    Build it with :meth:`from_counts` or :meth:`from_labels`. Every row of ``counts`` is checked to hold at most one
+    vote of each teacher: all costs assume that one teacher moves two counts by at most one.
 
     Attributes
     ----------
@@ -350,13 +350,14 @@ class BallotVotes:
 
 @runtime_checkable
 class Voter(Protocol):
-    """Anything that votes on public rows: an ensemble of teachers, here or elsewhere.
+    """The interface of whatever votes on public rows: an ensemble of teachers, of this package or your own.
 
     Examples
     --------
     >>> class Always:
     ...     classes_ = (0, 1)
     ...     n_teachers = 3
+    ...
     ...     def vote(self, X):
     ...         return Votes.from_counts([[3, 0]] * len(X))
     >>> isinstance(Always(), Voter)

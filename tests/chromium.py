@@ -27,6 +27,7 @@ class Seen:
     requests: tuple[str, ...]  # addresses asked for, the page's own too
     complaints: tuple[str, ...]  # of the console, and of the content policy
     cut: tuple[str, ...]  # how tables begin that are wider than their place, of those that can be seen
+    said: object  # what the page answered to ``ask``
     png: bytes
 
 
@@ -109,8 +110,12 @@ class Browser:
         while not any(e.get("method") == method and e.get("sessionId") == session for e in self._events):
             self._events.append(self._read(until))
 
-    def look(self, page: Path, *, width: int, dark: bool = False, whole: bool = True) -> Seen:
-        """Open a page in a window so wide, as a user with a light or a dark desktop."""
+    def look(self, page: Path, *, width: int, dark: bool = False, whole: bool = True, at: str = "",
+             media: str = "", ask: str = "null") -> Seen:  # fmt: skip
+        """Open a page in a window so wide, as a user with a light or a dark desktop.
+
+        ``at``: a fragment of the address. ``media``: "print" to see what is printed. ``ask``: an expression.
+        """
         self._events.clear()
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -119,14 +124,14 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", session, width=width, height=844, deviceScaleFactor=1,
                   mobile=width < 600)  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", session, features=[scheme])
-        self.call("Page.navigate", session, url=page.as_uri())
+        self.call("Emulation.setEmulatedMedia", session, features=[scheme], media=media)
+        self.call("Page.navigate", session, url=page.as_uri() + at)
         self._wait("Page.loadEventFired", session)
         size = "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
         wide = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1)"
-        size = f"[{size}, {wide}.map(e => e.innerText.slice(0, 60))]"
+        size = f"[{size}, {wide}.map(e => e.innerText.slice(0, 60)), {ask}]"
         found = self.call("Runtime.evaluate", session, expression=size, returnByValue=True)
-        (across, down), cut = found["result"]["value"]
+        (across, down), cut, said = found["result"]["value"]
         shot = self.call("Page.captureScreenshot", session, format="png", captureBeyondViewport=whole)
         self.call("Target.closeTarget", targetId=target)
         messages = [(e.get("method"), e.get("params", {})) for e in self._events]
@@ -134,6 +139,7 @@ class Browser:
             width=across,
             height=down,
             cut=tuple(cut),
+            said=said,
             requests=tuple(p["request"]["url"] for m, p in messages if m == "Network.requestWillBeSent"),
             complaints=tuple(
                 json.dumps(p)

@@ -35,7 +35,10 @@ def gnss_rdp_papernot2018(beta: float, noise_scale: float, order: float) -> floa
 
     Examples
     --------
-    >>> round(gnss_rdp_papernot2018(0.46 / 14, 6.0, 14.0), 2), round(gnss_rdp(0.46 / 14, 6.0, 14.0), 2)
+    >>> (
+    ...     round(gnss_rdp_papernot2018(0.46 / 14, 6.0, 14.0), 2),
+    ...     round(gnss_rdp(0.46 / 14, 6.0, 14.0), 2),
+    ... )
     (0.55, 1.71)
     """
     check_real("order", order, low=1, low_open=True)
@@ -326,7 +329,13 @@ def release_papernot2018(
     Examples
     --------
     >>> done = release_papernot2018(
-    ...     [[240, 10]] * 100, 40.0, order=14.0, beta=0.01, noise_scale=6.0, delta=1e-5, noise=NoiseSource()
+    ...     [[240, 10]] * 100,
+    ...     40.0,
+    ...     order=14.0,
+    ...     beta=0.01,
+    ...     noise_scale=6.0,
+    ...     delta=1e-5,
+    ...     noise=NoiseSource(),
     ... )
     >>> done.kind, done.directions
     ('sanitised', 'forward')

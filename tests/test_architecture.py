@@ -45,6 +45,7 @@ LAYERS = {
     "jobs": 9,
     "comparison": 9,
     "audit": 10,
+    "federation": 10,
     "cli": 11,
 }
 
@@ -252,8 +253,8 @@ def test_the_reader_of_imports_sees_a_circle(files, found):
     assert circles(needs_of(a for name, source in files.items() for a in arrows_of(source, name))) == found
 
 
-def test_the_tree_has_twenty_packages_and_modules_at_its_top():
-    assert len({module_name(path).split(".")[0] for path in FILES}) <= 20
+def test_the_tree_has_few_packages_and_modules_at_its_top():
+    assert len({module_name(path).split(".")[0] for path in FILES}) <= 21
 
 
 def test_packages_import_each_others_public_modules():

@@ -19,7 +19,7 @@ def lower_bounds(project, extra=None):
     listed = project["dependencies"] if extra is None else project["optional-dependencies"][extra]
     for line in listed:
         needed = Requirement(line)
-        if needed.name == "pate":
+        if needed.name == "pate-privacy":
             for inner in needed.extras:
                 yield from lower_bounds(project, inner)
         for bound in needed.specifier:

@@ -7,7 +7,8 @@ import re
 import sys
 import tomllib
 from functools import cache
-from importlib.metadata import packages_distributions
+from importlib import import_module
+from importlib.metadata import distributions, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 import pate
 from pate._core.curator import need
+from pate._core.provenance import package_versions
 from pate.exceptions import MissingExtraError, PateError
 from pate.privacy.exact import native
 
@@ -26,7 +28,7 @@ PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 #: Extras that are a person's own choice: pate imports none of these packages.
 CHOSEN = {"dask", "docs", "ray", "boosters", "crosscheck", "search"}
-distributions = cache(packages_distributions)
+packages_by_module = cache(packages_distributions)
 #: Imported by no module, and why it is asked for.
 UNSEEN: dict[str, str] = {}
 
@@ -36,7 +38,7 @@ def names_of(lines):
     found = set()
     for line in lines:
         asked = Requirement(line)
-        if asked.name == "pate":
+        if asked.name == PROJECT["name"]:
             found |= names_of(inner for extra in asked.extras for inner in EXTRAS[extra])
         else:
             found.add(canonicalize_name(asked.name))
@@ -64,7 +66,7 @@ def asked_in(tree):
 
 
 def packages_of(module):
-    return {canonicalize_name(name) for name in distributions().get(module, [module])}
+    return {canonicalize_name(name) for name in packages_by_module().get(module, [module])}
 
 
 @cache
@@ -111,7 +113,7 @@ def test_every_extra_that_is_asked_for_exists():
 
 
 def test_all_and_dev_hold_the_extras():
-    alone = set(EXTRAS) - CHOSEN - {"all", "dev"}
+    alone = set(EXTRAS) - CHOSEN - {"all", "dev", "federation"}  # one institution needs none of it
     assert names_of(EXTRAS["all"]) == names_of(line for extra in alone for line in EXTRAS[extra])
     assert names_of(EXTRAS["dev"]) >= names_of(EXTRAS["all"]) | names_of(EXTRAS["dask"])
 
@@ -121,7 +123,7 @@ def test_a_package_that_is_missing_is_named_with_its_line(module, monkeypatch):
     extra = next(extra for found in asked().values() for m, extra in found if m == module)
     need(module, extra=extra, why="This")
     monkeypatch.setitem(sys.modules, module, None)  # as if it were not there
-    with pytest.raises(MissingExtraError, match=re.escape(f'pip install "pate[{extra}]"')) as caught:
+    with pytest.raises(MissingExtraError, match=re.escape(f'pip install "pate-privacy[{extra}]"')) as caught:
         need(module, extra=extra, why="This")
     assert isinstance(caught.value, PateError)
     assert {"PIL": "pillow"}.get(module, module) in str(caught.value)
@@ -168,6 +170,7 @@ def test_every_file_of_the_package_is_in_the_wheel():
 
 
 def test_the_metadata_is_whole():
+    assert PROJECT["name"] == "pate-privacy"
     assert PROJECT["requires-python"] == ">=3.11"
     assert PROJECT["license"] == "Apache-2.0"
     assert (ROOT / PROJECT["readme"]).is_file()
@@ -176,7 +179,25 @@ def test_the_metadata_is_whole():
     assert len(PROJECT["keywords"]) >= 5
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert set(PROJECT["urls"].values()) <= set(re.findall(r"url: (\S+)", cited))
-    assert f"version: {PROJECT['version']}\n" in cited
+    assert f"version: {pate.__version__}\n" in cited
+
+
+def test_the_version_stands_in_one_place():
+    """What is built takes it from the source, so that a checkout that nobody installed knows it too."""
+    assert PROJECT["dynamic"] == ["version"]
+    module, _, name = PYPROJECT["tool"]["setuptools"]["dynamic"]["version"]["attr"].rpartition(".")
+    assert getattr(import_module(module), name) == pate.__version__ == package_versions()["pate"]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", pate.__version__)
+
+
+def test_an_editable_installation_is_a_plain_path():
+    """Type checkers follow one; they see nothing behind a finder of setuptools' own, which is a line of code."""
+    found = distributions(name=PROJECT["name"])  # an .egg-info in the checkout may be another one
+    names = [one.locate_file(file) for one in found for file in one.files or () if file.suffix == ".pth"]
+    if not names:
+        pytest.skip("this checkout is not installed, or not editable")
+    for name in names:
+        assert Path(Path(name).read_text(encoding="utf-8").strip()).resolve() == ROOT.resolve()
 
 
 def test_the_source_distribution_names_what_the_repository_has():

@@ -19,8 +19,8 @@ OTHER_WORDS = {
     "checkpoint": ("checkpoint_dir", ()),
     "checkpoints": ("checkpoint_dir", ()),
     "cache_dir": ("checkpoint_dir", ()),
-    # What is written for good, or read back, and maps that any fit may find there.
-    "folder": ("checkpoint_dir", ("save", "load", "cached")),
+    # What is written for good, or read back, maps that any fit may find there, and where an engine keeps its files.
+    "folder": ("checkpoint_dir", ("save", "load", "cached", "MPyCAggregator", "make_authority")),
     "jobs": ("n_jobs", ()),
     "workers": ("n_jobs", ()),
     "n_workers": ("n_jobs", ()),

@@ -1,10 +1,11 @@
 """The documentation site (``make docs``): Sphinx over the repository's own pages, which read the same there.
 
 The sources are the whole repository, so that links between pages, and from pages to files, are one and the same.
-``docs/index.md`` is the navigation: its headings and lists of links.
+``docs/index.md`` is the front page, ``docs/pages.md`` the navigation: its headings and lists of links.
 """
 
 import inspect
+import logging
 import os
 import re
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import site_gallery
 import site_navigation
 import site_notebook
 import site_reference
@@ -20,9 +22,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 project = "pate"
 copyright = "the pate contributors, Apache-2.0"
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_parser"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_parser", "sphinx_copybutton"]
+extensions += ["sphinx_gallery.gen_gallery"]
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/*.md", "docs/*.ipynb", "docs/reference/*.rst", "benchmarks/**.md", "experiments/*.md"]
+include_patterns += ["docs/examples/*.rst"]  # made of docs/gallery
 exclude_patterns = [".*", "build", "dist", "runs", "site", "pate", "tests"]
 suppress_warnings = ["ref.python"]  # words such as "path" in types of parameters, which are attributes' names too
 
@@ -33,6 +37,12 @@ napoleon_custom_sections = ["Guarantees"]
 autodoc_typehints = "none"  # types stand in the docstrings
 autodoc_default_options = {"members": True}
 
+# The copy button leaves prompts and outputs out, and takes a block without prompts whole.
+copybutton_prompt_text = r">>> |\.\.\. ?"
+copybutton_prompt_is_regexp = True
+copybutton_copy_empty_lines = False
+copybutton_exclude = ".linenos, .go"
+
 html_theme = "furo"  # its fonts are the reader's own, its scripts are files of the site
 html_title = "pate"
 html_static_path = ["static"]
@@ -41,20 +51,33 @@ html_copy_source = False
 html_show_sphinx = False
 html_extra_path = ["index.html"]
 
-#: Running the notebook for its outputs takes half a minute.
-RUN_NOTEBOOK = os.environ.get("PATE_DOCS_RUN", "0") != "0"
+#: Running the notebook for its outputs takes half a minute, running the examples of the gallery some minutes.
+RUN = os.environ.get("PATE_DOCS_RUN", "0") != "0"
+
+logging.getLogger("pate").setLevel(logging.WARNING)  # sphinx-gallery would print what examples log
+sphinx_gallery_conf = {
+    "examples_dirs": "docs/gallery",
+    "gallery_dirs": "docs/examples",
+    "within_subsection_order": "site_gallery.place",
+    "plot_gallery": str(RUN),
+    "run_stale_examples": RUN,  # what an example gives depends on the package too
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,
+    "min_reported_time": 3600,  # seconds of whoever built the site
+}
 
 
 def _read(app: object, docname: str, source: list[str]) -> None:
     if docname == root_doc:
-        source[0] = site_navigation.with_contents(source[0], app.env.found_docs)
+        pages = (ROOT / "docs" / "pages.md").read_text(encoding="utf-8")
+        source[0] = site_navigation.with_contents(source[0], site_gallery.links(pages), app.env.found_docs)
     elif app.env.doc2path(docname, base=False).suffix == ".ipynb":
-        source[0] = site_notebook.as_markdown(source[0], run_cells=RUN_NOTEBOOK)
+        source[0] = site_notebook.as_markdown(source[0], run_cells=RUN)
+    if app.env.doc2path(docname, base=False).suffix == ".md":
+        source[0] = site_gallery.links(source[0])
     source[0] = source[0].replace("\n\n```\n", "\n```\n")  # a doctest ends with a blank line, which nobody needs to see
 
-
-#: Marks of reStructuredText that are none in these docstrings: |x|, n_rows_, a lone *shape.
-_MARKS = re.compile(r"(?<!\\)(?:\||(?<=\w)_(?!\w)|(?<![\w*])\*(?=\w)(?![^*]*\*))")
 
 #: The head of a field such as ":ivar classes_:", and the underscore that ends a name in it.
 _FIELD = re.compile(r"^:\w+ [^:]*:")
@@ -78,7 +101,7 @@ def _plain(app: object, what: str, name: str, obj: object, options: object, line
     for i, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...", "..")):
             parts = re.split(r"(^:[^:]+:|`+[^`]*`+)", line)
-            parts[::2] = [_MARKS.sub(r"\\\g<0>", part) for part in parts[::2]]
+            parts[::2] = [site_reference.MARKS.sub(r"\\\g<0>", part) for part in parts[::2]]
             if _FIELD.match(line):  # the name of a field is no link to elsewhere
                 parts[1] = _LAST.sub(r"\\\g<0>", parts[1])
             lines[i] = "".join(parts)

@@ -13,7 +13,9 @@ def cells(notebook: str) -> list[tuple[str, str]]:
 
     Examples
     --------
-    >>> cells('{"cells": [{"cell_type": "code", "source": ["x = 1\\n", "x"], "outputs": []}]}')
+    >>> cells(
+    ...     '{"cells": [{"cell_type": "code", "source": ["x = 1\\n", "x"], "outputs": []}]}'
+    ... )
     [('code', 'x = 1\nx')]
     """
     return [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(notebook)["cells"]]

@@ -6,6 +6,7 @@ import datetime
 import difflib
 import math
 import numbers
+import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -213,6 +214,34 @@ def check_int(name: str, value: Any, *, low: int | None = None, high: int | None
             )
         raise InvalidInputError(f"{text} {remedy}".rstrip())
     return int(value)
+
+
+def check_path(name: str, value: Any, *, remedy: str = "") -> Any:
+    """Return ``value`` if it is a path, or a text that may be one.
+
+    Examples
+    --------
+    >>> check_path("out", 5)
+    Traceback (most recent call last):
+    pate.exceptions.InvalidInputError: out must be a path, a str or a pathlib.Path, got 5.
+    """
+    if not isinstance(value, str | os.PathLike):
+        text = f"{name} must be a path, a str or a pathlib.Path, got {shown(value)}."
+        raise InvalidInputError(f"{text} {remedy}".rstrip())
+    return value
+
+
+def as_names(name: str, value: Any) -> tuple[str, ...]:
+    """Return names of columns: one is a text, several are a list of texts.
+
+    Examples
+    --------
+    >>> as_names("drop", "ward"), as_names("drop", ["ward", "bed"])
+    (('ward',), ('ward', 'bed'))
+    """
+    if not isinstance(value, str | Iterable):
+        raise InvalidInputError(f"{name} must be the name of a column or a list of names, got {shown(value)}.")
+    return (value,) if isinstance(value, str) else tuple(value)
 
 
 def did_you_mean(said: Any, known: Iterable[Any]) -> str:

@@ -1,12 +1,17 @@
-"""Warnings for the data curator alone: no release changes by them; private values are quoted on a terminal only."""
+"""Warnings that name the user's own line; and those for the data curator alone, by which no release changes.
+
+Private values are quoted on a terminal only, and on the logger ``pate.private``, which is off.
+"""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import NamedTuple
 
+from pate._core.events import PRIVATE
 from pate.exceptions import CuratorWarning, MissingExtraError
 
 # Packages that only some people need, asked for where they are first missed.
@@ -16,14 +21,14 @@ _PACKAGES = {"PIL": "pillow"}
 
 
 def need(module: str, *, extra: str, why: str) -> None:
-    """Refuse to go on without a package that ``pip install pate`` leaves out, and say how to get it.
+    """Refuse to go on without a package that ``pip install pate-privacy`` leaves out, and say how to get it.
 
     Called before anything is trained, drawn or paid for, not where the package is imported after all that.
     """
     if find_spec(module) is None:
         package = _PACKAGES.get(module, module)
         raise MissingExtraError(
-            f'{why} needs {package}, which is not installed here. Install it: pip install "pate[{extra}]"'
+            f'{why} needs {package}, which is not installed here. Install it: pip install "pate-privacy[{extra}]"'
         )
 
 
@@ -39,7 +44,7 @@ class CuratorMessage(NamedTuple):
         For a warning: numbers and public names, no cell.
     quoting : str
         What also quotes private values, such as a class that is spelt nearly alike: for a person at a terminal, and
-        for no log. Empty where there is nothing to quote.
+        for no log but ``pate.private``. Empty where there is nothing to quote.
     category : type
         Of the warning.
     """
@@ -49,9 +54,31 @@ class CuratorMessage(NamedTuple):
     category: type[CuratorWarning] = CuratorWarning
 
 
-def warn_curator(found: Iterable[CuratorMessage], *, stacklevel: int = 2) -> tuple[CuratorMessage, ...]:
+#: Callers that are not the user's own code.
+_BETWEEN = ("pate", "sklearn", "contextlib", "functools")
+
+
+def warn(text: str, category: type[Warning]) -> None:
+    """Warn at the innermost line that is neither of this package nor of scikit-learn: the user's own."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
+        frame = frame.f_back
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    name = frame.f_globals.get("__name__", "<unknown>")
+    warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, name, registry)
+
+
+def tell_curator(text: str, category: type[CuratorWarning] = CuratorWarning) -> None:
+    """Warn of something that is private, and log it where only those hear it who asked for that."""
+    PRIVATE.warning(text, stacklevel=2)
+    warn(text, category)
+
+
+def warn_curator(found: Iterable[CuratorMessage]) -> tuple[CuratorMessage, ...]:
     """Warn of each, in one form, and return them; nothing that is released may depend on what is returned."""
     found = tuple(found)
     for message in found:
-        warnings.warn(f"{message.text} {_PRIVATE}", message.category, stacklevel=stacklevel + 1)
+        if message.quoting:
+            PRIVATE.warning(message.quoting)
+        tell_curator(f"{message.text} {_PRIVATE}", message.category)
     return found

@@ -6,6 +6,7 @@ import json
 import mmap
 import os
 import tempfile
+import tomllib
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,27 @@ def read_json_file(path: str | os.PathLike[str], *, what: str, most_bytes: int) 
 
     ``what`` it should be is for errors.
     """
+    data = _at_most(path, what, most_bytes)
+    try:
+        return parse_json(data)
+    # Deep nesting ends in a RecursionError; UnicodeDecodeError and JSONDecodeError are ValueErrors.
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            f"{Path(path)} is not readable as JSON ({type(error).__name__}). Ask for the file as it was written."
+        ) from None
+
+
+def read_toml_file(path: str | os.PathLike[str], *, what: str, most_bytes: int, remedy: str) -> dict[str, Any]:
+    """Return the entries of such a file in TOML; ``remedy`` is for a file that is none."""
+    data = _at_most(path, what, most_bytes)
+    try:
+        return tomllib.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
+        why = f": {error}" if isinstance(error, tomllib.TOMLDecodeError) else ""
+        raise InvalidInputError(f"{Path(path)} is not readable as TOML in UTF-8{why}. {remedy}") from None
+
+
+def _at_most(path: str | os.PathLike[str], what: str, most_bytes: int) -> bytes:
     file = Path(path)
     try:
         with file.open("rb") as stream:
@@ -41,13 +63,7 @@ def read_json_file(path: str | os.PathLike[str], *, what: str, most_bytes: int) 
         raise InvalidInputError(f"{file} cannot be read ({error.strerror}). Check the name and the folder.") from error
     if len(data) > most_bytes:
         raise InvalidInputError(f"{file} is no {what}: it is larger than {most_bytes} bytes. Name the right file.")
-    try:
-        return parse_json(data)
-    # Deep nesting ends in a RecursionError; UnicodeDecodeError and JSONDecodeError are ValueErrors.
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(
-            f"{file} is not readable as JSON ({type(error).__name__}). Ask for the file as it was written."
-        ) from None
+    return data
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

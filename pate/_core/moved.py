@@ -52,7 +52,11 @@ def new_path(name: str) -> str | None:
 
     Examples
     --------
-    >>> new_path("pate.heads.forest"), new_path("pate.studies.plan"), new_path("pate.release")
+    >>> (
+    ...     new_path("pate.heads.forest"),
+    ...     new_path("pate.studies.plan"),
+    ...     new_path("pate.release"),
+    ... )
     ('pate.models.heads.forest', 'pate.estimators.plan', None)
     """
     root, _, path = name.partition(".")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
+
+from pate._core.events import PRIVATE, event
 
 # How long the parts of a fit take: the code that fits says what it is doing, and the code that measures listens.
 
@@ -58,16 +62,19 @@ def listening() -> Iterator[Stopwatch]:
 
 @contextmanager
 def timed(part: str) -> Iterator[None]:
-    """Say that what is done inside is ``part`` of a fit; without a listener nothing is measured."""
-    watch = _LISTENING.get()
-    if watch is None:
-        yield
-        return
-    watch.begin(part)
+    """Say that what is done inside is ``part`` of a fit: to a listener, and to the log, where how long is private."""
+    watch, since = _LISTENING.get(), time.perf_counter()
+    event("fit", "begun", level=logging.DEBUG, part=part)
+    if watch is not None:
+        watch.begin(part)
     try:
         yield
     finally:
-        watch.end()
+        if watch is not None:
+            watch.end()
+    event("fit", "done", part=part)
+    # How many records there are shows in it, and how soon a solver came to its end.
+    PRIVATE.debug("%s took %.3f s", part, time.perf_counter() - since)
 
 
 T = TypeVar("T")
@@ -138,6 +145,11 @@ def in_notebook() -> bool:
 _EVERY_LINE = 10.0
 
 
+def _can_estimate(done: int, bar: _Bar) -> bool:
+    """Return whether so many items say how long the rest takes: the first one also waits for workers to start."""
+    return done - bar.begun >= max(2, math.ceil((bar.total - bar.begun) / 10))
+
+
 def _in_lines(items: Iterable[T], bar: _Bar) -> Iterator[T]:
     total, label, work, begun, note = bar
     start = written = time.monotonic()
@@ -149,8 +161,9 @@ def _in_lines(items: Iterable[T], bar: _Bar) -> Iterator[T]:
         if now - written >= _EVERY_LINE and done < total:
             written = now
             left = (total - done) * (now - start) / (done - begun)
+            rest = f", {left:.0f} s left" if _can_estimate(done, bar) else ""
             said = f", {note(done)}" if note else ""
-            print(f"{label}: {done} of {total}, {left:.0f} s left{said}", file=sys.stderr, flush=True)
+            print(f"{label}: {done} of {total}{rest}{said}", file=sys.stderr, flush=True)
     seconds = max(time.monotonic() - start, 1e-9)
     rate = "" if work is None else f", {total * work[0] / seconds:,.0f} {work[1]}/s"
     said = note(total) if note else ""
@@ -173,7 +186,7 @@ def _in_cell(items: Iterable[T], bar: _Bar) -> Iterator[T]:
         seconds = max(time.monotonic() - start, 1e-9)
         speed = (done - begun) / seconds
         parts = [f"{done}/{total}", f"{seconds:.0f} s"]
-        if speed and done < total:
+        if speed and done < total and _can_estimate(done, bar):
             parts.append(f"{(total - done) / speed:.0f} s left")
         if work is not None and speed:
             parts.append(f"{speed * work[0]:,.0f} {work[1]}/s")

@@ -6,9 +6,10 @@ import os
 import platform
 import subprocess
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from pate._core.version import version_of
 
 #: The packages a result depends on.
 PACKAGES = ("pate", "numpy", "scipy", "scikit-learn", "pandas", "torch", "dp-accounting")
@@ -22,13 +23,8 @@ def now() -> str:
 
 def package_versions() -> dict[str, str]:
     """Return the versions of Python and of the installed :data:`PACKAGES`, without importing them."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    found = {name: version_of(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **{name: version for name, version in found.items() if version}}
 
 
 def git_commit(checkout: str | os.PathLike[str] | None = None) -> str | None:

@@ -37,14 +37,14 @@ _PLAYING: ContextVar[ReplayRecorder | None] = ContextVar("pate_recorder", defaul
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was let out at one place of a run: who drew it, and what."""
+    """A value released at one place of a run: who drew it, and what."""
 
     sampler: str
     value: Any
 
 
 class ReplayRecorder:
-    """The bits of one run, and what it let out; good for one :func:`play`.
+    """The random bits of one run, and what it released; for one :func:`play`.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class ReplayRecorder:
         Receives what every stage was given and made, ``watch(stage, facts)``; it must keep no reference to what may
         change.
     follows : sequence of Outcome or None
-        What an earlier run let out: this one lets out the same, place by place, as long as the same is asked.
+        What an earlier run released: this run releases the same, place by place, as long as the same is asked.
     places : int array or None
         Where each record stood in that run, where this one has the same records in another order: shards dealt by
         places then hold the same records. A cut and the one composed with a move are equally likely.
@@ -95,7 +95,7 @@ class ReplayRecorder:
             self._watch(stage, facts)
 
     def resolve(self, sampler: str, value: Any) -> Any:
-        """Return what is let out: ``value``, or what the run that is followed let out here."""
+        """Return the released value: ``value``, or what the run that is followed released here."""
         place = len(self.outcomes)
         if self._follows is not None:
             there = self._follows[place] if place < len(self._follows) else None
@@ -178,7 +178,7 @@ def note(stage: str, **facts: Any) -> None:
 
 
 def resolve(sampler: str, value: Any) -> Any:
-    """Return what is let out: ``value``, but in a replay's second run what the first one let out at this place."""
+    """Return the released value: ``value``, but in a replay's second run what the first one released at this place."""
     recorder = playing()
     return value if recorder is None else recorder.resolve(sampler, value)
 

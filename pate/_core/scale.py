@@ -1,4 +1,4 @@
-"""Columns of public rows brought to one scale, where distances between rows are to mean something."""
+"""Scale the columns of public rows, so that distances between rows are meaningful."""
 
 from __future__ import annotations
 

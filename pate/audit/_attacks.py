@@ -256,11 +256,11 @@ def attack(
     published: bool = False,
     verbose: bool = False,
 ) -> AuditResult:
-    """Attack models of an estimator by membership inference: guess on which records they were fitted.
+    """Attack an estimator by membership inference: guess which records its models were fitted on.
 
-    ``n_shadows`` clones of the estimator are fitted on random halves of the records, in pairs that share none. Each of
-    them is a target in its turn, and the models of all other pairs are what the attacker compares it with: of its kind,
-    of its size, and every record is in as many of them as not.
+    ``n_shadows`` clones of the estimator (shadow models) are fitted on random halves of the records, in pairs that
+    share no record. Each clone is attacked in turn; the attacker compares it with the models of all other pairs, which
+    were fitted in the same way on as many records, half of them with a given record and half without.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def attack(
     n_shadows : int
         Even, and at least 8. From 64 on each record has a variance of its own.
     targets : int or None
-        How many of them are attacked; None: all.
+        How many of the shadow models are attacked; None: all.
     claim : None, Claim, Guarantee, Budget, Charge or (epsilon, delta)
         The claim, for one record (with ``groups``: one person) *replaced* by another. None takes
         the guarantees of the shadow models' statements, if they have any; those of another adjacency are converted.
@@ -289,11 +289,11 @@ def attack(
     level : float
         Confidence of the intervals.
     false_alarms : float
-        The probability at most that a true claim is refuted.
+        The probability, at most, that a true claim is refuted.
     n_jobs : int or None
-        Shadow models that are fitted side by side, as in joblib.
+        How many shadow models are fitted in parallel, as in joblib.
     random_state : int or None
-        Of halves and training, never of privacy noise.
+        Seed of halves and training, never of privacy noise.
     checkpoint_dir : path or None
         Folder for finished shadow models' answers, so that a killed attack can be resumed and other attacks or more
         shadow models can use them; private, as the records are.
@@ -333,8 +333,19 @@ def attack(
     >>> from sklearn.neighbors import KNeighborsClassifier
     >>> rng = np.random.default_rng(0)
     >>> X, y = rng.normal(size=(200, 5)), rng.integers(2, size=200)
-    >>> found = attack(KNeighborsClassifier(1), X, y, n_shadows=16, claim=(1.0, 1e-5), random_state=0, published=True)
-    >>> found["AUC"].value > 0.7, found["most the claim allows at 1% false positives"].value.__round__(4)
+    >>> found = attack(
+    ...     KNeighborsClassifier(1),
+    ...     X,
+    ...     y,
+    ...     n_shadows=16,
+    ...     claim=(1.0, 1e-5),
+    ...     random_state=0,
+    ...     published=True,
+    ... )
+    >>> (
+    ...     found["AUC"].value > 0.7,
+    ...     found["most the claim allows at 1% false positives"].value.__round__(4),
+    ... )
     (True, 0.0272)
     >>> attack(KNeighborsClassifier(1), X, y, n_shadows=3)
     Traceback (most recent call last):

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pate._core.checks import check_int, check_real
+from pate._core.checks import check_int, check_real, shown
 from pate._core.secret import beside_ledger
 from pate._core.types import IntArray
 from pate.audit._claims import Claim
@@ -95,28 +95,29 @@ def audit_mechanism(
     max_releases: int | None = None,
     n_runs: int | None = None,
 ) -> Audit:
-    """Audit a mechanism without any data: its law, and its cost on the votes that reveal most.
+    """Audit a mechanism without any data: test its noise, and its cost on the made-up votes that reveal most.
 
-    Releases are drawn and compared with its exact law (layer law), and noise is tested for re-use; then made-up
-    votes, a tie of two classes in every query, give the exact divergence of one pair (layer pair) and worlds for an
-    attacker (layer game). Nothing in it is private.
+    Layer "law": many releases are drawn and compared with the exact distribution of outcomes (the mechanism's *law*),
+    and noise is tested for re-use. For the other two layers votes are made up, with a tie of two classes in every
+    query. Layer "pair": the exact divergence between these votes and a neighbour is computed. Layer "game": an attacker
+    tries to tell the two apart from many releases. Nothing in it is private.
 
     Parameters
     ----------
     mechanism : Mechanism or GaussianSum
     n_queries, max_answers : int
-        Of the release whose cost is audited.
+        Number of queries, and the most answers, of the release whose cost is audited.
     claim : Claim, Guarantee, Budget, Charge, (epsilon, delta) or None
-        What is claimed of it; None: what the mechanism charges.
+        The claim to test; None: what the mechanism charges.
     delta : float
     n_teachers, n_classes : int
-        Of the made-up votes.
+        Number of teachers and classes of the made-up votes.
     false_alarms : float
-        Of each layer that draws.
+        The probability, at most, that a layer which draws releases refutes a true claim.
     max_releases : int or None
-        Of each histogram, for the law.
+        The most releases drawn for each vote histogram in layer "law".
     n_runs : int or None
-        Of the game, in each world; None takes 200 to 2,000, fewer where there are many queries.
+        Runs of layer "game" on each of the two neighbours; None takes 200 to 2,000, fewer if there are many queries.
 
     Raises
     ------
@@ -126,7 +127,9 @@ def audit_mechanism(
     Examples
     --------
     >>> from pate import GNMax
-    >>> found = audit_mechanism(GNMax(4.0), n_queries=9, n_teachers=20, n_classes=3, max_releases=500, n_runs=50)
+    >>> found = audit_mechanism(
+    ...     GNMax(4.0), n_queries=9, n_teachers=20, n_classes=3, max_releases=500, n_runs=50
+    ... )
     >>> found.refuted, [r.layer for r in found.results]
     (False, ['law', 'law', 'pair', 'game'])
     """
@@ -211,11 +214,11 @@ def audit_votes(
     max_releases: int | None = None,
     n_runs: int | None = None,
 ) -> Audit:
-    """Audit votes under a mechanism: :func:`audit_mechanism`, and the order of three bounds on these votes.
+    """Audit a mechanism on given votes: :func:`audit_mechanism`, and a check that three bounds are in the right order.
 
     The order is pair <= data-dependent <= public: the exact divergence of these votes and their worst neighbour
     (:func:`pate.audit._audited.worst_neighbour`), the bound over all neighbours of :func:`pate.account`, and the price
-    that holds whatever the votes are. A violation of either refutes the claim.
+    that holds whatever the votes are. If either inequality is violated, the claim is refuted.
 
     Parameters
     ----------
@@ -236,13 +239,19 @@ def audit_votes(
     Examples
     --------
     >>> from pate import GNMax
-    >>> found = audit_votes([[18, 2, 0], [10, 9, 1]], GNMax(4.0), max_releases=500, n_runs=50)
-    >>> found.refuted, [r.layer for r in found.results if r.sensitive], found.public().sensitive
+    >>> found = audit_votes(
+    ...     [[18, 2, 0], [10, 9, 1]], GNMax(4.0), max_releases=500, n_runs=50
+    ... )
+    >>> (
+    ...     found.refuted,
+    ...     [r.layer for r in found.results if r.sensitive],
+    ...     found.public().sensitive,
+    ... )
     (False, ['pair'], False)
     """
     held = as_votes(votes)
     if not isinstance(mechanism, Mechanism):
-        raise InvalidInputError("mechanism must be a mechanism such as GNMax(sigma=40), and votes what it is asked of.")
+        raise InvalidInputError(f"mechanism must be a mechanism such as GNMax(sigma=40), got {shown(mechanism)}.")
     of_held = {name: getattr(held, name) for name in ("n_queries", "n_teachers", "n_classes")}
     tried = _Tried()
     tried.take(audit_mechanism(
@@ -278,8 +287,8 @@ def _chain(votes: Votes, mechanism: Any, delta: float, max_answers: int | None, 
     exact, public = report.exact.reveal(), report.public.epsilon
     if not exact:
         raise InvalidInputError(
-            "votes must be one of every teacher in every query: no exact bound is known where teachers abstain. Audit "
-            "the mechanism alone (audit_mechanism)."
+            "votes must have a vote of every teacher in every query: no exact bound is known where teachers abstain. "
+            "Audit the mechanism alone (audit_mechanism)."
         )
     inner = report.data_dependent.reveal().epsilon
     theirs = _worst(votes, mechanism, exact["rdp"].order, delta, max_answers)
@@ -347,9 +356,9 @@ def audit_statement(
     max_releases: int | None = None,
     n_runs: int | None = None,
 ) -> Audit:
-    """Audit a statement: the law of its mechanism, on new releases, and its epsilon on the votes that reveal most.
+    """Audit a privacy statement: test its mechanism's noise, and its epsilon on the made-up votes that reveal most.
 
-    Needs no private data and reveals nothing about any.
+    It needs no private data and reveals nothing about them. The tests are those of :func:`audit_mechanism`.
 
     Parameters
     ----------
@@ -359,8 +368,13 @@ def audit_statement(
     Examples
     --------
     >>> from pate import Budget, GNMax, release_labels
-    >>> s = release_labels(Votes.from_counts([[18, 2]] * 9), GNMax(sigma=4.0), budget=Budget(9.0, 1e-5)).statement
-    >>> [(r.layer, r.refuted) for r in audit_statement(s, max_releases=500, n_runs=50).results]
+    >>> s = release_labels(
+    ...     Votes.from_counts([[18, 2]] * 9), GNMax(sigma=4.0), budget=Budget(9.0, 1e-5)
+    ... ).statement
+    >>> [
+    ...     (r.layer, r.refuted)
+    ...     for r in audit_statement(s, max_releases=500, n_runs=50).results
+    ... ]
     [('law', False), ('law', False), ('pair', False), ('game', False)]
     """
     g, tried = statement.guarantee, _Tried()
@@ -383,7 +397,9 @@ def audit_statement(
     if statement.mechanism.startswith("GaussianSum"):
         _sums(statement, tried, some)
     if not tried.results:
-        tried.left_out.append("law: the statement names no mechanism whose law is known here.")
+        tried.left_out.append(
+            "law: the statement names no mechanism whose law is known here. For one of your own: audit_mechanism."
+        )
     if statement.seeded:
         tried.left_out.append("The statement is of seeded noise: nothing is private, whatever is found here.")
     tried.left_out += [f"replay: {_NO_RECORDS}", f"attack: {_NO_RECORDS}"]
@@ -455,7 +471,7 @@ def audit_job(
     published: bool = False,
     random_state: int | None = None,
 ) -> Audit:
-    """Replay a job on pairs of neighbouring private tables with the same randomness, and compare inner states.
+    """Replay a job on pairs of neighbouring private tables with the same random bits, and compare internal states.
 
     Every pair trains the job's teachers (or casts its ballots) again. The job runs as it is, on copies of the table in
     a temporary folder, with a ledger there: nothing is charged to the real one, and nothing is released. **It reads the
@@ -464,11 +480,11 @@ def audit_job(
     Parameters
     ----------
     arguments : mapping
-        Of :class:`pate.jobs.LabelJob`, or of :class:`pate.jobs.NumberJob`, which has a ``target_range``; tables, not
-        folders of images. Without ``public`` a ``schema`` says what the columns hold. Ledger and checkpoints are not
-        used.
+        The arguments of :class:`pate.jobs.LabelJob`, or of :class:`pate.jobs.NumberJob` if there is a ``target_range``.
+        Tables only, no folders of images. Without ``public``, a ``schema`` describes the columns. Ledger and
+        checkpoints are not used.
     n_pairs : int or None
-        One of each kind of neighbour when not given.
+        How many pairs; None: one of each kind of neighbour.
     published : bool
         The private table is public or made up.
     random_state : int or None
@@ -486,8 +502,16 @@ def audit_job(
     >>> rows = pd.DataFrame({"age": np.arange(120) % 60, "ill": ["no", "yes"] * 60})
     >>> rows.to_csv(folder / "private.csv", index=False)
     >>> (rows[["age"]].iloc[::4] + 0.5).to_csv(folder / "public.csv", index=False)
-    >>> job = {"private": folder / "private.csv", "public": folder / "public.csv", "target": "ill",
-    ...        "classes": ["no", "yes"], "budget": Budget(1.0, 1e-4), "n_teachers": 10, "n_queries": 5, "force": True}
+    >>> job = {
+    ...     "private": folder / "private.csv",
+    ...     "public": folder / "public.csv",
+    ...     "target": "ill",
+    ...     "classes": ["no", "yes"],
+    ...     "budget": Budget(1.0, 1e-4),
+    ...     "n_teachers": 10,
+    ...     "n_queries": 5,
+    ...     "force": True,
+    ... }
     >>> audit_job(job, n_pairs=2, published=True).refuted
     False
     """
@@ -510,7 +534,7 @@ def audit_job(
         table, held = tables.private, {**held, **_OWN_PUBLIC, "text": texts}
     names, y = list(table.X.columns), table.y
     if bounds is not None:  # numbers move from one end of their range to the other
-        y, classes = read_target(y), check_bounds(bounds)
+        y, classes = read_target(y, decimal=table.format.decimal), check_bounds(bounds)
     # Columns of the table must not be overwritten.
     label, owner = (_free_name(word, names) for word in ("target", "group"))
     held["target"] = label

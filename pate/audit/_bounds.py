@@ -91,7 +91,10 @@ def curve_test(out: npt.ArrayLike, in_: npt.ArrayLike, claim: Claim) -> CurveTes
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> out, in_ = rng.normal(size=4000), rng.normal(3 / 0.9, 1, 4000)   # noise at 0.9 of what was claimed
+    >>> out, in_ = (
+    ...     rng.normal(size=4000),
+    ...     rng.normal(3 / 0.9, 1, 4000),
+    ... )  # noise at 0.9 of what was claimed
     >>> curve_test(out, in_, Claim.gaussian(3.0)).p_value < 1e-6
     True
     >>> curve_test(out, in_, Claim.gaussian(3 / 0.9)).p_value > 0.01
@@ -148,7 +151,10 @@ def epsilon_bound(
     >>> out, in_ = rng.normal(size=4000), rng.normal(3, 1, 4000)
     >>> sharp = epsilon_bound(out, in_, delta=1e-5)
     >>> usual = epsilon_bound(out, in_, delta=1e-5, method="clopper-pearson")
-    >>> 3 < usual < Claim.gaussian(3.0).epsilon(1e-5), 3 < sharp < Claim.gaussian(3.0).epsilon(1e-5)
+    >>> (
+    ...     3 < usual < Claim.gaussian(3.0).epsilon(1e-5),
+    ...     3 < sharp < Claim.gaussian(3.0).epsilon(1e-5),
+    ... )
     (True, True)
     """
     delta = check_real("delta", delta, low=0, high=1, high_open=True)

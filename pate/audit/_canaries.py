@@ -205,7 +205,10 @@ def _ends(counts: IntArray, rng: np.random.Generator) -> tuple[IntArray, IntArra
     by_class = (np.flatnonzero(winner == c) for c in np.unique(winner))
     of_class = [rows[np.argsort(-clear[rows], kind="stable")[:20]] for rows in by_class]
     if len(of_class) < 2:
-        raise InvalidInputError("the teachers vote for one class on all of X_public: there is no line between classes.")
+        raise InvalidInputError(
+            "X_public must hold rows of two classes, as the teachers vote, and they vote for one class on all of them. "
+            "Pass other public rows."
+        )
     pairs = (rng.choice(len(of_class), size=2, replace=False) for _ in range(_LINES))
     starts, ends = np.array([[int(rng.choice(of_class[c])) for c in pair] for pair in pairs]).T
     return starts, ends
@@ -453,7 +456,7 @@ def canary(
     random_state: int = 0,
     published: bool = False,
 ) -> AuditResult:
-    """Replace a record by a canary, retrain its one teacher, and report the exact divergence of the votes.
+    """Replace a record by an artificial one (a canary), retrain its teacher, and compute how much the votes reveal.
 
     The pair's epsilon is exact (:func:`pate.audit.pair`), the data-dependent one :func:`pate.account`'s at D, the
     public one what the mechanism charges: pair <= data-dependent <= public. Any other order is an
@@ -467,7 +470,7 @@ def canary(
     X, y, groups : the private records
         As in ``voters.fit``.
     X_public : public rows
-        What is asked, or what queries are made of.
+        The queries, or the rows that queries are made from.
     mechanism : GNMax, LNMax, ConfidentGNMax or NoisyHistogram; GaussianSum for record voters
     canary : {"mislabelled", "natural", "out of distribution", "crafted", "person"}
         What replaces the record: the same row with another class; a copy of another record; a row ten public
@@ -511,8 +514,18 @@ def canary(
     >>> from sklearn.datasets import make_blobs
     >>> from sklearn.neighbors import KNeighborsClassifier
     >>> X, y = make_blobs(300, centers=3, random_state=0)
-    >>> teachers = TeacherEnsemble(KNeighborsClassifier(1), 20, classes=range(3), random_state=0, partition_seed=0)
-    >>> found = canary(teachers, X[:200], y[:200], X_public=X[200:], mechanism=GNMax(8.0), records=2, published=True)
+    >>> teachers = TeacherEnsemble(
+    ...     KNeighborsClassifier(1), 20, classes=range(3), random_state=0, partition_seed=0
+    ... )
+    >>> found = canary(
+    ...     teachers,
+    ...     X[:200],
+    ...     y[:200],
+    ...     X_public=X[200:],
+    ...     mechanism=GNMax(8.0),
+    ...     records=2,
+    ...     published=True,
+    ... )
     >>> names = "epsilon of the pair", "data-dependent epsilon", "public epsilon"
     >>> low, middle, high = (found[name].value for name in names)
     >>> bool(0 <= low <= middle <= high)

@@ -33,7 +33,7 @@ _MARGIN, _MOST_EPSILON = 1e-10, 500.0
 
 @dataclass(frozen=True, repr=False)
 class Claim:
-    """A claim of privacy: the most that an attacker can reach if it is true. Made by :meth:`of` or :meth:`gaussian`.
+    """A privacy claim to test: the most an attacker can reach if it is true. Made by :meth:`of` or :meth:`gaussian`.
 
     Attributes
     ----------
@@ -90,7 +90,9 @@ class Claim:
         >>> from pate import Budget, GNMax
         >>> print(Claim.of(Budget(1.0, 1e-5)))
         (1, 1e-05)-DP
-        >>> claim = Claim.of(GNMax(40.0).charge(300))   # mu-GDP and a Renyi curve: the lesser at each delta
+        >>> claim = Claim.of(
+        ...     GNMax(40.0).charge(300)
+        ... )  # mu-GDP and a Renyi curve: the lesser at each delta
         >>> claim.kind, round(claim.epsilon(1e-5), 4)
         ('pld', 2.1211)
         >>> Claim.of("1.0")

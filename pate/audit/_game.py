@@ -4,9 +4,16 @@ Examples
 --------
 >>> import numpy as np
 >>> from pate import audit
->>> weak = NoisySum(0.9 / 3)   # claimed: a sum of sensitivity 1 with noise 1/3, so 3-GDP
->>> found = audit.game(weak, np.zeros(1), np.ones(1), claim=audit.Claim.gaussian(3.0), n_runs=4000, batch=500,
-...                    random_state=0)
+>>> weak = NoisySum(0.9 / 3)  # claimed: a sum of sensitivity 1 with noise 1/3, so 3-GDP
+>>> found = audit.game(
+...     weak,
+...     np.zeros(1),
+...     np.ones(1),
+...     claim=audit.Claim.gaussian(3.0),
+...     n_runs=4000,
+...     batch=500,
+...     random_state=0,
+... )
 >>> found.refuted
 True
 """
@@ -210,7 +217,7 @@ class MechanismRelease:
     Examples
     --------
     >>> release = MechanismRelease(GNMax(1.0))
-    >>> labels = release([[3, 3], [4, 2]], 7, 100)   # 100 runs of two queries
+    >>> labels = release([[3, 3], [4, 2]], 7, 100)  # 100 runs of two queries
     >>> labels.shape, release.log_ratio(labels, [[3, 3], [4, 2]], [[2, 4], [4, 2]]).shape
     ((100, 2), (100,))
     """
@@ -454,7 +461,7 @@ def game(
         callable takes an output (with ``batch`` all outputs of a batch). ``"classifier"``, or one with
         ``predict_proba``, is trained on the first half of the runs, which then say nothing else.
     n_runs : int
-        In each world, at most.
+        The most runs on each of the two data sets.
     batch : int or None
         Runs that the release makes at once.
     delta, level, false_alarms : float
@@ -469,7 +476,7 @@ def game(
         Folder for runs, readable by the owner alone (mode 0700), from which a killed game is resumed. That release and
         score are the same is checked by the code of functions and the fields of dataclasses; of other objects by type.
     random_state : int or None
-        Of all runs' seeds; None draws it (or takes the folder's).
+        Seed of all runs' seeds; None draws it (or takes the folder's).
     target : str
         Public words for what is audited.
     published : bool
@@ -496,8 +503,16 @@ def game(
     Examples
     --------
     >>> from pate.audit._game import NoisySum
-    >>> honest = game(NoisySum(1.0), np.zeros(2), np.array([1.0, -1.0]), claim=Claim.gaussian(2**0.5), n_runs=200,
-    ...               batch=100, random_state=0, published=True)
+    >>> honest = game(
+    ...     NoisySum(1.0),
+    ...     np.zeros(2),
+    ...     np.array([1.0, -1.0]),
+    ...     claim=Claim.gaussian(2**0.5),
+    ...     n_runs=200,
+    ...     batch=100,
+    ...     random_state=0,
+    ...     published=True,
+    ... )
     >>> honest.refuted, honest["lower bound on mu"].value < 2**0.5
     (False, True)
     """

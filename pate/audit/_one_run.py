@@ -183,7 +183,12 @@ def audit_scores(
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> found = audit_scores(rng.normal(size=500), rng.normal(3, 1, 500), claim=Claim.gaussian(1.0), published=True)
+    >>> found = audit_scores(
+    ...     rng.normal(size=500),
+    ...     rng.normal(3, 1, 500),
+    ...     claim=Claim.gaussian(1.0),
+    ...     published=True,
+    ... )
     >>> found.refuted, found["lower bound on mu"].value > 2
     (True, True)
     >>> print(found.finding)
@@ -306,7 +311,7 @@ def one_run(
     target: str = "one run",
     published: bool = False,
 ) -> AuditResult:
-    """Test a claim by one run with many canaries, each included by a fair coin.
+    """Test a privacy claim by one training run with many artificial records (canaries), each included by a coin toss.
 
     Parameters
     ----------
@@ -316,9 +321,10 @@ def one_run(
     included : array-like of bool, shape (m,)
         How the coins fell: fair and independent, or nothing here holds.
     claim : Claim, or what :meth:`Claim.of` takes
-        For neighbours that differ in one canary's being there.
+        The claim to test, for neighbours of which only one includes a given canary.
     delta, level, false_alarms : float
-        Where epsilon is bounded; confidence of each bound; probability that a true claim is refuted.
+        The delta at which epsilon is bounded; the confidence of each bound; the probability, at most, that a true claim
+        is refuted.
     target : str
         Public words for what was audited.
     published : bool
@@ -327,10 +333,10 @@ def one_run(
     Returns
     -------
     AuditResult
-        Of layer "game". The highest scores are guessed in, as many of the lowest out: all canaries, half of them, a
-        quarter, ... a 128th, corrected by Bonferroni. Figures: "p-value of the claimed curve"
-        (f-DP), "lower bound on epsilon" (Steinke et al.) and "..., f-DP" of (epsilon, delta) alone, "lower bound on
-        mu", "epsilon of that mu" (an estimate unless the claim is Gaussian).
+        The layer is "game". The canaries with the highest scores are guessed to be in, as many with the lowest to be
+        out: all canaries, half of them, a quarter, ... a 128th, corrected by Bonferroni. Figures: "p-value of the
+        claimed curve" (f-DP), "lower bound on epsilon" (Steinke et al.) and "..., f-DP" of (epsilon, delta) alone,
+        "lower bound on mu", "epsilon of that mu" (an estimate unless the claim is Gaussian).
 
     Raises
     ------
@@ -341,7 +347,9 @@ def one_run(
     --------
     >>> rng = np.random.default_rng(0)
     >>> coins = rng.random(1000) < 0.5
-    >>> found = one_run(coins * 3.0 + rng.normal(size=1000), coins, claim=(0.5, 1e-5), published=True)
+    >>> found = one_run(
+    ...     coins * 3.0 + rng.normal(size=1000), coins, claim=(0.5, 1e-5), published=True
+    ... )
     >>> found.refuted, 0.5 < found["lower bound on epsilon"].value < 17
     (True, True)
     """

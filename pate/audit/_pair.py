@@ -80,7 +80,7 @@ def pair(
     max_moved: int = 1,
     published: bool = False,
 ) -> AuditResult:
-    """Compute the exact divergence of a mechanism's releases under D and under D', and compare it with the claim.
+    """Compute the exact divergence of a mechanism's releases on two given neighbours D and D', and test a claim by it.
 
     No sampling, and no bound over neighbours: this pair alone. Its epsilon is a lower bound on the mechanism's, so a
     claim below it is false for certain (``false_alarms=0``). The claim is checked at the same places: epsilon at
@@ -89,7 +89,7 @@ def pair(
     Parameters
     ----------
     votes, votes_prime : Votes, counts of shape (n_queries, n_classes), BallotSum or VectorSum
-        Of the same queries, under D and under D'. **Sensitive**, and so is the result.
+        Votes on the same queries, under D and under D'. **Sensitive**, and so is the result.
     mechanism : GNMax, LNMax, ConfidentGNMax, NoisyHistogram; GaussianSum for a sum
         Fixed queries, each answered as drawn. Equal queries may be asked many times; a ledger would answer them once.
     delta : float
@@ -127,7 +127,11 @@ def pair(
     --------
     >>> from pate import GNMax
     >>> tied = pair([[125, 125]] * 300, [[124, 126]] * 300, GNMax(40.0), published=True)
-    >>> tied.refuted, round(tied["epsilon of the pair"].value, 3), round(tied["claimed epsilon"].value, 3)
+    >>> (
+    ...     tied.refuted,
+    ...     round(tied["epsilon of the pair"].value, 3),
+    ...     round(tied["claimed epsilon"].value, 3),
+    ... )
     (False, 1.935, 2.121)
     """
     begun = time.perf_counter()
@@ -353,7 +357,9 @@ def worst_neighbour(votes: Votes, mechanism: Mechanism, *, order: float = 8.0, r
     order = check_real("order", order, low=1, low_open=True)
     counts = np.asarray(votes.counts, dtype=np.int64)
     if (counts.sum(axis=1) != votes.n_teachers).any():
-        raise InvalidInputError("votes must be one of every teacher in every query. Leave out who abstains.")
+        raise InvalidInputError(
+            "votes must have a vote of every teacher in every query. Leave out the teachers that abstain."
+        )
     law = mechanism.exact_parameters()
     test = law["threshold"]
     margins = None if test is None else test.margins(counts)

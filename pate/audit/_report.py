@@ -32,7 +32,7 @@ _FILES = ("audit.json", "audit.html", "audit.sensitive.json", "audit.sensitive.h
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Audit(PrivateRecord):
-    """Several audits of one release. Printing it shows what was tried and the outcomes, and nothing private.
+    """The results of several audits of one release. Printing it shows each test and its outcome, nothing private.
 
     Attributes
     ----------
@@ -54,10 +54,25 @@ class Audit(PrivateRecord):
 
     Examples
     --------
-    >>> law = AuditResult(layer="law", target="GNMax(sigma=40.0)", claim="its exact law", tried="20,000 releases",
-    ...                   refuted=False, finding="nothing", false_alarms=1e-6)
-    >>> pair = AuditResult(layer="pair", target="votes", claim="(1, 1e-05)-DP", tried="one crafted record",
-    ...                    refuted=False, finding="0.9 of 1", false_alarms=0.0, sensitive=True)
+    >>> law = AuditResult(
+    ...     layer="law",
+    ...     target="GNMax(sigma=40.0)",
+    ...     claim="its exact law",
+    ...     tried="20,000 releases",
+    ...     refuted=False,
+    ...     finding="nothing",
+    ...     false_alarms=1e-6,
+    ... )
+    >>> pair = AuditResult(
+    ...     layer="pair",
+    ...     target="votes",
+    ...     claim="(1, 1e-05)-DP",
+    ...     tried="one crafted record",
+    ...     refuted=False,
+    ...     finding="0.9 of 1",
+    ...     false_alarms=0.0,
+    ...     sensitive=True,
+    ... )
     >>> audit = Audit(title="Audit of votes", results=[law, pair])
     >>> audit
     Audit of votes: no claim was refuted by 2 audits (law and pair).
@@ -177,7 +192,7 @@ class Audit(PrivateRecord):
         shown = self if include_sensitive else self.public()
         results, citations = shown.results, shown.citations
         facts = [("versions", ", ".join(f"{name} {version}" for name, version in self.versions.items()))]
-        styles = ["report.css", "comparison.css", "audit.css"]
+        styles = ["report.css", "first.css", "comparison.css", "audit.css"]
         return render(
             "audit.html",
             title=f"SENSITIVE: {self.title}" if include_sensitive else self.title,
@@ -198,6 +213,7 @@ class Audit(PrivateRecord):
             details=details(results),
             cited=len(citations),
             proves=PROVES,
+            files=_KEEP if include_sensitive else _PUBLISH,
         )
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
@@ -221,7 +237,10 @@ class Audit(PrivateRecord):
         Examples
         --------
         >>> import tempfile
-        >>> sorted(p.name for p in Audit(title="t").save(Path(tempfile.mkdtemp()) / "audit").iterdir())
+        >>> sorted(
+        ...     p.name
+        ...     for p in Audit(title="t").save(Path(tempfile.mkdtemp()) / "audit").iterdir()
+        ... )
         ['audit.html', 'audit.json']
         """
         goal = Path(folder)
@@ -249,8 +268,15 @@ class Audit(PrivateRecord):
         Examples
         --------
         >>> from pate.report.audit_result import Figure
-        >>> found = AuditResult(layer="game", target="t", claim="c", tried="x", refuted=False, finding="y",
-        ...                     figures=[Figure(name="lower bound on epsilon", value=0.8)])
+        >>> found = AuditResult(
+        ...     layer="game",
+        ...     target="t",
+        ...     claim="c",
+        ...     tried="x",
+        ...     refuted=False,
+        ...     finding="y",
+        ...     figures=[Figure(name="lower bound on epsilon", value=0.8)],
+        ... )
         >>> Audit(title="t", results=[found]).plot().ax_.get_xlabel()
         'epsilon'
         """
@@ -275,12 +301,16 @@ class Audit(PrivateRecord):
     def __repr__(self) -> str:
         summary = self.summary()
         lines = [tuple(shorten(text, _WIDTH, placeholder=" ...") for text in row) for row in self.table()]
-        return "\n".join([f"{self.title}: {summary[:1].lower()}{summary[1:]}", *lined_up(lines)])
+        left = [f"Not tried: {text}" for text in self.left_out]
+        return "\n".join([f"{self.title}: {summary[:1].lower()}{summary[1:]}", *lined_up(lines), *left])
 
 
 # An audit in words, tables and pictures: what its page, its cell in a notebook and a terminal show.
 
 MARK = "SENSITIVE: made from private data; not for publication"
+#: What may be done with the files, by which page it is.
+_PUBLISH = "audit.html (this page) and audit.json may be published; a file with sensitive in its name stays with you."
+_KEEP = "Keep this page and audit.sensitive.json to yourself; audit.html and audit.json may be published."
 #: Shown on every page.
 PROVES = (
     "An audit can show that a claim is false. It cannot show that one is true: that is a proof's work. A claim that "
@@ -300,7 +330,12 @@ def outcome(result: AuditResult | CitedAudit) -> str:
 
 def answer(results: Sequence[AuditResult], citations: Sequence[CitedAudit]) -> list[str]:
     """Return the outcome of all audits in sentences, refutations first."""
-    sentences = [f"Refuted: {r.target} does not keep {r.claim}. {_sentence(r.finding)}" for r in results if r.refuted]
+    sentences = [
+        # A claim that names its target is a sentence by itself.
+        f"Refuted: {r.claim if r.target in r.claim else f'{r.target} does not keep {r.claim}'}. {_sentence(r.finding)}"
+        for r in results
+        if r.refuted
+    ]
     sentences += [f"Refuted: {c.claim} (layer {c.layer}; what was found is private)." for c in citations if not c.stood]
     took_part = {r.layer for r in results} | {c.layer for c in citations}
     if sentences or not took_part:

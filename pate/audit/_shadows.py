@@ -309,8 +309,8 @@ class Units:
         if len(first) < LEAST_UNITS:
             held = "records" if groups is None else "groups"
             raise InvalidInputError(
-                f"X must hold at least {LEAST_UNITS} {held}, got {len(first)}. Shadow models are fitted on halves of "
-                "them, and rates are shares of the other half: bring more."
+                f"X must hold at least {LEAST_UNITS} {held}, got {len(first)}. A shadow model is fitted on one half of "
+                "them, and rates are measured on the other half: pass more."
             )
         return cls(of, len(first), "record" if groups is None else "group", first)
 
@@ -451,7 +451,8 @@ def _asked(material: Material, model: Any) -> Shadow:
         robust /= 1 + n_copies
     if not np.isfinite(logit).all():
         raise InvalidInputError(
-            "the model's answers must be finite numbers, got NaN or infinity. Train it more gently, or scale its rows."
+            "the model's answers must be finite numbers, got NaN or infinity. Train it with a smaller learning rate, "
+            "or scale its rows."
         )
     return Shadow(logit, right, robust, _promise(model))
 

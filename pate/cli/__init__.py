@@ -6,6 +6,7 @@ Heavy modules are imported inside the commands: ``pate --help`` answers at once.
 from pate.cli import _account as account
 from pate.cli import _audit as audit
 from pate.cli import _experiment as experiment
+from pate.cli import _federation as federation
 from pate.cli import _label as label
 from pate.cli import _ledger as ledger
 from pate.cli import _schema as schema
@@ -32,6 +33,8 @@ add_commands(
     statement.statement,
     statement.verify,
 )
+add_commands(federation.app, *federation.COMMANDS, under="federation ")
+app.add_typer(federation.app, name="federation")
 add_commands(ledger.app, *ledger.COMMANDS, under="ledger ")
 app.add_typer(ledger.app, name="ledger")
 

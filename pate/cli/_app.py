@@ -11,14 +11,17 @@ import dataclasses
 import functools
 import inspect
 import json
+import logging
 import math
 import os
 import re
+import select
 import shlex
 import sys
 import typing
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -62,6 +65,16 @@ pate audit labels.statement.json --cite labels.audited.json
 pate audit votes.npy --mechanism gnmax --sigma 40 --delta 1e-5
 pate audit votes.npy --mechanism gnmax --sigma 40 --canary votes-without-me.npy --out inside/audit
 pate audit job.toml --pairs 20
+pate federation init --out cohort --coordinator registry@10.0.0.1:7100 \
+    --site north@10.0.0.2:7200 --site south@10.0.0.3:7200 --site west@10.0.0.4:7200
+pate federation init --out cohort --sites 5
+pate federation site --bundle cohort/north --private patients.csv --target ill --classes no,yes \
+    --total-epsilon 3
+pate federation site --bundle cohort/north --private patients.csv --target ill --classes no,yes \
+    --total-epsilon 3 --max-epsilon 1 --min-tolerate 2 --once
+pate federation ask --public cohort.csv --sites sites.toml --bundle cohort/registry \
+    --tolerate 1 --classes no,yes --epsilon 1 --delta 1e-6 --out labels.csv
+pate federation demo --sites 10
 pate statement labels.statement.json
 pate statement labels.statement.json --ledger patients.csv.ledger.sqlite --out page.html
 pate statement --new-catalogue de.toml
@@ -79,13 +92,17 @@ pate ledger revise patients.csv.ledger.sqlite --reason 'two wrong diagnoses corr
 """
 
 
+#: Commands that are groups of commands.
+_GROUPS = ("federation", "ledger")
+
+
 def _by_command(text: str) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     name = ""
     for line in text.strip().splitlines():
         if line.startswith("pate "):  # else the line before goes on
             words = line.split()[1:3]
-            name = " ".join(words) if words[0] == "ledger" else words[0]
+            name = " ".join(words) if words[0] in _GROUPS else words[0]
         found[name] = (*found.get(name, ()), line)
     return found
 
@@ -97,9 +114,13 @@ EXAMPLES = _by_command(_EXAMPLES)
 # Errors in the words of the command line: what Python calls an argument is called by its option.
 
 #: What follows an argument's name where it begins a sentence; elsewhere the word may be plain English.
-_VERBS = "must|needs|is|are|has|have|holds|says|chose|cannot|and|or|asks"
+_VERBS = "must|needs|is|are|has|have|holds|says|chose|cannot|and|or|asks|of|names"
 #: What was left out is None in Python alone.
-_NOTHING = {"must be None, ": "must be left out, or ", ", got None": ", and was left out"}
+_NOTHING = {
+    "must be None, ": "must be left out, or ",
+    "must be None ": "must be left out ",
+    ", got None": ", and was left out",
+}
 #: A sentence that says what to write in Python instead.
 _PYTHON_CALL = r" [A-Z][^.:;?()]*\b[A-Za-z]+\([^()]*\)(?:[^.()]|\([^()]*\))*\.$"
 _VALUE = r"\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[^\s,;:()]*[^\s,;:().]"
@@ -128,9 +149,11 @@ def _translated(text: str, options: Mapping[str, str]) -> str:
         text = re.sub(rf"(?<![\w-]){word}=(?=[\s,;]|\.?$|\.\s)", option, text)
         text = re.sub(rf"(?<![\w-]){word}=({_VALUE})", lambda m, o=option: f"{o} {_bare(m[1])}", text)  # type: ignore[misc]
         text = re.sub(rf"(^|(?<=[.:;] )){word}(?= ({_VERBS})\b)", option, text)
-        text = re.sub(rf"(^--[a-z-]+ (?:and|or) ){word}(?= ({_VERBS})\b)", lambda m, o=option: m[1] + o, text)  # type: ignore[misc]
         if "_" in name:  # no English word
             text = re.sub(rf"(?<![\w.'\"/-]){word}(?![\w'\"/(])", option, text)
+    second = re.match(rf"--[a-z-]+ (?:and|or) (\w+)(?= ({_VERBS})\b)", text)
+    if second is not None and second[1] in options:
+        text = text[: second.start(1)] + options[second[1]] + text[second.end(1) :]
     return text
 
 
@@ -144,7 +167,12 @@ def _bare(value: str) -> str:
 #: What every command takes besides its own options.
 _SPEAKS = {
     "quiet": option("Only the result and warnings: no plan, no progress.", SCREEN, "--quiet", "-q"),
-    "verbose": option("Also the reasons behind every choice.", SCREEN, "--verbose", "-v"),
+    "verbose": option(
+        "Also the reasons behind every choice; on standard error, what is charged, trained and written as it happens.",
+        SCREEN,
+        "--verbose",
+        "-v",
+    ),
     "as_json": option(
         "One JSON document on standard output, and nothing else there; the rest goes to standard error.",
         SCREEN,
@@ -221,9 +249,37 @@ def now_called(old: str, given: Any, new: str, value: Any) -> Any:
     return given
 
 
-def confirmed(question: str) -> bool:
-    """Ask a person; Ctrl-C goes through, and the end of the input is a no."""
+@contextmanager
+def logged(on: bool) -> Iterator[None]:
+    """Show the public events of the log on standard error meanwhile, for ``--verbose``; see docs/production.md."""
+    if not on:
+        yield
+        return
+    logger, handler = logging.getLogger("pate"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s", "%H:%M:%S"))
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+def confirmed(question: str, *, patiently: bool = False) -> bool:
+    """Ask a person; Ctrl-C goes through, and the end of the input is a no.
+
+    ``patiently``: in a thread, with which the process may end while it waits. What was typed before the question stood
+    there answers nothing.
+    """
+    if patiently and sys.stdin.isatty():
+        import termios
+
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
     typer.echo(f"{question} [y/N] ", err=True, nl=False)
+    if patiently:
+        select.select([sys.stdin], [], [])  # a reader at work would hold the lock of the input
     said = sys.stdin.readline()
     return said.strip().lower() in ("y", "yes")
 
@@ -262,7 +318,8 @@ def as_command(run: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(run)
     def command(**given: Any) -> None:
         begin(**{name: given.pop(name) for name in ("quiet", "verbose")}, json=given.pop("as_json"), options=names)
-        run(**given)
+        with logged(manner.verbose):
+            run(**given)
 
     for name, info in _SPEAKS.items():
         said = Annotated[bool, info]
@@ -312,7 +369,7 @@ app = typer.Typer(
     cls=CommandGroup,
     help="Release labels and models learnt from private data with differential privacy (PATE and DP-SGD).",
     epilog="Exit codes: 0 done; 1 a check failed, or you answered no; 2 refused (the error says why); 3 a file is "
-    "unknown to the ledger; 130 interrupted.",
+    "unknown to the ledger, or an audit could try nothing; 130 interrupted.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,

@@ -11,8 +11,8 @@ from pate.cli import _options as o
 from pate.cli._app import answer, command_line, free_folder, say, say_json, show_table, was_given
 from pate.exceptions import InvalidInputError
 
-#: A claim was refuted.
-_REFUTED = 1
+#: Exit codes: a claim was refuted; nothing could be tried, which is no claim that stood.
+_REFUTED, _NOTHING_TRIED = 1, 3
 _VOTES = (".npy", ".npz", ".csv")
 
 
@@ -47,13 +47,11 @@ def audit(
     published: bool = o.setting(
         "The data are public or made up: the results need not stay inside.", o.PRIVATE, default=False
     ),
-    releases: int | None = o.setting("Most releases drawn per histogram of votes; 20,000 when left out.", o.RUN),
+    releases: int | None = o.setting("Most releases drawn per histogram of votes; default: 20,000.", o.RUN),
     runs: int | None = o.setting(
-        "Most runs of the distinguishing game for each of the two data sets; 200 to 2,000 when left out.", o.RUN
+        "Most runs of the distinguishing game for each of the two data sets; default: 200 to 2,000.", o.RUN
     ),
-    pairs: int | None = o.setting(
-        "Pairs of data sets that a job is replayed on; one of each kind when left out.", o.RUN
-    ),
+    pairs: int | None = o.setting("Pairs of data sets that a job is replayed on; default: one of each kind.", o.RUN),
     out: Path | None = o.setting(
         "Folder for audit.html and audit.json; TARGET.audit, with a number where that is taken.", o.OUTPUT
     ),
@@ -61,7 +59,7 @@ def audit(
         "Write the statement again to this .json file, with what was tried and whether the claim stood.", o.OUTPUT
     ),
 ) -> None:
-    """Test the privacy claim of a release by attacks; exit code 1 if it is refuted."""
+    """Test the privacy claim of a release by attacks; exit code 1 if it is refuted, 3 if nothing could be tried."""
     from dataclasses import replace
 
     from pate._core.curator import need
@@ -126,13 +124,15 @@ def audit(
     _print_audit(found, goal, cite)
     if found.refuted:
         raise typer.Exit(_REFUTED)
+    if not found.results and not found.citations:
+        raise typer.Exit(_NOTHING_TRIED)
 
 
 _PRIVATE = (
     "An audit of private data is itself an access to private data: what it finds goes to audit.sensitive.html alone, "
     "for its owner's eyes (--published says that the data are public)."
 )
-#: Options that speak of one kind of target alone.
+#: Options that are only for one kind of target.
 _OF_VOTES = ("mechanism", "sigma", "scale", "threshold", "sigma_threshold", "max_answers", "delta", "epsilon", "kind",
              "key", "teachers", "classes", "rows", "canary")  # fmt: skip
 _NOT_HEEDED = {

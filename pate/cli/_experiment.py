@@ -30,7 +30,7 @@ def compare(
         "Folder for rows and report; the same command continues after a kill.", o.OUTPUT, default=o.MISSING
     ),
     contestants: list[str] = o.setting(
-        "pate, dpsgd, confident-gnmax, ...; the quick ones when left out.", o.RUN, default=(), **o.AS_NAMES
+        "pate, dpsgd, confident-gnmax, ...; default: the quick ones.", o.RUN, default=(), **o.AS_NAMES
     ),
     epsilons: str = o.setting("Budgets, separated by commas.", o.PRIVACY, default="0.5,1,3,8"),
     delta: o.Delta = o.DELTA,
@@ -38,7 +38,7 @@ def compare(
     protocol: o.Protocol = "standard",
     public: o.PublicRows = None,
     private: o.PrivateRows = None,
-    by: str | None = o.setting("A column: accuracy and answers by its values, too.", o.RUN),
+    by: str | None = o.setting("Also report accuracy and answers for each value of this column.", o.RUN),
     target: str | None = o.setting("A column of numbers, to be predicted in place of the classes.", o.RUN),
     range: str | None = o.setting(
         "What --target lies between, from public knowledge: 0,5000.", o.RUN, metavar="LOW,HIGH"
@@ -113,12 +113,14 @@ def run(
     delta: o.Delta = o.DELTA,
     protocol: o.Protocol = "standard",
     voters: Literal["records", "heads", "shards"] | None = o.setting(
-        "Who votes: every record, unless something is said of teachers.", o.RUN
+        "Who votes; default: every record, or shards if an option about teachers, queries or noise is given.", o.RUN
     ),
     teachers: int | None = o.setting("Number of teachers, each on a shard of its own.", o.TEACHERS),
     teacher: str | None = o.setting("logistic-regression, svm, random-forest, knn, mlp, ...", o.TEACHERS),
     student: str | None = o.setting(
-        "Any of those, label-spreading or vote-spreading; by who votes when left out.", o.RUN
+        "Classifier that learns from the labels: any of --teacher, label-spreading or vote-spreading; default: by who "
+        "votes.",
+        o.RUN,
     ),
     mechanism: o.MechanismName = None,
     sigma: o.Sigma = None,
@@ -127,7 +129,7 @@ def run(
     sigma_threshold: o.SigmaThreshold = None,
     queries: o.Queries = None,
     select: Literal["auto", "random", "first", "spread", "cluster"] = o.setting(
-        "How they are chosen, from public data alone.", o.NOISE, default="auto"
+        "How these rows are chosen, from public data alone.", o.NOISE, default="auto"
     ),
     gap: o.Gap = None,
     max_answers: o.MaxAnswers = None,
@@ -192,7 +194,7 @@ def _summary(result: Result, sensitive: SensitiveResult | None) -> None:
     from statistics import fmean
 
     rows = []
-    for name, epsilon, of_it in _groups([row.to_dict() for row in result.rows], "epsilon"):
+    for name, epsilon, of_it in _groups([row.to_dict() for row in result.rows if row.epsilon is not None], "epsilon"):
         answers = [r["answers"] for r in of_it if r["answers"] is not None]
         n_answers = f"{fmean(answers):.0f}" if answers else ""
         rows.append((name, f"{epsilon:g}", *_spread([r["accuracy"] for r in of_it]), n_answers))

@@ -38,16 +38,18 @@ def predict(
     model: Path = o.setting("Model file that pate label wrote, such as labels.pate.", o.MODEL, default=o.MISSING),
     out: Path = o.setting("CSV file to write; must not exist.", o.OUTPUT, default=o.MISSING),
     id: str | None = o.setting("Column of ids, which stand beside the predictions.", o.TABLES),
-    sep: str | None = o.setting("What separates the cells of a CSV file: one character, or tab; seen.", o.TABLES),
-    encoding: str | None = o.setting("How its letters are written; UTF-8.", o.TABLES),
+    sep: str | None = o.setting(
+        "What separates the cells of a CSV file: one character, or tab; default: as its header line shows.", o.TABLES
+    ),
+    encoding: str | None = o.setting("Encoding of a CSV file, such as cp1252; default: UTF-8.", o.TABLES),
     decimal: Literal[".", ","] | None = o.setting(
-        "What stands before its decimals; as in the model's own public table.", o.TABLES
+        "Decimal sign of a CSV file; default: that of the model's own public table.", o.TABLES
     ),
     sheet: str | None = o.setting("Which sheet of an Excel workbook that has several.", o.TABLES),
     resize: bool = o.setting("Bring images to the model's size and colour.", o.IMAGES, default=False),
     proba: bool = o.setting("Also write one column of probabilities per class.", o.OUTPUT, default=False),
     safe_csv: bool = o.setting(
-        "An apostrophe before cells that a spreadsheet would run as a formula.", o.OUTPUT, default=False
+        "Put an apostrophe before cells that a spreadsheet would run as a formula.", o.OUTPUT, default=False
     ),
 ) -> None:
     """Predict the classes of rows by a released model; this spends no budget."""
@@ -116,20 +118,20 @@ class LabelOptions:
         o.PRIVATE,
     )
     numeric: bool = o.setting(
-        "The target is a number between the two of --range LOW,HIGH, from public knowledge; its value, low and high "
-        "are written.",
+        "The target is a number between LOW and HIGH of --range LOW,HIGH, which are public knowledge. Written are its "
+        "value and the low and high end of a 90% interval.",
         o.PRIVATE,
         default=False,
         argument=None,
         way="numbers",
     )
     classes: list[str] | None = o.setting(
-        "Every class that could occur, by commas, or one each time it is given. Public knowledge.",
+        "Every class that could occur, separated by commas; or --classes once for each. From public knowledge.",
         o.PRIVATE,
         **o.AS_NAMES,
     )
     classes_file: Path | None = o.setting(
-        "Instead of --classes: a text file with one class a line, commas and all.",
+        "Instead of --classes: a text file with one class per line, which may have commas in it.",
         o.PRIVATE,
         argument="classes",
         rare=True,
@@ -150,11 +152,14 @@ class LabelOptions:
         "part of a file's name before _.",
         o.PRIVATE,
     )
-    public: Path | None = o.setting("Public table with the same features, or flat folder of images.", o.PUBLIC)
+    public: Path | None = o.setting(
+        "Public table with the same features, or folder of images without sub-folders.", o.PUBLIC
+    )
     range: list[str] | None = o.setting(
-        "What a column may hold, where there is no public table: age=0:120, or sex=male,female; given again for "
-        "each column. From public knowledge, never read off the private table. DP-SGD then learns from that alone; "
-        "columns without a range are left out. With --numeric what the target lies between: 0,5000.",
+        "What a column may hold, where there is no public table: age=0:120, or sex=male,female; once for each "
+        "column. From public knowledge, never read off the private table. Records then vote on synthetic rows, or "
+        "DP-SGD trains a model, as --plan says; columns without a range are left out. With --numeric: what the "
+        "target lies between, 0,5000.",
         o.PUBLIC,
         metavar="COLUMN=LOW:HIGH|A,B,...",
         argument="schema",
@@ -179,7 +184,7 @@ class LabelOptions:
         rare=True,
     )
     max_categories: int = o.setting(
-        "Most columns that one text column becomes, by what is frequent in public rows.",
+        "One text column becomes at most so many columns, for its most frequent values in the public rows.",
         o.PUBLIC,
         default=50,
         rare=True,
@@ -189,25 +194,27 @@ class LabelOptions:
         "Column of ids, in either file: not a feature; the public ones are written beside the labels.", o.TABLES
     )
     drop: list[str] = o.setting(
-        "Columns to leave out of either file; by commas, or given again.", o.TABLES, default=o.Names(), **o.AS_NAMES
+        "Columns to leave out of either file, separated by commas.", o.TABLES, default=o.Names(), **o.AS_NAMES
     )
     text: list[str] = o.setting(
-        "Columns of codes: text even where they look like numbers.", o.TABLES, default=o.Names(), **o.AS_NAMES
+        "Columns to read as text although they look like numbers, such as codes; separated by commas.",
+        o.TABLES,
+        default=o.Names(),
+        **o.AS_NAMES,
     )
     only_common: bool = o.setting("Leave out columns that are in one file only.", o.TABLES, default=False, rare=True)
     sep: str | None = o.setting(
-        "What separates the cells of a CSV file: one character, or tab; recognised by the header line.",
+        "What separates the cells of a CSV file: one character, or tab; default: as the header line shows.",
         o.TABLES,
         rare=True,
     )
     encoding: str | None = o.setting(
-        "How the letters of a CSV file are written, such as cp1252; the public one's is recognised, the private "
-        "one's is taken to be the same.",
+        "Encoding of the CSV files, such as cp1252; default: as is found in the public one, for both.",
         o.TABLES,
         rare=True,
     )
     decimal: Literal[".", ","] | None = o.setting(
-        "What stands before the decimals of a CSV file; as the public one has it.", o.TABLES, rare=True
+        "Decimal sign of the CSV files; default: as in the public one.", o.TABLES, rare=True
     )
     dates: Literal["auto", "day-first", "month-first", "text"] = o.setting(
         "Columns of dates become days; how 1/2/2020 is meant, or that dates stay text.",
@@ -215,28 +222,37 @@ class LabelOptions:
         default="auto",
         rare=True,
     )
-    sheet: str | None = o.setting("Which sheet of an Excel workbook that has several.", o.TABLES, rare=True)
+    sheet: str | None = o.setting("Which sheet to read of an Excel workbook that has several.", o.TABLES, rare=True)
 
-    size: o.Size | None = o.setting("Size of all images; the public ones' when left out.", o.IMAGES, **o.AS_SIZE)
-    resize: bool = o.setting("Bring other images to that size, not refuse them.", o.IMAGES, default=False, rare=True)
-    color: Literal["grey", "rgb"] | None = o.setting("Bring all images to that.", o.IMAGES, rare=True)
+    size: o.Size | None = o.setting("Size of all images; default: that of the public ones.", o.IMAGES, **o.AS_SIZE)
+    resize: bool = o.setting(
+        "Resize images of another size; without it they are refused.", o.IMAGES, default=False, rare=True
+    )
+    color: Literal["grey", "rgb"] | None = o.setting("Convert all images to grey or colour.", o.IMAGES, rare=True)
 
     votes: Path | None = o.setting(
         "Instead of --private: votes cast elsewhere, npy, npz or csv; labels (teachers x rows, indices into "
-        "--classes) or counts (rows x classes). With --public, line for line, the ledger knows rows.",
+        "--classes) or counts (rows x classes). With --public, one row for each query, the ledger knows "
+        "which rows were asked about before.",
         o.VOTES,
     )
     kind: o.VoteKind = None
     key: o.VoteKey = None
     unit: Literal["record", "group"] = o.setting(
-        "What one teacher's shard holds whole.", o.VOTES, default="record", rare=True
+        "What is protected: record, or group (all records of a person, which one teacher's shard must hold).",
+        o.VOTES,
+        default="record",
+        rare=True,
     )
-    units: int | None = o.setting("How many of them there are, if known.", o.VOTES, argument="n_units", rare=True)
+    units: int | None = o.setting(
+        "Number of private records, or of persons with --unit group, if known.", o.VOTES, argument="n_units", rare=True
+    )
 
     voters: Literal["auto", "records", "heads", "shards", "dpsgd"] | None = o.setting(
-        "Who votes: every private record, on all public rows; small heads on shards; teachers on shards; or "
-        "dpsgd: no votes, a model learns by DP-SGD. If left out: auto, which is records, or DP-SGD with no or too "
-        "few public rows; shards if an option about teachers, queries or noise is given.",
+        "Who votes: records (every private record, on all public rows), heads (small linear models, each on a shard "
+        "of the records) or shards (teachers, each on a shard); or dpsgd: nobody votes, DP-SGD trains a model. "
+        "Default: auto, which is records, or dpsgd with fewer than 20 public rows; shards if an option about "
+        "teachers, queries or noise is given.",
         o.TEACHERS,
     )
     teachers: int | None = o.setting(
@@ -303,12 +319,12 @@ class LabelOptions:
     sigma_threshold: o.SigmaThreshold = None
     queries: o.Queries = None
     select: Literal["auto", "random", "first", "spread", "cluster", "uncertain"] = o.setting(
-        "How they are chosen, from public information alone; cluster is for many rows, uncertain asks in rounds, "
+        "How these rows are chosen, from public information alone; cluster is for many rows, uncertain asks in rounds, "
         "where a student of the labels so far is least sure.",
         o.NOISE,
         default="auto",
     )
-    rounds: int | None = o.setting("Rounds of --select uncertain; 5 when left out.", o.NOISE, rare=True)
+    rounds: int | None = o.setting("Rounds of --select uncertain; default: 5.", o.NOISE, rare=True)
     gap: o.Gap = None
     max_answers: o.MaxAnswers = None
     on_exhausted: o.OnExhausted = "raise"
@@ -318,8 +334,8 @@ class LabelOptions:
     organisation: str | None = o.setting("Who holds them.", o.STATEMENT, argument="stated")
     purpose: str | None = o.setting("What the labels are for.", o.STATEMENT, argument="stated")
     stated: list[str] | None = o.setting(
-        "How you ensured one of its assumptions, such as 'one person=patients are unique by their number'. An "
-        "assumption that is neither stated nor checked by pate is listed as open. May be given several times.",
+        "How you ensured one of the statement's assumptions, such as 'one person=patients are unique by their number'. "
+        "An assumption that is neither stated nor checked by pate is listed as open. May be given several times.",
         o.STATEMENT,
         metavar="NAME=TEXT",
         argument="stated",
@@ -333,12 +349,12 @@ class LabelOptions:
     )
     measure: Literal["yes", "no", "by-class"] | None = o.setting(
         "Whether the model's accuracy on the private records is measured, by a noisy count for 4% of the budget; "
-        "by-class also recall, for 4% more. If left out: where the noise is below +-5 percentage points.",
+        "by-class also recall, for 4% more. Default: yes where the noise is below +-5 percentage points.",
         o.MODEL,
     )
     student: str | None = o.setting(
         "The classifier that learns from the labels and is saved as the model: logistic-regression, random-forest, "
-        "vote-spreading, image, ...; the strongest for such data when left out. With --select uncertain it "
+        "vote-spreading, image, ...; default: the strongest for such data. With --select uncertain it "
         "also chooses the rows.",
         o.MODEL,
     )
@@ -351,7 +367,7 @@ class LabelOptions:
     )
     proba: bool = o.setting("Also write one column of probabilities per class.", o.OUTPUT, default=False, argument=None)
     safe_csv: bool = o.setting(
-        "An apostrophe before cells that a spreadsheet would run as a formula.",
+        "Put an apostrophe before cells that a spreadsheet would run as a formula.",
         o.OUTPUT,
         default=False,
         argument=None,
@@ -453,11 +469,11 @@ class LabelOptions:
             "tiers": tiers,
             "mechanism": o.chosen_mechanism(*noise),
             "classes": self.classes if self.classes_file is None else _classes_in(self.classes_file, self.classes),
-            "stated": _stated(self.stated, **named),
+            "stated": what_is_stated(self.stated, **named),
             "schema": None if self.numeric else _ranges(self.range, self.ranges),
             "target_range": target_range(self.range, self.ranges) if self.numeric else None,
             "keep_model": not self.no_model,
-            "measure": {"yes": True, "no": False, "by-class": "by class"}.get(self.measure or ""),
+            "measure": measured(self.measure),
             "checkpoint_dir": self.out.with_name(self.out.stem + ".private") / "teachers" if keeps else None,
         }
         if self.way == "several":
@@ -467,6 +483,12 @@ class LabelOptions:
 
             made["ledger"] = beside(self.private, ".ledger.sqlite")
         return made
+
+
+def measured(said: str | None) -> bool | str | None:
+    """Return what --measure is to Python."""
+    words: dict[str, bool | str] = {"yes": True, "no": False, "by-class": "by class"}
+    return words.get(said or "")
 
 
 def _tiers(said: str | None, whole: Any) -> tuple[str | None, Any]:
@@ -565,15 +587,14 @@ def _ranges_in(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8-sig")
         held = json.loads(text) if kind == ".json" else tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
-        raise InvalidInputError(
-            f"--ranges {str(path)!r} cannot be read: {error}. Write COLUMN = [LOW, HIGH]."
-        ) from None
+        why = getattr(error, "strerror", None) or error
+        raise InvalidInputError(f"--ranges {str(path)!r} cannot be read: {why}. Write COLUMN = [LOW, HIGH].") from None
     if not isinstance(held, dict):
         raise InvalidInputError(f"--ranges {str(path)!r} must map columns to ranges. Write COLUMN = [LOW, HIGH].")
     return held
 
 
-def _stated(pairs: list[str] | None, **named: str | None) -> dict[str, str]:
+def what_is_stated(pairs: list[str] | None, **named: str | None) -> dict[str, str]:
     """Return what a person states: each name once, in their words."""
     found = {name: text for name, text in named.items() if text is not None}
     for pair in pairs or ():
@@ -613,6 +634,8 @@ def label(context: typer.Context, options: LabelOptions) -> None:
     if options.plan:
         say_json(planned)
         return
+    if manner.quiet and job.plan.caution and not job.plan.is_paid:  # else the plan says it
+        complain(f"warning: {in_own_words(job.plan.caution, manner.options)} See pate label --plan.", "yellow")
     if not (options.yes or job.plan.is_paid) and is_interactive():
         for one in messages:
             if one.quoting:  # private values: for a terminal alone
@@ -637,17 +660,7 @@ def label(context: typer.Context, options: LabelOptions) -> None:
     if job.plan.n_public == 0:
         answered = "There are no public rows to label: the model is what was learnt."
     answer(f"{answered} {release.statement.headline}")
-    if (measured := release.statement.measured) is not None:
-        for line in (f"The model is {measured}.", *(f"Of class {one}" for one in measured.by_class)):
-            answer(line)
-    if (errors := release.statement.errors) is not None:
-        answer(f"The model is {errors}.")
-    if (quality := release.statement.quality) is not None:
-        answer(f"The model is {quality}.")
-        for one in quality.labels:
-            answer(f"Label {one}")
-    for doubt in release.statement.doubts:
-        answer(f"Doubt: {doubt}")
+    answer_quality(release.statement)
     answer("Wrote " + ", ".join(str(p) for p in paths))
     if job.keeps_model:
         model = options.out.with_name(options.out.stem + ".pate")
@@ -660,18 +673,31 @@ def label(context: typer.Context, options: LabelOptions) -> None:
     say_json({**planned, **done, "statement": release.statement.to_dict(), "files": paths})
 
 
+def answer_quality(statement: Any) -> None:
+    """Print what is known of how good released labels and their model are; of its doubts the release warned."""
+    if (measured := statement.measured) is not None:
+        for line in (f"The model is {measured}.", *(f"Of class {one}" for one in measured.by_class)):
+            answer(line)
+    if (errors := statement.errors) is not None:
+        answer(f"The model is {errors}.")
+    if (quality := statement.quality) is not None:
+        answer(f"The model is {quality}.")
+        for one in quality.labels:
+            answer(f"Label {one}")
+
+
 def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
     """Refuse options that would be silently ignored: an ignored --group would protect no one."""
     if options.private is not None and options.votes is not None:
         raise InvalidInputError(
-            "--private and --votes must not both be given: teachers are trained here, or votes were cast elsewhere."
+            "--private and --votes must not both be given: the private records are here, or votes were cast elsewhere."
             " Keep one."
         )
     for name, use in o.uses_of(type(options)).items():
         if was_given(context, name) and not options.heeds(use):
             here = {
                 "votes": "votes cast elsewhere (--votes)",
-                "private": "teachers trained here (--private)",
+                "private": "a run on private data (--private)",
                 "numbers": "a numeric target (--numeric)",
                 "several": "several labels (--target A,B)",
             }
@@ -692,8 +718,8 @@ def _check_way_in(context: typer.Context, options: LabelOptions) -> None:
             "--public is missing: a table with the same features (no labels) whose rows are public, such as "
             "an open data set, records released by consent, or rows that a simulation makes; never rows of --private. "
             "Where there is none, declare what its columns hold, --range age=0:120 --range sex=male,female (or "
-            "--ranges FILE): DP-SGD then learns from the private table alone. See docs/how-to.md, 'Find public rows, "
-            "or do without'."
+            "--ranges FILE): records then vote on synthetic rows, or DP-SGD learns from the private table alone. See "
+            "docs/public-rows.md."
         )
     named = options.classes is not None or options.classes_file is not None
     if options.way == "private" and named == options.classes_from_private:

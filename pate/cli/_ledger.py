@@ -38,7 +38,9 @@ def _open(path: Path) -> Any:
 
     ledger = Ledger(path)
     if ledger.total is None:
-        raise LedgerError(f"there is no ledger at {str(path)!r}. Name the file that `pate label` or Ledger(path) made.")
+        raise LedgerError(
+            f"there is no ledger at {str(path)!r}. Name the file that pate label or pate ledger begin made."
+        )
     return ledger
 
 
@@ -73,7 +75,7 @@ def show(file: File) -> None:
             f"{_asked(row, 'round'):>9}{_asked(row, 'sum'):>9}{_up(row['epsilon']):>9}{_up(row['price']):>11}"
             f"{row['share']:>8.1%}  {_counted(_plain(row['mechanism']))}{seeded}"
         )
-    answer(_left(left))
+    answer(str(left))
     for tier in tiers:
         answer(
             f"tier {_plain(tier['tier'])}: weight {tier['weight']:.4g}; charged as one release of epsilon "
@@ -90,7 +92,7 @@ def begin(
     delta: Annotated[float, typer.Option(help="Well below one over the number of people.")],
     accounting_unit: Annotated[
         str | None,
-        typer.Option(help="gdp, renyi, renyi:ORDER or pure; the first release decides when left out."),
+        typer.Option(help="gdp, renyi, renyi:ORDER or pure; default: as the first release needs it."),
     ] = None,
     currency: Annotated[str | None, typer.Option(help="Now --accounting-unit.", hidden=True)] = None,
 ) -> None:
@@ -164,7 +166,7 @@ def remaining(file: File) -> None:
     """Show how much of the total budget is left."""
     left = _open(file).remaining()
     say_json(left.to_dict())
-    answer(_left(left))
+    answer(str(left))
 
 
 def revise(
@@ -197,14 +199,3 @@ def _up(epsilon: float) -> str:
     from pate.privacy.convert import format_up
 
     return format_up(epsilon)
-
-
-def _left(left: Any) -> str:
-    total = left.total
-    counted = f"counted in {left.currency}" if left.terms is not None else "accounting unit open until the first charge"
-    aside = f"; {left.failure_left:g} of delta left for costs that may fail" if left.failure_left else ""
-    return (
-        f"left: {left.fraction_left:.1%} of the total (epsilon {total.epsilon:g} at delta {total.delta:g}, {counted}) "
-        f"after {left.n_releases} release{'s' * (left.n_releases != 1)}; one more release of up to "
-        f"epsilon {left.epsilon_left:.3f} fits{aside}"
-    )

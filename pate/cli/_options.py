@@ -6,6 +6,7 @@ Defaults that mean the same everywhere stand here too.
 from __future__ import annotations
 
 import difflib
+import itertools
 import math
 import os
 import re
@@ -32,7 +33,7 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 OPTIONS_OF = "__pate_options__"
 #: What Python calls it, where that is neither the option's name nor ``n_`` and the name.
 _CALLED = {"random_state": "seed", "currency": "accounting_unit", "y": "target", "max_releases": "releases",
-           "target_range": "range"}  # fmt: skip
+           "target_range": "range", "epsilon": "epsilons"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ def takes_options(declaration: type) -> Callable[[Callable[[typer.Context, Any],
             use.argument: "--" + name.replace("_", "-") for name, use in reversed(uses_of(declaration).items())
             if use.argument is not None
         }  # fmt: skip
+        called |= {name: "--" + name.replace("_", "-") for name in called if name in uses_of(declaration)}
         setattr(command, OPTIONS_OF, called)
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return command
@@ -148,12 +150,11 @@ def _misuse(error: Any, args: list[str], where: str) -> str:
 
 
 def _value_of(option: str, args: list[str]) -> str:
-    for i, word in enumerate(args):
-        if word.startswith(option + "="):
-            return f", got {word[len(option) + 1 :]!r}"
-        if word == option and i + 1 < len(args):
-            return f", got {args[i + 1]!r}"
-    return ""
+    said = ""  # the last one counts
+    for word, after in itertools.pairwise([*args, ""]):
+        if word == option or word.startswith(option + "="):
+            said = f", got {after if word == option else word[len(option) + 1 :]!r}"
+    return said
 
 
 class GroupedCommand(_InOneLine, TyperCommand):
@@ -315,38 +316,63 @@ Delta = Annotated[
 ]
 Commonest = Annotated[
     float | None,
-    option("Share of the commonest class, if publicly known: labels expected to be worse are refused.", PRIVATE),
+    option(
+        "Share of the commonest class, if publicly known: labels expected to be right less often are refused.", PRIVATE
+    ),
 ]
 Tuning = Annotated[
-    str, option("For the statement: what was tuned on private data, and if it is charged.", STATEMENT, rare=True)
+    str,
+    option(
+        "For the statement: what was tuned on the private data, and whether its cost is counted.", STATEMENT, rare=True
+    ),
 ]
 
 PartitionSeed = Annotated[
     int | None,
-    option("Cut the shards by this seed, not by a secret: for public data only.", TEACHERS, rare=True),
+    option("Cut the shards by this seed instead of a secret: for public data only.", TEACHERS, rare=True),
 ]
 
 #: A mechanism's name where one must be named (``pate account``), and where it may be left out.
 NamedMechanism = Annotated[Literal["histogram", "gnmax", "lnmax", "confident"], option("Kind of noise.", NOISE)]
 MechanismName = Annotated[
     Literal["histogram", "gnmax", "lnmax", "confident"] | None,
-    option("Kind of noise; histogram, calibrated to the budget, when left out.", NOISE),
+    option("Kind of noise; default: histogram, calibrated to the budget.", NOISE),
 ]
 Sigma = Annotated[float | None, option("Gaussian noise on every count, in votes.", NOISE, argument="mechanism")]
 Scale = Annotated[
     float | None, option("Laplace noise on every count (lnmax), in votes.", NOISE, argument="mechanism", rare=True)
 ]
 Threshold = Annotated[
-    float | None, option("Votes the largest count must reach (confident).", NOISE, argument="mechanism", rare=True)
+    float | None,
+    option(
+        "Votes that the largest count must reach, else there is no label (confident).",
+        NOISE,
+        argument="mechanism",
+        rare=True,
+    ),
 ]
 SigmaThreshold = Annotated[
-    float | None, option("Noise of that test, in votes (confident).", NOISE, argument="mechanism", rare=True)
+    float | None,
+    option("Noise of the test by --threshold, in votes (confident).", NOISE, argument="mechanism", rare=True),
 ]
 Queries = Annotated[int | None, option("How many public rows to ask about.", NOISE, argument="n_queries")]
-Gap = Annotated[float | None, option("Abstain below a noisy margin of so many votes (histogram).", NOISE, rare=True)]
-MaxAnswers = Annotated[int | None, option("Cap on answers (confident); the whole cap is charged.", NOISE, rare=True)]
+Gap = Annotated[
+    float | None,
+    option(
+        "No label where the two largest noisy counts differ by fewer votes than this (histogram).", NOISE, rare=True
+    ),
+]
+MaxAnswers = Annotated[
+    int | None,
+    option(
+        "Give at most so many labels (confident); all of them are charged, even if fewer are given.", NOISE, rare=True
+    ),
+]
 OnExhausted = Annotated[
-    Literal["raise", "abstain"], option("What to do when the budget does not buy all queries.", NOISE, rare=True)
+    Literal["raise", "abstain"],
+    option(
+        "When the budget does not buy all queries: refuse (raise), or ask about fewer rows (abstain).", NOISE, rare=True
+    ),
 ]
 
 Jobs = Annotated[int, option("Teachers trained in parallel; -1 takes every core.", RUN, argument="n_jobs")]
@@ -396,6 +422,10 @@ PrivateRows = Annotated[int | None, option("Number of private rows.", PRIVATE, a
 
 def low_high(given: str, beside: str) -> tuple[float, float]:
     """Return the two numbers of --range, which a numeric target lies between."""
+    if not given:
+        raise InvalidInputError(
+            f"--range is missing: with {beside} say what the target lies between, --range 0,5000, rather too wide."
+        )
     try:
         low, high = map(float, given.replace(":", ",").split(","))
     except ValueError:
@@ -452,11 +482,11 @@ def read_job_file(path: str | os.PathLike[str], uses: Mapping[str, Use]) -> dict
     path = Path(path)
     if path.suffix.lower() in (".yaml", ".yml"):
         raise InvalidInputError(
-            f"config must be a TOML file, got {path.name!r}: YAML reads no and 1e-5 as something else than is written. "
-            "Write NAME = VALUE lines into a .toml file: texts in quotes, lists in [brackets]."
+            f"--config must be a TOML file, got {path.name!r}: YAML reads no and 1e-5 as something else than is "
+            "written. Write NAME = VALUE lines into a .toml file: texts in quotes, lists in [brackets]."
         )
     if path.suffix.lower() != ".toml":
-        raise InvalidInputError(f"config must end in .toml, got {path.name!r}. Write the options as a TOML file.")
+        raise InvalidInputError(f"--config must end in .toml, got {path.name!r}. Write the options as a TOML file.")
     if not path.is_file():
         raise InvalidInputError(f"there is no file {path}. Check the name and the folder.")
     if path.stat().st_size > _MOST_BYTES:

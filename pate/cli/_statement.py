@@ -56,6 +56,10 @@ def statement(
             raise InvalidInputError("FILE must be the statement's JSON, such as labels.statement.json; none was given.")
         say_json({"catalogue": new_catalogue})
         return
+    if head is not None and ledger is None:
+        raise InvalidInputError(
+            "--head is compared with a ledger, and --ledger is missing. Name it, or leave --head out."
+        )
     held = read_statement(file)
     if ledger is not None:
         check_against_ledger(held, ledger, head=head)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 
@@ -45,7 +45,9 @@ def _check_target(numeric: bool, classes: list[str] | None, given: list[str] | N
 def train(
     private: Path = o.setting("Private table.", o.PRIVATE, default=o.MISSING),
     schema: Path = o.setting(
-        "What its columns hold: a .toml file, as pate schema drafts one.", o.PUBLIC, default=o.MISSING
+        "What the columns of the private table hold: a .toml file, as pate schema drafts one.",
+        o.PUBLIC,
+        default=o.MISSING,
     ),
     target: str = o.setting("Column of the classes, or of the numbers.", o.PRIVATE, default=o.MISSING),
     classes: list[str] | None = o.setting(
@@ -70,6 +72,12 @@ def train(
     group: str | None = o.setting(
         "Column with the id of the person each row belongs to: protects people, not rows.", o.PRIVATE
     ),
+    sep: str | None = o.setting(
+        "What separates the cells of a CSV file: one character, or tab; default: as its header line shows.", o.TABLES
+    ),
+    encoding: str | None = o.setting("Encoding of a CSV file, such as cp1252; default: UTF-8.", o.TABLES),
+    decimal: Literal[".", ","] | None = o.setting("Decimal sign of a CSV file; default: a point.", o.TABLES),
+    sheet: str | None = o.setting("Which sheet of an Excel workbook that has several.", o.TABLES),
     ledger: Path | None = o.setting(
         "Ledger of all releases from this private data; default: PRIVATE.ledger.sqlite, beside it.", o.PRIVACY
     ),
@@ -110,6 +118,10 @@ def train(
         "ledger": beside(private, ".ledger.sqlite") if ledger is None else ledger,
         "new_ledger": new_ledger,
         "verbose": show_progress(),
+        "sep": sep,
+        "encoding": encoding,
+        "decimal": decimal,
+        "sheet": sheet,
     }
     job: Any
     if numeric:
@@ -141,8 +153,6 @@ def train(
     for found in (statement.measured, statement.errors):
         if found is not None:
             answer(f"The model is {found}.")
-    for doubt in statement.doubts:
-        answer(f"Doubt: {doubt}")
     job.model(release).save(model)
     written.append(model)
     if keep_rows is not None:

@@ -51,9 +51,11 @@ def contestants_of(contestants: Any) -> tuple[Contestant, ...]:
     else:
         found = ()
     if not found:
+        by_name = isinstance(contestants, Sequence) and any(isinstance(c, str) for c in contestants)
+        named = " Ready ones by name: pate.comparison.contestants.named(['pate', 'dpsgd'])." if by_name else ""
         raise InvalidInputError(
             f"contestants must be a mapping with at least one name and classifier, or a list of Contestants, got "
-            f"{contestants!r}. Pass {{'PATE': PATEClassifier(...), 'DP-SGD': DPSGDClassifier(...)}}."
+            f"{contestants!r}. Pass {{'PATE': PATEClassifier(...), 'DP-SGD': DPSGDClassifier(...)}}.{named}"
         )
     names = [c.name for c in found]
     twice = sorted({name for name in names if names.count(name) > 1})

@@ -122,12 +122,12 @@ _OF_TEST_ROWS = {
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ComparisonReport:
-    """The result of :func:`compare`: tidy rows, a table, a picture and files. Printing it shows the table.
+    """The result of :func:`compare`: rows of data, a table, a figure and files. Printing it shows the table.
 
     Attributes
     ----------
     cells : tuple of Cell
-        By contestant, then budget, then repeat.
+        Results, ordered by contestant, then budget, then repeat.
     dataset, protocol, description : str
     classes : tuple
     entrants : tuple of Entrant
@@ -144,14 +144,16 @@ class ComparisonReport:
     ceilings : tuple of Cell
         Fits without privacy, of data that are not published: **sensitive**, never printed.
     costs : tuple of FitCost
-        Of every fit: **sensitive** (data-dependent epsilons always), never printed.
+        Costs of every fit: **sensitive** (data-dependent epsilons always), never printed.
     created, commit, versions
         Where the numbers come from.
 
     Examples
     --------
-    >>> cells = [Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=r, accuracy=a, seed=r)
-    ...          for r, a in enumerate([0.90, 0.92])]
+    >>> cells = [
+    ...     Cell(contestant="PATE", epsilon=1.0, delta=1e-5, repeat=r, accuracy=a, seed=r)
+    ...     for r, a in enumerate([0.90, 0.92])
+    ... ]
     >>> ComparisonReport(cells=tuple(cells), dataset="digits")
     Accuracy on the test rows of digits at delta = 1e-05 (mean ± standard deviation over repeats):
     contestant  epsilon  accuracy       fits
@@ -220,7 +222,7 @@ class ComparisonReport:
         Examples
         --------
         >>> cell = Cell(contestant="A", epsilon=1.0, delta=1e-5, repeat=0, accuracy=0.9, seed=7)
-        >>> found, = ComparisonReport(cells=(cell,), dataset="digits").summary()
+        >>> (found,) = ComparisonReport(cells=(cell,), dataset="digits").summary()
         >>> found["mean"], found["std"], found["n"], found["low"]
         (0.9, nan, 1, None)
         """

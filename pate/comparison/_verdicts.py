@@ -127,7 +127,9 @@ def verdicts(
     Examples
     --------
     >>> one, other = [[True] * 90 + [False] * 10] * 3, [[True] * 88 + [False] * 12] * 3
-    >>> found = verdicts({"A": {1.0: one, 3.0: one}, "B": {1.0: other}}, [1.0, 3.0], same_rows=True)
+    >>> found = verdicts(
+    ...     {"A": {1.0: one, 3.0: one}, "B": {1.0: other}}, [1.0, 3.0], same_rows=True
+    ... )
     >>> [(v.epsilon, v.leader, v.ahead_of, v.undecided) for v in found]
     [(1.0, 'A', (), ('B',)), (3.0, 'A', (), ())]
     """
@@ -188,7 +190,13 @@ def side_verdicts(
     Examples
     --------
     >>> one, other = [[True] * 90 + [False] * 10] * 3, [[True] * 88 + [False] * 12] * 3
-    >>> found, = side_verdicts({"A": {1.0: one}, "B": {1.0: other}}, [1.0], ours=["B"], theirs=["A"], same_rows=True)
+    >>> (found,) = side_verdicts(
+    ...     {"A": {1.0: one}, "B": {1.0: other}},
+    ...     [1.0],
+    ...     ours=["B"],
+    ...     theirs=["A"],
+    ...     same_rows=True,
+    ... )
     >>> found.verdict, found.not_behind, round(found.difference.mean, 2)
     ('undecided', True, -0.02)
     """

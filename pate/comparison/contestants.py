@@ -9,13 +9,27 @@ To add a contestant of your own, write a function of a public :class:`~pate.comp
 >>> from pate.comparison.contract import Contestant, Setting, Tuning
 >>> from pate.representations import PublicPCA
 >>> def ours(setting):
-...     return DPSGDClassifier(budget=setting.budget, classes=setting.classes, random_state=setting.seed,
-...                            representation=setting.fitted(PublicPCA(16)))
->>> contestant = Contestant("ours", ours, side="DP-SGD", tuning=Tuning("16 components", n_tried=4, on="our 2024 data"))
+...     return DPSGDClassifier(
+...         budget=setting.budget,
+...         classes=setting.classes,
+...         random_state=setting.seed,
+...         representation=setting.fitted(PublicPCA(16)),
+...     )
+>>> contestant = Contestant(
+...     "ours",
+...     ours,
+...     side="DP-SGD",
+...     tuning=Tuning("16 components", n_tried=4, on="our 2024 data"),
+... )
 >>> data = load_dataset("digits", n_private=300, n_public=100)
 >>> setting = Setting.of(data, contestant, budget=Budget(1.0, 1e-4), seed=0)
->>> model = contestant.make(setting).fit(data.private.X, data.private.y, X_public=data.public.X)
->>> model.statement_.guarantee.epsilon <= 1.0, [c.name for c in (*named(["pate", "dpsgd"]), contestant)]
+>>> model = contestant.make(setting).fit(
+...     data.private.X, data.private.y, X_public=data.public.X
+... )
+>>> (
+...     model.statement_.guarantee.epsilon <= 1.0,
+...     [c.name for c in (*named(["pate", "dpsgd"]), contestant)],
+... )
 (True, ['pate', 'dpsgd', 'ours'])
 """
 
@@ -411,7 +425,7 @@ def no_privacy(setting: Setting) -> Ordinary:
 
 # The contestants by name.
 
-# How many settings were tried to find each contestant's rule (docs/comparison.md).
+# How many settings were tried to find each contestant's rule (docs/comparison-statistics.md).
 
 #: Settings of record voters that docs/research-log.md names, by section; what was tried and not written down is not
 #: counted.
@@ -607,7 +621,7 @@ def named(
     image_shape: tuple[int, ...] | None = None,
     predicts: str = "classes",
 ) -> tuple[Contestant, ...]:
-    """Return contestants by name, in that order.
+    """Return built-in contestants (methods to compare) by their names, in the same order.
 
     Parameters
     ----------
@@ -643,7 +657,7 @@ def named(
         ======================= ========================================================================================
 
     kind : {"table", "image"} or None
-        Of the data, with ``image_shape``: a contestant that is not for such data is then refused at once.
+        Kind of data, with ``image_shape``: a contestant that is not for such data is then refused at once.
     image_shape : tuple or None
     predicts : {"classes", "numbers"}
         What the target is.
@@ -686,17 +700,17 @@ def named(
 def default_contestants(
     kind: str, image_shape: tuple[int, ...] | None = None, *, predicts: str = "classes"
 ) -> tuple[Contestant, ...]:
-    """Return the default contestants for a kind of data: those that take minutes.
+    """Return the methods that :func:`pate.compare` compares by default for a kind of data: those that take minutes.
 
-    On images of 16 pixels a side and more ``pate-fast`` stands in for ``pate``, whose networks take a quarter of an
-    hour a fit on one core (docs/accuracy.md): name it to include it.
+    For images of at least 16 x 16 pixels, ``pate-fast`` takes the place of ``pate``, whose networks take a quarter of
+    an hour per fit on one core (docs/accuracy.md). To include ``pate``, name it.
 
     Parameters
     ----------
     kind : {"table", "image"}
     image_shape : tuple or None
     predicts : {"classes", "numbers"}
-        Of numbers all contestants take minutes.
+        What is predicted. All contestants that predict numbers take minutes.
 
     Examples
     --------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ _LABELLED_PATH = (0x1ABE1,)
 
 @dataclass(frozen=True)
 class Tuning:
-    """How a contestant's settings were found.
+    """How the settings of a compared method were tuned, for the report.
 
     Attributes
     ----------
@@ -44,7 +45,11 @@ class Tuning:
 
     Examples
     --------
-    >>> Tuning("its own planner, from public facts", n_tried=6, on="splits of the training part of digits")
+    >>> Tuning(
+    ...     "its own planner, from public facts",
+    ...     n_tried=6,
+    ...     on="splits of the training part of digits",
+    ... )
     Tuning(rule='its own planner, from public facts', n_tried=6, on='splits of the training part of digits')
     """
 
@@ -55,7 +60,7 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """The public facts that a contestant may use before it is fitted; nothing in it depends on a private row.
+    """The public facts that a method may use before it is fitted; nothing in it depends on a private row.
 
     Attributes
     ----------
@@ -73,7 +78,7 @@ class Setting:
         ceiling gets the number of records; for all others both numbers are that of the persons.
     unit : {"record", "group"}
     seed : int
-        Of training in this repeat, the same for all contestants.
+        Seed of training in this repeat, the same for all contestants.
     noise_seed : int or None
         For tests: makes noise repeatable, and then nothing is private.
     n_jobs : int or None
@@ -83,12 +88,19 @@ class Setting:
         Class indices of public rows labelled by hand, -1 elsewhere (numbers: float64, NaN elsewhere); only for
         contestants that ask for some (:attr:`Contestant.n_public_labels`).
     target_range : (float, float) or None
-        Of a numeric target: what it lies between.
+        For a numeric target: its least and largest value.
 
     Examples
     --------
-    >>> setting = Setting(budget=Budget(1.0, 1e-5), classes=(0, 1), X_public=[[0.0], [1.0]], kind="table",
-    ...                   n_records=90, n_units=90, seed=7)
+    >>> setting = Setting(
+    ...     budget=Budget(1.0, 1e-5),
+    ...     classes=(0, 1),
+    ...     X_public=[[0.0], [1.0]],
+    ...     kind="table",
+    ...     n_records=90,
+    ...     n_units=90,
+    ...     seed=7,
+    ... )
     >>> setting.unit, setting.image_shape
     ('record', None)
     """
@@ -151,18 +163,21 @@ class Setting:
     def fitted(self, representation: Representation) -> Any:
         """Return the representation fitted on the public rows, once for all budgets and contestants of a repeat.
 
-        Of more than 20,000 public rows, so many are drawn (:func:`pate.models.recipes.some_rows`).
+        Of more than 20,000 public rows, so many are drawn (:func:`pate.models.recipes.some_rows`). One that no file may
+        hold, as it is made of a class of your own, is fitted whenever it is asked for.
         """
-        if self.cache is None:
-            from sklearn.base import clone
+        from sklearn.base import clone
 
-            return clone(representation).fit(some_rows(self.X_public, self.seed))
-        return cached(representation, some_rows(self.X_public, self.seed), self.cache)
+        rows = some_rows(self.X_public, self.seed)
+        if self.cache is not None:
+            with suppress(InvalidInputError):  # whatever else is wrong is wrong again below
+                return cached(representation, rows, self.cache)
+        return clone(representation).fit(rows)
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A named method that learns from private and public rows.
+    """A contestant of a comparison: a named method that learns from private and public rows.
 
     Attributes
     ----------
@@ -220,13 +235,13 @@ class Contestant:
 
 
 def own_representation(setting: Setting) -> Any:
-    """Return the default representation of record voters, fitted on the public rows of this repeat."""
+    """Return record voters' default representation, fitted on the public rows of this repeat of a comparison."""
     X, shape = setting.X_public, setting.image_shape
     return setting.fitted(default_representation(kind_of(X, shape), X, image_shape=shape, random_state=setting.seed))
 
 
 def quick_representation(setting: Setting) -> Any:
-    """Return the default representation, but scattering for images of 16 pixels a side and more."""
+    """Return the default representation, except for images of at least 16 x 16 pixels: scattering, which is faster."""
     if kind_of(setting.X_public, setting.image_shape) != "image":
         return own_representation(setting)
     return setting.fitted(scattered(setting.X_public, setting.image_shape))

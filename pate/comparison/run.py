@@ -47,43 +47,46 @@ def compare(
     by: str | None = None,
     verbose: bool = False,
 ) -> ComparisonReport:
-    """Compare classifiers: fit each at every budget, several times on new splits, and measure accuracy on test rows.
+    """Compare private classifiers: fit each at every budget on several random splits, and measure test accuracy.
 
-    Of a numeric target (``data.target_range``) regressors are compared, and R2 is measured.
+    For a numeric target (``data.target_range``) regressors are compared, and R2 is measured. "Contestants" are the
+    methods that are compared.
 
     Parameters
     ----------
     contestants : mapping of name to classifier or Contestant, or sequence of Contestants
-        A classifier is unfitted and has a ``budget`` parameter; it is cloned and not changed. ``fit`` gets the
-        private rows and, where it takes them, ``X_public`` and ``groups``. Floors and ceilings
-        (:class:`pate.comparison.contract.Contestant`) are fitted once a repeat.
+        The methods to compare. A classifier is unfitted and has a ``budget`` parameter; it is cloned and not changed.
+        ``fit`` gets the private rows and, if it takes them, ``X_public`` and ``groups``. References without privacy
+        (floors and ceilings, :class:`pate.comparison.contract.Contestant`) are fitted once per repeat.
     data : Dataset
-        Labels are class indices, so build classifiers with ``classes=range(len(data.classes))``; one whose
-        ``classes`` are ``data.classes`` themselves gets class values. Or numbers within ``data.target_range``, finite
-        ones in public and test rows. Repeat r is fitted on ``data.redrawn(seed_r)``.
+        Its labels are class indices, so build classifiers with ``classes=range(len(data.classes))``; a classifier whose
+        ``classes`` are ``data.classes`` themselves gets class values. Or its labels are numbers within
+        ``data.target_range``, all finite in public and test rows. Repeat r is fitted on ``data.redrawn(seed_r)``.
     budgets : sequence of Budget
         All with the same delta, each once.
     n_repeats : int
-        In each, split, training, shards and noise are drawn again; all contestants get the same split and the
-        same ``random_state``, so that their differences are paired. More can be added later in the same ``out``;
-        verdicts are not corrected for repeats that are added after looking at the results.
+        Each repeat draws split, training, shards and noise anew. All contestants get the same split and the same
+        ``random_state``, so that their differences are paired. You can add repeats later in the same ``out``; verdicts
+        are not corrected for repeats that you add after looking at the results.
     random_state : int or None
-        Of splits and of training. Of published data (or with ``noise_seed``) also of the cut into shards
-        (``partition_seed``, see :func:`pate.partition`), so that the same call compares the same teachers. Of all other
-        data shards are cut by a secret: the seed is in public files. None draws from the operating system.
+        Seed of splits and of training; for published data (or with ``noise_seed``) also of the cut into shards
+        (``partition_seed``, see :func:`pate.partition`), so that the same call compares the same teachers. The shards
+        of all other data are cut by a secret, because this seed is in public files. None draws it from the operating
+        system.
     n_jobs : int or None
-        Fits side by side, by joblib; ``joblib.parallel_config`` may send them to a cluster (docs/comparison.md).
+        How many fits run in parallel, by joblib; ``joblib.parallel_config`` can send them to a cluster
+        (docs/comparison.md).
     out : path or None
-        A folder in which every finished fit is saved at once, so that the same call can be resumed; at the end it has
-        ``results.json`` and the page, ``report.html``. Its folder ``resume.private/`` is for the curator (digests of
-        private rows, times, data-dependent epsilons, ceilings of unpublished data): do not publish that.
+        A folder in which every finished fit is saved at once, so that the same call goes on after an interruption. At
+        the end it has ``results.json`` and the page ``report.html``. Do not publish its folder ``resume.private/``: it
+        is for the curator (digests of private rows, times, data-dependent epsilons, ceilings of unpublished data).
     noise_seed : int or None
         For tests and experiments only: makes the noise repeatable (another stream for every fit), and then nothing
         is private. None takes noise from the operating system, whatever the contestants were built with.
     sensitive : bool
         Also write ``sensitive.html`` into ``out``, for the curator alone.
     by : str or None
-        A column of the public rows: accuracy and answers are also given by its values. Of classes alone.
+        A column of the public rows: accuracy and answers are also reported for each of its values. For classes only.
     verbose : bool
         Show a progress bar on standard error.
 
@@ -114,8 +117,15 @@ def compare(
     --------
     >>> from pate import Budget, DPSGDClassifier, compare, load_dataset
     >>> data = load_dataset("digits", n_private=400)
-    >>> linear = DPSGDClassifier("linear", budget=Budget(1.0, 1e-4), classes=range(10), epochs=2)
-    >>> report = compare({"DP-SGD": linear}, data, budgets=[Budget(1.0, 1e-4), Budget(8.0, 1e-4)], n_repeats=1)
+    >>> linear = DPSGDClassifier(
+    ...     "linear", budget=Budget(1.0, 1e-4), classes=range(10), epochs=2
+    ... )
+    >>> report = compare(
+    ...     {"DP-SGD": linear},
+    ...     data,
+    ...     budgets=[Budget(1.0, 1e-4), Budget(8.0, 1e-4)],
+    ...     n_repeats=1,
+    ... )
     >>> [(row["contestant"], row["epsilon"], row["queries"]) for row in report.rows()]
     [('DP-SGD', 1.0, None), ('DP-SGD', 8.0, None)]
     """
@@ -406,7 +416,7 @@ def compare_on(
         protocol=protocol,
         data_home=data_home,
         random_state=random_state,
-        n_public=n_public or public_rows(os.fspath(dataset)),
+        n_public=public_rows(os.fspath(dataset)) if n_public is None else n_public,
         n_private=n_private,
         target=target,
         target_range=target_range,

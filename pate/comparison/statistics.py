@@ -47,7 +47,7 @@ LEAST_REPEATS = 3
 _MOST_REPEATS = 100
 #: Where rows are redrawn, more repeats than so many do not lessen the corrected variance. Nadeau and Bengio's factor
 #: takes it that two repeats correlate by the share of test rows; learners that depend on single rows (one nearest
-#: neighbour, stumps) correlate by more, and only the term 1/J makes up for that (docs/comparison.md, measured).
+#: neighbour, stumps) correlate by more, and only the term 1/J makes up for that (docs/comparison-statistics.md).
 _MOST_COUNTED = 5
 
 
@@ -353,13 +353,15 @@ def paired_difference(
     repeat are in both errors, and so counted twice, on the safe side (as by Owen's pigeonhole bootstrap, 2007).
     Nadeau and Bengio's factor rests on an approximation of theirs: that two repeats correlate by the share of test
     rows. Those of unstable learners correlate by more, which shows once 1/J is small: J counts as five at most, so that
-    more repeats lessen Student's quantile alone. Its error rates in simulations are in docs/comparison.md.
+    more repeats lessen Student's quantile alone. Its error rates in simulations are in docs/comparison-statistics.md.
 
     Examples
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(7)
-    >>> hard = rng.random(1000)  # one published test set; a is right where b is, and on half of what b misses
+    >>> hard = rng.random(
+    ...     1000
+    ... )  # one published test set; a is right where b is, and on half of what b misses
     >>> b = [hard + 0.05 * rng.standard_normal(1000) < 0.8 for repeat in range(5)]
     >>> a = [hard + 0.05 * rng.standard_normal(1000) < 0.9 for repeat in range(5)]
     >>> print(paired_difference(a, b, same_rows=True))

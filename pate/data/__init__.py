@@ -1,4 +1,4 @@
-"""Named data sets, tables from files, and the disjoint partition.
+"""Named data sets, tables and images from files, schemas of columns, and partitions into disjoint shards.
 
 Examples
 --------

@@ -17,6 +17,7 @@ from ._files.images import ImageFolder as ImageFolder, read_images as read_image
 from ._files.pairs import (
     TablePair as TablePair,
     about_owners as about_owners,
+    about_people as about_people,
     align_columns as align_columns,
     label_cells as label_cells,
     read_both as read_both,
@@ -44,6 +45,7 @@ from ._cells import (
     NO_OWNER as NO_OWNER,
     ODD_CELLS as ODD_CELLS,
     OUTSIDE as OUTSIDE,
+    has_texts as has_texts,
     private_cells as private_cells,
     read_cells as read_cells,
     read_records as read_records,
@@ -58,8 +60,11 @@ from ._columns import (
     as_number as as_number,
     as_written as as_written,
     column_kind as column_kind,
+    hardly_varies as hardly_varies,
+    are_components as are_components,
     heavy_tailed as heavy_tailed,
     holds_numbers as holds_numbers,
+    is_text_column as is_text_column,
     numbers_of as numbers_of,
     of_one_unit as of_one_unit,
     order_key as order_key,
@@ -68,7 +73,7 @@ from ._files._arrow import beside as beside, file_of as file_of
 from ._files._csv import TableFormat as TableFormat, read_header as read_header
 from ._files._npz import BROKEN as BROKEN, read_npy as read_npy, read_npz as read_npz
 from ._files._opened import is_table as is_table
-from ._files.tables import TARGET as TARGET, quoted as quoted
+from ._files.tables import TARGET as TARGET
 from ._named.datasets import (
     check_dataset as check_dataset,
     check_numeric as check_numeric,
@@ -81,10 +86,13 @@ from ._validation import (
     check_same_shape as check_same_shape,
     flat_rows as flat_rows,
     frame_as_floats as frame_as_floats,
+    check_image_shape as check_image_shape,
+    check_n_pixels as check_n_pixels,
     image_shape as image_shape,
     is_frame as is_frame,
     is_sparse as is_sparse,
     is_texts as is_texts,
+    quoted as quoted,
     read_numbers as read_numbers,
     read_rows as read_rows,
     text_columns as text_columns,

@@ -9,7 +9,6 @@ for.
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,12 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import CellKindError, cell_kind
+from pate._core.curator import tell_curator
 from pate._core.frames import plain_rows
 from pate._core.types import Mask
 from pate.data._columns import as_number, holds_numbers, numbers_of
 from pate.data._validation import is_frame, is_sparse
 from pate.data.schema import NUMERIC, Schema, schema_like
-from pate.exceptions import CuratorWarning, InvalidInputError
+from pate.exceptions import InvalidInputError
 
 
 def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False) -> tuple[Any, Mask]:
@@ -33,7 +33,7 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
 
     ``texts``: whether texts among numbers may be of use; if not, they are missing numbers. What columns of ``like``
     (public rows, a schema) hold is what these should. ``finite``: whether infinity counts as missing. Rows are as given
-    where no cell is odd.
+    where no cell is odd; an array is one of objects where ``like`` has texts among numbers, whatever its own cells are.
     """
     X, schema = plain_rows(X), schema_like(like)
     if is_sparse(X):
@@ -42,7 +42,10 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
         return _frame(X, texts, schema, finite)
     known = () if schema is None else schema.columns
     of_texts = schema is not None and not known
-    rows, whole = _array(X, len(known) if len(known) > 1 else None, texts=of_texts)
+    mixed = texts and _has_texts(schema)
+    rows, whole = _array(X, len(known) if len(known) > 1 else None, texts=of_texts, objects=mixed)
+    if mixed and rows.ndim == 2:
+        rows = rows.astype(object)
     if rows.dtype.kind == "f" and finite and np.isinf(rows).any():
         rows = np.where(np.isinf(rows), np.nan, rows)
     if rows.dtype.kind != "O":
@@ -52,6 +55,15 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
         return (found, readable) if of_texts or readable.any() else (X, whole)
     found, readable = _objects(rows, [texts and column.kind != NUMERIC for column in known] or [texts], finite)
     return found, readable & whole
+
+
+def has_texts(like: Any) -> bool:
+    """Whether public rows are an array, or a list of rows, with a text among its cells."""
+    return _has_texts(schema_like(like))
+
+
+def _has_texts(schema: Schema | None) -> bool:
+    return schema is not None and schema.rows == "array" and any(column.kind != NUMERIC for column in schema.columns)
 
 
 def read_records(X: Any, width: int | None, name: str) -> tuple[Any, Mask]:
@@ -127,11 +139,12 @@ def _filled(X: Any) -> npt.NDArray[Any]:
     return found
 
 
-def _array(X: Any, width: int | None, *, texts: bool) -> tuple[npt.NDArray[Any], Mask]:
+def _array(X: Any, width: int | None, *, texts: bool, objects: bool = False) -> tuple[npt.NDArray[Any], Mask]:
     """Return rows as an array, and which are of one length: of lists no row decides what the others are.
 
     Lists of rows have ``width`` cells, which public rows give, else as many as most of them have; a row of
-    another length has none. They are objects, unless all cells are real numbers. ``texts``: each row is one cell.
+    another length has none. They are objects where that is asked for, or a cell is no real number. ``texts``: each
+    row is one cell.
     """
     if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "biufOU":
         X = _filled(X)
@@ -145,7 +158,7 @@ def _array(X: Any, width: int | None, *, texts: bool) -> tuple[npt.NDArray[Any],
     rows = np.zeros(0)
     with suppress(Exception):  # rows of other lengths, or that raise anything, are read one by one below
         rows = np.asarray(X)
-        kind = object if rows.dtype.kind not in "biuf" else np.float64 if rows.dtype.kind in "biu" else None
+        kind = object if objects or rows.dtype.kind not in "biuf" else np.float64 if rows.dtype.kind in "biu" else None
         rows = np.array(X, dtype=kind)
     if len(rows) == len(X) and (width is None or rows.size == width * len(X)):
         return rows if width is None else rows.reshape(len(X), width), np.ones(len(X), dtype=bool)
@@ -243,7 +256,7 @@ ODD_CELLS = "a value that is missing (NaN or infinity) or of another kind"
 NO_OWNER = "no owner in groups"
 
 
-def usable_records(checks: Mapping[str, Mask], *, before: str = "", stacklevel: int = 4) -> Mask:
+def usable_records(checks: Mapping[str, Mask], *, before: str = "") -> Mask:
     """Return which records pass every check, and warn only the curator of the others.
 
     ``checks`` says what is wrong with the records that fail each, as bool arrays (n,); ``before`` is what the warning
@@ -254,10 +267,8 @@ def usable_records(checks: Mapping[str, Mask], *, before: str = "", stacklevel: 
     if n_out:
         reasons = "; ".join(f"{np.count_nonzero(~fine)} with {what}" for what, fine in checks.items() if not fine.all())
         none = " NO RECORD IS LEFT: what is released will be noise." if n_out == len(every) else ""
-        warnings.warn(
+        tell_curator(
             f"{before}{n_out} of {len(every)} records cannot be used and contribute{'s' * (n_out == 1)} nothing: "
             f"{reasons}.{none} (This is private: do not publish it.)",
-            CuratorWarning,
-            stacklevel=stacklevel,
         )
     return every

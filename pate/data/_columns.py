@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import numbers
 import re
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import cell_kind
-from pate.exceptions import CuratorWarning, InvalidInputError
+from pate._core.curator import tell_curator
+from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Dates as numbers: days since 1970-01-01, each cell by itself, in the form that a public column has.
 
+#: So many columns are named in one warning.
+_LISTED = 5
 #: What may be said of texts that are dates.
 DATE_ORDERS = ("auto", "day-first", "month-first", "text")
 #: A kind of column, as ``"numeric"`` and ``"text"`` are: ``"date:"`` and its form.
@@ -164,14 +166,58 @@ _TRUTH = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FA
 _ALIKE = 2.0
 
 
+#: A range of public numbers no wider than this part of the largest is what rounding leaves of one number: in single
+#: precision eight of its steps, in any other that of double precision (few steps of float16 are whole numbers apart).
+_ROUNDING, _ROUNDING_SINGLE = 1e-13, 8 * float(np.finfo(np.float32).eps)
+
+
+def hardly_varies(low: Any, high: Any, dtype: Any = np.float64) -> Any:
+    """Whether numbers between ``low`` and ``high`` are one number but for rounding, by their own size alone.
+
+    Nothing is said of a column that is small beside others: units may lie any number of orders apart.
+    """
+    part = _ROUNDING_SINGLE if np.dtype(dtype) == np.float32 else _ROUNDING
+    return high - low <= part * np.maximum(np.abs(low), np.abs(high))
+
+
 def of_one_unit(rows: Any) -> bool:
     """Whether all columns of public numbers look as if they were of one unit, as pixels are."""
     with np.errstate(all="ignore"):
         rows = np.asarray(rows, dtype=np.float64)
         rows = np.where(np.isfinite(rows), rows, np.nan)
-        reach = np.nanmax(rows, axis=0, initial=-np.inf) - np.nanmin(rows, axis=0, initial=np.inf)
-        reach = reach[np.isfinite(reach) & (reach > 0)]
+        low, high = np.nanmin(rows, axis=0, initial=np.inf), np.nanmax(rows, axis=0, initial=-np.inf)
+        reach = high - low
+        reach = reach[np.isfinite(reach) & ~hardly_varies(low, high)]
         return bool(len(reach) and reach.max() <= _ALIKE * np.median(reach))
+
+
+#: Columns count as components from so many on, where the rank correlation of their public variances with their places
+#: is at most so much, and the mean square of their correlations is no more than chance gives and so much.
+_FEWEST_COMPONENTS, _FALLING, _TOGETHER = 12, -0.9, 0.1
+
+
+def are_components(rows: Any) -> bool:
+    """Whether columns of public numbers look like principal components or singular vectors of something.
+
+    Their variances fall from column to column, and they hardly go together. The last ones are mostly noise, which one
+    scale for each column would make as loud as the first.
+    """
+    with np.errstate(all="ignore"):
+        rows = np.asarray(rows, dtype=np.float64)
+        if rows.ndim != 2 or not np.isfinite(rows).all() or (rows == np.round(rows)).all():
+            return False
+        rows = rows[:, ~hardly_varies(rows.min(axis=0, initial=np.inf), rows.max(axis=0, initial=-np.inf))]
+        n, d = rows.shape
+        if d < _FEWEST_COMPONENTS:
+            return False
+        rows = rows / np.abs(rows).max()
+        rows -= rows.mean(axis=0)
+        variances = np.mean(rows**2, axis=0)
+        if not np.corrcoef(np.argsort(np.argsort(variances)), np.arange(d))[0, 1] <= _FALLING:
+            return False
+        correlations = (rows.T @ rows) / n / np.sqrt(np.outer(variances, variances))
+        together = (np.sum(correlations**2) - d) / (d * (d - 1))
+        return bool(together <= _TOGETHER + 1 / n)
 
 
 #: Where most columns' excess kurtosis is more, distances are those of a few rows (a normal law has 0, a lognormal 111).
@@ -195,6 +241,22 @@ def holds_numbers(dtype: Any) -> bool:
     if isinstance(dtype, pd.CategoricalDtype) or pd.api.types.is_complex_dtype(dtype):
         return False
     return bool(pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype))
+
+
+def is_text_column(rows: Any) -> bool:
+    """Whether public rows are a table of one column of texts, and no categories.
+
+    Most of its cells have several words, and few are equal. A declared category (``astype("category")``) is one.
+    """
+    import pandas as pd
+
+    if not hasattr(rows, "iloc") or getattr(rows, "ndim", 0) != 2 or rows.shape[1] != 1:
+        return False
+    cells = rows.iloc[:, 0].dropna()
+    if holds_numbers(cells.dtype) or isinstance(cells.dtype, pd.CategoricalDtype) or not len(cells):
+        return False
+    several = [isinstance(cell, str) and " " in cell.strip() for cell in cells.tolist()]
+    return bool(np.mean(several) > 0.5 and cells.nunique() > 0.5 * len(cells))
 
 
 def column_kind(name: Any, column: pd.Series) -> str:
@@ -335,7 +397,7 @@ def tidy_like(X: pd.DataFrame, file: str, kinds: Mapping[str, str], *, text: Seq
         tidy[name], n_odd = column_like(name, X[name], kinds.get(name, "text"))
         if n_odd:
             odd.append(odd_cells(name, tidy[name], n_odd))
-        elif name in kinds and name not in text and kinds[name] == "text" and _numbers_alone(tidy[name]):
+        elif name in kinds and name not in text and kinds[name] == "text" and numbers_alone(tidy[name].dropna()):
             odd.append(f"{name!r} holds numbers alone, where the public rows have text: is it another column? (text=)")
     if odd:
         warn_curator(file, odd)
@@ -358,11 +420,10 @@ def odd_cells(name: Any, made: pd.Series, n_odd: int) -> str:
 
 
 def warn_curator(where: str, odd: list[str]) -> None:
-    """Warn the curator, and only the curator, of cells that count as missing."""
-    warnings.warn(
-        f"{where}, cells of columns: {'; '.join(odd)}. (This is private: do not publish it.)",
-        CuratorWarning,
-        stacklevel=5,
+    """Warn the curator, and only the curator, of cells that count as missing; of the first columns each by itself."""
+    more = f"; and {len(odd) - _LISTED} columns more" if len(odd) > _LISTED else ""
+    tell_curator(
+        f"{where}, cells of columns: {'; '.join(odd[:_LISTED])}{more}. (This is private: do not publish it.)",
     )
 
 
@@ -379,8 +440,9 @@ def numbers_in(column: pd.Series) -> tuple[pd.Series, int]:
     return made, sum(cell_kind(cells[i]) != "missing" for i in np.flatnonzero(~fine))
 
 
-def _numbers_alone(texts: pd.Series) -> bool:
-    return bool(texts.notna().any()) and all(np.isfinite(as_number(cell)) for cell in texts if cell == cell)
+def numbers_alone(texts: Iterable[Any]) -> bool:
+    """Whether all of some texts, one at least, spell finite numbers or truth values."""
+    return all(found := [bool(np.isfinite(as_number(cell))) for cell in texts]) and bool(found)
 
 
 def _texts_in(column: pd.Series) -> tuple[pd.Series, int]:

@@ -7,7 +7,6 @@ import hashlib
 import math
 import os
 import re
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pate._core.checks import quietly
+from pate._core.curator import warn
 from pate._core.files import let_go
 from pate._core.frames import plain_column, plain_rows
 from pate._core.secret import system_bytes
@@ -73,7 +73,7 @@ def _same_table(one: Database | None, two: Database | None) -> bool:
 
 
 def check_public_rows(private: Any, public: Any, groups: Any = None) -> None:
-    """Check the public rows for private records, by their features; warn the curator, and refuse a mix-up.
+    """Check whether private records are among the public rows; warn of a few, refuse if most public rows are private.
 
     Parameters
     ----------
@@ -139,12 +139,11 @@ def check_public_rows(private: Any, public: Any, groups: Any = None) -> None:
             f"rows. {_REMEDY} Do not publish that this was refused: it depends on the private records."
         )
     if n_found > chance + _WARN_SIGMAS * math.sqrt(chance * share_new):
-        warnings.warn(
+        warn(
             f"{n_found} of {n_rows} distinct public rows stand among the private records, where coincidence explains "
             f"about {chance:.0f}. Are they private? Then leave them out. This is for the curator alone: it depends on "
             "the private records, and changes nothing that is released.",
             PublicOverlapWarning,
-            stacklevel=3,
         )
 
 
@@ -171,7 +170,7 @@ def row_digests(rows: Any) -> list[bytes]:
 
 
 def count_cross_shard_duplicates(X: Any, p: Partition) -> int:
-    """Count the distinct rows that are in more than one shard.
+    """Count the distinct rows that occur in more than one shard: **sensitive**.
 
     One person entered twice, in two shards, reaches two teachers and breaks the guarantee. The number is
     **private** (it depends on every record): show it to the curator on the terminal, write it nowhere.
@@ -359,16 +358,20 @@ _ALIKE = 1 << 16
 
 
 def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> str:
-    """Return two digests of the private records, ``A:B``: of their labels and owners: **sensitive**.
+    """Return two digests ``A:B`` of the private records' labels and owners, to recognise the data: **sensitive**.
 
-    A is of the records in the file's order, B of the same in no order: sorted otherwise they are still the same.
-    Features do not enter: scaled, encoded or dropped otherwise they are the same people's, and one ledger's.
+    A depends on the order of the records, B does not: sorted differently they are still the same. Features do not
+    enter: if they are scaled, encoded or dropped differently, the records are still the same people's, and belong to
+    the same ledger.
 
     Labels are class indices, int64 of shape (n_records,); as many owners as labels, or None.
 
     Examples
     --------
-    >>> a, b = records_fingerprint(np.array([0, 1])), records_fingerprint(np.array([0, 1]), ["x", "y"])
+    >>> a, b = (
+    ...     records_fingerprint(np.array([0, 1])),
+    ...     records_fingerprint(np.array([0, 1]), ["x", "y"]),
+    ... )
     >>> a == records_fingerprint(np.array([0, 1])), a == b
     (True, False)
     >>> c = records_fingerprint(np.array([1, 0]), ["y", "x"])
@@ -400,7 +403,9 @@ def votes_fingerprint(counts: npt.NDArray[np.int64], n_teachers: int) -> str:
 
     Examples
     --------
-    >>> votes_fingerprint(np.array([[3, 0], [1, 2]]), 3) == votes_fingerprint(np.array([[1, 2], [3, 0]]), 3)
+    >>> votes_fingerprint(np.array([[3, 0], [1, 2]]), 3) == votes_fingerprint(
+    ...     np.array([[1, 2], [3, 0]]), 3
+    ... )
     True
     """
     rows = np.ascontiguousarray(counts, dtype="<i8")
@@ -444,7 +449,10 @@ def recognised_by(rows: Any, labels: npt.NDArray[np.int64], groups: Any = None) 
     --------
     >>> X, y = np.arange(60.0).reshape(30, 2), np.zeros(30, dtype=np.int64)
     >>> whole, less = recognised_by(X, y), recognised_by(X[1:], y[1:])
-    >>> whole["contents"] == less["contents"], len(set(whole["sketch"][0]) & set(less["sketch"][0]))
+    >>> (
+    ...     whole["contents"] == less["contents"],
+    ...     len(set(whole["sketch"][0]) & set(less["sketch"][0])),
+    ... )
     (False, 29)
     """
     try:

@@ -20,7 +20,7 @@ from pate.exceptions import CovariateShiftWarning
 
 #: Public rows that are any third of a population are at most three times as dense as it, in every place.
 _DENSER = 3.0
-#: So much of the public rows must be denser than that: chosen on development tables (docs/data.md).
+#: So much of the public rows must be denser than that: chosen on development tables (docs/audit-faults.md).
 _MOST = 0.4
 #: Fewer rows say nothing.
 _FEWEST = 20
@@ -33,7 +33,7 @@ _PARTS = 20
 _WIDE = 256
 _LISTED = 5
 #: So many pairs of a public and a private row, of 100, that a line separates: chosen so that thirds of a population
-#: along a direction are reported and random rows are not (docs/data.md); more by so many standard deviations.
+#: along a direction are reported and random rows are not (docs/audit-faults.md); more by so many standard deviations.
 _APART, _DEVIATIONS = 0.7, 4.0
 #: So much of the mean variance is added to every direction's.
 _RIDGE = 1.0
@@ -100,10 +100,10 @@ def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | Non
     of_all = "the one column" if n_columns == 1 else f"{len(shown)} of {n_columns} columns"
     more = f", and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
     text = (
-        f"{of_all} of the private rows stand{'s' if len(shown) == 1 or n_columns == 1 else ''} elsewhere than in the "
-        f"public ones: {', '.join(map(str, shown[:_LISTED]))}{more}. Are they in other units, scaled on one side, or "
-        "spelt otherwise? Then the labels would teach nothing, and cost all the same. Give both sides in the same "
-        "units; a scaler belongs inside the estimator, or is fitted on the public rows and applied to both."
+        f"{of_all} of the private rows {'has' if len(shown) == 1 or n_columns == 1 else 'have'} other values than in "
+        f"the public ones: {', '.join(map(str, shown[:_LISTED]))}{more}. Are they in other units, scaled on one side "
+        "only, or spelt otherwise? Then the labels would be useless, and the budget spent all the same. Give both "
+        "sides in the same units; put a scaler inside the estimator, or fit it on the public rows and apply it to both."
     )
     return [CuratorMessage(text, category=CovariateShiftWarning)]
 

@@ -6,6 +6,8 @@ one refuses they all refuse, in words that quote no cell.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from pate._core.checks import CellKindError, cell_kind, quietly
+from pate._core.checks import CellKindError, cell_kind, quietly, shown
 from pate._core.frames import plain_rows
 from pate.data._columns import as_float, column_kind, holds_numbers
 from pate.exceptions import InvalidInputError
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CHECKED_ROWS = 65_536
+#: So many columns are named in a message that could name hundreds.
+_NAMED = 10
 _DATES = "Turn them into numbers (a date into days since a fixed day), or drop them."
 
 
@@ -64,17 +68,18 @@ def as_texts(X: Any, *, name: str = "X") -> npt.NDArray[np.object_] | None:
     return np.fromiter(map(str, cells), dtype=object, count=len(cells))
 
 
-def read_rows(X: Any, *, name: str = "X") -> Any:
+def read_rows(X: Any, *, name: str = "X", objects: bool = False) -> Any:
     """Return rows as one of four: an array of shape (n, ...), a DataFrame, a CSR matrix or a 1-d array of texts.
 
     A masked cell is a missing one (NaN). A list has no type of its own: its numbers become float64. An array of objects
-    becomes float64 when all its cells are numbers or missing, and stays one of objects when some are texts. What is
-    neither (dates, complex numbers) is refused: columns are named, cells are not.
+    becomes float64 when all its cells are numbers or missing, and stays one of objects when some are texts, or always
+    with ``objects``: of private rows no record may decide it. What is neither (dates, complex numbers) is refused:
+    columns are named, cells are not.
     """
-    return quietly(name, _read_rows, X, name)
+    return quietly(name, _read_rows, X, name, objects)
 
 
-def _read_rows(X: Any, name: str) -> Any:
+def _read_rows(X: Any, name: str, objects: bool = False) -> Any:
     X = plain_rows(X, name=name)
     texts = as_texts(X, name=name)
     if texts is not None:
@@ -93,7 +98,7 @@ def _read_rows(X: Any, name: str) -> Any:
             if not holds_numbers(rows.dtypes.iloc[j]):
                 column_kind(column, rows.iloc[:, j])
     else:
-        rows = _as_array(X, name)
+        rows = _as_array(X, name, objects)
     if rows.ndim < 2:
         raise _not_rows(name, f"shape {rows.shape}")
     if not rows.shape[0]:
@@ -136,6 +141,30 @@ def image_shape(X: Any, *, name: str = "X") -> tuple[int, ...] | None:
     return tuple(int(n) for n in shape)
 
 
+def check_image_shape(value: Any) -> tuple[int, int, int] | None:
+    """Return (channels, height, width), or None where it is left to the rows."""
+    if value is None:
+        return None
+    whole = isinstance(value, tuple | list) and all(isinstance(n, int | np.integer) and n >= 1 for n in value)
+    if not whole or len(value) not in (2, 3):
+        raise InvalidInputError(
+            "image_shape must be (height, width), (channels, height, width) or None, got "
+            f"{tuple(value) if whole else shown(value)}. None takes it from the images; flat rows are taken for square "
+            "images."
+        )
+    channels, height, width = value if len(value) == 3 else (1, *value)
+    return int(channels), int(height), int(width)
+
+
+def check_n_pixels(shape: tuple[int, ...], n_pixels: int) -> None:
+    """Refuse public rows that have another number of pixels than images of this shape."""
+    if math.prod(shape) != n_pixels:
+        raise InvalidInputError(
+            f"image_shape={shape} has {math.prod(shape)} pixels, the public rows have {n_pixels}. Say the "
+            "shape of your images, (height, width) or (channels, height, width), which are flattened channels first."
+        )
+
+
 def flat_rows(rows: Any) -> Any:
     """Return checked rows with images laid out flat, channels first; other rows as they are."""
     return rows.reshape(len(rows), -1) if isinstance(rows, np.ndarray) and rows.ndim > 2 else rows
@@ -148,6 +177,19 @@ def check_same_shape(mine: tuple[int, ...] | None, known: tuple[int, ...] | None
             f"{name} must have rows of shape {known}, as the others, got {mine}. Public and private images need one "
             "shape."
         )
+
+
+def quoted(names: Iterable[Any]) -> str:
+    """Return names for a message, numbers without quotes: the first ones, where they are many."""
+    known = [str(n) if isinstance(n, int | np.integer) else repr(str(n)) for n in names]
+    more = len(known) - _NAMED if len(known) > 2 * _NAMED else 0
+    return ", ".join(known[: -more or None]) + (f" and {more:,} more" if more else "")
+
+
+def other_names(absent: Collection[Any], extra: Collection[Any]) -> str:
+    """Say which columns a table lacks and which it has besides; an empty text where neither."""
+    parts = [f"it lacks {quoted(absent)}"] if absent else []
+    return "; ".join([*parts, f"it also has {quoted(extra)}"] if extra else parts)
 
 
 def by_name(X: Any, names: Any, *, name: str = "X", other: str = "the rows of fit") -> Any:
@@ -163,9 +205,10 @@ def by_name(X: Any, names: Any, *, name: str = "X", other: str = "the rows of fi
         return X
     absent, extra = [n for n in known if n not in mine], [n for n in mine if n not in known]
     if absent or extra or len(mine) != len(known):
+        differ = other_names(absent, extra) or "one is there twice"
         raise InvalidInputError(
-            f"{name} has other columns than {other}: without {absent}, with {extra}. Columns are identified by name, "
-            "in any order: bring both tables to the same ones, each once (pate.data.align_columns)."
+            f"{name} has other columns than {other}: {differ}. Columns are "
+            "identified by name, in any order: rename, add or drop columns until both tables have the same, each once."
         )
     return X.iloc[:, [mine.index(n) for n in known]]
 
@@ -243,7 +286,7 @@ def _check_kind(dtype: np.dtype[Any], name: str) -> None:
         raise CellKindError(f"{name} holds values of dtype {dtype}. Each argument must be a string or a real number.")
 
 
-def _as_array(X: Any, name: str) -> npt.NDArray[Any]:
+def _as_array(X: Any, name: str, objects: bool) -> npt.NDArray[Any]:
     mask = np.ma.getmaskarray(X) if isinstance(X, np.ma.MaskedArray) else None
     rows: Any = None
     with suppress(ValueError):  # a list of lists of different lengths
@@ -259,7 +302,7 @@ def _as_array(X: Any, name: str) -> npt.NDArray[Any]:
         rows = rows.copy()
         if mask is not None:
             rows[mask] = None
-        return _plain_array(rows, name)
+        return _plain_array(rows, name, objects)
     if mask is not None:
         rows = rows.astype(np.float64)  # masked or not: else one masked cell would change everyone's type
         rows[mask] = np.nan
@@ -268,7 +311,7 @@ def _as_array(X: Any, name: str) -> npt.NDArray[Any]:
     return rows
 
 
-def _plain_array(rows: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
+def _plain_array(rows: npt.NDArray[Any], name: str, objects: bool) -> npt.NDArray[Any]:
     """Return an array of objects as numbers where it holds nothing else; refuse what is neither number nor text."""
     if rows.ndim < 2:
         return rows
@@ -286,4 +329,4 @@ def _plain_array(rows: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
         flat = flat.copy()
         flat[np.array([kind == "missing" for kind in kinds])] = np.nan
     rows = flat.reshape(rows.shape)
-    return rows if "text" in found else rows.astype(np.float64)
+    return rows if objects or "text" in found else rows.astype(np.float64)

@@ -212,7 +212,9 @@ class Marginals:
 def cells_of(schema: Schema) -> tuple[ColumnCells, ...]:
     """Return the cells of every column of a schema; see :meth:`ColumnCells.of` for what is refused."""
     if not schema.columns:
-        raise InvalidInputError("schema must have columns where there are no public rows, and rows are texts.")
+        raise InvalidInputError(
+            "schema must name columns where there are no public rows, and these rows are texts. Pass public texts."
+        )
     return tuple(map(ColumnCells.of, schema.columns))
 
 

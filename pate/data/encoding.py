@@ -24,7 +24,7 @@ from pate.exceptions import InvalidInputError
 
 @dataclass(repr=False, eq=False)
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Turn a mixed table into a float32 matrix, with everything learnt from **public** rows.
+    """Turn a table of numbers and text into a float32 matrix; the encoding is learnt from **public** rows alone.
 
     Numeric columns: missing cells become the public median, with an indicator column where public cells were missing;
     then mean 0 and standard deviation 1 over the public rows. Text columns: one column per category seen in public
@@ -119,7 +119,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             )
         validate_data(self, rows, reset=reset, skip_check_array=True)
         if not is_frame(rows) and rows.dtype.kind == "f" and np.isinf(rows).any():
-            raise InvalidInputError("X holds infinity (inf, as no NaN is). Leave such cells empty, or cap them.")
+            raise InvalidInputError(
+                "X holds infinity (inf). Leave such cells empty (NaN), or put the largest sensible number there."
+            )
         return rows
 
     def __sklearn_tags__(self) -> Any:
@@ -132,7 +134,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 
 def make_shard_encoder(X_public: Any, *, max_categories: int = 50) -> ColumnTransformer:
-    """Return an unfitted scikit-learn transformer like :class:`TableEncoder`'s, to be fitted inside each shard.
+    """Return an unfitted scikit-learn transformer like :class:`TableEncoder`, for fitting inside each shard.
 
     Parameters
     ----------
@@ -150,7 +152,9 @@ def make_shard_encoder(X_public: Any, *, max_categories: int = 50) -> ColumnTran
     --------
     >>> import pandas as pd
     >>> encoder = make_shard_encoder(pd.DataFrame({"age": [1.0], "town": ["Oslo"]}))
-    >>> encoder.fit_transform(pd.DataFrame({"age": [20.0, None], "town": ["Rome", "Kyiv"]})).shape
+    >>> encoder.fit_transform(
+    ...     pd.DataFrame({"age": [20.0, None], "town": ["Rome", "Kyiv"]})
+    ... ).shape
     (2, 4)
     """
     X_public = plain_rows(X_public, name="X_public")

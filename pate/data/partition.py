@@ -72,8 +72,8 @@ def _parts(value: Any) -> tuple[str, bytes]:
     if isinstance(value, dt.date):
         return "date", value.isoformat().encode()
     raise InvalidInputError(
-        f"groups has ids of type {type(value).__name__}, which have no form of their own that is the same in every "
-        "run. Use texts or whole numbers."
+        f"groups has ids of type {type(value).__name__}, which may be written otherwise in the next run. Use texts or "
+        "whole numbers."
     )
 
 
@@ -152,7 +152,7 @@ _FORMAT = 1
 class Partition:
     """Which shard each record belongs to; build it with :func:`partition`.
 
-    The assignment is one number per record, so a record in two shards cannot be written down.
+    The assignment is one number per record, so that no record can be in two shards.
 
     Attributes
     ----------
@@ -255,7 +255,10 @@ class Partition:
         Examples
         --------
         >>> a, b = partition(9, 3, partition_seed=0), partition(9, 3, partition_seed=1)
-        >>> a.fingerprint() == partition(9, 3, partition_seed=0).fingerprint(), a.fingerprint() == b.fingerprint()
+        >>> (
+        ...     a.fingerprint() == partition(9, 3, partition_seed=0).fingerprint(),
+        ...     a.fingerprint() == b.fingerprint(),
+        ... )
         (True, False)
         """
         head = f"pate.Partition {_FORMAT} {self.n_records} {self.n_shards} {self.unit} {self.n_units}\n"
@@ -352,7 +355,7 @@ def partition(
     Returns
     -------
     Partition
-        By record, shard sizes differ by at most 1. By group, each goes its own way: shards hold about
+        By record, shard sizes differ by at most 1. By group, each group is assigned independently: shards hold about
         ``n_groups / n_shards`` groups, more or fewer by its square root, and some may be **empty**.
 
     Raises
@@ -426,7 +429,9 @@ def _key(secret: bytes | None, partition_seed: int | None) -> bytes:
     if partition_seed is None:
         return fresh_secret() if secret is None else check_secret(secret)
     if secret is not None:
-        raise InvalidInputError("secret and partition_seed are two ways to cut: give one of them.")
+        raise InvalidInputError(
+            "secret and partition_seed must not both be given: each decides which shard a record is in. Leave one out."
+        )
     return from_seed(check_int("partition_seed", partition_seed, low=0, remedy="None takes a secret."))
 
 

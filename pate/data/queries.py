@@ -28,7 +28,7 @@ _CLUSTER_ROWS, _CLUSTER_ROWS_PER_QUERY = 20_000, 20
 def select_queries(
     X_public: Any, n_queries: int, *, strategy: str = "auto", random_state: int | None = None, one_scale: bool = False
 ) -> npt.NDArray[np.int64]:
-    """Return the positions of the selected public rows, ascending.
+    """Select the public rows that teachers will be asked about; return their positions, ascending.
 
     Parameters
     ----------
@@ -95,12 +95,13 @@ def _on_one_scale(X_public: Any, n_public: int, one_scale: bool) -> tuple[Any, s
 
 
 def least_sure(probabilities: npt.ArrayLike, n_rows: int) -> npt.NDArray[np.int64]:
-    """Return the positions of the rows where the two likeliest classes are nearest to each other, ascending.
+    """Return the positions, ascending, of the rows where a model is least sure: its two likeliest classes are closest.
 
     Parameters
     ----------
     probabilities : array of shape (n_public, n_classes)
-        Of a student that learnt from released labels and public rows alone: never votes, nor anything made from them.
+        Probabilities of a student that learnt from released labels and public rows alone; never votes, nor anything
+        made from them.
     n_rows : int
         How many rows; ties go to the first ones.
     """

@@ -37,7 +37,7 @@ _SAY = "Say (low, high), two numbers, or the list of its categories, as texts."
 
 @dataclass(frozen=True)
 class Column:
-    """What one column holds; a fact of public rows, or what a person declared.
+    """One column of a :class:`Schema`, as public rows show it or as you declare it.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Column:
             end_of = _day if self.kind.startswith(DATE) else _number
             ends = tuple(end_of(f"range{at}", end) for end in _listed(f"range{at}", self.range))
             if len(ends) != 2 or ends[0] > ends[1]:
-                raise InvalidInputError(f"range{at} must be two numbers, the lower first, got {list(ends)}. Turn it.")
+                raise InvalidInputError(f"range{at} must be two numbers, the lower first, got {list(ends)}. Swap them.")
             object.__setattr__(self, "range", ends)
         object.__setattr__(self, "special", _unlike(f"special{at}", self.special, _number))
         if self.special and self.kind != NUMERIC:
@@ -102,7 +102,7 @@ class Column:
         if self.categories is not None:
             if not 2 <= len(self.categories) <= MOST_VALUES:
                 raise InvalidInputError(
-                    f"ranges of {self.name!r} must name 2 to {MOST_VALUES} categories, got {len(self.categories)}. "
+                    f"schema of {self.name!r} must name 2 to {MOST_VALUES} categories, got {len(self.categories)}. "
                     "Name the frequent ones: all others count as missing."
                 )
             return np.resize(np.array(self.categories, dtype=object), _MADE_UP)
@@ -112,7 +112,7 @@ class Column:
 
 @dataclass(frozen=True, repr=False)
 class Schema:
-    r"""What the columns of a table hold: names, kinds, categories and ranges.
+    r"""A schema: the columns of a table, with their names, kinds, categories and ranges.
 
     Attributes
     ----------
@@ -131,7 +131,9 @@ class Schema:
     Examples
     --------
     >>> import pandas as pd, tempfile
-    >>> schema = Schema.learn(pd.DataFrame({"age": [20, 40, 31], "town": ["Oslo", "Rome", "Oslo"]}))
+    >>> schema = Schema.learn(
+    ...     pd.DataFrame({"age": [20, 40, 31], "town": ["Oslo", "Rome", "Oslo"]})
+    ... )
     >>> schema, schema.columns[0].range, schema.columns[1].categories
     (Schema(1 numeric, 1 category), (20.0, 40.0), ('Oslo', 'Rome'))
     >>> path = Path(tempfile.mkdtemp()) / "schema.toml"
@@ -206,7 +208,7 @@ class Schema:
         if is_sparse(rows) or rows.ndim > 2:
             raise InvalidInputError(
                 "X_public must be a table, an array of shape (n, n_features) or texts, got a sparse matrix or images. "
-                "They have no columns to be distinguished: readers need no schema of them."
+                "Sparse rows and images have no columns by name, and need no schema: leave it out."
             )
         import pandas as pd
 
@@ -223,10 +225,10 @@ class Schema:
         Parameters
         ----------
         ranges : mapping of str to (low, high) or list of str; (low, high); list of (low, high); or Schema
-            By column of a table a range of numbers, or all its categories; of an array one range for all columns, or
-            each column's.
+            For each column of a table a range of numbers, or all its categories; for an array one range for all
+            columns, or one for each.
         n_columns : int or None
-            Of an array; needed where one range is for all columns.
+            Number of columns of an array; needed if one range is given for all columns.
 
         Examples
         --------
@@ -238,12 +240,13 @@ class Schema:
         elif isinstance(ranges, Mapping):
             if not ranges or not all(isinstance(name, str) for name in ranges):
                 raise InvalidInputError(
-                    f"ranges must name at least one column, by texts, got {shown(ranges)}. Say {{'age': (0, 120)}}."
+                    f"schema must name at least one column, by texts, got {shown(ranges) if ranges else 'none'}. Say "
+                    "{'age': (0, 120)}."
                 )
             made = cls(tuple(_declared(name, f" of {name!r}", given) for name, given in ranges.items()))
         elif not isinstance(ranges, Sequence) or isinstance(ranges, str) or not len(ranges):
             raise InvalidInputError(
-                f"ranges must be a mapping of columns to ranges, or (low, high) of all columns, got {shown(ranges)}. "
+                f"schema must be a mapping of columns to ranges, or (low, high) of all columns, got {shown(ranges)}. "
                 "Say {'age': (0, 120), 'sex': ['male', 'female']}, or pass a pate.data.Schema."
             )
         else:
@@ -251,7 +254,7 @@ class Schema:
             made = cls(tuple(_declared(f"x{j}", f" of column {j}", pair) for j, pair in enumerate(pairs)), "array")
         if made.rows == "array" and n_columns not in (None, len(made.columns)):
             raise InvalidInputError(
-                f"ranges must be one (low, high), or one for each of the {n_columns} columns, got {len(made.columns)} "
+                f"schema must be one (low, high), or one for each of the {n_columns} columns, got {len(made.columns)} "
                 "of them."
             )
         return made
@@ -270,12 +273,12 @@ class Schema:
 
         rng = np.random.default_rng(_SEED)
         if not self.columns:
-            raise InvalidInputError(f"ranges must be of columns, and rows are texts. {_SAY}")
+            raise InvalidInputError(f"schema must be of the columns of a table, and these rows are texts. {_SAY}")
         made = [rng.permutation(cells) for cells in [column.spread() for column in self.columns]]
         if self.rows == "table":
             return pd.DataFrame({n: pd.Series(c, dtype=c.dtype) for n, c in zip(self.names, made, strict=True)})
         if any(column.categories is not None for column in self.columns):
-            raise InvalidInputError("ranges of an array must be numbers. Give categories by name, in a table.")
+            raise InvalidInputError("schema of an array must be numbers. Give categories by name, in a table.")
         return np.column_stack(made)
 
     @classmethod
@@ -290,8 +293,9 @@ class Schema:
         try:
             held = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
         except (OSError, ValueError, RecursionError) as error:
+            why = getattr(error, "strerror", None) or error
             raise InvalidInputError(
-                f"the schema {os.fspath(path)!r} cannot be read: {error}. Write a TOML file with a [[column]] for each "
+                f"the schema {os.fspath(path)!r} cannot be read: {why}. Write a TOML file with a [[column]] for each "
                 "column: name = 'age', kind = 'numeric', range = [0, 120]."
             ) from None
         try:
@@ -411,13 +415,13 @@ def _declared(name: str, at: str, given: Any) -> Column:
     if isinstance(given, np.ndarray):
         given = given.tolist()
     if not isinstance(given, Sequence) or isinstance(given, str) or not len(given):
-        raise InvalidInputError(f"ranges{at} must be a range or categories, got {shown(given)}. {_SAY}")
+        raise InvalidInputError(f"schema{at} must be a range or categories, got {shown(given)}. {_SAY}")
     if all(isinstance(value, str) for value in given):
         made = Column(name, CATEGORY, tuple(dict.fromkeys(given)))
         made.spread()
         return made
     if len(given) != 2 or not all(_is_number(value) for value in given):
-        raise InvalidInputError(f"ranges{at} must be two numbers, or texts, got {shown(given)}. {_SAY}")
+        raise InvalidInputError(f"schema{at} must be two numbers, or texts, got {shown(given)}. {_SAY}")
     return Column(name, NUMERIC, range=_apart(at, *map(float, given)))
 
 
@@ -425,7 +429,7 @@ def _apart(at: str, low: float, high: float) -> tuple[float, float]:
     """Return a range that rows can be spread over."""
     if not (low < high and math.isfinite(high - low)):
         raise InvalidInputError(
-            f"ranges{at} must be two finite numbers, the lower first, got ({low:g}, {high:g}). {_SAY}"
+            f"schema{at} must be two finite numbers, the lower first, got ({low:g}, {high:g}). {_SAY}"
         )
     return low, high
 

@@ -31,7 +31,7 @@ Marked = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Canaries:
-    """The canaries to include: records or gradients chosen by the auditor.
+    """Canaries for an audit of one DP-SGD run: artificial records or gradients, each included by a coin toss.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Canaries:
 
 @dataclass(frozen=True)
 class CanaryScores:
-    """The scores of the canaries of one run, for an auditor.
+    """The result of canaries in one run: which were included, and a score of each for :func:`pate.audit.one_run`.
 
     Attributes
     ----------

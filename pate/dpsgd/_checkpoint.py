@@ -2,8 +2,8 @@
 
 Samples and noise of a run that keeps checkpoints come from a key (:class:`pate.privacy.noise.source.NoiseSource`), and
 the file holds it. Steps that had been done after the last file was written are done again with the very samples and
-noise that they had: they give the very parameters that they gave, so nothing is let out twice and no step is left out
-of the account, whenever the run died. Everything that the steps follow from (data, settings, versions) is in the file's
+noise that they had: they give exactly the same parameters, so nothing is released twice and no step is left out of the
+account, whenever the run died. Everything that the steps follow from (data, settings, versions) is in the file's
 fingerprint, and another run is refused: the same noise on two gradients would give away how they differ. A module's
 code has no fingerprint (a function without a name, an array among its arguments): the file holds what the module makes
 of made-up rows. The file is as private as the records: mode 600, and gone once a fit has ended.

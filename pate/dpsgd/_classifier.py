@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,19 +18,23 @@ from torch import nn
 
 from pate._core.moved import takes_former_names
 from pate.dpsgd._canaries import Canaries
-from pate.dpsgd._fit import Fitted, fit_privately
+from pate.dpsgd._fit import Fitted, fit_privately, linear_weights
 from pate.dpsgd._optimizers import Optimizer
-from pate.dpsgd._rows import keep_columns, read_asked, rows_for
+from pate.dpsgd._rows import input_spec, keep_columns, read_asked, rows_for
 from pate.dpsgd._run import TrainingStep
 from pate.dpsgd._units import ImageAugmentation
 from pate.dpsgd._values import FORMER, Device, SampledGaussian, valued
 from pate.dpsgd.clipping import Clipping
 from pate.dpsgd.mechanisms import TrainingMechanism
 from pate.dpsgd.recipes import DPSGDRecipe
+from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
+from pate.models import write_kept
+from pate.models.file import Manifest
+from pate.models.recipes import MappedLinear, keep_linear, made_of_linear
 from pate.networks import held_threads
 from pate.privacy.budget import Budget
-from pate.release.statement import CountedFits
+from pate.release.statement import CountedFits, naming_fits_before
 
 _PREDICTION_ROWS = 4096
 
@@ -49,72 +55,74 @@ def outputs(fitted: Any, X: Any, *, double: bool = False) -> torch.Tensor:
 @takes_former_names(**FORMER)
 @dataclass(repr=False, eq=False)
 class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
-    """Train a torch module with differentially private stochastic gradient descent.
+    """Train a torch module on private records by DP-SGD (differentially private stochastic gradient descent).
 
     Parameters
     ----------
     module : {"linear", "tanh-mlp", "tanh-cnn", ...}, a torch.nn.Module class, a function that makes one, or None
-        None leaves it to the recipe. A module is what :class:`pate.teachers.torch.TorchTeacherEnsemble` takes, or a
-        name in :func:`pate.networks.named_modules`; with more arguments ``functools.partial(MLP, hidden=(128,))``:
-        made again by every fit, with ``n_features`` and ``n_classes`` added if it takes
-        them; maps rows as they are given to ``fit``, float32 of shape (batch, ...), to logits (batch, n_classes),
-        or to a mapping or object that has them under ``logits``. A module that already exists is refused: it would
-        carry what it learnt before. One that mixes the records of a batch is refused (use group norm instead
-        of batch norm).
+        The network: a name in :func:`pate.networks.named_modules`, or what
+        :class:`pate.teachers.torch.TorchTeacherEnsemble` takes; with further arguments ``functools.partial(MLP,
+        hidden=(128,))``. None leaves it to the recipe. Every fit makes a new one, with ``n_features`` and ``n_classes``
+        added if it takes them. It maps rows as they are given to ``fit``, float32 of shape (batch, ...), to logits
+        (batch, n_classes), or to a mapping or object that has them under ``logits``. A module that already exists is
+        refused, because it may have learnt from other rows before. So is one that mixes the records of a batch (use
+        group norm instead of batch norm).
     budget : Budget
         Spent whole by each fit.
     recipe : str, DPSGDRecipe or None
-        What is trained on which public representation, and how (:mod:`pate.dpsgd.recipes`, with sources). None and no
-        module: the planner's, from public facts (docs/dpsgd-recipes.md). Settings that are given here win over it.
+        A preset: the model, the public representation of the rows and all settings (:mod:`pate.dpsgd.recipes`, with
+        sources). None and no module: a planner chooses one from public facts (docs/dpsgd-recipes.md). Parameters that
+        you set here take precedence over it.
     representation : Representation or None
-        For recipes: a public map of the caller's, such as frozen features of a network learnt elsewhere.
+        For recipes: your own public map from rows to vectors, such as frozen features of a network trained elsewhere.
     image_shape : tuple or None
-        For recipes: of flattened images, (height, width) or (channels, height, width).
+        For recipes, if rows are flattened images: (height, width) or (channels, height, width).
     classes : sequence or None
-        Every class that could occur: public knowledge. None reads them off y, with a warning.
+        Every class that could occur: public knowledge. None takes them from the private ``y`` and warns.
     epochs, expected_batch_size, learning_rate, max_grad_norm, optimizer
-        None: what the recipe says; for a named module 20, 256, 0.25, 1.0 and sgd with momentum 0.9.
+        None takes the recipe's value; for a module that you name: 20, 256, 0.25, 1.0 and sgd with momentum 0.9.
     epochs : int or None
-        Of ceil(n / expected_batch_size) steps each; n is ``nominal_n`` where the mechanism has one.
+        Each has ceil(n / expected_batch_size) steps; n is ``nominal_n`` where the mechanism has one.
     expected_batch_size : int or None
-        Each record (person) enters a step with probability expected_batch_size / n, independently; what every noisy sum
-        is divided by, whatever the size of the sample.
+        Each record (person) enters a step independently, with probability expected_batch_size / n. Every noisy sum is
+        divided by this number, whatever the size of the sample.
     learning_rate : float or None
-        Of the noisy clipped sum divided by the *expected* batch size.
+        Applied to the noisy sum of clipped gradients, divided by the *expected* batch size.
     max_grad_norm : float or None
-        L2 norm to which each record's gradient is clipped; each person's, with ``groups``.
+        L2 norm to which each record's gradient is clipped (each person's, with ``groups``).
     clipping : {"flat", "per-layer", "automatic", "quantile"} or an object of :mod:`pate.dpsgd.clipping`
         A name takes ``max_grad_norm``; an object has its own norm.
     mechanism : {"poisson", "ftrl"}, an object of :mod:`pate.dpsgd.mechanisms`, or SampledGaussian
-        Who is in a step, which noise goes in, and what both cost. :class:`pate.dpsgd.SampledGaussian` has the rest of
-        what the accounting reads: neighbours, the number of steps, a noise multiplier of your own.
+        How records are sampled for a step, which noise is added, and what both cost.
+        :class:`pate.dpsgd.SampledGaussian` sets everything else that the accounting uses: adjacency, the number of
+        steps, your own noise multiplier.
     optimizer : {"sgd", "adam", "adam-bc"}, Optimizer or None
-        :class:`pate.dpsgd.Optimizer` has momentum, the schedule of the learning rate, and averages of the weights. None
-        of it costs privacy.
+        :class:`pate.dpsgd.Optimizer` sets momentum, the schedule of the learning rate and averages of the weights. None
+        of these costs privacy.
     augmentation : ImageAugmentation or None
-        Each record is cast as the mean over changed copies, clipped once (De et al. 2022).
+        Each record's gradient is the mean over randomly changed copies of its image, clipped once (De et al. 2022).
     ledger : Ledger or None
-        Charge the fit there before it begins, and stay within its total; replace-one only. The noise is then the least
-        that the budget and the ledger both allow (the ledger's currency prices a run somewhat higher: up to twice the
-        noise). A fit that dies after the charge stays charged, and every further fit draws new noise and is charged
-        again.
+        The fit is charged there before it begins, and stays within the ledger's total; replace-one only. The noise is
+        the least that the budget and the ledger both allow (the ledger's accounting unit gives a run a somewhat higher
+        cost: up to twice the noise). A fit that dies after the charge stays charged; every further fit draws new noise
+        and is charged again.
     device : str or Device
         ``"auto"`` takes a CUDA device where there is one. :class:`pate.dpsgd.Device` also holds threads and memory.
     random_state : int or None
-        Of the initial weights and of dropout. Not of the noise.
+        Seed of the initial weights and of dropout; never of the noise.
     noise_seed : int or None
         For tests and experiments only: makes samples and noise repeatable, and then nothing is private.
     checkpoint_dir : path or None
-        A folder in which a file keeps a long fit as it goes, private as the records are (mode 600), and gone once the
-        fit has ended. The same fit after a kill goes on where the file was, with the samples and the noise that it had
-        drawn, and is charged once.
+        A folder for a checkpoint of a long fit. The file is as private as the records (mode 600) and is deleted when
+        the fit ends. If the process is killed, the same fit goes on from the file, with the samples and the noise that
+        it had drawn, and is charged once.
     callbacks : sequence of callables
-        Each called with a :class:`pate.dpsgd.TrainingStep` after every step; a true answer ends the fit, whose price
-        stays that of all planned steps.
+        Each is called with a :class:`pate.dpsgd.TrainingStep` after every step. If one returns true, the fit ends; its
+        cost stays that of all planned steps.
     measure : bool, "by class" or None
-        Whether the private records say in the end how often the module is right: counts with Gaussian noise, composed
-        with training and within the same budget (:mod:`pate.dpsgd._measured`), as :class:`pate.PATEClassifier` does.
-        None: where noise alone leaves less than five points to either side, and neither a noise multiplier nor
+        Whether to measure at the end, on the private records, how often the module is right: counts with Gaussian
+        noise, within the same budget (:mod:`pate.dpsgd._measured`), as :class:`pate.PATEClassifier` does. None: measure
+        if the noise alone gives an interval of less than five points to either side, and neither a noise multiplier nor
         canaries are given.
     verbose : bool
         Show a progress bar on standard error, with what has been spent.
@@ -131,7 +139,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     module_ : torch.nn.Module
         The trained module, on the CPU.
     canaries_ : CanaryScores
-        Where there are canaries: how their coins fell, and their scores.
+        If canaries were given: which of them were included, and their scores.
     recipe_ : DPSGDRecipe or None
         What was planned, and why (``reasons``).
     guarantee_ : Guarantee
@@ -158,16 +166,23 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     >>> from sklearn.datasets import load_digits
     >>> from pate import Budget, DPSGDClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> clf = DPSGDClassifier("linear", budget=Budget(8.0, 1e-4), classes=range(10), epochs=5, random_state=0)
+    >>> clf = DPSGDClassifier(
+    ...     "linear", budget=Budget(8.0, 1e-4), classes=range(10), epochs=5, random_state=0
+    ... )
     >>> bool(clf.fit(X[:1200] / 16, y[:1200]).score(X[1200:] / 16, y[1200:]) > 0.5)
     True
     >>> clf.guarantee_.epsilon <= 8.0
     True
 
-    Nothing but a budget, and the range of the columns:
+    With only a budget and the range of the columns, a recipe is chosen:
 
     >>> clf = DPSGDClassifier(budget=Budget(3.0, 1e-4), classes=range(10), random_state=0)
-    >>> bool(clf.fit(X[:1200], y[:1200], schema=(0, 16)).score(X[1200:], y[1200:]) > 0.8), clf.recipe_.name
+    >>> (
+    ...     bool(
+    ...         clf.fit(X[:1200], y[:1200], schema=(0, 16)).score(X[1200:], y[1200:]) > 0.8
+    ...     ),
+    ...     clf.recipe_.name,
+    ... )
     (True, 'declared')
     """
 
@@ -218,14 +233,15 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
             Public rows without labels, of the same columns: recipes fit their representation on them. A named module
             has no use for them.
         groups : array-like of shape (n,) or None
-            Whose each row is: then persons are protected, each sampled as one and clipped as one.
+            The person each row belongs to: then persons are protected; each is sampled as a whole and clipped as a
+            whole.
         schema : Schema; mapping of str to (low, high) or list of str; (low, high); list of (low, high); or None
             For recipes, in place of public rows: the range of each column of numbers, or all its categories, as you
             know them without these records, ``{"age": (0, 120), "sex": ["male", "female"]}``; of an array one range for
             all columns, or each column's. Numbers are scaled to it and clipped there; other categories count as
             missing. A :class:`pate.data.Schema` says the same.
         canaries : Canaries or None
-            For an audit of one run: units of the auditor's that go in by the toss of a coin
+            For an audit of one run: artificial records (or persons), each included by a coin toss
             (:class:`pate.dpsgd.Canaries`).
 
         Returns
@@ -246,12 +262,17 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         --------
         >>> import numpy as np
         >>> from pate import Budget, DPSGDClassifier
-        >>> clf = DPSGDClassifier("linear", budget=Budget(1.0, 1e-3), classes=[0, 1], expected_batch_size=8)
+        >>> clf = DPSGDClassifier(
+        ...     "linear", budget=Budget(1.0, 1e-3), classes=[0, 1], expected_batch_size=8
+        ... )
         >>> clf.fit(np.eye(16), np.arange(16) % 2).n_steps_
         40
         """
         of_fit = {"X_public": X_public, "groups": groups, "schema": schema, "canaries": canaries}
-        return self._take(fit_privately(self, X, y, **of_fit, measuring=True))
+        with naming_fits_before(self):
+            self._take(fit_privately(self, X, y, **of_fit, measuring=True))
+        self._door = input_spec(self, X_public, schema)
+        return self
 
     def _take(self, done: Fitted) -> DPSGDClassifier:
         """Become what was fitted."""
@@ -276,6 +297,35 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         """Return the likeliest class of each row, shape (n,)."""
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model and its statement to one file, which :meth:`pate.PATEClassifier.load` and the CLI read.
+
+        Raises
+        ------
+        InvalidInputError
+            The module is one of your own, or a named one: model files hold a recipe's linear model alone. Or
+            :func:`pate.private_select` made this model.
+        RunFolderError
+            The file exists.
+        """
+        check_is_fitted(self)
+        if self._method is None:
+            raise InvalidInputError(
+                "module must be None for a model file, which holds no code. Leave it out: a recipe's linear model of "
+                "public maps is trained, and can be saved."
+            )
+        if "_door" not in self.__dict__:
+            raise InvalidInputError(
+                "save needs a model that fit made: pate.private_select made this one, and what rows it takes was not "
+                "kept. Let PATEClassifier(voters='dpsgd') be the candidate."
+            )
+        model = MappedLinear(self._method.maps, linear_weights(self.module_))
+        said = Manifest.of_classes(
+            self.classes_, kind="dpsgd", door=self._door, made_of=made_of_linear(model), settings={"voters": "dpsgd"}
+        )
+        told = {name: value for name, value in vars(said).items() if name != "parts"}
+        write_kept(path, partial(keep_linear, model), self.statement_, self.ledger, **told)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         bare = copy.copy(self)

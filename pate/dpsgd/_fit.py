@@ -31,7 +31,7 @@ from pate.dpsgd._rows import (
     read_records,
     within_ranges,
 )
-from pate.dpsgd._run import Training, build_engine, charge_run, open_run, run_training
+from pate.dpsgd._run import Training, build_engine, charge_run, open_run, run_training, try_there
 from pate.dpsgd._settings import (
     along,
     check_recipe,
@@ -45,7 +45,7 @@ from pate.dpsgd._settings import (
     shape_of,
 )
 from pate.dpsgd._statement import Plan, dpsgd_statement, make_plan, priced
-from pate.dpsgd._target import MeasuredNumber, TargetScale, TargetSums, with_sums
+from pate.dpsgd._target import MeasuredNumber, TargetScale, TargetSums, too_few, with_sums
 from pate.dpsgd._units import Units
 from pate.dpsgd._values import flat
 from pate.dpsgd.recipes import RecipePlan
@@ -183,6 +183,7 @@ def fit_privately(
         ledger=None if begun.get("releases") else said.ledger,
         on_exhausted=said.on_exhausted,
     )
+    plan.warn_if_short(said.budget)
     statement_of = partial(
         dpsgd_statement, plan, clipping=clipping, classes_given=said.classes is not None and not classes_inferred,
         bounds=said.bounds, unit=unit, rows_per_unit=said.records_per_group, n_canaries=n_marks,
@@ -202,13 +203,15 @@ def fit_privately(
         readable &= whole[:n]
         if number:
             checks = {"no number": np.isfinite(labels[:n]), ODD_CELLS: readable, NO_OWNER: has_owner}
-            fine = usable_records(checks, stacklevel=4)
+            fine = usable_records(checks)
         else:
             fine = usable(classes, labels[:n], readable, has_owner)
         counts = np.append(fine, whole[n:])
         units = Units(
             rows, labels, owners, said.records_per_group, device, augmentation=run.augmentation, usable=counts
         )
+        if device.type != "cpu":
+            try_there(engine, units)
         weights = [p for p in engine.module.parameters() if p.requires_grad]
         marks = None if said.canaries is None else CanaryRun(said.canaries, n_units, weights, source.child(3))
         clipping.gradient_noise_multiplier(plan.noise_multiplier, plan.shape.expected_batch_size)
@@ -257,7 +260,8 @@ def fit_privately(
     if stated:
         tuning = as_plain_text(stated.pop(TUNING, ""))
         statement = replace(statement, tuning=tuning).with_stated(stated)
-    doubts = () if errors is None else errors.doubts()
+    few = too_few(shape, unit, said.budget, said.bounds) if number else ()
+    doubts = few if errors is None else errors.doubts()
     statement = clf._told(replace(statement, measured=measured, errors=errors, doubts=doubts))
     if offsets is None:  # else more is said of it, and the last statement alone is released
         bind_statement(statement, said.ledger)

@@ -25,7 +25,7 @@ class Averaging(Protocol):
 
 @dataclass(frozen=True)
 class ExponentialAveraging:
-    """Weights decay with their age (Polyak and Juditsky 1992; De et al. 2022), without the bias to where they started.
+    """An exponential moving average of the weights, without bias to the start (Polyak, Juditsky 1992; De et al. 2022).
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class ExponentialAveraging:
 
 @dataclass(frozen=True)
 class TailAveraging:
-    """The plain mean of the weights after the last steps (Rakhlin, Shamir and Sridharan 2012).
+    """The mean of the weights after each of the last steps (Rakhlin, Shamir and Sridharan 2012).
 
     Parameters
     ----------
@@ -118,16 +118,17 @@ SCHEDULES = ("constant", "cosine", "linear")
 
 @dataclass(frozen=True)
 class Optimizer:
-    """How the weights of :class:`pate.DPSGDClassifier` follow the noisy gradients, but for the learning rate.
+    """The optimiser of :class:`pate.DPSGDClassifier`: sgd or Adam, momentum, learning-rate schedule, averaging.
 
-    None leaves a field to the recipe; for a module that is named: sgd with momentum 0.9, constant, no average.
+    A field that is None is left to the recipe; for a module that you name: sgd with momentum 0.9, a constant rate, no
+    averaging.
 
     Parameters
     ----------
     name : {"sgd", "adam", "adam-bc"} or None
-        The last is Adam without the bias that noise gives its second moment (:class:`DPAdamBC`).
+        ``"adam-bc"`` is Adam with its second moment corrected for the noise (:class:`DPAdamBC`).
     momentum : float or None
-        In [0, 1), of sgd only.
+        In [0, 1), for sgd only.
     schedule : {"constant", "cosine", "linear"}, a LearningRateSchedule or None
     averaging : {"ema", "tail"}, an Averaging or None
         The weights that are kept: an average over the steps.
@@ -162,19 +163,19 @@ def make_optimizer(
 
 
 class DPAdamBC(torch.optim.Optimizer):
-    """Adam without the bias that noise gives its second moment.
+    """Adam with its second moment corrected for the bias that the privacy noise adds.
 
-    Tang, Shpilevskiy and Lecuyer, *DP-AdamBC: Your DP-Adam Is Actually DP-SGD (Unless You Apply Bias Correction)*,
-    AAAI 2024. A noised gradient's square is larger than the gradient's by the variance of the noise, the same for all
-    parameters and mostly larger than what Adam looks for: without it, steps are no more adaptive than those of sgd.
-    So a step divides by sqrt(max(v - variance, floor)) in place of sqrt(v) + eps.
+    Tang, Shpilevskiy and Lecuyer, *DP-AdamBC: Your DP-Adam Is Actually DP-SGD (Unless You Apply Bias Correction)*, AAAI
+    2024. The square of a noisy gradient is larger than the gradient's own by the variance of the noise, which is the
+    same for all parameters and mostly larger than what Adam estimates: without the correction, steps are no more
+    adaptive than those of sgd. So a step divides by sqrt(max(v - variance, floor)) in place of sqrt(v) + eps.
 
     Parameters
     ----------
     params : iterable of torch.nn.Parameter
     lr : float
     betas : tuple of float
-        Of the averages of gradients and of their squares.
+        Decay rates of the averages of gradients and of their squares.
     floor : float
         The paper's gamma': the least second moment, in units of squared gradients.
     weight_decay : float
@@ -250,7 +251,7 @@ def set_noise_std(optimizer: torch.optim.Optimizer, noise_std: float) -> None:
 
 @dataclass(frozen=True)
 class LearningRateSchedule:
-    """The learning rate of each step, in units of that of the optimiser; nothing to remember between steps.
+    """A learning-rate schedule: the rate of each step, as a multiple of the optimiser's learning rate.
 
     Parameters
     ----------

@@ -14,12 +14,10 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from pate.data import as_texts
-from pate.data.schema import declared_by_name
 from pate.dpsgd._classifier import outputs
 from pate.dpsgd._fit import fit_privately, linear_weights
 from pate.dpsgd._optimizers import Optimizer
-from pate.dpsgd._rows import keep_columns
+from pate.dpsgd._rows import input_spec, keep_columns
 from pate.dpsgd._run import TrainingStep
 from pate.dpsgd._units import ImageAugmentation
 from pate.dpsgd._values import Device, SampledGaussian
@@ -29,39 +27,19 @@ from pate.dpsgd.recipes import DPSGDRecipe
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
 from pate.models import MappedNumber, write_number
-from pate.models.file import InputSpec
 from pate.privacy.budget import Budget
 from pate.release import warn_of_doubts
-from pate.release.statement import CountedFits
+from pate.release.statement import CountedFits, naming_fits_before
 from pate.release.statement.fields import MeasuredErrors
-from pate.teachers import column_kinds, holds_objects
-
-
-def input_spec(fitted: Any, X_public: Any, schema: Any) -> InputSpec:
-    """Return what a row is that a fitted estimator takes, by a schema, public rows, or private columns' names."""
-    n, names = int(getattr(fitted, "n_features_in_", 0)), getattr(fitted, "feature_names_in_", None)
-    if X_public is not None and as_texts(X_public) is not None:
-        return InputSpec(kind="texts")
-    shape = fitted.image_shape if fitted.image_shape is not None else fitted._row_shape
-    shape = None if shape is None or len(shape) < 2 else tuple(int(side) for side in shape)
-    if names is None:
-        return InputSpec(kind="array", n_features=n, mixed=bool(holds_objects(X_public)), image_shape=shape)
-    said, seen = declared_by_name(schema), column_kinds(X_public) or {}
-    if said is not None:
-        kinds = {one.name: "text" if one.kind == "category" else one.kind for one in said.columns}
-    else:
-        kinds = {name: "numeric" if seen.get(name, "number") == "number" else "text" for name in names}
-    columns = tuple((str(name), kinds[name]) for name in names)
-    return InputSpec(kind="table", n_features=n, columns=columns, image_shape=shape)
 
 
 @dataclass(repr=False, eq=False)
 class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
-    """Learn to predict a number from private records by DP-SGD, with public rows or without.
+    """Train a regressor on private records by DP-SGD, with or without public rows.
 
-    The engine of :class:`pate.DPSGDClassifier` with one output and half the squared error as the loss. Noisy histograms
-    find where in the stated range the target lies, and training scales it by that. Gradients are clipped and priced as
-    that classifier's are, so the loss has no say in epsilon.
+    It trains as :class:`pate.DPSGDClassifier` does, with one output and half the squared error as the loss. Noisy
+    histograms find where in the given range the target lies, and training scales the target accordingly. Gradients are
+    clipped and charged as that classifier's are, so epsilon does not depend on the loss.
 
     Parameters
     ----------
@@ -70,20 +48,20 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
     budget : Budget
         Spent whole by each fit.
     target_range : (float, float)
-        Two numbers that the target lies between, from public knowledge; numbers beyond count as the nearer one. A
-        hundred times too wide costs little where ``measure`` finds the part of it that holds the records; else noise
-        is in proportion to its width.
+        The least and the largest value of the target, from public knowledge; values outside count as the nearer end. A
+        range that is a hundred times too wide costs little if ``measure`` finds the part of it that holds the records;
+        else the noise is proportional to its width.
     recipe, representation, image_shape, epochs, expected_batch_size, learning_rate, max_grad_norm, clipping
         As of :class:`pate.DPSGDClassifier`; gradients are of targets in [-1, 1].
     mechanism, optimizer, augmentation, ledger, device, random_state, noise_seed, checkpoint_dir, callbacks, verbose
         As of :class:`pate.DPSGDClassifier`.
     measure : bool or None
-        Whether the records' numbers are asked beside training, for 11 to 21% of the budget (of mu^2): first where in
-        the stated range they lie, by noisy histograms, so that training scales them by that; in the end how far off the
-        model is. None: where there are records enough for such a histogram (n mu of 1,000, by public numbers), under
-        replace-one, and no noise multiplier is given.
+        Whether to spend 11 to 21% of the budget (of mu^2) on two measurements: first where in the given range the
+        targets lie, by noisy histograms, so that training can scale them; at the end how large the model's errors are.
+        None: measure if there are enough records for such a histogram (n mu of 500, by public numbers), under
+        replace-one, and no noise multiplier is given. With fewer you are warned: the model may be noise.
     stated : mapping of str to str, or None
-        As of :class:`pate.PATEClassifier`: what a person states for the statement, by the name of an assumption, and
+        As of :class:`pate.PATEClassifier`: what you vouch for in the statement, by the name of an assumption, and
         ``tuning``.
 
     Attributes
@@ -160,7 +138,8 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
         BudgetExceededError, LedgerError
             The budget or the ledger does not pay for it, or the ledger is for other data.
         """
-        done = fit_privately(self, X, y, X_public=X_public, groups=groups, schema=schema, measuring=True)
+        with naming_fits_before(self):
+            done = fit_privately(self, X, y, X_public=X_public, groups=groups, schema=schema, measuring=True)
         keep_columns(self, done.reader)
         self._door = input_spec(self, X_public, schema)
         self._scale, self._interval = done.scale, done.interval
@@ -171,7 +150,7 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
         self.guarantee_, self.statement_ = done.guarantee, done.statement
         if done.kept is not None:
             done.kept.remove()
-        warn_of_doubts(self.statement_, stacklevel=2)
+        warn_of_doubts(self.statement_)
         return self
 
     @property

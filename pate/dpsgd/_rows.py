@@ -28,8 +28,18 @@ from pate.data import (
 from pate.data.schema import declared_by_name
 from pate.dpsgd._checks import ids_of
 from pate.exceptions import InvalidInputError
+from pate.models.file import InputSpec
 from pate.records import NUMBER, read_target
-from pate.teachers import Owners, class_indices, classes_in, flat_labels, label_column, remember_columns
+from pate.teachers import (
+    Owners,
+    class_indices,
+    classes_in,
+    column_kinds,
+    flat_labels,
+    holds_objects,
+    label_column,
+    remember_columns,
+)
 
 #: Columns of sparse rows that are filled in for a module, and rows at a time.
 _MOST_COLUMNS, _BLOCK_ROWS = 50_000, 4096
@@ -82,7 +92,7 @@ def read_records(
     kind = quietly("y", type_of_target, target)
     if kind not in ("binary", "multiclass"):
         raise InvalidInputError(f"Unknown label type: {kind}. y must hold one class value per row.")
-    values = check_classes(classes_in(target, stacklevel=5))
+    values = check_classes(classes_in(target))
     return features, encode_labels("y", target, values), values, readable
 
 
@@ -265,3 +275,21 @@ def keep_columns(estimator: Any, reader: Any) -> None:
             setattr(estimator, name, getattr(reader, name))
         elif hasattr(estimator, name):
             delattr(estimator, name)
+
+
+def input_spec(fitted: Any, X_public: Any, schema: Any) -> InputSpec:
+    """Return what a row is that a fitted estimator takes, by a schema, public rows, or private columns' names."""
+    n, names = int(getattr(fitted, "n_features_in_", 0)), getattr(fitted, "feature_names_in_", None)
+    if X_public is not None and as_texts(X_public) is not None:
+        return InputSpec(kind="texts")
+    shape = fitted.image_shape if fitted.image_shape is not None else fitted._row_shape
+    shape = None if shape is None or len(shape) < 2 else tuple(int(side) for side in shape)
+    if names is None:
+        return InputSpec(kind="array", n_features=n, mixed=bool(holds_objects(X_public)), image_shape=shape)
+    said, seen = declared_by_name(schema), column_kinds(X_public) or {}
+    if said is not None:
+        kinds = {one.name: "text" if one.kind == "category" else one.kind for one in said.columns}
+    else:
+        kinds = {name: "numeric" if seen.get(name, "number") == "number" else "text" for name in names}
+    columns = tuple((str(name), kinds[name]) for name in names)
+    return InputSpec(kind="table", n_features=n, columns=columns, image_shape=shape)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from pate._core.events import event
 from pate._core.progress import track
 from pate._core.recorder import note, playing, resolve
 from pate._core.secret import fresh_secret, training_seed
@@ -206,13 +207,29 @@ def _sum(engine: Engine, X: torch.Tensor, y: torch.Tensor, clip: Clip, **options
     )
 
 
+def try_there(engine: Engine, units: Units) -> None:
+    """Refuse an engine that does not run on the units' device, on made-up rows: before anything is charged.
+
+    It was tried on the CPU. A module may keep a tensor beside its parameters and buffers, which stays there.
+    """
+    k, X, y = units.rows_per_unit, units.X, units.y
+    rows = torch.zeros((k, *X.shape[1:]), dtype=X.dtype, device=X.device)
+    try:
+        engine.clipped_sum(rows, torch.zeros(k, dtype=y.dtype, device=y.device), 1.0, rows_per_unit=k, seed=0)
+    except Exception as error:  # it has seen nothing private
+        raise InvalidInputError(
+            f"device={str(X.device)!r} cannot run the module: on made-up rows it raised {type(error).__name__}: "
+            f"{error}. Register what it keeps beside its parameters (register_buffer), or use device='cpu'."
+        ) from error
+
+
 #: How often at most a bar says what has been spent so far.
 _LOOKS = 20
 
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """The state that a callback gets after a step: only what has been released so far.
+    """The state that a callback gets after each training step: only what is covered by the guarantee so far.
 
     Attributes
     ----------
@@ -221,8 +238,8 @@ class TrainingStep:
     module : torch.nn.Module
         A copy of the module as it is now, on the CPU, in evaluation mode; made when it is first asked for.
     epsilon : float
-        Of the steps done, at the run's delta. The whole run's is that of all planned steps, also where a callback ends
-        it early: when it ended was chosen by what it had let out.
+        Epsilon of the steps done so far, at the run's delta. The epsilon of the whole run is that of all planned steps,
+        even if a callback ends it early: the decision to stop depended on what had been released.
 
     Examples
     --------
@@ -268,6 +285,9 @@ def charge_run(
     facts = {} if kept is None else kept.facts
     facts["noise_multiplier"] = plan.noise_multiplier
     if said.ledger is None:
+        if not facts.get("step"):
+            promised = plan.guarantee
+            event("dpsgd", "charged", kind="DP-SGD", epsilon=promised.epsilon, delta=promised.delta)
         return ()
     if facts.get("releases"):
         charged = tuple(facts["releases"])
@@ -319,6 +339,8 @@ def run_training(run: Training, said: Any, kept: Checkpoint | None = None, liken
             part.load(kept.arrays, facts)
     spent = lru_cache(maxsize=None)(lambda step: plan.epsilon_at(plan.guarantee.delta, step))
     done = start
+    begun = "resumed" if start else "begun"
+    event("dpsgd", begun, step=start, n_steps=n_steps, noise_multiplier=plan.noise_multiplier)
     steps = training_steps(run, clip, start)
     every = max(1, -(-n_steps // _LOOKS))
 
@@ -340,4 +362,5 @@ def run_training(run: Training, said: Any, kept: Checkpoint | None = None, liken
     steps.close()
     if average is not None:
         average.write()
+    event("dpsgd", "done", step=done, n_steps=n_steps)
     return done

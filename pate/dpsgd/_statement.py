@@ -7,16 +7,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from pate._core.curator import warn
 from pate.dpsgd._calibration import SMALLEST_DELTA, central_limit_guess, least_noise
 from pate.dpsgd._measured import Measured
 from pate.dpsgd.clipping import Clipping
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TrainingMechanism
 from pate.dpsgd.recipes import RecipePlan
-from pate.exceptions import BudgetExceededError
-from pate.ledger import Ledger
+from pate.exceptions import BudgetExceededError, PrivacyParameterWarning
+from pate.ledger import Ledger, Remaining
 from pate.privacy.attacker import attack_bounds
 from pate.privacy.budget import Budget
 from pate.privacy.compose.calibrate import largest, least_between
+from pate.privacy.convert import format_up
 from pate.privacy.cost import Charge
 from pate.privacy.losses import discretization_interval
 from pate.privacy.words import Guarantee
@@ -45,6 +47,8 @@ class Plan:
         Grid of the privacy loss that ``guarantee`` was computed on.
     cost : Charge or None
         What a ledger is charged; None without one.
+    total_if_short : Budget or None
+        The ledger's total, where earlier releases left less than the budget asks for: all of the rest is taken then.
     """
 
     mechanism: TrainingMechanism
@@ -53,6 +57,18 @@ class Plan:
     guarantee: Guarantee
     interval: float
     cost: Charge | None = None
+    total_if_short: Budget | None = None
+
+    def warn_if_short(self, budget: Budget) -> None:
+        """Warn, before anything is spent, where the run takes all that the ledger has left; public numbers."""
+        if self.total_if_short is not None:
+            warn(
+                f"epsilon = {budget.epsilon:g} was asked for, and the ledger has less left (its total is epsilon = "
+                f"{self.total_if_short.epsilon:g} at delta {self.total_if_short.delta:g}). This run takes all that is "
+                f"left, with more noise, for epsilon = {format_up(self.guarantee.epsilon)} at delta {budget.delta:g}: "
+                "no later release from these records can be paid. Ask for a smaller epsilon to keep some.",
+                PrivacyParameterWarning,
+            )
 
     def epsilon_at(self, delta: float, n_steps: int | None = None) -> float:
         """Return the epsilon of the run, or of its first steps, at another delta.
@@ -98,11 +114,13 @@ def make_plan(
         part = replace(shape, n_steps=n_steps)
         return mechanism.epsilon(sigma, part, delta=budget.delta, adjacency=adjacency, interval=interval)
 
-    sigma = noise_multiplier
+    sigma, short = noise_multiplier, None
     if sigma is None:
-        sigma = _calibrated(mechanism, shape, budget, adjacency, interval)
+        sigma = least = _calibrated(mechanism, shape, budget, adjacency, interval)
         if ledger is not None:
-            sigma = _grown(sigma, mechanism, shape, budget, ledger)
+            left = ledger.remaining(default_total=budget)
+            sigma = _grown(least, mechanism, shape, budget, left)
+            short = left.total if sigma > least and left.n_releases else None
     spent = epsilon(sigma, shape.n_steps)
     if spent > budget.epsilon and on_exhausted == "stop":
         shape = replace(shape, n_steps=largest(lambda n: epsilon(float(sigma), n) <= budget.epsilon, shape.n_steps - 1))
@@ -123,7 +141,7 @@ def make_plan(
         adjacency=adjacency,
     )
     cost = None if ledger is None else mechanism.charge(sigma, shape)
-    return Plan(mechanism, shape, float(sigma), guarantee, interval, cost)
+    return Plan(mechanism, shape, float(sigma), guarantee, interval, cost, short)
 
 
 def priced(plan: Plan) -> Charge | None:
@@ -143,13 +161,12 @@ def _calibrated(mechanism: TrainingMechanism, shape: Shape, budget: Budget, adja
     return least_noise(fits, start)
 
 
-def _grown(sigma: float, mechanism: TrainingMechanism, shape: Shape, budget: Budget, ledger: Ledger) -> float:
+def _grown(sigma: float, mechanism: TrainingMechanism, shape: Shape, budget: Budget, left: Remaining) -> float:
     """Return the least noise, from ``sigma`` on, that the ledger pays for.
 
     Its accounting unit adds up over releases of any kind, which a privacy loss distribution does not: it prices a run a
     little higher, and noise makes up for that.
     """
-    left = ledger.remaining(default_total=budget)
 
     def allowed(value: float) -> bool:
         return left.allows(mechanism.charge(value, shape))
@@ -165,7 +182,8 @@ def _grown(sigma: float, mechanism: TrainingMechanism, shape: Shape, budget: Bud
             "DP-SGD open one with currency='renyi'. Otherwise train for fewer epochs, or pass a smaller budget; where "
             "next to nothing is left (pate ledger show), use what was released before, which stays free."
         )
-    return least_between(low, high, allowed, within=1e-4)
+    # So near that what is left after the run buys nothing: record voters are refused below 1e-4 of mu^2.
+    return least_between(low, high, allowed, within=1e-6)
 
 
 def mechanism_of(plan: Plan, clipping: Clipping) -> str:

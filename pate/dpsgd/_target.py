@@ -1,4 +1,4 @@
-"""What a private number tells DP-SGD beside gradients: where it lies, and how far off the trained model is.
+"""What DP-SGD measures of a private numeric target besides gradients: its range, and the trained model's errors.
 
 The stated range may be far too wide, and noise on gradients is in proportion to how wide training takes it. So four
 noisy histograms look for the part of it that holds the records, and for their mean and spread, by which training scales
@@ -24,6 +24,7 @@ from pate.dpsgd._measured import Measured, asked_of, is_tight
 from pate.dpsgd.mechanisms import Shape, TrainingMechanism
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import GaussianSum
+from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget
 from pate.privacy.noise.source import NoiseSource
 from pate.records import (
@@ -45,7 +46,7 @@ from pate.records import (
     tails,
 )
 from pate.release import PaidBallots
-from pate.release.statement.fields import MeasuredErrors
+from pate.release.statement.fields import Doubt, MeasuredErrors
 
 if TYPE_CHECKING:
     from pate.dpsgd._checkpoint import Checkpoint
@@ -58,8 +59,9 @@ _INTERVAL, _ERRORS = (235.0, 0.01, 0.05), (600.0, 0.02, 0.08)
 _BOUND = math.sqrt(ERRORS_BOUND**2 + 0.25)
 #: Errors are clipped as if so much of the budget were there: R2 is known better, heavy tails are seen less.
 _CLOSER = 0.25
-#: By default from this n mu on: with less a coarse histogram can drop no cell.
-_WORTH = 1000.0
+#: By default from this n mu on: with less, what noise makes of histograms costs more where the stated range is tight
+#: than they save where it is wide. Tried on three made-up and three real targets, n mu 100 to 800.
+_WORTH = 500.0
 #: Training sees numbers from so many standard deviations below the mean to so many above as -1 to 1.
 _SPREADS = 3.0
 #: Ends of a range, and how narrow it may be relative to them, for histograms.
@@ -129,6 +131,20 @@ def shares_of(n_mu: float) -> tuple[float, ...]:
     """Return the shares of mu^2 of all that is asked beside training, in order; more for less evidence ``n mu``."""
     after = (min(max((at / n_mu) ** 2, least), most) for at, least, most in (_INTERVAL, _ERRORS))
     return (*_HISTOGRAMS, *after)
+
+
+def too_few(shape: Shape, unit: str, budget: Budget, bounds: tuple[float, float]) -> tuple[Doubt, ...]:
+    """Return what speaks against relying on a model that was not measured: fewer records than tell anything."""
+    n_mu = shape.n_units * gdp_from_budget(budget.epsilon, budget.delta)
+    if n_mu >= _WORTH:
+        return ()
+    sentence = (
+        "the model may predict no better than the mean of all records, above all where the stated range "
+        f"({bounds[0]:g} to {bounds[1]:g}) is much wider than their numbers spread: {shape.n_units:,} {unit}s at this "
+        f"budget (n mu = {n_mu:.3g}, where {_WORTH:g} would do) are too few to find where in it they lie, or how far "
+        "off the model is. Take more records, a larger budget or a narrower range."
+    )
+    return (Doubt(kind="no better than the mean", sentence=sentence),)
 
 
 def with_sums(said: Any, training: TrainingMechanism, shape: Shape) -> TrainingMechanism:

@@ -19,10 +19,10 @@ from pate.privacy.noise.source import NoiseSource
 
 @dataclass(frozen=True)
 class ImageAugmentation:
-    """Copies of an image, moved by whole pixels and mirrored at random.
+    """Data augmentation for DP-SGD: several copies of an image, shifted by whole pixels and mirrored at random.
 
-    How a copy is changed is drawn for every row by itself, from the source of the samples: no row's content, and no
-    other row, has a say in it.
+    The changes are drawn for every row by itself, from the source of the samples: they depend on no row's content, and
+    on no other row.
 
     Parameters
     ----------
@@ -41,7 +41,9 @@ class ImageAugmentation:
 
     Examples
     --------
-    >>> copies = ImageAugmentation((2, 2), multiplicity=3, shift=1).copies(torch.ones(5, 4), NoiseSource())
+    >>> copies = ImageAugmentation((2, 2), multiplicity=3, shift=1).copies(
+    ...     torch.ones(5, 4), NoiseSource()
+    ... )
     >>> copies.shape
     torch.Size([15, 4])
     """

@@ -1,4 +1,4 @@
-"""Values of parameters of :class:`pate.DPSGDClassifier`: what belongs together is said together."""
+"""Groups of related parameters of :class:`pate.DPSGDClassifier`, as frozen values."""
 
 from __future__ import annotations
 
@@ -17,33 +17,34 @@ from pate.records import NUMBER, check_bounds
 
 @dataclass(frozen=True)
 class SampledGaussian:
-    """How records are sampled for each step of DP-SGD and how much Gaussian noise goes in: what its cost follows from.
+    """The settings of DP-SGD that decide its cost: how records are sampled for a step, and how much noise is added.
 
     Parameters
     ----------
     mechanism : {"poisson", "ftrl"} or an object of :mod:`pate.dpsgd.mechanisms`
-        Who is in a step, which noise goes in, and what both cost. "ftrl" chooses how many steps' noise hangs together,
-        by public numbers: :func:`pate.dpsgd.mechanisms.choose_bands`.
+        How records are sampled for a step, which noise is added, and what both cost. "ftrl" correlates the noise of
+        several steps; how many is chosen by public numbers: :func:`pate.dpsgd.mechanisms.choose_bands`.
     adjacency : {"replace-one", "add-or-remove", "zero-out"}
         Replace-one, as everywhere in this package, gives epsilons that compare with PATE's. Most published DP-SGD
         epsilons are for add-or-remove, and smaller at the same noise: the statement says by how much. Zero-out (a
-        record counts for nothing, and keeps its place) has the numbers of add-or-remove, and their number is public.
+        record counts for nothing, but keeps its place) has the epsilons of add-or-remove, with a public number of
+        records.
     nominal_n : int or None
         For add-or-remove: a public number of records (persons), from which sampling rate and steps follow. Neighbours
-        differ in the true one, which is then used nowhere.
+        differ in the true number, which is then not used.
     sample_rate : float or None
         For add-or-remove, instead of ``nominal_n``.
     n_steps : int or None
         Instead of ``epochs``.
     records_per_group : int
-        With ``groups``: a person who is in a step casts the mean loss of at most so many of their records, drawn again
-        in every step.
+        With ``groups``: a person who is in a step contributes the gradient of the mean loss of at most so many of their
+        records, drawn anew in every step.
     noise_multiplier : float or None
         Standard deviation of the noise, in units of ``max_grad_norm``. None takes the least noise the budget allows. A
         number is checked against the budget.
     on_exhausted : {"raise", "stop"}
-        Where ``noise_multiplier`` is too little for all steps: refuse, or stop before the step that would exceed the
-        budget (known before the first one).
+        If ``noise_multiplier`` is too small for all steps: refuse, or stop before the step that would exceed the budget
+        (known before the first one).
 
     Notes
     -----
@@ -68,17 +69,17 @@ class SampledGaussian:
 
 @dataclass(frozen=True)
 class Device:
-    """Where torch computes, and with how much: of the machine, without effect on the result but for rounding.
+    """The device, threads and memory that torch uses; they change results only by rounding.
 
     Parameters
     ----------
     name : str
-        As torch calls it; ``"auto"`` takes a CUDA device where there is one.
+        Torch's name of the device; ``"auto"`` takes a CUDA device if there is one.
     n_threads : int or None
-        CPU threads of torch during fit and predict. One is fastest for small modules, by far when other processes
-        want the same cores; None leaves torch as it is.
+        CPU threads of torch during fit and predict. One is fastest for small modules, by far if other processes use the
+        same cores; None leaves torch's setting.
     max_physical_batch_size : int or None
-        Records whose gradients are computed at once. None takes what fits in some 100 MB.
+        Records whose gradients are computed at once. None takes what fits in some 100 MB, on a GPU four times as many.
 
     Examples
     --------

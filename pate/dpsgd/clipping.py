@@ -210,7 +210,9 @@ class FlatClipping(_Fixed):
 
     Examples
     --------
-    >>> FlatClipping(1.0).factors(torch.tensor([[0.5], [2.0], [float("inf")]], dtype=torch.float64)).round(decimals=6)
+    >>> FlatClipping(1.0).factors(
+    ...     torch.tensor([[0.5], [2.0], [float("inf")]], dtype=torch.float64)
+    ... ).round(decimals=6)
     tensor([[1.0000],
             [0.5000],
             [0.0000]], dtype=torch.float64)
@@ -317,7 +319,9 @@ class AutomaticClipping(_Fixed):
 
     Examples
     --------
-    >>> AutomaticClipping(1.0, gamma=0.01).factors(torch.tensor([[0.0], [0.99], [9.99]], dtype=torch.float64)).round()
+    >>> AutomaticClipping(1.0, gamma=0.01).factors(
+    ...     torch.tensor([[0.0], [0.99], [9.99]], dtype=torch.float64)
+    ... ).round()
     tensor([[100.],
             [  1.],
             [  0.]], dtype=torch.float64)
@@ -387,7 +391,9 @@ class QuantileClipping:
     >>> round(clipping.gradient_noise_multiplier(1.0, 256), 6)
     1.000764
     >>> run = clipping.start(2)
-    >>> run.factors(torch.tensor([[0.5], [4.0]], dtype=torch.float64)).flatten().round(decimals=6)
+    >>> run.factors(torch.tensor([[0.5], [4.0]], dtype=torch.float64)).flatten().round(
+    ...     decimals=6
+    ... )
     tensor([1.0000, 0.2500], dtype=torch.float64)
     >>> run.step(torch.zeros(1))  # half of them were within: C stays
     >>> run.max_norm

@@ -1,4 +1,4 @@
-"""A scikit-learn classifier that learns from private data under a budget, plans before it, and private selection."""
+"""Scikit-learn estimators that learn from private data within a budget; plans; private selection."""
 
 import lazy_loader
 

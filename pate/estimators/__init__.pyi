@@ -26,6 +26,7 @@ from ._public_rows import (
     FEWEST_PUBLIC as FEWEST_PUBLIC,
     OVERLAP as OVERLAP,
     any_rows as any_rows,
+    public_rows as public_rows,
     tiers_of as tiers_of,
 )
 from ._queries import Queries as Queries

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from pate._core.curator import warn_curator
+from pate._core.curator import CuratorMessage, tell_curator, warn, warn_curator
 from pate._core.frames import plain_rows
 from pate._core.progress import timed
 from pate._core.types import FloatArray
 from pate.data import (
+    about_people,
     about_shift,
     check_public_rows,
     holds_numbers,
@@ -30,7 +31,7 @@ from pate.data.schema import declared_by_name
 from pate.estimators._public_model import PublicModel, digest_of
 from pate.estimators._public_rows import any_rows, check_has_target
 from pate.estimators._queries import Queries
-from pate.exceptions import CuratorWarning, InvalidInputError, PateError, PrivacyParameterWarning, RepeatedFitWarning
+from pate.exceptions import InvalidInputError, PateError, PrivacyParameterWarning, RepeatedFitWarning
 from pate.models.recipes import (
     MappedLinear,
     PublicFacts,
@@ -42,12 +43,21 @@ from pate.models.recipes import (
     decided,
     temperature_as_measured,
     tempered,
+    to_equal,
 )
 from pate.models.students import try_student
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.records import Tiers
-from pate.release import Evidence, ModelLabels, ReleaseTerms, check_ballots_stated, doubted, warn_of_doubts
+from pate.release import (
+    Evidence,
+    ModelLabels,
+    ReleaseTerms,
+    check_ballots_stated,
+    doubted,
+    warn_of_doubts,
+    warn_of_student,
+)
 from pate.release.statement.fields import NAMED, MeasuredAccuracy, check_stated
 from pate.release.statement.model import PrivacyStatement
 from pate.release.statement.plain import as_plain_text
@@ -90,14 +100,14 @@ def chosen_voters(voters: str | None, said: Mapping[str, Any], *, not_of_heads: 
         of_shards = [name for name in of_shards if name != "checkpoint_dir"]
     if voters not in ("heads", "shards") and of_shards:
         raise InvalidInputError(
-            f"voters={voters!r} must stand without {', '.join(of_shards)}: those speak of teachers on shards. Leave "
-            "them out, or say voters='shards'."
+            f"voters={voters!r} cannot go with {', '.join(of_shards)}: only teachers on shards use that. Leave it out, "
+            "or say voters='shards'."
         )
     spoilt = [name for name in of_shards if name in not_of_heads]
     if voters == "heads" and spoilt:
         raise InvalidInputError(
-            f"voters='heads' must stand without {', '.join(spoilt)}: heads are its teachers, on a representation that "
-            "public rows teach. Leave that out, or say voters='shards'."
+            f"voters='heads' cannot go with {', '.join(spoilt)}: heads are linear models of numbers that public "
+            "rows define. Leave it out, or say voters='shards'."
         )
     return voters
 
@@ -133,18 +143,26 @@ def method_of(
 
 
 def check_schema(schema: Any, voters: str, X_public: Any) -> None:
-    """Refuse a declared schema where nobody has a use for it."""
+    """Refuse a declared schema where it would not be used."""
     if schema is not None and voters != "dpsgd" and not (voters == "records" and X_public is None):
         raise InvalidInputError(
-            f"schema (--ranges) must be left out where voters={voters!r}, who learn from public rows what columns are "
-            "like. Leave it out, or say voters='dpsgd' (--voters dpsgd)."
+            f"schema must be left out with voters={voters!r}: the public rows tell what the columns hold. Leave it "
+            "out, or say voters='dpsgd'."
         )
 
 
 def plan_records(
-    X_public: Any, terms: ReleaseTerms, ask: Ask, *, rule: Callable[[PublicFacts], Recipe] = choose
+    X_public: Any,
+    terms: ReleaseTerms,
+    ask: Ask,
+    *,
+    rule: Callable[[PublicFacts], Recipe] = choose,
+    recipe: Recipe | None = None,
+    noise_ratio: float = 1.0,
 ) -> RecordsPlan:
     """Fit the public maps and choose the recipe by public facts; nothing is spent.
+
+    ``recipe`` and ``noise_ratio`` are those of :meth:`pate.models.recipes.RecordsPlan.of`.
 
     Raises
     ------
@@ -168,8 +186,13 @@ def plan_records(
         random_state=ask.seed,
         verbose=ask.verbose,
     )
-    plan = RecordsPlan.of(terms, X_public, kind=kind, rule=rule, **vars(replace(ask, representation=fitted)))
+    plan = RecordsPlan.of(
+        terms, X_public, kind=kind, rule=rule, recipe=recipe, noise_ratio=noise_ratio,
+        **vars(replace(ask, representation=fitted)),
+    )  # fmt: skip
     _ = plan.mechanisms  # refused before anything is cast
+    if plan.session is None:
+        plan.warn_if_short()
     return plan
 
 
@@ -181,7 +204,7 @@ def measured_with(measure: bool | str | None, student: Any) -> bool | str | None
     if measure:
         raise InvalidInputError(
             f"measure must be None or False with student={shown(student)}, got {measure!r}: what is "
-            "measured is the model of the ballots, or of DP-SGD, itself. Leave the student out."
+            "measured is the model of the ballots, or of DP-SGD, and no student of it. Leave the student out."
         )
     return False
 
@@ -190,8 +213,8 @@ def check_likeliest(decide: str) -> None:
     """Refuse balanced decisions where teachers on shards vote: what they release are labels."""
     if check_decide(decide) != "likeliest":
         raise InvalidInputError(
-            f"decide must be 'likeliest' where teachers on shards vote, got {decide!r}: their noisy counts are decided "
-            "again by release_.decide(offsets=...). Leave it out."
+            f"decide must be 'likeliest' where teachers on shards vote, got {decide!r}. Leave it out. To decide their "
+            "noisy counts otherwise, call decide(offsets=...) of the release."
         )
 
 
@@ -276,7 +299,8 @@ class TrainingPlan:
         found = tempered(found, model.temperature)
         release = ModelLabels.by_model(found, done.classes, self.charge, statement, labels=labels)
         by_rows = self.rows is not None and self.recipe_plan.recipe.name != "declared"
-        return doubted(release, n_map=len(found) if by_rows else None), model, done.kept
+        n_map, balanced = len(found) if by_rows else None, self.ask.decide == "balanced"
+        return doubted(release, n_map=n_map, balanced=balanced), model, done.kept
 
     def _model(self, module: Any) -> tuple[MappedLinear, FloatArray]:
         """Return the model of a trained module, and what it says of all public rows by itself."""
@@ -308,8 +332,8 @@ def plan_training(
 
     if check_decide(ask.decide) == "balanced" and X_public is None:
         raise InvalidInputError(
-            "decide must be 'likeliest' where there are no public rows: how likely each class usually is, they tell. "
-            "Leave it out, or pass X_public."
+            "decide must be 'likeliest' where there are no public rows, got 'balanced': public rows show how likely "
+            "each class usually is. Leave it out, or pass X_public."
         )
     clf = DPSGDClassifier(
         budget=terms.budget,
@@ -344,6 +368,7 @@ def plan_training(
         noise_multiplier=begun.get("noise_multiplier"),
         ledger=None if resumed else terms.ledger,
     )
+    plan.warn_if_short(terms.budget)
     made = TrainingPlan(clf, recipe_plan, plan, terms, X_public, like, ask, resumed)
     check_stated(terms.stated, _may_be_stated(made))
     return made
@@ -391,7 +416,7 @@ def stand_ins(X: Any, schema: Any) -> Any:
     shape = tuple(np.shape(X))
     if len(shape) < 2:
         raise InvalidInputError(
-            "X_public must be given, as the rows are texts: public rows tell how numbers are made of them. Pass "
+            "X_public must be given where the rows are texts: public texts decide how texts become numbers. Pass "
             "fit(X, y, X_public=...), or rows of numbers."
         )
     zeros = np.zeros((2, *shape[1:]))
@@ -406,12 +431,10 @@ def _about_texts(records: Any) -> None:
         return
     texts = [str(name) for name, kind in records.dtypes.items() if not holds_numbers(kind)]
     if texts:
-        warnings.warn(
-            f"the columns {', '.join(map(repr, texts[:5]))}{' and more' * (len(texts) > 5)} are none of numbers, and "
-            "nothing public says which categories they have: they count for nothing. Declare them, "
+        tell_curator(
+            f"the columns {', '.join(map(repr, texts[:5]))}{' and more' * (len(texts) > 5)} hold no numbers and are "
+            "not used: neither public rows nor a schema say which categories they have. Declare them, "
             "schema={'sex': ['male', 'female'], ...}. (This is for the curator alone.)",
-            CuratorWarning,
-            stacklevel=5,
         )
 
 
@@ -430,6 +453,11 @@ class ByRecords(PublicModel):
         """Return the recipe for public facts; comparisons have other rules."""
         return choose(facts)
 
+    def _about_labels(self, y: Any, groups: Any, terms: ReleaseTerms, *, counted: bool = True) -> list[CuratorMessage]:
+        return about_labels(
+            y, groups, self.classes_.tolist(), counted=counted, budget=terms.budget, to_equal=to_equal(self.decide)
+        )
+
     def _fit_by_records(
         self, X: Any, y: Any, X_public: Any, groups: Any, tiers: Any, terms: ReleaseTerms, *, same: bool, why: str
     ) -> RecordsPlan:
@@ -437,8 +465,9 @@ class ByRecords(PublicModel):
         rows, records, y = self._read(X, y, X_public)
         if not self._overlap_is_public():
             check_public_rows(records, records if same else rows, groups)
-        messages = about_labels(y, groups, self.classes_.tolist())
-        warn_curator([*messages, *about_shift(records, rows, image_shape=self._image_shape())], stacklevel=5)
+        messages = self._about_labels(y, groups, terms)
+        messages = [*messages, *about_people(records, groups)]
+        warn_curator([*messages, *about_shift(records, rows, image_shape=self._image_shape())])
         with timed("startup"):
             plan = plan_records(rows, terms, self._ask(records, groups, tiers=tiers), rule=self._rule)
         student = self._tried_student(rows)
@@ -448,8 +477,9 @@ class ByRecords(PublicModel):
             self._count(plan.guarantee, plan.charge, groups)
         with timed("labelling"):
             release, self._model = plan.run(records, y, groups=groups, evidence=evidence)
-        self._take_in(release, student, rows)
-        warn_of_doubts(self.statement_, stacklevel=4)
+        said = self._take_in(release, student, rows)
+        warn_of_doubts(self.statement_)
+        warn_of_student(self.release_, said)
         return plan
 
     def _ask(self, records: Any, groups: Any, checkpoint_dir: Any = None, tiers: Tiers | None = None) -> Ask:
@@ -480,14 +510,18 @@ class ByRecords(PublicModel):
             try_student(student, rows, n_classes=len(self.classes_), queries=np.arange(n), n_answers=n)
         return student
 
-    def _take_in(self, release: Any, student: Any, rows: Any) -> None:
-        """Keep what was released of these public rows, if there are any, and let the student learn from it."""
+    def _take_in(self, release: Any, student: Any, rows: Any) -> Any:
+        """Keep what was released of these public rows, if there are any, and let the student learn from it.
+
+        Return what the student says of them, as :meth:`_learn` does.
+        """
         self.release_ = self._message_in(release)
         self.statement_, self.queries_ = self.release_.statement, np.arange(release.n_queries)
         self._asked = digest_of(() if rows is None else hash_rows(rows))
         self.__dict__.pop("student_", None)
-        self._learn(student, rows)
+        said = self._learn(student, rows)
         self._measured_of = self.student_
+        return said
 
     @property
     def measured_(self) -> MeasuredAccuracy | None:
@@ -514,12 +548,13 @@ class ByDPSGD(ByRecords):
         like, records, y = self._read(X, y, stand_ins(X, schema) if X_public is None else X_public)
         rows = None if X_public is None else like
         # Of records that count for nothing fit itself warns.
-        messages = about_labels(y, groups, self.classes_.tolist(), counted=False)
+        messages = self._about_labels(y, groups, terms, counted=False)
+        messages = [*messages, *about_people(records, groups)]
         if rows is None:
             student = self._named_student()
             if student is not None:
                 raise InvalidInputError(
-                    "student must be None where there are no public rows: a student learns from labels of theirs. "
+                    "student must be None where there are no public rows: a student learns from labels of public rows. "
                     "Leave it out, or pass X_public."
                 )
         else:
@@ -527,7 +562,7 @@ class ByDPSGD(ByRecords):
                 check_public_rows(records, records if same else rows, groups)
             messages = [*messages, *about_shift(records, rows, image_shape=self._image_shape())]
             student = self._tried_student(rows)
-        warn_curator(messages, stacklevel=5)
+        warn_curator(messages)
         if rows is None and schema is None:
             _about_texts(records)
         with timed("startup"):
@@ -540,24 +575,25 @@ class ByDPSGD(ByRecords):
                 schema=schema,
             )
         if plan.before:
-            warnings.warn(
-                f"the ledger has paid for {plan.before} run{'s' * (plan.before > 1)} of DP-SGD already. A run that is "
-                "done is not given again: this fit draws new noise, and is charged again. Keep a model with save().",
+            warn(
+                f"the ledger has paid for {plan.before} run{'s' * (plan.before > 1)} of DP-SGD already. The model of a "
+                "finished run is not in the ledger: this fit trains again, with new noise, and is charged again. Keep "
+                "a model with save().",
                 RepeatedFitWarning,
-                stacklevel=4,
             )
         self._check_ledger(records, y, groups, paid=plan.resumed)
         evidence = Evidence(method=why) if rows is None else self._evidence(method=why)
         self._is_kin(plan.clf)  # their fits are counted together
         release, self._model, kept = plan.run(records, y, groups=groups, evidence=evidence)
-        self._take_in(release, student, rows)
+        said = self._take_in(release, student, rows)
         if kept is not None:
             kept.remove()
             if self.checkpoint_dir is None:
                 with suppress(OSError):  # a folder of another run's
                     kept.path.parent.rmdir()
                     kept.path.parent.parent.rmdir()
-        warn_of_doubts(self.statement_, stacklevel=4)
+        warn_of_doubts(self.statement_)
+        warn_of_student(self.release_, said)
         return plan
 
     def _run_folder(self, shape: Any, schema: Any, terms: ReleaseTerms) -> Any:

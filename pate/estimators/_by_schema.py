@@ -11,7 +11,6 @@ from pate.estimators._by_dpsgd import ByDPSGD, stand_ins
 from pate.exceptions import InvalidInputError
 from pate.models import SyntheticPlan
 from pate.release import Evidence, ReleaseTerms, check_ballots_stated, warn_of_doubts
-from pate.teachers import about_labels
 
 
 class BySchema(ByDPSGD):
@@ -26,15 +25,14 @@ class BySchema(ByDPSGD):
         check_ballots_stated(terms.stated, residual=True)
         if self.student is not None:
             raise InvalidInputError(
-                "student must be None where there are no public rows: a student learns from labels of theirs. Leave it "
-                "out, or pass X_public."
+                "student must be None where there are no public rows: a student learns from labels of public rows. "
+                "Leave it out, or pass X_public."
             )
         like, records, y = self._read(X, y, stand_ins(X, schema))
         declared = Schema.declared(schema, n_columns=None if isinstance(schema, Schema) else like.shape[1])
         copula.cells_of(declared)  # refused before anybody is warned
-        warn_curator(
-            [*about_labels(y, groups, self.classes_.tolist()), *copula.about_cells(records, declared)], stacklevel=5
-        )
+        messages = self._about_labels(y, groups, terms)
+        warn_curator([*messages, *copula.about_cells(records, declared)])
         with timed("startup"):
             plan = SyntheticPlan.of(terms, declared, rule=self._rule, **vars(self._ask(records, groups)))
         self._check_ledger(records, y, groups, paid=plan.stored)
@@ -43,5 +41,5 @@ class BySchema(ByDPSGD):
         with timed("labelling"):
             release, self._model, self.synthetic_ = plan.run(records, y, groups=groups, evidence=Evidence(method=why))
         self._take_in(release, None, self.synthetic_)
-        warn_of_doubts(self.statement_, stacklevel=4)
+        warn_of_doubts(self.statement_)
         return plan

@@ -22,7 +22,7 @@ from pate._core.frames import plain_column, plain_rows
 from pate._core.moved import Former, takes_former_names
 from pate._core.progress import timed
 from pate._core.secret import beside_ledger
-from pate.data import about_shift, check_public_rows, flat_rows, image_shape, is_frame, read_rows
+from pate.data import about_people, about_shift, check_public_rows, flat_rows, image_shape, is_frame, read_rows
 from pate.data.queries import select_queries
 from pate.estimators._by_dpsgd import (
     VOTERS,
@@ -67,7 +67,9 @@ from pate.release import (
     plan_release,
     warn_if_weak,
     warn_of_doubts,
+    warn_of_student,
 )
+from pate.release.statement import naming_fits_before
 from pate.release.statement.files import bind_released, bind_statement
 from pate.release.statement.model import PrivacyStatement
 from pate.teachers import (
@@ -85,7 +87,7 @@ from pate.votes import Votes
 
 
 def _writers(student: Any) -> tuple[str, Callable[[Any, Path], dict[str, Any]], Callable[[Any], tuple[str, ...]]]:
-    """Return what kind of model a student is, what writes its parts, and what tells of them."""
+    """Return what kind of model a student is, the function that writes its parts, and the one that describes them."""
     if isinstance(student, RecordModel):
         return "records", keep_record_model, made_of_ballots
     if isinstance(student, MappedLinear):
@@ -129,84 +131,88 @@ def _former_entry(name: str, *, none: Any, says: Callable[[Any], Any] = lambda v
 )
 @dataclass(eq=False, repr=False)
 class PATEClassifier(BySchema):
-    """Learn from private data by letting it vote on public rows, within a privacy budget.
+    """Train a classifier on private records, by noisy votes on public rows, within a privacy budget.
 
-    Unless another method is named, every private *record* votes once, in a space that the public rows alone define;
-    noise is added to the sum of the ballots, and a public model follows from it (docs/records.md). Where there are no
-    public rows, but a schema of the columns is declared, records vote on synthetic ones (docs/no-public-rows.md); else,
-    or where the budget is too small for those, DP-SGD learns a model from the private rows, within the same budget.
-    Where an ``estimator`` is named, ``fit`` trains one teacher per disjoint shard of the private data, releases noisy
-    labels of public rows and trains a student on those. ``predict`` and ``score`` are the public model's and never
-    spend.
+    By default every private *record* votes: maps that were fitted on public rows alone (the *space*) turn it into a
+    vector of bounded length, its *ballot*. Noise is added to the sum of the ballots, and a public model is computed
+    from the noisy sum (docs/records.md). Without public rows, but with a declared schema of the columns, records vote
+    on synthetic rows (docs/public-rows.md). Without either, with too few public rows, or where the budget is too
+    small for synthetic rows, DP-SGD trains a model on the private rows, within the same budget. If you give an
+    ``estimator``, ``fit`` trains one teacher per disjoint shard of the private data, releases noisy labels of public
+    rows and trains a student on those. ``predict`` and ``score`` use the public model and never spend budget. Terms:
+    docs/concepts.md.
 
     Parameters
     ----------
     estimator : scikit-learn classifier, ensemble of teachers or None
-        The teacher; None lets records vote (or takes DP-SGD), unless ``voters`` or what speaks of shards
-        (``n_teachers``, ``mechanism``, ``checkpoint_dir``; of ``queries`` n, gap or max_answers) says otherwise: then
-        it means ``LogisticRegression()``. Or how all of them are trained and vote, and how shards are cut: an unfitted
-        :class:`TeacherEnsemble` (or :class:`TorchTeacherEnsemble`), which is cloned:
-        ``TeacherEnsemble(LogisticRegression(), n_jobs=2)``. What is said here wins over what it says; what is None here
-        (``n_teachers``, ``classes``, ``random_state``, ``checkpoint_dir``) is as it says. With ``voters="heads"`` a
-        :class:`HeadTeacherEnsemble`, whose representation and number of teachers may be None: as chosen here.
+        The classifier of which every teacher is a copy. None: records vote, or DP-SGD trains a model. But if ``voters``
+        asks for teachers on shards, or a parameter of theirs is set (``n_teachers``, ``mechanism``, ``checkpoint_dir``;
+        ``n``, ``gap`` or ``max_answers`` of ``queries``), None means ``LogisticRegression()``. To say also how teachers
+        are trained and how shards are cut, give an unfitted :class:`TeacherEnsemble` (or
+        :class:`TorchTeacherEnsemble`), which is cloned: ``TeacherEnsemble(LogisticRegression(), n_jobs=2)``. Parameters
+        of this classifier take precedence over the ensemble's; where ``n_teachers``, ``classes``, ``random_state`` or
+        ``checkpoint_dir`` is None here, the ensemble's is used. With ``voters="heads"``: a
+        :class:`HeadTeacherEnsemble`; its representation and number of teachers are chosen here if they are None.
     budget : Budget, or mapping of str to Budget
-        The most that ``fit`` may spend. Every ``fit`` on private data is a fresh spend. A mapping has one budget for
-        each tier of records (``fit(tiers=...)``), where records vote on public rows: each tier is charged its own
+        The most that ``fit`` may spend. Every ``fit`` on private data spends anew. A mapping has one budget for each
+        tier of records (``fit(tiers=...)``), where records vote on public rows: each tier is charged its own
         (docs/tiers.md).
     classes : iterable or None
         Every class that could occur: public knowledge. None takes them from the private ``y`` and warns.
     voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
-        Who votes; None is shard teachers where something is said of them, else ``"auto"``: records or DP-SGD, by a
-        public rule (:func:`pate.models.recipes.chosen_method`), and the statement says which and why. ``"heads"``
-        trains small heads on the shards, all on one representation of public rows
-        (:class:`pate.teachers.HeadTeacherEnsemble`). ``"dpsgd"``: nobody votes; :class:`pate.DPSGDClassifier` learns a
-        model by its planner's recipe, and labels of public rows are the model's.
+        Who votes. None: teachers on shards if one of their parameters is set (see ``estimator``), else ``"auto"``.
+        ``"auto"``: records or DP-SGD, by a public rule (:func:`pate.models.recipes.chosen_method`); the statement says
+        which and why. ``"heads"``: small models on the shards, all on one representation that was fitted on public rows
+        (:class:`pate.teachers.HeadTeacherEnsemble`). ``"dpsgd"``: nobody votes; :class:`pate.DPSGDClassifier` trains a
+        model with the settings that its planner chooses, and that model labels the public rows.
     n_teachers : int or None
-        Number of shards. More teachers stand more noise, but each sees less data. None: the ensemble's own, or 100;
-        of ``voters="heads"`` one for every 15 records, ten at least and 1,000 at most (100 with ``groups``).
+        Number of shards. More teachers tolerate more noise, but each sees less data. None: the ensemble's own, or 100;
+        with ``voters="heads"`` one for every 15 records, at least 10 and at most 1,000 (100 with ``groups``).
     mechanism : Mechanism or None
-        None calibrates a :class:`NoisyHistogram` to the budget.
+        The noise on the teachers' votes. None calibrates a :class:`NoisyHistogram` to the budget.
     queries : Queries, int or None
-        Which public rows teachers are asked about, and what to do when the budget buys too little; a number says how
-        many, so that a search may try several: ``param_grid={"queries": [100, 200]}``.
+        Which public rows teachers are asked about, and what to do when the budget pays for fewer. A number says how
+        many, so that a search can try several: ``param_grid={"queries": [100, 200]}``.
     student : scikit-learn classifier, str or None
-        A name is one of :func:`pate.models.students.make_student`. With records, None takes the model of the ballots
-        (:class:`pate.models.recipes.RecordModel`), with DP-SGD the model that was trained. With shards, None takes
-        :class:`pate.models.students.VoteSpreading` where noisy
-        counts are released on rows of numbers (:func:`pate.models.students.default_student`), else a clone of
-        ``estimator`` (of a :class:`TeacherEnsemble`'s); torch teachers then need it named, as a student is one
-        scikit-learn classifier. Semi-supervised ones also learn from the rows without an answer.
+        The model that learns from the released labels; names are those of :func:`pate.models.students.make_student`.
+        None, with records: the model computed from the ballots (:class:`pate.models.recipes.RecordModel`); with DP-SGD:
+        the model that was trained; with shards: :class:`pate.models.students.VoteSpreading` where noisy counts are
+        released on rows of numbers (:func:`pate.models.students.default_student`), else a clone of ``estimator`` (of a
+        :class:`TeacherEnsemble`'s); torch teachers then need it named, as a student is one scikit-learn classifier.
+        Semi-supervised ones also learn from the rows without an answer.
     representation : Representation or None
-        Of records, heads and DP-SGD: one of :mod:`pate.representations`, fitted on public rows or to be fitted
-        on ``X_public``; None takes the default of this kind of data (docs/record-recipes.md).
+        How rows become vectors, for records, heads and DP-SGD: one of :mod:`pate.representations`, fitted on public
+        rows or to be fitted on ``X_public``. None takes the default for this kind of data (docs/record-recipes.md).
     image_shape : (height, width), (channels, height, width) or None
-        Says that rows are flattened images. Images of shape (n, height, width) or (n, channels, height, width) say so
-        themselves.
+        Give it if rows are flattened images. Arrays of shape (n, height, width) or (n, channels, height, width) are
+        recognised as images without it.
     measure : bool, "by class" or None
-        Whether the private records say in the end how often the model is right: one noisy count within the same budget,
-        for 4% of its mu^2 (``"by class"``: as much again for recall by class). None: where its noise alone leaves an
-        interval of less than five points to either side, by public numbers, and no ``student`` is named where records
-        vote or DP-SGD learns, no ``mechanism`` where teachers do. Of teachers on shards the count is of their student.
+        Whether to measure at the end, on the private records, how often the model is right: one noisy count within the
+        same budget, for 4% of its mu^2 (``"by class"``: as much again for recall by class). With teachers on shards
+        their student is measured. None: measure if, by public numbers, the count's noise alone gives an interval of
+        less than five points to either side, and if no ``student`` is given (records, DP-SGD) or no ``mechanism``
+        (teachers).
     decide : {"likeliest", "balanced"}
-        Which class ``predict`` takes, and released labels are: the likeliest one; or, for balanced accuracy where
-        classes are of unequal size, the one whose probability is largest beside its mean over the public rows. Free,
-        and what is measured is what is decided. Not where teachers on shards vote.
+        Which class ``predict`` and the released labels take. ``"likeliest"``: the most probable one. ``"balanced"``,
+        for balanced accuracy where classes are of unequal size: the one whose probability is largest relative to its
+        mean over the public rows. It costs nothing, and the measured accuracy is that of these decisions. Not for
+        teachers on shards.
     stated : mapping of str to str, or None
-        What a person states for the statement, in their own words; see :func:`pate.release_labels`. Two entries more:
-        ``"tuning"`` is what was tuned on private data and whether that is charged (in a grid search every fit is a
-        fresh spend: the statement counts those of this process, docs/private-selection.md, a ``ledger`` all).
+        What you vouch for in the statement, in your own words; see :func:`pate.release_labels`. Two more entries:
+        ``"tuning"`` says what was tuned on private data and whether that is charged. (In a grid search every fit spends
+        anew: the statement counts the fits of this process, docs/private-selection.md; a ``ledger`` counts all.)
         ``"overlap is public": "yes"`` says that the public rows are public, wherever they also stand: the private
         records are then not looked for among them (see Notes), and the statement says that you said so.
     ledger : Ledger or None
-        Where releases are charged durably.
+        The file in which all releases from these private data are charged (docs/ledger.md).
     checkpoint_dir : path or None
-        Where finished teachers are kept (of DP-SGD its run; with a ledger that is kept beside it), so that a killed fit
-        goes on, and pays once.
+        Folder for finished teachers, so that a fit that was killed goes on and pays once. With DP-SGD it holds the
+        state of the run (which a ledger, if there is one, keeps beside itself).
     random_state : int or None
         Seed of training and of the choice of queries; never of the shards, nor of the privacy noise. With None and a
-        ledger, the rows to ask about follow from the public rows, so that the same fit again finds its stored answers.
-        Shards are cut by a secret, kept beside the ledger (or in ``checkpoint_dir``) so that every fit there cuts the
-        same data alike, unless an ensemble's ``partition_seed`` says otherwise.
+        ledger, the choice of queries depends on the public rows alone, so that the same fit again finds its stored
+        answers. Shards are cut by a secret unless an ensemble has a ``partition_seed``. The secret is kept beside the
+        ledger (or in ``checkpoint_dir``), so that every fit there cuts the same data alike.
     noise_seed : int or None
         For tests and experiments only: the statement then says that nothing is private.
     verbose : bool
@@ -218,10 +224,10 @@ class PATEClassifier(BySchema):
     voters_ : str
         Who voted, or ``"dpsgd"``.
     release_ : LabelRelease, RecordLabels or ModelLabels
-        The released labels, public; on the rows ``queries_`` (with records and DP-SGD: all of ``X_public``; none where
-        there are no public rows; of ``synthetic_`` rows where records voted on those).
+        The released labels, public: of the rows ``queries_`` of ``X_public``; with records and DP-SGD of all its rows;
+        of the ``synthetic_`` rows where records voted on those; else, without public rows, of none.
     synthetic_ : DataFrame or array
-        The synthetic rows of the schema on which records voted: public. Only where they did.
+        The synthetic rows on which records voted, if they did: public.
     queries_ : int64 array
         Positions of the rows of ``X_public`` that were asked about.
     student_ : fitted classifier
@@ -245,36 +251,43 @@ class PATEClassifier(BySchema):
     are fitted on all private rows: use only such as learn nothing (``FunctionTransformer``, ``Normalizer``), or were
     fitted on public rows and are frozen (``FrozenEstimator``), or the guarantee does not hold. Public rows must go
     through the same steps: scikit-learn's metadata routing does it, with ``Pipeline(steps,
-    transform_input=["X_public"])`` and ``set_fit_request(X_public=True, groups=True)`` (docs/how-to.md). Without it
-    they are passed as ``fit(X, y, STEP__X_public=...)``, transformed by you.
+    transform_input=["X_public"])`` and ``set_fit_request(X_public=True, groups=True)`` (docs/scikit-learn.md). Without
+    it they are passed as ``fit(X, y, STEP__X_public=...)``, transformed by you.
 
     Examples
     --------
     >>> from sklearn.datasets import load_digits
     >>> from pate import Budget, PATEClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> clf = PATEClassifier(LogisticRegression(), n_teachers=50, budget=Budget(8.0, 1e-5), classes=range(10))
+    >>> clf = PATEClassifier(
+    ...     LogisticRegression(), n_teachers=50, budget=Budget(8.0, 1e-5), classes=range(10)
+    ... )
     >>> clf = clf.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16)
     >>> clf.release_.guarantee.epsilon <= 8.0
     True
     >>> clf.score(X[1500:] / 16, y[1500:]) > 0.3
     True
 
-    Nothing said: every record votes.
+    By default every record votes:
 
-    >>> default = PATEClassifier(budget=Budget(1.0, 1e-5), classes=range(10), image_shape=(8, 8))
+    >>> default = PATEClassifier(
+    ...     budget=Budget(1.0, 1e-5), classes=range(10), image_shape=(8, 8)
+    ... )
     >>> default = default.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16)
-    >>> default.score(X[1500:] / 16, y[1500:]) > 0.7, default.release_.guarantee.epsilon <= 1.0
+    >>> (
+    ...     default.score(X[1500:] / 16, y[1500:]) > 0.7,
+    ...     default.release_.guarantee.epsilon <= 1.0,
+    ... )
     (True, True)
 
-    Without public rows, but with declared ranges, records vote on synthetic rows (docs/no-public-rows.md):
+    Without public rows, but with declared ranges of the columns, records vote on synthetic rows:
 
     >>> alone = PATEClassifier(budget=Budget(3.0, 1e-5), classes=range(10), random_state=0)
     >>> alone = alone.fit(X[:1200], y[:1200], schema=(0, 16))
     >>> alone.voters_, alone.synthetic_.shape, alone.score(X[1500:], y[1500:]) > 0.8
     ('records', (2000, 64), True)
 
-    Torch teachers, on GPUs where there are any: the ensemble is the changed line.
+    Torch teachers, on GPUs if there are any: only the ensemble changes.
 
     >>> from pate import TorchTeacherEnsemble
     >>> from pate.networks import MLP
@@ -308,24 +321,24 @@ class PATEClassifier(BySchema):
     def fit(
         self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, schema: Any = None, tiers: Any = None
     ) -> Self:
-        """Train teachers on private data, release labels of public rows, train the student.
+        """Learn from private records: spend the budget once, release labels of the public rows, keep a public model.
 
         Parameters
         ----------
         X : array, table or sparse matrix of shape (n_records, n_features), images (n, ...), or texts (n_records,)
-            Private; of whatever kind the voters take. Tables may be pandas', polars' or Arrow's.
+            Private rows, of a kind that the voters take. Tables may be of pandas, polars or Arrow.
         y : array-like of shape (n_records,)
             Private class values.
         X_public : as X, or None
-            Public rows, unlabelled. None: records vote on synthetic rows of ``schema``, or DP-SGD learns a model.
+            Public rows without labels. None: records vote on synthetic rows of ``schema``, or DP-SGD trains a model.
         groups : array-like of shape (n_records,) or None
-            Who each record belongs to, for user-level privacy.
+            The person each record belongs to: then a person is protected, with all their records.
         schema : mapping of str to (low, high) or list of str; (low, high); list of (low, high); Schema; or None
-            In place of public rows: the ranges of the columns, or their categories, as you know them without these
-            records; a :class:`pate.data.Schema` also says which numbers are whole, and which are codes.
+            In place of public rows: the range of each column, or its categories, as you know them without looking at
+            these records. A :class:`pate.data.Schema` also says which numbers are whole, and which are codes.
         tiers : array-like of str, shape (n_records,), or None
-            The tier of each record (of each person, with ``groups``), where ``budget`` has one for every tier. Public,
-            and not read off what is private of the records: who is in which tier is not protected.
+            The tier of each record (of each person, with ``groups``), if ``budget`` has a budget for each tier. Tiers
+            are public: do not derive them from private values, since who is in which tier is not protected.
 
         Returns
         -------
@@ -343,18 +356,20 @@ class PATEClassifier(BySchema):
 
         Examples
         --------
-        >>> PATEClassifier(n_teachers=5, classes=[0, 1]).fit([[0.0]] * 9, [0] * 9, X_public=[[0.0]])
+        >>> PATEClassifier(n_teachers=5, classes=[0, 1]).fit(
+        ...     [[0.0]] * 9, [0] * 9, X_public=[[0.0]]
+        ... )
         Traceback (most recent call last):
         pate.exceptions.InvalidInputError: budget must be pate.Budget(epsilon, delta), got None. ...
         """
-        with in_own_words():
+        with in_own_words(), naming_fits_before(self):
             self.fit_keeping(X, y, X_public=X_public, groups=groups, schema=schema, tiers=tiers)
         return self
 
     def fit_keeping(
         self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, schema: Any = None, tiers: Any = None
     ) -> tuple[Any, Votes | None]:
-        """Do as :meth:`fit` does, and hand back the teachers and their votes instead of dropping them.
+        """Do what :meth:`fit` does, and also return the teachers and their votes, which ``fit`` drops.
 
         For the curator's own eyes: both are **sensitive**.
 
@@ -407,7 +422,10 @@ class PATEClassifier(BySchema):
         self._row_shape = image_shape(X_public, name="X_public")
         teachers = self._ensemble(X_public)
         check_release_stated(
-            terms.stated, unit="record" if groups is None else "group", classes_inferred=teachers.classes is None
+            terms.stated,
+            unit="record" if groups is None else "group",
+            classes_inferred=teachers.classes is None,
+            mechanism=self.mechanism,
         )
         read, y = self._check_private(X, y, teachers, X_public)
         if isinstance(self.mechanism, Mechanism):
@@ -435,8 +453,10 @@ class PATEClassifier(BySchema):
         seen = seen if lens is None else lens.transform(seen)
         if not self._overlap_is_public():
             check_public_rows(read.rows, read.rows if same else X_public, groups)
-        messages = about_labels(y, groups, self.classes_.tolist(), counted=False)  # those that do not vote: fit says it
-        warn_curator([*messages, *about_shift(read.rows, X_public, image_shape=self._image_shape())], stacklevel=4)
+        # Of those that do not vote fit says it.
+        messages = about_labels(y, groups, self.classes_.tolist(), counted=False, budget=terms.budget)
+        messages = [*messages, *about_people(read.rows, groups)]
+        warn_curator([*messages, *about_shift(read.rows, X_public, image_shape=self._image_shape())])
         queries = select_queries(
             seen,
             asking.n_queries,
@@ -469,7 +489,7 @@ class PATEClassifier(BySchema):
         self._asked = digest_of(plan.hashes or ())
         self.__dict__.pop("student_", None)  # an earlier one did not learn from these labels
         try:
-            self._learn(student, seen, lens)
+            said = self._learn(student, seen, lens)
             if outcome.counts is not None:
                 with timed("labelling"):
                     self.release_, cells = measured_labels(
@@ -489,7 +509,8 @@ class PATEClassifier(BySchema):
             self.release_ = self._message_in(doubted(self.release_, cells=cells))
             self.statement_ = self.release_.statement
         self._measured_of = self.student_
-        warn_of_doubts(self.statement_, stacklevel=3)
+        warn_of_doubts(self.statement_)
+        warn_of_student(self.release_, said)
         return teachers, outcome.votes
 
     def _outcome(
@@ -574,10 +595,10 @@ class PATEClassifier(BySchema):
     # The public half as a file, and back: the student and its statement, never what ``fit`` saw.
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model and its statement to one file (docs/models.md); it may be passed on as the release may.
+        """Write the model and its statement to one file, which is as public as the release (docs/models.md).
 
-        Released statistics, public rows and what follows from them are in it: no private row, vote or teacher. Where
-        there is a ledger, it notes the file's digest first, so that ``pate verify`` knows it.
+        It holds released statistics, public rows and what was computed from them; no private row, vote or teacher. If
+        there is a ledger, it notes the file's digest first, so that ``pate verify`` recognises the file.
 
         Parameters
         ----------
@@ -618,7 +639,8 @@ class PATEClassifier(BySchema):
     def load(cls, path: str | os.PathLike[str], *, module: Any = None) -> Self:
         """Read a classifier that was saved; nothing in the file is run, and nothing spent.
 
-        It predicts the very same, and has ``classes_``, ``student_`` and ``statement_``; released labels are not kept.
+        It predicts exactly the same, and has ``classes_``, ``student_`` and ``statement_``; released labels are not
+        kept.
 
         Parameters
         ----------

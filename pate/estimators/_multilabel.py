@@ -55,26 +55,29 @@ def registration_of_labels(
 
 @dataclass(eq=False, repr=False)
 class PATEMultilabelClassifier(ClassifierMixin, PublicRows):
-    """Learn several labels at once from private records that vote on public rows, within one privacy budget.
+    """Train a classifier of several labels on private records, by noisy votes on public rows, within one budget.
 
-    Every record votes for all labels in one bounded ballot, so that the price is one ballot's however many labels there
-    are, in a space that the public rows alone define (docs/labels.md). One record in ten is held out of that: accuracy,
-    precision, recall and F1 of each label are measured on those. ``predict`` and ``score`` never spend.
+    Every record votes for all labels in one *ballot*, a vector of bounded length made by maps that were fitted on
+    public rows alone (docs/labels.md): so the cost is that of one ballot, however many labels there are. One record in
+    ten is held out of this: accuracy, precision, recall and F1 of each label are measured on those. ``predict`` and
+    ``score`` never spend budget.
 
     Parameters
     ----------
     budget : Budget
         Spent whole by each ``fit`` on private data.
     labels : sequence of str or None
-        Names of the labels, the columns of y; else the names of a DataFrame's columns, or "0", "1", ...
+        Names of the labels, in the order of the columns of y. None: the names of a DataFrame's columns, or "0", "1",
+        ...
     representation, image_shape
         As of :class:`pate.PATEClassifier`.
     stated : mapping of str to str, or None
         As of :class:`pate.PATEClassifier`.
     ledger : Ledger or None
-        Where the fit is charged durably; the same fit again finds its sums there, and costs nothing.
+        The file in which the fit is charged (docs/ledger.md). The same fit again finds its sums there and costs
+        nothing.
     force : bool
-        Go on with so few records for the budget that labels may be guessed as well by how common they are.
+        Go on although there are so few records for the budget that the labels' frequencies alone may predict as well.
     random_state : int or None
         Seed of public maps; never of the noise.
     noise_seed : int or None
@@ -89,7 +92,7 @@ class PATEMultilabelClassifier(ClassifierMixin, PublicRows):
     prevalences_ : float64 array of shape (n_labels,)
         How common each label is among the private records, as released with noise.
     thresholds_ : float64 array of shape (n_labels,)
-        Of the logits: at them public rows get a label as often as private records have it.
+        Thresholds of the logits, at which public rows get a label as often as private records have it.
     release_ : SeveralRelease
         Labels of all public rows, with their probabilities: public.
     statement_ : PrivacyStatement
@@ -199,7 +202,7 @@ class PATEMultilabelClassifier(ClassifierMixin, PublicRows):
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probability of each label for each row, shape (n_rows, n_labels); costs nothing.
 
-        They rank rows; how often a label of probability .3 is there, is not measured.
+        Use them to rank rows. How often a label with probability 0.3 is really there was not measured.
         """
         logits = self.decision_function(X)
         found: FloatArray = self._labels.probable(logits)

@@ -24,7 +24,7 @@ from pate.ledger import Registration
 from pate.models.recipes import MappedLinear, RecordModel
 from pate.models.students import check_is_student, default_student, fit_student, make_student, mapped_student
 from pate.privacy.tiers import TierBudgets
-from pate.release import LabelRelease, ModelLabels
+from pate.release import LabelRelease, ModelLabels, warn_of_student
 from pate.teachers import (
     HeadTeacherEnsemble,
     ReadRows,
@@ -162,7 +162,7 @@ class PublicModel(ClassifierMixin, PublicRows):
                 "Unknown label type: continuous. y must hold class values, and it holds fractions: that is regression. "
                 "Predict it with pate.PATERegressor, or cut it into classes."
             )
-        self.classes_ = classes_in(labels, stacklevel=5)
+        self.classes_ = classes_in(labels)
         return labels
 
     # What it does with what is released.
@@ -208,8 +208,8 @@ class PublicModel(ClassifierMixin, PublicRows):
         """
         if hasattr(self, "student_") and not hasattr(self, "release_"):
             raise InvalidInputError(
-                "refit_student needs the released labels, and no model file keeps them. Ask the classifier that was "
-                "fitted, or fit again with the same ledger, which has them for nothing."
+                "refit_student needs the released labels, and no model file keeps them. Call it on the classifier that "
+                "was fitted, or fit again with the same ledger, which gives them again at no cost."
             )
         check_is_fitted(self, "release_")
         if not len(self.queries_):
@@ -228,16 +228,22 @@ class PublicModel(ClassifierMixin, PublicRows):
         there = rows.shape[0] > self.queries_.max()
         asked = (rows.iloc[self.queries_] if is_frame(rows) else rows[self.queries_]) if there else rows
         if not there or self._asked != digest_of(hash_rows(asked)):
-            raise InvalidInputError("X_public must be the rows that fit was given: others were asked about.")
+            raise InvalidInputError(
+                "X_public must be the rows that fit was given, got others: the labels are of those rows."
+            )
         seen = flat_rows(rows)
-        self._learn(student, seen if lens is None else lens.transform(seen), lens)
+        said = self._learn(student, seen if lens is None else lens.transform(seen), lens)
+        warn_of_student(self.release_, said)
         return self
 
-    def _learn(self, student: Any, X_public: Any, lens: Any = None) -> None:
-        """Let the student learn from public rows, which ``lens`` has mapped; it maps what comes later, too."""
+    def _learn(self, student: Any, X_public: Any, lens: Any = None) -> Any:
+        """Let the student learn from public rows, which ``lens`` has mapped; it maps what comes later, too.
+
+        Return what it then says of those rows, as indices; None where there is no student.
+        """
         if student is None:
             self.student_ = self._model
-            return
+            return None
         release, n_public = self.release_, X_public.shape[0]
         labels = np.full(n_public, ABSTAIN, dtype=np.int64)
         labels[self.queries_] = release.labels
@@ -254,6 +260,9 @@ class PublicModel(ClassifierMixin, PublicRows):
                 "clf.set_params(student=...).refit_student(X_public)."
             ) from error
         self.student_ = fitted if lens is None else Pipeline([("representation", lens), ("student", fitted)])
+        with suppress(Exception):  # for a warning alone: what is paid for is there
+            return fitted.predict(X_public)
+        return None
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the student's classes for the rows of ``X``; costs nothing.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Self
@@ -14,11 +13,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from pate._core.checks import check_int, shown
-from pate._core.curator import CuratorMessage, warn_curator
+from pate._core.curator import CuratorMessage, warn, warn_curator
 from pate._core.frames import plain_column, plain_rows
 from pate._core.progress import timed
 from pate._core.recorder import playing
 from pate.data import (
+    about_people,
     about_shift,
     by_name,
     check_public_rows,
@@ -28,6 +28,7 @@ from pate.data import (
     read_numbers,
     read_rows,
 )
+from pate.estimators._queries import OF_ESTIMATORS, in_own_words
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
 from pate.ledger import Registration
 from pate.models.file import InputSpec
@@ -37,7 +38,7 @@ from pate.privacy.tiers import TierBudgets
 from pate.privacy.words import Guarantee
 from pate.records import Tiers, rows_of
 from pate.release import Evidence, ReleaseTerms, check_ballots_stated, warn_if_weak, warn_of_doubts
-from pate.release.statement import CountedFits
+from pate.release.statement import CountedFits, naming_fits_before
 from pate.release.statement.fields import check_stated
 from pate.release.statement.files import bind_statement
 from pate.teachers import (
@@ -90,12 +91,11 @@ def tiers_of(
     name = getattr(tiers, "name", None)
     column = name if column is None and name in list(getattr(X, "columns", ())) else column
     if column is not None:
-        warnings.warn(
+        warn(
             f"the column {column!r} of the private records names the tier of each. Which tier somebody is in, and how "
             "many are, is not protected: it must be public (a contract, a form of consent), known without the private "
             "records, and stay as it is.",
             PrivacyLeakWarning,
-            stacklevel=4,
         )
     assert budgets is not None
     return Tiers.of(budgets, tiers)
@@ -120,8 +120,8 @@ def own_stated(stated: Any) -> tuple[str, str, Any]:
     overlap = own.get(OVERLAP, "")
     if overlap not in ("", "yes"):
         raise InvalidInputError(
-            f"stated[{OVERLAP!r}] must be 'yes', got {shown(overlap)}. Leave it out where private records are to be "
-            "looked for among the public rows; how you know that those are public stated['public rows'] says."
+            f"stated[{OVERLAP!r}] must be 'yes', got {shown(overlap)}. Leave it out, and the public rows are compared "
+            "with the private records. How you know that they are public, say in stated['public rows']."
         )
     return own.get(TUNING, ""), overlap, {name: text for name, text in stated.items() if name not in own} or None
 
@@ -148,6 +148,19 @@ def teachers_rows(X: Any, name: str, teachers: ShardEnsemble) -> Any:
         return check_rows(X, estimator=teachers._reader, name=name)
     rows = read_numbers(X, name=name)
     return X if is_frame(X) else rows
+
+
+def public_rows(X_public: Any, *, image_shape: Any = None) -> tuple[Any, InputSpec]:
+    """Return public rows as public maps take them, and what a row is, for whoever has the private ones.
+
+    Examples
+    --------
+    >>> print(public_rows(np.zeros((3, 2)))[1])
+    rows of 2 numbers
+    """
+    reader = PublicRows()
+    reader.image_shape = image_shape
+    return reader._check_public(X_public, any_rows(None), reset=True), reader._rows_taken()
 
 
 class PublicRows(CountedFits, BaseEstimator):
@@ -233,7 +246,7 @@ class PublicRows(CountedFits, BaseEstimator):
         return bool(own_stated(self.stated)[1])
 
     def _message_in(self, release: Any) -> Any:
-        """Return a release whose statement tells of the other fits, too, and is bound to the ledger's release."""
+        """Return a release whose statement also mentions the other fits, and is bound to the ledger's release."""
         if self.ledger is not None:
             self.ledger.warn_of_other_features(release.statement.ledger_releases)
         labelled = replace(release, statement=self._told(release.statement))
@@ -306,12 +319,13 @@ class PublicRows(CountedFits, BaseEstimator):
                 f"X_public must have at least {FEWEST_PUBLIC} rows, got {rows.shape[0]}. Pass more."
             )
         if not self._overlap_is_public():
-            check_public_rows(records, records if same else rows, groups)
+            with in_own_words(OF_ESTIMATORS):
+                check_public_rows(records, records if same else rows, groups)
         shift = about_shift(records, rows, image_shape=self._image_shape())
-        warn_curator([*about(values, groups), *shift], stacklevel=4)
+        warn_curator([*about(values, groups), *about_people(records, groups), *shift])
         n_units, unit = units_of(groups, len(values))
         warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
-        with timed("startup"):
+        with timed("startup"), naming_fits_before(self):
             plan = planned(
                 terms, rows, n_units=n_units, unit=unit, representation=me.representation,
                 image_shape=self._image_shape(), random_state=(me.random_state or 0) % 2**32, force=me.force,
@@ -323,11 +337,11 @@ class PublicRows(CountedFits, BaseEstimator):
             self.ledger.check(registered(records, values, groups, n_units=n_units, unit=plan.unit))
         if not plan.stored:
             self._count(plan.guarantee, plan.charge, groups)
-        with timed("labelling"):
+        with timed("labelling"), naming_fits_before(self):
             release, me._model = plan.run(records, values, groups=groups, evidence=self._evidence())
         me.release_ = self._message_in(release)
         me.statement_ = me.release_.statement
-        warn_of_doubts(me.statement_, stacklevel=4)
+        warn_of_doubts(me.statement_)
         return self
 
     def _read_rows(self, X: Any, X_public: Any, reader: TeacherEnsemble) -> tuple[Any, Any]:
@@ -339,7 +353,14 @@ class PublicRows(CountedFits, BaseEstimator):
         width = None if is_texts(public) else int(np.prod(public.shape[1:]))
         whole = isinstance(X, np.ndarray) and X.dtype.kind not in "OSU"  # its type and shape say what it is
         check_same_shape(image_shape(X) if hasattr(X, "shape") else None, self._row_shape)
-        X = by_name(X, self._names(), other="the public rows")
+        names = self._names()
+        if names is not None and not is_frame(X) and (isinstance(X, list | tuple) or getattr(X, "ndim", 0) == 1):
+            wanted = f"pandas.DataFrame({{{str(names[0])!r}: ...}})" if len(names) == 1 else "one with these columns"
+            raise InvalidInputError(
+                "X must not be a list or one-dimensional where the public rows are a DataFrame: columns are identified "
+                f"by name. Pass {wanted}, or texts as a list on both sides."
+            )
+        X = by_name(X, names, other="the public rows")
         rows = flat_rows(read_rows(X) if whole else rows_of(X, width=width)[0])
         check_several(rows)
         self._check_names(rows, reset=False, kinds=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
@@ -16,13 +16,13 @@ from pate.release import ON_EXHAUSTED
 
 @dataclass(frozen=True)
 class Queries:
-    """Which public rows to ask about, and what to do when the budget buys too little.
+    """Which public rows teachers are asked about, and what to do when the budget pays for fewer.
 
     Parameters
     ----------
     n : int or None
-        How many public rows to ask about. None: all of them when a mechanism is given, else as many as keep the
-        calibrated noise at or below 0.3 votes per teacher, and ten and one for each class at least.
+        How many public rows to ask about. None: all of them if a mechanism is given, else as many as keep the
+        calibrated noise at or below 0.3 votes per teacher, but at least ten and at least one for each class.
     select : {"auto", "random", "first", "spread", "cluster"}
         How those rows are chosen, from public information alone; see :func:`pate.data.queries.select_queries`.
     gap : float or None
@@ -30,10 +30,11 @@ class Queries:
     max_answers : int or None
         Cap on answers for mechanisms that may refuse; None takes the most the budget allows.
     on_exhausted : {"raise", "abstain"}
-        When the budget does not buy all queries.
+        What to do when the budget does not pay for all queries: raise, or answer the first ones and abstain on the
+        rest.
     force : bool
-        Go on with a setting from which nearly nothing is to be expected (:func:`pate.release.check_useful`), which is
-        refused otherwise; also where records vote.
+        Go on with a setting that can be expected to give nearly useless labels (:func:`pate.release.check_useful`),
+        which is refused otherwise. It also holds where records vote.
 
     Raises
     ------
@@ -68,7 +69,7 @@ class Queries:
 
     @classmethod
     def of(cls, queries: Any) -> Self:
-        """Return what was said as ``queries=``: itself, a number of rows, or None for the defaults.
+        """Return the queries for a value of ``queries=``: itself, a number of rows, or None for the defaults.
 
         Raises
         ------
@@ -85,27 +86,29 @@ class Queries:
             ) from error
 
     def of_shards(self) -> dict[str, Any]:
-        """Return what of it speaks of teachers on shards, which are asked row by row; None where it says nothing."""
+        """Return those settings that are only for teachers on shards; None if there are none."""
         return {f"queries.{name}": getattr(self, name) for name in ("n", "gap", "max_answers")}
 
 
-#: What errors call it that jobs may meet as well, and what a classifier calls it.
+#: What errors call it that jobs may meet as well, and what every estimator calls it.
+OF_ESTIMATORS = {"overlap_is_public=True (--overlap-is-public)": "stated={'overlap is public': 'yes'}"}
+#: Likewise, and what a classifier calls it that asks teachers.
 _HERE = {
     "n_queries": "queries",
     "on_exhausted='abstain'": "queries=Queries(on_exhausted='abstain')",
     "force=True (--force)": "queries=Queries(force=True)",
-    "overlap_is_public=True (--overlap-is-public)": "stated={'overlap is public': 'yes'}",
+    **OF_ESTIMATORS,
 }
 
 
 @contextmanager
-def in_own_words() -> Iterator[None]:
-    """Have errors name the parameters of a classifier, where those of jobs are others."""
+def in_own_words(words: Mapping[str, str] = _HERE) -> Iterator[None]:
+    """Have errors name the parameters of an estimator, where those of jobs are others."""
     try:
         yield
     except PateError as error:
         if error.args and isinstance(text := error.args[0], str):
-            for job, here in _HERE.items():
+            for job, here in words.items():
                 text = text.replace(job, here)
             error.args = (text, *error.args[1:])
         raise

@@ -48,27 +48,29 @@ def about_numbers(values: npt.NDArray[np.float64], groups: Any) -> list[CuratorM
 
 @dataclass(eq=False, repr=False)
 class PATERegressor(RegressorMixin, PublicRows):
-    """Learn to predict a number from private records that vote on public rows, within a privacy budget.
+    """Train a regressor on private records, by noisy votes on public rows, within a privacy budget.
 
-    Noisy histograms find the target's range and cut it into bins; the records vote on the bins, and once on what is
-    left, in a space that the public rows alone define (docs/numbers.md). One record in ten is held out of that: 90%
-    intervals and the mean error are measured on those. ``predict`` and ``score`` never spend.
+    Noisy histograms find the range of the target (the number to predict) and cut it into bins. The records vote on the
+    bins, then once on the errors that are left; each vote is a vector of bounded length, made by maps that were fitted
+    on public rows alone (docs/numbers.md). One record in ten is held out of this: 90% intervals and the mean error are
+    measured on those. ``predict`` and ``score`` never spend budget.
 
     Parameters
     ----------
     budget : Budget
         Spent whole by each ``fit`` on private data.
     target_range : (float, float)
-        Two numbers that the target lies between, from public knowledge; numbers beyond count as the nearer one. A
+        The least and the largest value of the target, from public knowledge; values outside count as the nearer end. A
         range that is a hundred times too wide costs little accuracy.
     representation, image_shape
         As of :class:`pate.PATEClassifier`.
     stated : mapping of str to str, or None
         As of :class:`pate.PATEClassifier`.
     ledger : Ledger or None
-        Where the fit is charged durably; the same fit again finds its sums there, and costs nothing.
+        The file in which the fit is charged (docs/ledger.md). The same fit again finds its sums there and costs
+        nothing.
     force : bool
-        Go on with so few records for the budget that the mean of all may predict as well.
+        Go on although there are so few records for the budget that the mean of all may predict as well.
     random_state : int or None
         Seed of public maps; never of the noise.
     noise_seed : int or None

@@ -24,6 +24,7 @@ from pate.models.recipes import (
     at_epsilon,
     better_budget,
     choose,
+    chosen_method,
     expected,
     least_useful,
     without_privacy,
@@ -159,7 +160,10 @@ def shard_rows(
     several = () if n_teachers is None else (n_teachers,) if isinstance(n_teachers, int) else n_teachers
     chosen = [check_int("n_teachers", k, low=1) for k in several]
     if n_records is not None and any(k > n_records for k in chosen):
-        raise InvalidInputError(f"n_teachers must be at most the {n_records} records. Every teacher needs some.")
+        raise InvalidInputError(
+            f"n_teachers must be at most the number of records ({n_records}), got {max(chosen)}. Every teacher needs "
+            "one."
+        )
     shapes: dict[str, tuple[Mechanism, int]] = {
         "histogram": (NoisyHistogram(sigma=1.0), n_queries),
         "gnmax": (GNMax(sigma=1.0), n_queries),
@@ -239,14 +243,14 @@ _ATTACKER = "the best guess of one who knows everything but whether a record is 
 class Recommendation:
     """How to spend a budget, from public numbers alone.
 
-    ``n_teachers`` is None where every private record votes, ``n_queries`` the public rows that get a label.
-    ``attacker`` is what the statement will say: of 100 guesses of one who knows everything but whether a record is
-    this or another, and held both for as likely, so many are right at most. ``share`` is the accuracy over what the
-    same path reaches without noise, ``plus_minus`` half of the interval around it; of teachers the least probability
-    that a label is right where three in four of them agree, and 0. ``within`` says whether that is known, ``doubt``
-    why not, ``stands_on`` from where; ``right`` is between which shares of right labels to expect. Where it is not
-    ``worth`` it, ``better`` says what would do; ``others`` are (epsilon, share) at other budgets; ``instead`` is what
-    would cost no privacy.
+    ``n_teachers`` is None where every private record votes, or DP-SGD trains a model; ``n_queries`` the public rows
+    that get a label. ``attacker`` is what the statement will say: of 100 guesses of one who knows everything but
+    whether a record is this or another, and held both for as likely, so many are right at most. ``share`` is the
+    accuracy over what the same path reaches without noise, ``plus_minus`` half of the interval around it; of teachers
+    the least probability that a label is right where three in four of them agree, and 0; None where nobody knows.
+    ``within`` says whether that is known, ``doubt`` why not, ``stands_on`` from where; ``right`` is between which
+    shares of right labels to expect. Where it is not ``worth`` it, ``better`` says what would do; ``others`` are
+    (epsilon, share) at other budgets; ``instead`` is what would cost no privacy.
     """
 
     voters: str
@@ -256,7 +260,7 @@ class Recommendation:
     noise: str
     guarantee: Guarantee
     attacker: int
-    share: float
+    share: float | None
     plus_minus: float = 0.0
     within: bool = True
     stands_on: str
@@ -292,6 +296,7 @@ class Recommendation:
     def lines(self) -> list[tuple[str, str]]:
         """Return it as named lines."""
         who = "every private record" if self.n_teachers is None else f"{self.n_teachers} teachers on shards"
+        who = "none, DP-SGD trains a model" if self.voters == "dpsgd" else who
         others = ", ".join(f"{epsilon:g}: {math.floor(100 * min(share, 0.99))}%" for epsilon, share in self.others)
         return [
             ("voters", f"{who}: {self.why}"),
@@ -300,7 +305,7 @@ class Recommendation:
             ("spends", str(self.guarantee)),
             ("attacker", f"{_ATTACKER} is right at most {self.attacker} of 100 times; a coin is right 50 times"),
             ("expects", self._expects()),
-            ("stands on", self.stands_on),
+            ("based on", self.stands_on),
             ("epsilon", f"would leave, of the accuracy without noise: {others}" if others else ""),
             ("instead", self.instead),
             ("but", "" if self.worth else f"this buys nearly nothing. {self.better}."),
@@ -312,9 +317,9 @@ class Recommendation:
         return "\n".join(f"{name:<11}{value}" for name, value in self.lines() if value)
 
     def _expects(self) -> str:
-        if self.n_teachers is not None:
+        if self.voters == "shards":
             return f"labels right with probability {self.share:.2f} or more where three in four teachers agree"
-        shown = str(Expectation(self.share, self.plus_minus, self.within, doubt=self.doubt))
+        shown = str(Expectation(self.share or 0.0, self.plus_minus, self.within, doubt=self.doubt))
         return shown if self.right is None else "{:.0%} to {:.0%} of the labels right: ".format(*self.right) + shown
 
 
@@ -380,7 +385,6 @@ def recommend_shards(
     rows: int,
     n_classes: int,
     n_records: int | None,
-    n_public: int | None,
     n_teachers: int | None,
     words: Mapping[str, Any],
 ) -> Recommendation:
@@ -396,10 +400,9 @@ def recommend_shards(
     worth = sigma <= n_teachers and asking.n_queries >= min(n_classes, rows)
     charge = asking.mechanism.charge(asking.n_queries, asking.n_queries)
     spent = charge.guarantee(budget.delta)
-    few = n_public is not None and n_public < FEWEST_PUBLIC
     return Recommendation(
         voters="shards",
-        why=f"records need {FEWEST_PUBLIC} public rows to vote on" if few else "as was asked",
+        why="as was asked",
         n_teachers=n_teachers,
         n_queries=asking.n_queries,
         noise=f"Gaussian of {format_up(sigma)} votes on every count",
@@ -412,6 +415,37 @@ def recommend_shards(
         command=label_command(
             budget, words, "--voters", "shards", "--teachers", n_teachers, "--queries", asking.n_queries
         ),
+    )
+
+
+def recommend_dpsgd(
+    budget: Budget,
+    facts: PublicFacts,
+    *,
+    commonest: float | None,
+    words: Mapping[str, Any],
+    ledger: Ledger | None,
+) -> Recommendation:
+    """Return the recommendation where there are too few public rows for records to vote on: DP-SGD, as fits do."""
+    left = None if ledger is None else ledger.remaining(default_total=budget)
+    mechanism = GaussianSum.for_budget(budget, left)
+    guarantee = mechanism.charge().guarantee(budget.delta)
+    return Recommendation(
+        voters="dpsgd",
+        why=chosen_method(facts)[1],
+        n_teachers=None,
+        n_queries=facts.n_public,
+        noise="Gaussian, on every step; as much as the budget allows (pate label --plan gives it)",
+        guarantee=guarantee,
+        attacker=_guesses(guarantee, 1 / mechanism.noise_multiplier),
+        share=None,
+        within=False,
+        stands_on="",
+        worth=True,
+        better="",
+        command=label_command(budget, words),
+        instead=without_privacy(facts, commonest),
+        doubt="nothing was measured of DP-SGD with so few public rows",
     )
 
 
@@ -439,7 +473,7 @@ def label_command(budget: Budget, words: Mapping[str, Any], *more: Any) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """Choices within one budget, and what speaks for each; everything in it is public.
+    """The result of :func:`plan`: possible releases within one budget and a recommendation; everything in it is public.
 
     Attributes
     ----------
@@ -459,7 +493,15 @@ class Plan:
 
     Examples
     --------
-    >>> print(plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10, n_records=60000, n_teachers=500))
+    >>> print(
+    ...     plan(
+    ...         Budget(1.0, 1e-5),
+    ...         n_queries=300,
+    ...         n_classes=10,
+    ...         n_records=60000,
+    ...         n_teachers=500,
+    ...     )
+    ... )
     Plan for 300 queries, 10 classes, epsilon = 1, delta = 1e-05, 60000 records
     mechanism  teachers  records each  sigma  gap for 99%  (of 2 classes)  lead  answers  epsilon
     histogram       500           120  91.39        395.3           300.7   79%      300        1
@@ -509,7 +551,7 @@ class Plan:
         return (*heading, "answers", "epsilon"), body
 
     def advice(self) -> list[str]:
-        """Return what speaks for each mechanism, and what the figures say, as sentences."""
+        """Return the reasons for each mechanism, and the meaning of the figures, as sentences."""
         lines = [] if self.records is None else self.records.lines()
         if not self.rows:
             return lines
@@ -558,7 +600,8 @@ class Plan:
     def title(self) -> str:
         """One line: what was asked for."""
         records = "" if self.n_records is None else f", {self.n_records} records"
-        voters = "record voters" if self.records is not None else "teachers on shards"
+        by_dpsgd = self.recommendation is not None and self.recommendation.voters == "dpsgd"
+        voters = "record voters" if self.records is not None else "DP-SGD" if by_dpsgd else "teachers on shards"
         asked = voters if self.n_queries is None else f"{self.n_queries} queries"
         return (
             f"Plan for {asked}, {self.n_classes} classes, epsilon = {self.budget.epsilon:g}, "
@@ -584,41 +627,43 @@ def plan(
     ledger: Ledger | None = None,
     words: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """Return what a budget buys and what to do with it, before any private data is touched.
+    """Return what a budget pays for, and which method to use with it, before any private data is read.
 
     Parameters
     ----------
     budget : Budget
     n_queries : int or None
-        How many queries teachers would be asked; None leaves them out.
+        How many public rows teachers would label. None: leave teachers out of the plan.
     n_classes : int
     n_records : int or None
-        Number of private records (public under replace-one adjacency), for the records per teacher, and with
-        ``n_public`` for record voters.
+        Number of private records (public under replace-one adjacency). It gives the records per teacher, and with
+        ``n_public`` the plan for record voters.
     n_public : int or None
         Number of public rows.
     X_public : rows or None
-        The public rows themselves, in place of their number and kind: then the recommendation is, setting by setting,
-        what ``pate label`` and :class:`pate.PATEClassifier` do with them.
+        The public rows themselves, in place of their number and kind: the recommendation then has exactly the settings
+        that ``pate label`` and :class:`pate.PATEClassifier` use for them.
     image_shape : tuple or None
-        Of public rows that are flattened images.
+        Give it if the public rows are flattened images.
     kind : {"table", "mixed", "image", "text"}
-        Of the data, for record voters; ``"mixed"`` is a table with categories.
+        Kind of data, for record voters; ``"mixed"`` is a table with categories.
     commonest : float or None
-        Share of the commonest class, where that is publicly known: what does no better is worth nothing.
+        Share of the most common class, if that is publicly known: a model that is right no more often is useless.
     best : float or None
-        Share of labels that a model without privacy would get right, as far as is publicly known: then shares of right
-        labels are expected, not shares of that.
+        Accuracy of a model without privacy, if that is publicly known: the plan then gives expected accuracies instead
+        of shares of the accuracy without noise.
     n_teachers : int, sequence of int, or None
-        None: as many as it takes where the first class leads by 90, 60 and 30% of the votes.
+        Number or numbers of teachers to plan for. None: as many as are needed if the first class leads by 90, 60 and
+        30% of the votes.
     max_answers : int or None
-        Cap on answers of Confident; None: half of the queries.
+        The most answers of Confident-GNMax; None: half of the queries.
     right : float
-        Probability of a right answer on a query with the gap, in (0.5, 1).
+        How sure an answer is to be: the plan gives the lead in votes (the gap) at which an answer is right with this
+        probability, in (0.5, 1).
     ledger : Ledger or None
-        Plan for one release that also fits what is left there, in the currency that it counts in.
+        Plan for one release that also fits what is left in this ledger, in its accounting unit.
     words : mapping or None
-        What to call files and classes in the command: ``public``, ``classes``, ``ledger``.
+        Names of files and classes for the printed command: ``public``, ``classes``, ``ledger``.
 
     Returns
     -------
@@ -635,13 +680,20 @@ def plan(
     Examples
     --------
     >>> rows = plan(Budget(1.0, 1e-5), n_queries=300, n_classes=10, n_teachers=250).rows
-    >>> plan(Budget(1.0, 1e-5), n_classes=10, n_records=5_000, n_public=1_000).records.recipe.space
+    >>> plan(
+    ...     Budget(1.0, 1e-5), n_classes=10, n_records=5_000, n_public=1_000
+    ... ).records.recipe.space
     'signed'
     >>> [row.name for row in rows], all(row.guarantee.epsilon <= 1 for row in rows)
     (['histogram', 'gnmax', 'confident'], True)
     """
     check_budget(budget)
     n_classes = check_int("n_classes", n_classes, low=2)
+    if n_queries is None and (n_teachers is not None or max_answers is not None):
+        raise InvalidInputError(
+            "n_queries must be given with n_teachers or max_answers: these are for teachers on shards. Give it, or "
+            "leave them out."
+        )
     words = {**(words or {}), "commonest": commonest}
     by_records = advice = None
     if X_public is not None or n_public is not None:
@@ -655,6 +707,9 @@ def plan(
             facts = PublicFacts(n_units=n_records, n_classes=n_classes, mu=1.0, n_public=n_public, kind=kind)
             by_records = forecast(X_public, ReleaseTerms(budget=budget, ledger=ledger), facts, image_shape)
             advice = recommend_records(budget, by_records, commonest=commonest, best=best, words=words)
+        elif n_queries is None:
+            facts = PublicFacts(n_units=n_records, n_classes=n_classes, mu=1.0, n_public=n_public, kind=kind)
+            advice = recommend_dpsgd(budget, facts, commonest=commonest, words=words, ledger=ledger)
     elif n_queries is None:
         raise InvalidInputError(
             "n_public must be given for record voters, or n_queries for teachers on shards; got neither."
@@ -669,5 +724,5 @@ def plan(
     if advice is None:
         n_each = None if n_teachers is None else rows[0].n_teachers
         rows_asked = n_queries or n_public or 1
-        advice = recommend_shards(budget, rows_asked, n_classes, n_records, n_public, n_each, words)
+        advice = recommend_shards(budget, rows_asked, n_classes, n_records, n_each, words)
     return Plan(budget, n_queries, n_classes, n_records, right, rows, by_records, advice)

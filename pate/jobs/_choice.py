@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import check_choice, check_int
+from pate._core.curator import warn
 from pate._core.secret import training_seed
 from pate.data.queries import STRATEGIES, least_sure, select_queries
 from pate.exceptions import InvalidInputError, StudentError, StudentWarning
@@ -39,6 +39,7 @@ from pate.votes import ABSTAIN, Voter, Votes, hash_queries
 CHOICES = (*STRATEGIES, "uncertain")
 #: Unsure rows that a round considers per question; its questions are spread over them.
 _POOL = 5
+_ONE_ROUND = "One round is what the other strategies do."
 _CHUNK = 50_000
 
 
@@ -58,6 +59,7 @@ class QueryChoice(Protocol):
     >>> class Last:
     ...     def rounds(self, n_queries):
     ...         return (n_queries,)
+    ...
     ...     def choose(self, rows, n_queries, *, labels, open_rows, random_state):
     ...         return open_rows[-n_queries:]
     >>> isinstance(Last(), QueryChoice)
@@ -98,7 +100,9 @@ class OneRound:
     Examples
     --------
     >>> rows, labels = np.zeros((5, 1)), np.full(5, ABSTAIN)
-    >>> OneRound("first").choose(rows, 2, labels=labels, open_rows=np.arange(5), random_state=0)
+    >>> OneRound("first").choose(
+    ...     rows, 2, labels=labels, open_rows=np.arange(5), random_state=0
+    ... )
     array([0, 1])
     """
 
@@ -144,7 +148,13 @@ class Uncertain:
     >>> rows = np.linspace(0, 1, 101).reshape(-1, 1)
     >>> labels = np.full(101, ABSTAIN)
     >>> labels[[0, 10, 90, 100]] = [0, 0, 1, 1]
-    >>> asked = Uncertain().choose(rows, 3, labels=labels, open_rows=np.flatnonzero(labels == ABSTAIN), random_state=0)
+    >>> asked = Uncertain().choose(
+    ...     rows,
+    ...     3,
+    ...     labels=labels,
+    ...     open_rows=np.flatnonzero(labels == ABSTAIN),
+    ...     random_state=0,
+    ... )
     >>> bool((abs(rows[asked] - 0.5) < 0.1).all())
     True
     """
@@ -157,7 +167,7 @@ class Uncertain:
                 f"student must have predict_proba to say how sure it is, got {self.student!r}. Use "
                 "logistic-regression, random-forest, ..."
             )
-        self.n_rounds = check_int("n_rounds", n_rounds, low=2, remedy="One round is what the other strategies do.")
+        self.n_rounds = check_int("n_rounds", n_rounds, low=2, remedy=_ONE_ROUND)
 
     def rounds(self, n_queries: int) -> tuple[int, ...]:
         """Return half of the questions, and the other half in equal parts.
@@ -194,7 +204,7 @@ class Uncertain:
                 seed = training_seed(random_state, 0x57D)
                 student = fit_student(self.student, take(rows, answered), labels[answered], random_state=seed)
             except StudentError as error:  # every round is paid for: they are asked in any case
-                warnings.warn(f"{error} This round's rows are spread over all open ones.", StudentWarning, stacklevel=2)
+                warn(f"{error} This round's rows are spread over all open ones.", StudentWarning)
         if student is None:
             return OneRound("cluster").choose(
                 rows, n_queries, labels=labels, open_rows=open_rows, random_state=random_state
@@ -232,7 +242,7 @@ def make_choice(select: Any, *, rounds: int | None = None, student: Any = None) 
     else:
         name = check_choice("select", select, CHOICES)
         if name == "uncertain":
-            more = {} if rounds is None else {"n_rounds": rounds}
+            more = {} if rounds is None else {"n_rounds": check_int("rounds", rounds, low=2, remedy=_ONE_ROUND)}
             return Uncertain(*(() if student is None else (student,)), **more)
         chosen = OneRound(name)
     if rounds is not None or student is not None:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pate._core.checks import as_names
 from pate._core.curator import CuratorMessage, warn_curator
 from pate.data import about_shift, check_other_file, check_public_rows, file_of
 from pate.estimators import (
@@ -20,7 +21,7 @@ from pate.estimators import (
 from pate.exceptions import InvalidInputError
 from pate.jobs._plan import ModelPlan
 from pate.jobs._reading import Sources, in_planes, read_sources
-from pate.jobs._request import LabelSettings, check_absent, check_ledger
+from pate.jobs._request import LabelSettings, check_absent, check_ledger, check_places, open_ledger
 from pate.jobs._student import input_spec_of
 from pate.jobs._writing import as_csv, check_proba, new_paths, statement_files, write_files
 from pate.ledger import Ledger
@@ -58,8 +59,18 @@ class NumberPlan(ModelPlan):
     Examples
     --------
     >>> noise = GaussianSum(9.0)
-    >>> plan = NumberPlan(n_units=900, n_public=400, unit="record", encoding="3 columns", bounds=(0.0, 120.0),
-    ...     n_bins=12, n_held_out=90, mechanisms=(noise,), guarantee=noise.charge(1).guarantee(1e-5), is_paid=False)
+    >>> plan = NumberPlan(
+    ...     n_units=900,
+    ...     n_public=400,
+    ...     unit="record",
+    ...     encoding="3 columns",
+    ...     bounds=(0.0, 120.0),
+    ...     n_bins=12,
+    ...     n_held_out=90,
+    ...     mechanisms=(noise,),
+    ...     guarantee=noise.charge(1).guarantee(1e-5),
+    ...     is_paid=False,
+    ... )
     >>> print(plan)
     900 records vote in 1 round on a number from 0 to 120; values of all 400 public rows; will spend ...
     """
@@ -99,6 +110,7 @@ def check_sides(
     private: Any, public: Any, id: str | None, columns: Iterable[str], *, what: str, overlap_is_public: bool
 ) -> None:
     """Refuse, before any file is read, to do without public rows, to take private ones for them, and an id's name."""
+    check_places(private, public)
     if public is None:
         raise InvalidInputError(
             f"public must be given where the target is {what}: private records vote on public rows. Name some."
@@ -111,17 +123,13 @@ def check_sides(
         check_other_file(private, public)
 
 
-def _listed(names: Iterable[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
 def _check_table(source: Sources) -> None:
     if source.kind == "images":
         raise InvalidInputError("private must be a table, got images: there labels are folders. Name a table.")
 
 
 class NumberJob:
-    """Read private records and public rows, plan, and release a number with an interval for every public row.
+    """The job on files for a numeric target: read, plan, and release a number with an interval for every public row.
 
     Parameters
     ----------
@@ -157,8 +165,13 @@ class NumberJob:
     >>> rows = pd.DataFrame({"size": np.arange(3000.0), "price": np.arange(3000.0) * 2})
     >>> rows.to_csv(folder / "private.csv", index=False)
     >>> (rows[["size"]].iloc[::30] + 0.5).to_csv(folder / "public.csv", index=False)
-    >>> job = NumberJob(folder / "private.csv", folder / "public.csv", target="price", target_range=(0, 10_000),
-    ...     budget=Budget(3.0, 1e-5))
+    >>> job = NumberJob(
+    ...     folder / "private.csv",
+    ...     folder / "public.csv",
+    ...     target="price",
+    ...     target_range=(0, 10_000),
+    ...     budget=Budget(3.0, 1e-5),
+    ... )
     >>> print(job.plan)
     3000 records vote in 47 rounds on a number from 0 to 10000; values of all 100 public rows; will spend (3, 1e-05)...
     >>> release = job.run()
@@ -189,7 +202,7 @@ class NumberJob:
         sheet: str | None = None,
         dates: str = "auto",
         overlap_is_public: bool = False,
-        ledger: str | os.PathLike[str] | None = None,
+        ledger: str | os.PathLike[str] | Ledger | None = None,
         accounting_unit: str | None = None,
         new_ledger: bool = False,
         random_state: int | None = 0,
@@ -203,10 +216,11 @@ class NumberJob:
         written: dict[str, Any] = {"sep": sep, "encoding": encoding, "decimal": decimal, "sheet": sheet}
         target, *more = self._begin(private, public, target, target_range, id, overlap_is_public, written)
         self._settings = settings = LabelSettings(
-            private, public, budget=budget, target=target, group=group, drop=(*_listed(drop), *more), text=text, id=id,
-            only_common=only_common, dates=dates, voters="records", overlap_is_public=overlap_is_public, ledger=ledger,
-            accounting_unit=accounting_unit, new_ledger=new_ledger, random_state=random_state, noise_seed=noise_seed,
-            tuning=tuning, stated=stated, force=force, keep_model=keep_model, verbose=verbose, **written,
+            private, public, budget=budget, target=target, group=group, drop=(*as_names("drop", drop), *more),
+            text=text, id=id, only_common=only_common, dates=dates, voters="records", ledger=ledger,
+            overlap_is_public=overlap_is_public, accounting_unit=accounting_unit, new_ledger=new_ledger,
+            random_state=random_state, noise_seed=noise_seed, tuning=tuning, stated=stated, force=force,
+            keep_model=keep_model, verbose=verbose, **written,
         )  # fmt: skip
         self._source, self._values = self._read(read_sources(settings))
         self._prepare()
@@ -223,7 +237,7 @@ class NumberJob:
     def _read(self, source: Sources) -> tuple[Sources, Any]:
         """Return what was read, and the target of all records."""
         _check_table(source)
-        return source, read_target(source.y)
+        return source, read_target(source.y, decimal=source.of_target)
 
     def _planner(self) -> Callable[..., RegressionPlan]:
         """Return what chooses the rounds."""
@@ -236,7 +250,7 @@ class NumberJob:
     def _prepare(self) -> None:
         """Check both sides and plan all rounds; nothing is spent."""
         s, source = self._settings, self._source
-        self._ledger = book = None if s.ledger is None else Ledger(s.ledger, currency=s.accounting_unit)
+        self._ledger = book = None if s.ledger is None else open_ledger(s.ledger, s.accounting_unit)
         if s.new_ledger:
             check_absent(book)
         self._private, self._new_ledger, self.keeps_model = file_of(s.private), s.new_ledger, s.keep_model
@@ -272,6 +286,8 @@ class NumberJob:
             "guarantee": rounds.guarantee,
             "is_paid": rounds.stored,
             "doubt": rounds.numbers.doubt or "",
+            "caution": rounds.numbers.doubt or "",
+            "total_if_short": rounds.total_if_short,
             "files": source.files,
             "odd": source.odd,
         }
@@ -284,7 +300,7 @@ class NumberJob:
         source = self._source
         self._check_ledger()
         shift = about_shift(source.X, source.public, image_shape=source.image_shape)
-        return warn_curator([*self._about(self._values, source.groups), *source.messages, *shift], stacklevel=3)
+        return warn_curator([*self._about(self._values, source.groups), *source.messages, *shift])
 
     def _check_ledger(self) -> None:
         book, source, plan = self._ledger, self._source, self.plan

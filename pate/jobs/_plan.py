@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pate.mechanisms import GaussianSum, Mechanism
 from pate.models.recipes import Recipe
+from pate.privacy.budget import Budget
 from pate.privacy.words import Guarantee
 from pate.release import SHARE, Quote, counted
 from pate.release.statement.fields import TierGuarantee
@@ -34,6 +35,8 @@ class JobPlan:
     n_public: int
     unit: str
     odd: tuple[str, ...] = ()
+    #: A warning where labels may be of little use, or nobody knows: what ``pate label --quiet`` prints in any case.
+    caution: ClassVar[str] = ""
 
     def text(self, *, brief: bool = False) -> str:
         """Return the plan line by line; ``brief``: of columns only the odd ones, and no reasons."""
@@ -75,7 +78,14 @@ class VotePlan(JobPlan):
     >>> from pate import Budget, GNMax
     >>> from pate.release import quote
     >>> price = quote(20, GNMax(40.0), budget=Budget(1.0, 1e-5))
-    >>> facts = {"n_public": 50, "n_teachers": 250, "unit": "record", "gap": 0.0, "n_free": 0, "quote": price}
+    >>> facts = {
+    ...     "n_public": 50,
+    ...     "n_teachers": 250,
+    ...     "unit": "record",
+    ...     "gap": 0.0,
+    ...     "n_free": 0,
+    ...     "quote": price,
+    ... }
     >>> plan = VotePlan(mechanism=GNMax(40.0), queries=np.arange(20), **facts)
     >>> print(plan.text().splitlines()[0])
     teachers   250, each with a shard of its own (record)
@@ -161,9 +171,23 @@ class LabelPlan(VotePlan):
     >>> from pate import Budget, GNMax
     >>> from pate.release import quote
     >>> price = quote(20, GNMax(40.0), budget=Budget(1.0, 1e-5))
-    >>> facts = {"n_public": 50, "n_teachers": 250, "unit": "record", "gap": 0.0, "n_free": 0, "quote": price}
+    >>> facts = {
+    ...     "n_public": 50,
+    ...     "n_teachers": 250,
+    ...     "unit": "record",
+    ...     "gap": 0.0,
+    ...     "n_free": 0,
+    ...     "quote": price,
+    ... }
     >>> plan = LabelPlan(
-    ...     n_records=600, n_units=600, mechanism=GNMax(40.0), queries=None, teacher="svm", rounds=(10, 10), **facts)
+    ...     n_records=600,
+    ...     n_units=600,
+    ...     mechanism=GNMax(40.0),
+    ...     queries=None,
+    ...     teacher="svm",
+    ...     rounds=(10, 10),
+    ...     **facts,
+    ... )
     >>> print(plan.text().splitlines()[0])
     shards     250, each of 2 to 3 of the 600 records
     """
@@ -216,10 +240,19 @@ class ModelPlan(JobPlan):
     guarantee: Guarantee
     is_paid: bool
     files: tuple[tuple[str, str], ...] = ()
+    caution: str = ""  # type: ignore[misc]
+    total_if_short: Budget | None = None
     _earlier: ClassVar[str] = "an earlier run"
 
     def _spends(self) -> str:
-        return f"nothing more: {self._earlier} paid for {self.guarantee}" if self.is_paid else str(self.guarantee)
+        if self.is_paid:
+            return f"nothing more: {self._earlier} paid for {self.guarantee}"
+        total = self.total_if_short
+        rest = "" if total is None else (
+            f"; this is all that the ledger has left of its total, epsilon = {total.epsilon:g} at delta "
+            f"{total.delta:g}: less than was asked for, and no later release can be paid"
+        )  # fmt: skip
+        return f"{self.guarantee}{rest}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -258,8 +291,13 @@ class BallotPlan(ModelPlan):
     >>> from pate.models.recipes import PublicFacts, choose
     >>> facts = {"n_units": 900, "n_public": 400, "unit": "record", "encoding": "3 columns"}
     >>> noise = GaussianSum(9.0)
-    >>> plan = BallotPlan(recipe=choose(PublicFacts(n_units=900, n_classes=10, mu=1 / 9, n_public=400)), is_paid=False,
-    ...     mechanisms=(noise,), guarantee=noise.charge(1).guarantee(1e-5), **facts)
+    >>> plan = BallotPlan(
+    ...     recipe=choose(PublicFacts(n_units=900, n_classes=10, mu=1 / 9, n_public=400)),
+    ...     is_paid=False,
+    ...     mechanisms=(noise,),
+    ...     guarantee=noise.charge(1).guarantee(1e-5),
+    ...     **facts,
+    ... )
     >>> print(plan)
     900 records vote in 1 round; Gaussian noise, 9 times what one record may change; all 400 public rows; will spend ...
     """
@@ -333,8 +371,16 @@ class SyntheticRowsPlan(ModelPlan):
     Examples
     --------
     >>> noise = GaussianSum(9.0)
-    >>> plan = SyntheticRowsPlan(n_units=900, n_public=0, unit="record", encoding="3 columns", n_cells=40,
-    ...     is_paid=False, mechanisms=(noise,) * 3, guarantee=(noise.charge(1) * 3).guarantee(1e-5))
+    >>> plan = SyntheticRowsPlan(
+    ...     n_units=900,
+    ...     n_public=0,
+    ...     unit="record",
+    ...     encoding="3 columns",
+    ...     n_cells=40,
+    ...     is_paid=False,
+    ...     mechanisms=(noise,) * 3,
+    ...     guarantee=(noise.charge(1) * 3).guarantee(1e-5),
+    ... )
     >>> print(plan)
     900 records give noisy sums over a schema, and vote on synthetic rows drawn from them; will spend (0.69...
     """
@@ -395,9 +441,18 @@ class GradientPlan(ModelPlan):
     Examples
     --------
     >>> from pate.privacy.words import Guarantee
-    >>> plan = GradientPlan(n_units=900, n_public=0, unit="record", encoding="3 columns", reasons=(), n_steps=40,
-    ...     sampling="all in every step", noise_multiplier=9.0, is_paid=False,
-    ...     guarantee=Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp"))
+    >>> plan = GradientPlan(
+    ...     n_units=900,
+    ...     n_public=0,
+    ...     unit="record",
+    ...     encoding="3 columns",
+    ...     reasons=(),
+    ...     n_steps=40,
+    ...     sampling="all in every step",
+    ...     noise_multiplier=9.0,
+    ...     is_paid=False,
+    ...     guarantee=Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp"),
+    ... )
     >>> print(plan)
     DP-SGD learns from 900 records in 40 steps, all in every step; noise multiplier 9; no public rows; will spend ...
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import cell_kind, check_classes, check_no_amounts, quietly
-from pate._core.curator import CuratorMessage
+from pate._core.curator import CuratorMessage, warn
 from pate.data import (
     TARGET,
     Column,
@@ -25,8 +24,8 @@ from pate.data import (
     as_number,
     as_written,
     file_of,
-    holds_numbers,
     is_table,
+    is_text_column,
     quoted,
     read_both,
     read_images,
@@ -42,11 +41,10 @@ from pate.teachers.checkpoints import pack
 
 
 def read_classes(y: npt.NDArray[Any]) -> tuple[Any, ...]:
-    warnings.warn(
+    warn(
         "classes= was not given, so the set of classes is taken from the private target and becomes public with the "
         "labels. Name every possible class.",
         PrivacyLeakWarning,
-        stacklevel=4,
     )
     found = quietly("the target", _distinct, y)
     check_no_amounts("the target", [as_label(value) for value in found.tolist()], len(y), named="classes= (--classes)")
@@ -102,8 +100,9 @@ class Sources:
     encoding, ``hashed`` the same as they stand in the files, by which a ledger recognises them; ``names`` the files of
     public images, ``ids`` and ``id_name`` the public rows' own. ``files`` says how all was read, from public rows and
     names alone, ``odd`` which columns have a remark; ``messages`` what the curator is warned of in private columns.
-    ``tiers`` are public. ``image_shape`` is (height, width), or (3, height, width) of colours: rows hold pixel after
-    pixel nevertheless.
+    ``tiers`` are public. ``decimal`` is the decimal sign of the public file, or of the private one where there is none,
+    and ``of_target`` that of the private one. ``image_shape`` is (height, width), or (3, height, width) of colours:
+    rows hold pixel after pixel nevertheless.
     """
 
     kind: str
@@ -120,6 +119,7 @@ class Sources:
     odd: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
     decimal: str = ""
+    of_target: str = ""
     messages: tuple[CuratorMessage, ...] = ()
     tiers: npt.NDArray[Any] | None = None
 
@@ -172,6 +172,36 @@ def read_sources(job: LabelSettings, classes: tuple[Any, ...] | None = None) -> 
     return _images(held, public=shown.rows(), hashed=pixels, names=shown.names)
 
 
+def read_public_alone(
+    public: str | os.PathLike[str],
+    *,
+    size: tuple[int, int] | None = None,
+    resize: bool = False,
+    color: str | None = None,
+    **written: Any,
+) -> Sources:
+    """Read public rows whose private side is elsewhere: a table, as :func:`pate.read_table` does, or images."""
+    if not is_table(public):
+        shown = read_images(public, size=size, resize=resize, color=color, convert=color is not None)
+        height, width, *colours = shown.X.shape[1:]
+        pixels, shape = shown.X.reshape(len(shown.X), -1), (*colours, height, width)
+        return Sources("images", None, None, None, shown.rows(), pixels, shown.names, shape)  # type: ignore[arg-type]
+    table = read_table(public, **written)
+    texts = _are_texts(table.X, written.get("text", ()))
+    return Sources(
+        "texts" if texts else "table",
+        None,
+        None,  # type: ignore[arg-type]
+        None,
+        _as_texts(table.X) if texts else _as_table(table.X),
+        table.X,
+        ids=table.ids,
+        id_name=table.id_name,
+        kinds=table.kinds,
+        decimal=table.format.decimal,
+    )
+
+
 def _images(held: ImageFolder, public: Any = None, hashed: Any = None, names: tuple[str, ...] | None = None) -> Sources:
     assert held.y is not None
     height, width, *colours = held.X.shape[1:]
@@ -208,7 +238,7 @@ def _alone(job: LabelSettings) -> Sources:
     roles = [one for one in (target, job.group, job.id) if one is not None]
     if clash := [one for one in roles if one in kinds]:
         raise InvalidInputError(
-            f"schema must be of features, got one of {clash[0]!r}, which has another role. Take it out of the schema."
+            f"schema must not name {clash[0]!r}: that is the target, the group or the id. Take it out of the schema."
         )
     held = read_table(
         private, target=target, group=job.group, id=job.id, like=schema, sep=job.sep, encoding=job.encoding,
@@ -220,7 +250,7 @@ def _alone(job: LabelSettings) -> Sources:
             f"schema names columns that {name} lacks: {quoted(absent)}. It has: {quoted(held.X.columns)}."
         )
     if held.y is None:
-        raise InvalidInputError(f"target must name the column of classes in {name}, got {target!r}.")
+        raise _no_target(name, target)
     left = [f"{c}: left out, as no range of it was declared" for c in held.X.columns if c not in kinds]
     lines = [*(f"{column.name}: {_declared(column)}" for column in schema.columns), *left]
     n = f"; {len(held.X):,} rows" if held.groups is None else ""
@@ -235,13 +265,18 @@ def _alone(job: LabelSettings) -> Sources:
         odd=tuple(left[:_MOST_REMARKS]),
         kinds=kinds,
         decimal=held.format.decimal,
+        of_target=held.format.decimal,
         messages=tuple(about_owners(held.X)) if job.group is None else (),
     )
 
 
 def _check_target(target: str | None, private: str | os.PathLike[str], name: Any) -> None:
     if target is None and Path(private).suffix.lower() != ".npz":
-        raise InvalidInputError(f"target must name the column of classes in {name}, got None.")
+        raise _no_target(name, target)
+
+
+def _no_target(file: Any, target: str | None) -> InvalidInputError:
+    return InvalidInputError(f"target must name the column of {file} that is to be learnt, got {target!r}.")
 
 
 def _declared(column: Column) -> str:
@@ -257,11 +292,10 @@ def _tables(job: LabelSettings, public: str | os.PathLike[str], classes: tuple[A
     options: dict[str, Any] = {name: getattr(job, name) for name in (*_OF_TABLES, "group", "tiers", "verbose")}
     pair = read_both(job.private, public, **options)
     if pair.private.y is None:
-        place = file_of(job.private)
-        raise InvalidInputError(f"target must name the column of classes in {place}, got {job.target!r}.")
+        raise _no_target(file_of(job.private), job.target)
     shown = pair.public
     texts = _are_texts(shown.X, job.text)
-    X, rows = (_as_texts(side) if texts else side for side in (pair.private.X, shown.X))
+    X, rows = map(_as_texts, (pair.private.X, shown.X)) if texts else (pair.private.X, _as_table(shown.X))
     columns = _uses(pair, classes, texts=texts)
     return Sources(
         "texts" if texts else "table",
@@ -276,17 +310,20 @@ def _tables(job: LabelSettings, public: str | os.PathLike[str], classes: tuple[A
         odd=tuple(str(use) for use in columns if use.remark)[:_MOST_REMARKS],
         kinds=shown.kinds,
         decimal=shown.format.decimal,
+        of_target=pair.private.format.decimal,
         messages=pair.told,
         tiers=pair.private.tiers,
     )
 
 
 def _are_texts(public: Any, codes: Iterable[str]) -> bool:
-    """Whether the one feature is a column of texts, by its public cells: most have several words, and few are equal."""
-    if public.shape[1] != 1 or holds_numbers(public.dtypes.iloc[0]) or public.columns[0] in codes:
-        return False
-    cells = public.iloc[:, 0].dropna()
-    return bool(cells.str.strip().str.contains(" ").mean() > 0.5 and cells.nunique() > 0.5 * len(cells))
+    """Whether the one feature is a column of texts, by its public cells, and nobody said that it holds codes."""
+    return is_text_column(public) and public.columns[0] not in codes
+
+
+def _as_table(public: Any) -> Any:
+    """Return a public table in which codes that look like texts are declared categories."""
+    return public.astype("category") if is_text_column(public) else public
 
 
 def _as_texts(side: Any) -> npt.NDArray[np.object_]:
@@ -370,11 +407,10 @@ def kept_in(checkpoint_dir: Any, estimator: Any, teacher: Any) -> Any:
         try:
             pack(estimator, b"")
         except InvalidInputError:
-            warnings.warn(
+            warn(
                 f"teachers of type {type(estimator).__name__} cannot be read back safely, so none is kept: a killed "
                 "run trains them again.",
                 CheckpointWarning,
-                stacklevel=4,
             )
             return None
     return checkpoint_dir

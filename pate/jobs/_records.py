@@ -34,6 +34,7 @@ from pate.models import SyntheticPlan
 from pate.models.recipes import (
     FEWEST_PUBLIC,
     RecordsPlan,
+    caution,
     check_expected,
     expected,
     fitted_representation,
@@ -59,7 +60,7 @@ from pate.representations import Representation
 from pate.teachers import HeadTeacherEnsemble, Owners, ShardEnsemble, class_indices, make_ensemble, units_of
 from pate.votes import hash_queries
 
-#: So many records are cast before other processes would have begun.
+#: Up to so many records, casting ballots here is faster than starting other processes.
 _FEWEST_SHARED = 50_000
 
 
@@ -121,6 +122,8 @@ class BallotMethod(ModelMethod):
             guarantee=ballots.guarantee,
             is_paid=ballots.stored,
             expectation=str(expectation),
+            caution="" if ballots.stored else caution(facts, expectation, job.commonest),
+            total_if_short=ballots.total_if_short,
             instead=without_privacy(ballots.facts, job.commonest),
             tiers=tier_guarantees(terms.tiers, ballots.charge, ask.of_tiers),
             weight=ask.weight,
@@ -220,6 +223,7 @@ class GradientMethod(ModelMethod):
             is_paid=training.resumed,
             before=training.before,
             counts=getattr(planned.mechanism, "counts", ()),
+            total_if_short=planned.total_if_short,
             files=source.files,
             odd=source.odd,
         )
@@ -261,6 +265,7 @@ class SyntheticMethod(ModelMethod):
             mechanisms=synthetic.mechanisms,
             guarantee=synthetic.guarantee,
             is_paid=synthetic.stored,
+            total_if_short=synthetic.total_if_short,
             chosen=why,
             files=source.files,
             odd=source.odd,
@@ -279,7 +284,7 @@ class SyntheticMethod(ModelMethod):
 
 #: Public rows on which it is seen that a teacher can be trained at all.
 _REHEARSED = 100
-#: Where nothing is said.
+#: The default.
 _N_TEACHERS = 100
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pate._core.checks import check_choice, check_int
+from pate._core.checks import as_names, check_choice, check_int, check_path
 from pate._core.moved import takes_former_names
 from pate.data.schema import Schema
 from pate.estimators import chosen_voters
@@ -26,12 +26,12 @@ _COLUMNS = ("label", "status", "margin", "confidence")
 PREPROCESSING = ("public", "shard", "none")
 UNITS = ("record", "group")
 
-#: Parameters of a job that speak of teachers on shards.
+#: Parameters of a job that are only for teachers on shards.
 _OF_SHARDS = ("teacher", "n_teachers", "mechanism", "n_queries", "gap", "select", "rounds", "max_answers",
               "on_exhausted", "preprocess", "partition_seed")  # fmt: skip
 #: ... that DP-SGD does not use.
 _UNHEEDED = ("max_categories", "commonest")
-#: ... that speak of a public table.
+#: Parameters of a job that are only for a public table.
 _OF_PUBLIC = ("text", "only_common", "overlap_is_public", "dates", "student")
 
 
@@ -54,7 +54,7 @@ class JobSettings:
     gap: float | None = None
     max_answers: int | None = None
     on_exhausted: str = "raise"
-    ledger: str | os.PathLike[str] | None = None
+    ledger: str | os.PathLike[str] | Ledger | None = None
     accounting_unit: str | None = None
     new_ledger: bool = False
     random_state: int | None = 0
@@ -149,6 +149,15 @@ class LabelSettings(JobSettings):
 
     def __post_init__(self) -> None:
         """Refuse settings that do not fit together, before any file is read; ``voters`` is then set, or ``"auto"``."""
+        check_places(self.private, self.public)
+        if self.checkpoint_dir is not None:
+            check_path("checkpoint_dir", self.checkpoint_dir)
+        for name in ("random_state", "partition_seed"):
+            if getattr(self, name) is not None:
+                check_int(name, getattr(self, name), low=0)
+        if self.n_jobs is not None and check_int("n_jobs", self.n_jobs) == 0:
+            raise InvalidInputError("n_jobs must be None or a whole number other than 0, got 0. -1 takes all cores.")
+        self.drop, self.text = as_names("drop", self.drop), as_names("text", self.text)
         self.budget, self.tier_budgets = as_budget(self.budget)
         if (self.tiers is None) != (self.tier_budgets is None):
             raise InvalidInputError(
@@ -172,8 +181,6 @@ class LabelSettings(JobSettings):
         self.choice = make_choice(self.select, rounds=self.rounds, student=learns)
         if self.teacher is None:
             self.teacher = "logistic-regression"
-        self.drop = (self.drop,) if isinstance(self.drop, str) else tuple(self.drop)
-        self.text = (self.text,) if isinstance(self.text, str) else tuple(self.text)
 
     @property
     def public_rows(self) -> str:
@@ -196,8 +203,17 @@ class LabelSettings(JobSettings):
                 raise InvalidInputError(f"{said[0]} must be left out {where}. It would change nothing.")
         if self.public is None and not self.keep_model:
             raise InvalidInputError(
-                "keep_model must be True (no --no-model) where there are no public rows: the model is the only output."
+                "keep_model=False (--no-model) must be left out where there are no public rows: the model is the only "
+                "output."
             )
+
+
+def check_places(private: Any, public: Any) -> None:
+    """Refuse what names no file and no folder."""
+    for name, value in (("private", private), ("public", public)):
+        if name == "private" or value is not None:
+            remedy = "For tables in memory: PATEClassifier, PATERegressor or PATEMultilabelClassifier."
+            check_path(name, value, remedy=remedy)
 
 
 def check_id(name: str | None, classes: Sequence[Any] | None = None) -> str | None:
@@ -234,6 +250,18 @@ def find_ledger(records: str, *folders: Path) -> Path | None:
     """
     known = (book.path for book in ledgers_in(Ledger, folders) if book.recognises(records))
     return next(known, None)
+
+
+def open_ledger(ledger: Any, accounting_unit: str | None = None) -> Ledger:
+    """Return the ledger in this file, or the one that is given."""
+    if not isinstance(ledger, Ledger):
+        return Ledger(ledger, currency=accounting_unit)
+    if accounting_unit is not None:
+        raise InvalidInputError(
+            f"accounting_unit must be None where ledger is a Ledger, got {accounting_unit!r}. Say "
+            f"ledger=Ledger(path, currency={accounting_unit!r}), or ledger=path."
+        )
+    return ledger
 
 
 def check_ledger(book: Ledger, data: Registration, private: Path, *, new_ledger: bool) -> None:

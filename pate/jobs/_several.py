@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pate._core.checks import shown
+from pate._core.checks import as_names, shown
 from pate.data import label_cells
 from pate.estimators import PATEMultilabelClassifier, about_labels, registration_of_labels
 from pate.exceptions import InvalidInputError
@@ -46,8 +46,17 @@ class SeveralLabelsPlan(ModelPlan):
     Examples
     --------
     >>> noise = GaussianSum(9.0)
-    >>> plan = SeveralLabelsPlan(n_units=900, n_public=400, unit="record", encoding="3 columns", names=("ill", "old"),
-    ...     n_held_out=90, mechanisms=(noise,), guarantee=noise.charge(1).guarantee(1e-5), is_paid=False)
+    >>> plan = SeveralLabelsPlan(
+    ...     n_units=900,
+    ...     n_public=400,
+    ...     unit="record",
+    ...     encoding="3 columns",
+    ...     names=("ill", "old"),
+    ...     n_held_out=90,
+    ...     mechanisms=(noise,),
+    ...     guarantee=noise.charge(1).guarantee(1e-5),
+    ...     is_paid=False,
+    ... )
     >>> print(plan)
     900 records vote in 1 round on 2 labels; labels of all 400 public rows; will spend ...
     """
@@ -83,7 +92,7 @@ class SeveralLabelsPlan(ModelPlan):
 
 
 class SeveralLabelsJob(NumberJob):
-    """Read private records with several labels and public rows, plan, and release all labels of every public row.
+    """The job on files for several labels per record: read, plan, and release all labels of every public row.
 
     Parameters
     ----------
@@ -121,8 +130,12 @@ class SeveralLabelsJob(NumberJob):
     >>> labels = pd.DataFrame({"large": rows["size"] > 2000, "small": rows["size"] < 1000})
     >>> rows.join(labels).to_csv(folder / "private.csv", index=False)
     >>> (rows[::30] + 0.5).to_csv(folder / "public.csv", index=False)
-    >>> job = SeveralLabelsJob(folder / "private.csv", folder / "public.csv", target=["large", "small"],
-    ...     budget=Budget(3.0, 1e-5))
+    >>> job = SeveralLabelsJob(
+    ...     folder / "private.csv",
+    ...     folder / "public.csv",
+    ...     target=["large", "small"],
+    ...     budget=Budget(3.0, 1e-5),
+    ... )
     >>> print(job.plan)
     3000 records vote in 22 rounds on 2 labels; labels of all 100 public rows; will spend (3, 1e-05)...
     >>> release = job.run()
@@ -136,11 +149,11 @@ class SeveralLabelsJob(NumberJob):
     def _begin(
         self, private: Any, public: Any, target: Any, target_range: Any, id: str | None, overlap: bool, written: Any
     ) -> tuple[str, ...]:
-        names = (target,) if isinstance(target, str) else tuple(target or ())
+        names = as_names("target", target or ())
         if len(names) < 2 or len(set(names)) != len(names):
             raise InvalidInputError(
                 f"target must name two or more columns, each once, got {shown(','.join(map(str, names)))}. Name each "
-                "label's column once; for one label take LabelJob (--target COLUMN --classes no,yes)."
+                "label's column once. For one label use LabelJob(target=..., classes=...)."
             )
         if target_range is not None:
             raise InvalidInputError("target_range must be left out: it is of a target that is a number.")

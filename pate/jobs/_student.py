@@ -37,7 +37,7 @@ from pate.models.students import (
     mapped_student,
 )
 from pate.models.students import try_student as try_on_rows
-from pate.release import LabelRelease, ReleasedLabels, warn_of_doubts
+from pate.release import LabelRelease, ReleasedLabels, warn_of_doubts, warn_of_student
 from pate.release.statement.files import bind_statement
 from pate.representations import Representation
 from pate.votes import ABSTAIN
@@ -172,6 +172,14 @@ class Pupil:
         name = "representation" if isinstance(self.lens, Representation) else "encoder"
         return Pipeline([(name, self.lens), ("student", fitted)])
 
+    def says(self, fitted: Any) -> Any:
+        """Return what a student says of all public rows, as indices; None of a model that is no student."""
+        if self.student is None:
+            return None
+        with suppress(Exception):  # for a warning alone: what is paid for is there
+            return (fitted if self.lens is None else fitted[-1]).predict(self.seen)
+        return None
+
     @property
     def seed(self) -> int | None:
         """The student's."""
@@ -233,7 +241,9 @@ class LeavesModel:
         if (done := self._learnt) is not None:
             same = done.release.labels is release.labels
             learnt = done.model if self._pupil.student is None else done.taught if same else None
-        return self._pupil.learn(release, self.queries_, learnt=learnt, ledger=self._ledger)
+        model = self._pupil.learn(release, self.queries_, learnt=learnt, ledger=self._ledger)
+        warn_of_student(release, self._pupil.says(model.student_))
+        return model
 
     def write(
         self, release: ReleasedLabels, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
@@ -286,7 +296,7 @@ class LeavesModel:
         """Return the release, bind its statement to the ledger, and warn of doubts about the labels."""
         self._learnt, self.queries_ = done, done.queries
         bind_statement(done.release.statement, self._ledger)
-        warn_of_doubts(done.release.statement, stacklevel=3)
+        warn_of_doubts(done.release.statement)
         return done.release
 
 

@@ -17,10 +17,11 @@ from pate.exceptions import InvalidInputError
 from pate.jobs._plan import BallotPlan, GradientPlan, LabelPlan, SyntheticRowsPlan
 from pate.jobs._reading import as_classes, chosen_teacher, read_classes, read_sources
 from pate.jobs._records import BallotMethod, GradientMethod, ShardMethod, SyntheticMethod
-from pate.jobs._request import LabelSettings, check_absent, check_ledger
+from pate.jobs._request import LabelSettings, check_absent, check_ledger, open_ledger
 from pate.jobs._student import LeavesModel
 from pate.jobs._writing import write_rows
-from pate.ledger import Ledger, Registration
+from pate.ledger import Registration
+from pate.models.recipes import to_equal
 from pate.release import (
     LabelRelease,
     ModelLabels,
@@ -32,51 +33,51 @@ if TYPE_CHECKING:
 
 
 class LabelJob(LabelSettings, LeavesModel):
-    """Read private records and public rows, plan, and release labels of public rows.
+    """The job behind ``pate label``: read private records and public rows from files, plan, and release labels.
 
     Parameters
     ----------
     private, public : path
         Two tables (see :func:`pate.read_table`), or two folders of images (see :func:`pate.data.read_images`): private
-        ones in one sub-folder per class, public ones flat. Of tables the public one says which columns are numbers; a
-        private cell that is none there, a missing label or a missing owner affects its own record only. No public one:
-        records vote on synthetic rows of the ``schema``, or DP-SGD learns from the private one alone; there is a model
-        then, and there are no labels of rows of yours.
+        ones in one sub-folder per class, public ones flat. The public table decides which columns are numbers. A
+        private cell that is not a number there, a missing label or a missing owner affects its own record only. Without
+        a public table, records vote on synthetic rows of the ``schema``, or DP-SGD learns from the private table alone:
+        you get a model, but no labels of rows of yours.
     target : str or None
         Column of the private table with the classes; None for folders, and for an npz with ``y``.
     classes : iterable or None
-        Every class that could occur: public knowledge. None reads them off the private target and warns.
+        Every class that could occur: public knowledge. None takes them from the private target and warns.
     budget : Budget, or mapping of str to Budget
-        One for all, or (of records that vote on a public table) one for each tier: see ``tiers``.
+        One for all, or (where records vote on a public table) one for each tier: see ``tiers``.
     tiers : str or None
-        Column of the private table with the tier of each row, a text. It is no feature, and not protected
+        Column of the private table with the tier of each row, a text. It is not a feature, and not protected
         (docs/tiers.md).
     group : str or None
-        Column that says whose row it is; then a person is protected, not a row. For images ``"prefix"``: the part of
-        a file's name before ``_``.
+        Column with the person that each row belongs to: then a person is protected, with all their rows. For images
+        ``"prefix"``: the part of a file's name before ``_``.
     drop : iterable of str
         Columns of either table to leave out.
     text : iterable of str
-        Columns of codes: text even where all cells look like numbers. Columns that are text in the public table need
-        not be named.
+        Columns that hold text even if every cell looks like a number, such as codes. Columns that are text in the
+        public table need not be named.
     id, only_common, sep, encoding, decimal, sheet, dates
-        Of tables; see :func:`pate.data.read_both`. Ids of the public table are written beside the labels.
+        For tables; see :func:`pate.data.read_both`. Ids of the public table are written beside the labels.
     voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
         Who votes, see :class:`pate.PATEClassifier`: None is ``"auto"`` (every private record, on all public rows, or
-        DP-SGD, by a public rule), unless something is said of teachers on shards (``teacher`` to ``preprocess`` below,
-        or ``partition_seed``). Records need 20 public rows at least. ``"heads"`` trains small heads on the shards.
-        ``"dpsgd"``: there are no votes; a model learns from the records, and labels all public rows.
+        DP-SGD, by a public rule), unless a parameter of teachers on shards is set (``teacher`` to ``preprocess`` below,
+        or ``partition_seed``). Records need at least 20 public rows. ``"heads"`` trains small models (heads) on the
+        shards. ``"dpsgd"``: nobody votes; a model learns from the records and labels all public rows.
     schema : mapping, Schema or None
-        Of DP-SGD, by column of a table: (low, high), or all categories as texts; see :class:`pate.DPSGDClassifier`. A
-        :class:`pate.data.Schema` says the same, and which columns are dates.
-        Columns without one are left out where there is no public table.
+        For DP-SGD: for each column of a table (low, high), or all its categories as texts; see
+        :class:`pate.DPSGDClassifier`. A :class:`pate.data.Schema` also says which columns are dates. Without a public
+        table, columns that the schema does not name are left out.
     teacher : str, classifier or None
         A name of :func:`pate.teachers.make_teacher`, or any scikit-learn classifier; with ``allow_import`` also
         ``package.module:attribute``. None takes ``"logistic-regression"``.
     allow_import : bool
         Import such a teacher, **which runs its code**.
     n_teachers : int or None
-        None takes 100; of heads one for every 15 records, ten at least and 1,000 at most (100 with ``group``).
+        None takes 100; for heads one for every 15 records, at least 10 and at most 1,000 (100 with ``group``).
     mechanism : Mechanism or None
         None calibrates a :class:`NoisyHistogram` to the budget.
     n_queries : int or None
@@ -87,11 +88,10 @@ class LabelJob(LabelSettings, LeavesModel):
     rounds : int or None
         For ``"uncertain"``; None takes 5.
     student : str, classifier or None
-        Who learns from the released labels, and is the model that :meth:`model` returns: a name of
-        :func:`pate.models.students.make_student`, or any scikit-learn classifier. None takes the strongest for such
-        data: the model of the ballots, where records vote, else the rule of :class:`pate.PATEClassifier`. With
-        ``"uncertain"`` its doubts also choose the rows of the next round (``"logistic-regression"``'s, where none is
-        named).
+        The model that learns from the released labels, which :meth:`model` returns: a name of
+        :func:`pate.models.students.make_student`, or any scikit-learn classifier. None: where records vote, the model
+        computed from their ballots; else the rule of :class:`pate.PATEClassifier`. With ``"uncertain"`` the next round
+        asks about the rows where it is least sure (``"logistic-regression"``, if you name none).
     gap, max_answers, on_exhausted
         See :class:`pate.PATEClassifier`.
     preprocess : {"public", "shard", "none"}
@@ -101,28 +101,29 @@ class LabelJob(LabelSettings, LeavesModel):
         A text column becomes at most so many columns, for the categories that are frequent in public rows (in the
         shard, for ``"shard"``); others count as one.
     size, resize, color
-        Of images: (width, height), whether to bring others to it, and ``"grey"`` or ``"rgb"`` to bring all to that.
-        None takes them from the public images, and refuses others.
+        For images: (width, height); whether images of another size are resized to it; ``"grey"`` or ``"rgb"`` to
+        convert all. None takes them from the public images, and refuses others.
     overlap_is_public : bool
-        You say that the public rows are public, wherever they also stand. Otherwise one file on both sides, and public
-        rows that are mostly private ones, are refused; see :func:`pate.data.check_public_rows`.
-    ledger : path or None
-        All releases from this private data; their total is the first one's budget.
+        You declare that the public rows are public although they may also be among the private ones. Otherwise the same
+        file on both sides, and public rows that are mostly private ones, are refused; see
+        :func:`pate.data.check_public_rows`.
+    ledger : path, Ledger or None
+        File in which all releases from these private data are charged; their total is the first one's budget.
     accounting_unit : str or None
-        What a new ledger counts in (``"gdp"``, ``"renyi"``, ...); see :class:`pate.Ledger`.
+        The quantity that a new ledger adds up (``"gdp"``, ``"renyi"``, ...); see ``currency`` of :class:`pate.Ledger`.
     new_ledger : bool
-        Start another ledger although one beside it (or beside the private file) knows these records.
+        Start a new ledger although another one in its folder (or the private file's) is for these records.
     checkpoint_dir : path or None
-        Where finished teachers are stored (or what was fitted on public rows, where records vote; of DP-SGD its run): a
-        killed run goes on.
+        Folder for finished teachers (with records: for what was fitted on public rows; with DP-SGD: for the state of
+        the run), so that a killed run goes on.
     commonest : float or None
-        Share of the commonest class, where that is publicly known: labels expected to be worse are refused.
+        Share of the most common class, if that is publicly known: labels that are expected to be worse are refused.
     measure : bool, "by class" or None
-        See :class:`pate.PATEClassifier`. Where teachers vote it is of the student, which ``keep_model`` keeps.
+        See :class:`pate.PATEClassifier`. Where teachers vote, the student is measured, which ``keep_model`` keeps.
     decide : {"likeliest", "balanced"}
         See :class:`pate.PATEClassifier`; not where teachers on shards vote.
     keep_model : bool
-        Choose a student, and see that it learns, before anything is paid for; False: there will be labels alone.
+        Choose a student and test that it can learn before anything is paid for. False: labels only, no model.
     n_jobs, random_state, partition_seed, noise_seed, tuning, stated, force, verbose
         See :class:`pate.PATEClassifier`.
 
@@ -159,19 +160,24 @@ class LabelJob(LabelSettings, LeavesModel):
     >>> job.run().n_answered
     30
 
-    Teachers on shards, where something is said of them:
+    With a parameter of teachers on shards, they vote instead of records:
 
-    >>> by_teachers = LabelJob(folder / "private.csv", folder / "public.csv", n_teachers=60, **given)
+    >>> by_teachers = LabelJob(
+    ...     folder / "private.csv", folder / "public.csv", n_teachers=60, **given
+    ... )
     >>> print(by_teachers.plan)
     600 records over 60 teachers; NoisyHistogram(sigma=...); ... public rows asked; will spend (...)-DP, public, ...
 
-    No public rows, but a publicly known range:
+    Without public rows, but with a publicly known range:
 
     >>> alone = LabelJob(folder / "private.csv", schema={"age": (0, 1000)}, **given)
     >>> print(alone.plan)
     600 records give noisy sums over a schema, and vote on synthetic rows drawn from them; will spend (1, 0.0001)-DP...
     >>> release = alone.run()
-    >>> release.n_queries, alone.model(release).predict(pd.DataFrame({"age": [20.0, 580.0]})).tolist()
+    >>> (
+    ...     release.n_queries,
+    ...     alone.model(release).predict(pd.DataFrame({"age": [20.0, 580.0]})).tolist(),
+    ... )
     (2000, ['no', 'yes'])
     """
 
@@ -185,7 +191,7 @@ class LabelJob(LabelSettings, LeavesModel):
             check_other_file(self.private, self.public)
         self._source = source = read_sources(self, named)
         self._classes = named
-        self._ledger = book = None if self.ledger is None else Ledger(self.ledger, currency=self.accounting_unit)
+        self._ledger = book = None if self.ledger is None else open_ledger(self.ledger, self.accounting_unit)
         if self.new_ledger:
             check_absent(book)
         self._private, self._warned = file_of(self.private), False
@@ -225,7 +231,7 @@ class LabelJob(LabelSettings, LeavesModel):
         return f"LabelJob({self.plan})"
 
     def run(self) -> LabelRelease | ModelLabels:
-        """Let records vote, or train teachers and ask them, and release; the charge is stored before this returns.
+        """Let records vote, or train teachers and ask them; release. The charge is stored before the release returns.
 
         Returns
         -------
@@ -268,12 +274,13 @@ class LabelJob(LabelSettings, LeavesModel):
         shift = [] if source.public is None else about_shift(source.X, source.public, image_shape=source.image_shape)
         return warn_curator(
             [
-                *about_labels(y, source.groups, values, counted=counted),
+                *about_labels(
+                    y, source.groups, values, counted=counted, budget=self.budget, to_equal=to_equal(self.decide)
+                ),
                 *source.messages,
                 *cells,
                 *shift,
             ],
-            stacklevel=4,
         )
 
     def _checked(self) -> tuple[npt.NDArray[Any], tuple[Any, ...]]:

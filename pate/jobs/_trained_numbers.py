@@ -17,7 +17,7 @@ from pate.estimators import about_numbers, begun_run, registration_of_numbers
 from pate.exceptions import CuratorWarning, InvalidInputError
 from pate.jobs._plan import GradientPlan
 from pate.jobs._reading import read_sources
-from pate.jobs._request import LabelSettings, check_absent, check_ledger
+from pate.jobs._request import LabelSettings, check_absent, check_ledger, open_ledger
 from pate.jobs._student import input_spec_of
 from pate.jobs._writing import new_paths, statement_files, write_files
 from pate.ledger import Ledger
@@ -63,11 +63,13 @@ class NumberTrainingJob:
         Columns of the numbers, and of the persons that records belong to.
     target_range, budget, noise_seed
         As of :class:`pate.DPSGDRegressor`.
-    ledger : path or None
+    ledger : path, Ledger or None
     new_ledger : bool
     checkpoint_dir : path or None
         Where a run that is cut off can be taken up again, at no further cost.
     verbose : bool
+    sep, encoding, decimal, sheet : str or None
+        How the file is written, as in :func:`pate.data.read_table`.
 
     Attributes
     ----------
@@ -85,10 +87,17 @@ class NumberTrainingJob:
     >>> import tempfile, pandas as pd
     >>> from pate.data import Schema
     >>> folder = Path(tempfile.mkdtemp())
-    >>> rows = pd.DataFrame({"size": np.arange(3000) % 100, "price": np.arange(3000) % 100 * 2.0})
+    >>> rows = pd.DataFrame(
+    ...     {"size": np.arange(3000) % 100, "price": np.arange(3000) % 100 * 2.0}
+    ... )
     >>> rows.to_csv(folder / "private.csv", index=False)
-    >>> job = NumberTrainingJob(folder / "private.csv", schema=Schema.declared({"size": (0, 100)}), target="price",
-    ...     target_range=(0, 10_000), budget=Budget(3.0, 1e-5))
+    >>> job = NumberTrainingJob(
+    ...     folder / "private.csv",
+    ...     schema=Schema.declared({"size": (0, 100)}),
+    ...     target="price",
+    ...     target_range=(0, 10_000),
+    ...     budget=Budget(3.0, 1e-5),
+    ... )
     >>> print(job.plan)
     DP-SGD learns from 3000 records in 40 steps, ...; no public rows; will spend (2.99..., 1e-05)-DP, ...
     >>> model = job.model(job.run())
@@ -108,26 +117,33 @@ class NumberTrainingJob:
         target_range: Any,
         budget: Budget,
         group: str | None = None,
-        ledger: str | os.PathLike[str] | None = None,
+        ledger: str | os.PathLike[str] | Ledger | None = None,
         new_ledger: bool = False,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         noise_seed: int | None = None,
         verbose: bool = False,
+        sep: str | None = None,
+        encoding: str | None = None,
+        decimal: str | None = None,
+        sheet: str | None = None,
     ) -> None:
         from pate.dpsgd import DPSGDRegressor, along, flat, make_plan, read_mechanism, shape_of, with_sums
         from pate.dpsgd.recipes import RecipePlan
 
         check_budget(budget)
         bounds = check_bounds(target_range, name="target_range (--range)")
-        settings = LabelSettings(private, schema=schema, budget=budget, target=target, group=group, verbose=verbose)
+        settings = LabelSettings(
+            private, schema=schema, budget=budget, target=target, group=group, checkpoint_dir=checkpoint_dir,
+            verbose=verbose, sep=sep, encoding=encoding, decimal=decimal, sheet=sheet,
+        )  # fmt: skip
         self._source = source = read_sources(settings)
         if source.kind != "table":
             raise InvalidInputError("private must be a table where the target is a number. Name a table.")
-        self._ledger = book = None if ledger is None else Ledger(ledger)
+        self._ledger = book = None if ledger is None else open_ledger(ledger)
         if new_ledger:
             check_absent(book)
         self._private, self._new_ledger, self._schema = file_of(private), new_ledger, schema
-        self._values = read_target(source.y)
+        self._values = read_target(source.y, decimal=source.of_target)
         warn_if_weak(budget.delta, source.n_units, epsilon=budget.epsilon)
         self._reg: Any = DPSGDRegressor(
             budget=budget, target_range=bounds, ledger=book, random_state=0, noise_seed=noise_seed,
@@ -159,6 +175,7 @@ class NumberTrainingJob:
             odd=source.odd,
             bounds=bounds,
             asks=len(getattr(planned.mechanism, "counts", ())) > 0,
+            total_if_short=planned.total_if_short,
         )
 
     def __repr__(self) -> str:
@@ -168,7 +185,7 @@ class NumberTrainingJob:
         """Warn the curator before :meth:`run`, as :meth:`pate.jobs.LabelJob.check_records` does: **private**."""
         source = self._source
         self._check_ledger()
-        return warn_curator([*about_numbers(self._values, source.groups), *source.messages], stacklevel=3)
+        return warn_curator([*about_numbers(self._values, source.groups), *source.messages])
 
     def _check_ledger(self) -> None:
         book, source, plan = self._ledger, self._source, self.plan

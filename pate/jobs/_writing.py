@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pate._core.checks import check_path
+from pate._core.events import event, is_logged
 from pate._core.files import check_can_write, json_text, write_bytes
 from pate.data import DATE, Table, TableFormat, as_dates, file_of, is_table, quoted, read_images, read_table
 from pate.estimators import PATEClassifier, PATEMultilabelClassifier, PATERegressor
@@ -128,6 +130,7 @@ def statement_files(paths: Sequence[Path], statement: PrivacyStatement) -> dict[
 
 def write_files(files: Mapping[Path, bytes], statement: PrivacyStatement, ledger: Ledger | None) -> None:
     """Write released files, all or none; with a ledger their digests are bound first."""
+    digest = statement.digest if is_logged("statement") else None  # may fail before the first file, not after the last
     if statement.ledger_releases:
         bind_released(ledger, contents={path.name: data for path, data in files.items()})
     try:
@@ -140,6 +143,7 @@ def write_files(files: Mapping[Path, bytes], statement: PrivacyStatement, ledger
             f"out={str(list(files)[-1])!r} could not be written: {error.strerror or error}. No file was left. "
             "The ledger holds what was paid for: make room or name another file, and the same command writes it, free."
         ) from error
+    event("statement", "written", digest=digest, files=" ".join(path.name for path in files))
 
 
 def write_rows(
@@ -323,7 +327,7 @@ def predict_file(
     resize: bool = False,
     safe_csv: bool = False,
 ) -> Predictions:
-    r"""Write what a model says of the rows of a file; nothing is spent.
+    r"""Write a saved model's predictions for the rows of a file; nothing is spent.
 
     Parameters
     ----------
@@ -366,14 +370,21 @@ def predict_file(
     >>> from pate import Budget, PATEClassifier
     >>> folder = Path(tempfile.mkdtemp())
     >>> X, y = np.arange(40.0).reshape(40, 1), np.repeat([0, 1], 20)
-    >>> clf = PATEClassifier(n_teachers=4, budget=Budget(1e4, 1e-5), classes=[0, 1]).fit(X, y, X_public=X[::4] + 0.5)
+    >>> clf = PATEClassifier(n_teachers=4, budget=Budget(1e4, 1e-5), classes=[0, 1]).fit(
+    ...     X, y, X_public=X[::4] + 0.5
+    ... )
     >>> clf.save(folder / "model.pate")
     >>> _ = (folder / "rows.csv").write_text("age\n1\n39\n")
-    >>> predict_file(folder / "model.pate", folder / "rows.csv", folder / "predictions.csv").n_rows
+    >>> predict_file(
+    ...     folder / "model.pate", folder / "rows.csv", folder / "predictions.csv"
+    ... ).n_rows
     2
     >>> print((folder / "predictions.csv").read_text().splitlines()[0])
     row,label,confidence
     """
+    check_path("rows", rows, remedy="For rows in memory: PATEClassifier.load(model).predict(X).")
+    for name, path in (("model", model), ("out", out)):
+        check_path(name, path)
     goal = Path(out)
     if os.path.lexists(goal):
         raise RunFolderError(f"{str(goal)!r} exists. Results are never overwritten: name another file.")
@@ -457,6 +468,13 @@ def _read(
         if id in door.names:
             raise InvalidInputError(f"id column {id!r} is a feature of the model: an id is none. Name another column.")
         ids = X.pop(id).to_numpy(dtype=object)
+    columns = list(X.columns)
+    X, takes = columns_like(door, X, name)
+    return X, ids, None, tuple(column for column in columns if column not in takes)
+
+
+def columns_like(door: InputSpec, X: pd.DataFrame, name: str) -> tuple[Any, list[str]]:
+    """Return the columns that a model takes, as it takes them, and their names; ``name`` is the file's."""
     columns = takes = list(X.columns)
     if door.kind == "table":
         takes = list(door.names)
@@ -477,20 +495,23 @@ def _read(
             "made of arrays, which have no names."
         )
     if door.kind == "texts":
-        X = X[takes[0]].fillna("").to_numpy(dtype=object)
-    else:
-        X = X[takes] if door.kind == "table" else X.to_numpy(dtype=object if door.mixed else np.float64)
-    return X, ids, None, tuple(column for column in columns if column not in takes)
+        return X[takes[0]].fillna("").to_numpy(dtype=object), takes
+    return (X[takes] if door.kind == "table" else X.to_numpy(dtype=object if door.mixed else np.float64)), takes
 
 
 def _table(door: InputSpec, rows: Any, id: str | None, written: Mapping[str, Any]) -> pd.DataFrame:
     """Return a table read cell by cell, as the columns that the model was taught on were."""
-    import pandas as pd
-
     if door.kind == "array":
         return read_table(rows, text=[] if id is None else [id], **written).X
+    return read_table(rows, like=table_like(door), **written).X
+
+
+def table_like(door: InputSpec | None) -> Table:
+    """Return a table without rows by which others are read as the public ones were; None: every cell is a text."""
+    import pandas as pd
+
     # Columns without a kind, and so ids and what is left out, are texts.
     # Numbers are read as the public ones were, unless the caller says otherwise.
-    known = TableFormat("CSV", decimal=door.decimal or "")
-    taught = Table(X=pd.DataFrame(), y=None, groups=None, path=Path(rows), kinds=dict(door.columns or ()), format=known)
-    return read_table(rows, like=taught, **written).X
+    kinds, decimal = ({}, None) if door is None else (dict(door.columns or ()), door.decimal)
+    known = TableFormat("CSV", decimal=decimal or "")
+    return Table(X=pd.DataFrame(), y=None, groups=None, path=Path(), kinds=kinds, format=known)

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import check_choice, check_classes, check_int
+from pate._core.checks import check_choice, check_classes, check_int, check_path
 from pate._core.moved import takes_former_names
 from pate.data import BROKEN, read_npy, read_npz, read_table, votes_fingerprint
 from pate.data.queries import select_queries
 from pate.exceptions import InvalidInputError
 from pate.jobs._plan import VotePlan
 from pate.jobs._reading import Sources
-from pate.jobs._request import UNITS, JobSettings, check_absent, check_id, check_ledger
+from pate.jobs._request import UNITS, JobSettings, check_absent, check_id, check_ledger, open_ledger
 from pate.jobs._student import Learnt, LeavesModel, Pupil, Rehearsal
-from pate.ledger import Ledger, Registration
+from pate.ledger import Registration
 from pate.mechanisms import NoisyHistogram
 from pate.privacy.budget import check_budget
 from pate.release import (
@@ -109,8 +109,8 @@ def read_votes(
         kind = _certain_kind(file, matrix, n_teachers, None if classes is None else len(classes))
     if kind is None:
         question = (
-            f"{file} has shape {matrix.shape}: is it counts (n_queries x n_classes, rows summing to the number of "
-            "teachers) or labels (n_teachers x n_queries, class indices)?"
+            f"{file} has shape {matrix.shape}: is it counts (a row for each query, whose sum is the number of "
+            "teachers) or labels (a row of class indices for each teacher)?"
         )
         if ask is None:
             raise InvalidInputError(f"{question} Say which: --kind counts or --kind labels.")
@@ -118,6 +118,12 @@ def read_votes(
     if kind not in KINDS:
         raise InvalidInputError(f"kind must be one of 'counts', 'labels', got {kind!r}.")
     if kind == "counts":
+        sums = np.unique(matrix.sum(axis=1)) if n_teachers is None else ()
+        if len(sums) > 1:
+            raise InvalidInputError(
+                f"{file} holds no counts: its rows do not all sum to the number of teachers. If a row is a teacher's "
+                "labels, say kind='labels' (--kind labels); if votes are missing, leave those rows out."
+            )
         votes = Votes.from_counts(matrix, n_teachers=n_teachers, classes=classes)
     else:
         if classes is None:
@@ -228,7 +234,7 @@ class FileVotes:
 @takes_former_names(anyway="force", ledger_currency="accounting_unit")
 @dataclass(kw_only=True, eq=False, repr=False)
 class VoteJob(JobSettings, LeavesModel):
-    """A job that reads votes cast elsewhere, plans, and releases labels of the rows they are about.
+    """The job behind ``pate label --votes``: read votes that were cast elsewhere, plan, and release labels.
 
     Parameters
     ----------
@@ -256,7 +262,7 @@ class VoteJob(JobSettings, LeavesModel):
         Which ones.
     gap, max_answers, on_exhausted
         See :class:`pate.PATEClassifier`.
-    ledger : path or None
+    ledger : path, Ledger or None
         The ledger of all releases from the teachers' private data, whatever the file of votes is called. None: beside
         the votes, as ``NAME.ledger.sqlite``.
     accounting_unit : str or None
@@ -303,8 +309,13 @@ class VoteJob(JobSettings, LeavesModel):
     >>> from pate import Budget
     >>> folder = Path(tempfile.mkdtemp())
     >>> np.save(folder / "votes.npy", [[98, 2], [5, 95], [60, 40]])
-    >>> job = VoteJob(folder / "votes.npy", classes=["no", "yes"], budget=Budget(5.0, 1e-5), n_teachers=100,
-    ...     new_ledger=True)
+    >>> job = VoteJob(
+    ...     folder / "votes.npy",
+    ...     classes=["no", "yes"],
+    ...     budget=Budget(5.0, 1e-5),
+    ...     n_teachers=100,
+    ...     new_ledger=True,
+    ... )
     >>> print(job.plan)
     100 teachers; NoisyHistogram(sigma=...); 3 of 3 public rows asked; will spend (...)-DP, public, ...
     >>> [path.name for path in job.write(job.run(), folder / "labels.csv")]
@@ -320,6 +331,9 @@ class VoteJob(JobSettings, LeavesModel):
     key: str | None = None
 
     def __post_init__(self) -> None:
+        check_path("votes", self.votes, remedy="For votes in memory: pate.Votes and pate.release_labels.")
+        if self.public is not None:
+            check_path("public", self.public)
         check_budget(self.budget)
         check_choice("unit", self.unit, UNITS)
         said = check_release_stated(self.stated, unit=self.unit)
@@ -334,7 +348,8 @@ class VoteJob(JobSettings, LeavesModel):
             n_units = check_int("n_units", n_units, low=cast.n_teachers, remedy=remedy)
         if public is None and self.id is not None:
             raise InvalidInputError(
-                f"id is a column of public, which is not given, got {self.id!r}. Name the table too."
+                f"id must be left out without public rows, got {self.id!r}: it is a column of theirs. Or name their "
+                "table too."
             )
         shown = None if public is None else read_table(public, id=check_id(self.id, cast.classes))
         if shown is not None and len(shown.X) != cast.n_queries:
@@ -351,7 +366,7 @@ class VoteJob(JobSettings, LeavesModel):
         records = cast.fingerprint or votes_fingerprint(cast.counts, cast.n_teachers)
         self._voter = FileVotes(replace(cast, unit=self.unit, n_units=n_units, fingerprint=records))
         place = file.with_name(file.name + ".ledger.sqlite") if self.ledger is None else self.ledger
-        self._ledger = book = Ledger(place, currency=self.accounting_unit)
+        self._ledger = book = open_ledger(place, self.accounting_unit)
         if self.new_ledger:
             check_absent(book)
         check_ledger(
@@ -371,7 +386,7 @@ class VoteJob(JobSettings, LeavesModel):
         if shown is None and self.student is not None:
             raise InvalidInputError(
                 f"student={self.student!r} has no rows to learn from: votes say nothing of what they are about. Name "
-                "the public table too (public=, --public), line for line."
+                "the public table too, line for line: public= (--public)."
             )
         if shown is None:
             self._source = Sources("table", None, np.empty(0), None, None, None)

@@ -8,11 +8,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pate._core.version import VERSION
 from pate.exceptions import LedgerError
 from pate.ledger._chain import COLUMNS, START, AnswerHasher, Entry, NewAnswer, canonical, rows_to_store
 from pate.ledger._files import BINDS
@@ -51,11 +50,6 @@ def decode(text: str, path: Path) -> dict[str, Any]:
         return value
 
 
-@lru_cache(maxsize=1)
-def _version() -> str:
-    return metadata.version("pate")
-
-
 def opening(total: Budget, asked: str | None = None, failure_delta: float | None = None) -> dict[str, Any]:
     """Return the body of the first entry: the total, what is fixed already of its currency; if all is, the limit."""
     fixed = failure_delta is not None and asked not in (None, "renyi")
@@ -65,12 +59,12 @@ def opening(total: Budget, asked: str | None = None, failure_delta: float | None
         "failure_delta": failure_delta,
         "limit": limit,
         "total": {"epsilon": total.epsilon, "delta": total.delta},
-        "version": _version(),
+        "version": VERSION,
     }
 
 
 def terms_body(terms: Terms) -> dict[str, Any]:
-    """Return the body of the entry that fixes the currency for good, before the first charge."""
+    """Return the body of the entry that fixes the accounting unit, which never changes, before the first charge."""
     return {"currency": terms.currency.name, "failure_delta": terms.failure_delta, "limit": terms.limit}
 
 
@@ -95,7 +89,7 @@ def release_body(
         "n_queries": n_queries,
         "open_ended": bool(open_ended),
         "seeded": bool(seeded),
-        "version": _version(),
+        "version": VERSION,
     }
     canonical(body)  # facts that are no JSON must not get halfway
     return body
@@ -157,7 +151,7 @@ def append(
     entry = Entry(seq, kind, *paid, hasher.n, hasher.digest, canonical(body), previous)
     values = (*entry.__dict__.values(), entry.digest)
     added = connection.execute(f"INSERT INTO entries ({COLUMNS}) VALUES ({','.join('?' * len(values))})", values)
-    # A trigger that drops rows without a word is refused with the schema; should one get past, nothing is committed.
+    # A trigger that drops rows silently is refused with the schema; if one is missed, nothing is committed.
     found = connection.execute(f"SELECT {COLUMNS} FROM entries WHERE seq = ?", (seq,)).fetchone()
     (kept,) = connection.execute("SELECT COUNT(*) FROM answers WHERE entry = ?", (seq,)).fetchone()
     if added.rowcount != 1 or found != values or kept != hasher.n or (hasher.n and stored.rowcount != hasher.n):

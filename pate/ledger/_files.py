@@ -32,7 +32,7 @@ _AS_RELEASED, _CHANGED, _UNKNOWN = "as released", "changed", "unknown"
 
 @dataclass(frozen=True)
 class FileCheck:
-    """What a ledger says of one file.
+    """Whether one file is as the ledger's release wrote it: as released, changed or unknown.
 
     Attributes
     ----------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import os
 import sqlite3
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -13,11 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pate._core.checks import check_choice, check_int, check_real, least_of
+from pate._core.checks import check_choice, check_int, check_real, least_of, shown
+from pate._core.curator import tell_curator
+from pate._core.events import event, is_logged
 from pate._core.files import check_can_write
 from pate._core.recorder import note, playing
 from pate._core.secret import beside_ledger, forget_secret
-from pate.exceptions import BudgetExceededError, CuratorWarning, InvalidInputError, LedgerError
+from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError
 from pate.ledger import _entries
 from pate.ledger._chain import NewAnswer, mac, pack_query, read_key, unpack_counts, unpack_query
 from pate.ledger._files import BINDS, Thing, described, head_named, read_thing, releases_named, signature
@@ -39,21 +40,22 @@ from pate.privacy.tiers import WHOLE
 
 
 class Ledger:
-    """Releases against one private data set, and the total they may cost.
+    """The durable record of all releases from one private data set; it refuses what exceeds their total budget.
 
     Parameters
     ----------
     path : str or path
         The SQLite file; created (readable by its owner only) when absent. A key file ``PATH.key`` goes beside it.
     total : Budget or None
-        The budget of all releases together. None takes what the file says, or the first release's budget.
+        The budget of all releases together. None takes the file's, or else the first release's budget.
     currency : None, "gdp", "renyi", "renyi:ORDER", ("renyi", ORDER) or "pure"
-        What the ledger counts in, for good. None lets the first charge decide (``"renyi"``: decide the order): by
-        public facts, the currency in which that charge takes the smallest share of the total, GDP where equal. Say
-        ``"renyi"`` where DP-SGD fits, gates or noisy argmaxes will be the larger part, ``"gdp"`` for noisy counts.
+        The accounting unit: the one quantity that the ledger adds up (docs/concepts.md). It is fixed with the first
+        charge and never changes. None takes the one in which that charge is the smallest share of the total, by public
+        facts, and GDP where equal; ``"renyi"`` leaves only the order to the first charge. Choose ``"renyi"`` if DP-SGD
+        fits, gates or noisy argmaxes will be the larger part of all releases, ``"gdp"`` for noisy counts and ballots.
     failure_delta : float or None
-        The part of the total's delta set aside for costs that may fail (gates, sanitised values); it buys nothing else.
-        None sets aside what the first charge needs, mostly nothing.
+        The part of the total's delta that is reserved for costs whose bound may fail (gates, sanitised values). None
+        reserves what the first charge needs, mostly nothing.
     timeout : float
         Seconds to wait while another process holds the file.
 
@@ -85,8 +87,14 @@ class Ledger:
     --------
     >>> import tempfile, pathlib
     >>> from pate import Budget, Charge
-    >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5))
-    >>> ledger.record(Charge.gaussian(sensitivity=2**0.5, sigma=40.0) * 20, mechanism="GNMax(sigma=40.0)", n_queries=20)
+    >>> ledger = Ledger(
+    ...     pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite", total=Budget(1.0, 1e-5)
+    ... )
+    >>> ledger.record(
+    ...     Charge.gaussian(sensitivity=2**0.5, sigma=40.0) * 20,
+    ...     mechanism="GNMax(sigma=40.0)",
+    ...     n_queries=20,
+    ... )
     1
     >>> ledger.used_fraction < 1, len(ledger.releases()), ledger.verify().ok
     (True, 1, True)
@@ -101,6 +109,10 @@ class Ledger:
         failure_delta: float | None = None,
         timeout: float = 30.0,
     ) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise InvalidInputError(
+                f"a ledger must be named by the path of its file, got {shown(path)}. Say Ledger('NAME.sqlite')."
+            )
         # Absolute: after a change of folder the same ledger must not become another, empty one.
         self.path = Path(path).absolute()
         self.timeout = check_real("timeout", timeout, low=0, remedy="It is in seconds.")
@@ -174,7 +186,7 @@ class Ledger:
         seeded: bool = False,
         open_ended: bool = False,
     ) -> int:
-        """Charge what is no label release; see :class:`~pate.privacy.compose.calibrate.BudgetBackend`."""
+        """Charge something other than a label release; see :class:`~pate.privacy.compose.calibrate.BudgetBackend`."""
         data = Registration.of_votes(votes) if hasattr(votes, "fingerprint") else None
         if data is not None:
             self.check(data)
@@ -215,15 +227,15 @@ class Ledger:
             share of delta that was set aside. The first charge fixes both, where they are open.
         mechanism : str
         n_queries : int
-            0 for what answers no queries, such as a DP-SGD fit or a sanitised value.
+            0 if no queries are answered, as for a DP-SGD fit or a sanitised value.
         answers : iterable of (query hash, family, label, noisy counts or None)
-            Taken one by one: a generator of a million needs no list.
+            Taken one by one, so that a generator may yield millions.
         facts : dict, callable or None
             Further public facts, JSON. With ``adaptive`` true an open-ended release takes ``n_queries`` answers in all,
             and no more. A callable is asked for them (and before the answers are) once the charge was found to fit, in
             the same transaction: where noise is to be drawn. What it raises leaves nothing charged.
         request : str
-            What identifies the request, for :meth:`find`.
+            A digest that identifies the request, for :meth:`find`.
         seeded : bool
             Whether the noise could be repeated.
         open_ended : bool
@@ -231,8 +243,7 @@ class Ledger:
         registration : Registration or None
             Registered in the same transaction.
         kind : str or None
-            What is paid for, one of :data:`pate.ledger.KINDS`. None: "labels" where queries
-            are answered, else "other".
+            What is paid for: one of :data:`pate.ledger.KINDS`. None: "labels" if queries are answered, else "other".
 
         Returns
         -------
@@ -278,6 +289,8 @@ class Ledger:
             if opening.terms is None:
                 # Fixed by public facts, before anything is spent, in the transaction of the first charge.
                 _entries.append(connection, self.path, "terms", _now(), body=_entries.terms_body(terms))
+            # Worked out here: nothing may fail any more once something is drawn.
+            told = self._charged(Remaining(replace(opening, terms=terms), left.prices, left.failures), whole)
             if callable(facts):
                 body["facts"] = facts()
             entry = _entries.append(
@@ -298,7 +311,24 @@ class Ledger:
                     f"release of {most} queries cannot hold {entry.n_answers} answers: they were not paid for. Nothing "
                     "was stored."
                 )
+        if told:
+            event(
+                "ledger", "charged", ledger=self.path.name, release=left.n_releases + 1, kind=kind,
+                mechanism=mechanism, n_queries=n_queries, **told,
+            )  # fmt: skip
         return left.n_releases + 1
+
+    @staticmethod
+    def _charged(before: Remaining, charge: Charge) -> dict[str, Any]:
+        """Return what the log says of a charge and of what it leaves: constants, all of them in the file."""
+        if before.total is None or before.terms is None or not is_logged("ledger"):
+            return {}
+        delta, price = before.total.delta, before.terms.currency.price(charge)
+        left = Remaining(before.opening, (*before.prices, price), (*before.failures, charge.delta0))
+        epsilon = charge.guarantee(delta).epsilon
+        return {
+            "epsilon": epsilon, "delta": delta, "epsilon_left": left.epsilon_left, "fraction_left": left.fraction_left,
+        }  # fmt: skip
 
     def add_answers(
         self,
@@ -307,7 +337,7 @@ class Ledger:
         expect_before: int | None = None,
         facts: dict[str, Any] | None = None,
     ) -> str:
-        """Store answers of an open-ended release, whose charge covers them already; do it before they are shown.
+        """Store answers of an open-ended release, which its charge already covers; do it before they are shown.
 
         Parameters
         ----------
@@ -383,9 +413,9 @@ class Ledger:
             return _entries.read_registration(connection, self.path)
 
     def check(self, registration: Registration) -> None:
-        """Refuse when the ledger is for another private data set, unit or list of classes; nothing is written.
+        """Raise if the ledger is for another private data set, unit or list of classes; nothing is written.
 
-        What is known of the records besides (``contents``, ``sketch``) is kept with their next charge by this object.
+        Further facts about the records (``contents``, ``sketch``) are stored with the next charge by this object.
 
         Warns
         -----
@@ -406,29 +436,30 @@ class Ledger:
         if not known and not self._looked_beside and registration.fingerprint is not None:
             said = self.check_beside("what was given", self._full(registration), meant="ignore this warning")
             if said:
-                warnings.warn(said, CuratorWarning, stacklevel=3)
+                tell_curator(said)
 
     def check_beside(self, what: str, data: Registration, *folders: Path, meant: str = MEANT) -> str:
-        """Return what other ledgers in this one's folder, and others, say of these records; "": nothing. **Sensitive**.
+        """Return a warning if other ledgers, beside this one or in ``folders``, are for these records. **Sensitive**.
 
-        Asked before a ledger is begun, so that the same people do not get a fresh budget by oversight.
+        Call it before a new ledger is made, so that the same people do not get a second budget by mistake. "": no
+        warning.
 
         Parameters
         ----------
         what : str
-            What the private records are called.
+            Name of the private records, for the warning.
         data : Registration
         folders : path
-            Where to look besides.
+            Further folders to look in.
         meant : str
-            How to say that another ledger is meant.
+            What to tell the user to do if a new ledger is intended.
         """
         self._looked_beside = True
         places = (self.path.parent, *folders)
         return check_beside(what, data, ledgers_in(type(self), places), places, meant=meant)
 
     def check_writable(self) -> None:
-        """Refuse when nothing could be charged, to be asked before teachers are trained; nothing is left behind.
+        """Raise if nothing could be charged, as a check before teachers are trained; no trace of it is left.
 
         Raises
         ------
@@ -442,7 +473,7 @@ class Ledger:
             raise LedgerError(f"{error} Nothing was trained or charged.") from None
 
     def register(self, registration: Registration) -> None:
-        """Say what the private data set is; what was registered before must agree, what was unknown is added.
+        """Register the private data set; facts registered before must agree, new ones are added.
 
         Raises
         ------
@@ -453,11 +484,11 @@ class Ledger:
             self._register(connection, registration)
 
     def bind(self, *things: Thing, contents: Mapping[str, bytes] | None = None) -> str:
-        """Note digests of released files under the ledger's key: :meth:`verify` then tells them from edited ones.
+        """Note digests of released files under the ledger's key, so that :meth:`verify` recognises edited files.
 
-        Costs nothing, and says nothing of private records: what is released is public. Releases bind their own
-        statements, and jobs and ``save`` what they write; a file that was made later is bound by anyone who answers for
-        it.
+        It costs nothing, and reveals nothing about private records: what is released is public. Releases bind their own
+        statements, and jobs and ``save`` bind the files that they write; bind a file that was made later yourself, if
+        you vouch for it.
 
         Parameters
         ----------
@@ -542,15 +573,15 @@ class Ledger:
         return {} if contents is None or key is None else {"contents": sealed(key, "contents", [contents])}
 
     def revise(self, reason: str) -> None:
-        """Declare that the private records were corrected or added to: the next release's records are taken as theirs.
+        """Declare that the private records were corrected or extended: the next release's records become the ledger's.
 
-        Everything stays charged to one total, so all versions together satisfy it: neighbours then differ in one unit
-        throughout the versions. Stored answers stay as they were released.
+        Everything stays charged to one total, so that all versions together satisfy it: neighbours then differ in one
+        unit in all versions. Stored answers stay as they were released.
 
-        The secret of the shards beside the ledger is deleted, so that every version is cut by one of its own: two
-        versions' labels may be equal for some people's records and not for their neighbours', and with them a cut that
-        depends on labels (see Notes of :func:`pate.partition`). A folder of checkpoints keeps a secret as well: take
-        another one for another version.
+        The secret by which shards are cut, which lies beside the ledger, is deleted, so that every version is cut by
+        its own secret: a cut may depend on labels (see Notes of :func:`pate.partition`), and two versions' labels may
+        be equal for some people's records and not for their neighbours'. A folder of checkpoints keeps a secret as
+        well: use another folder for another version.
 
         Parameters
         ----------
@@ -577,7 +608,7 @@ class Ledger:
             )
 
     def tiers(self) -> list[dict[str, Any]]:
-        """Return what each tier's units are charged by all releases together, and what is theirs at most; public.
+        """Return what all releases together charge to the units of each tier, and the most that they allow; public.
 
         Empty without tiers. ``spent`` and ``limit`` are in the ledger's accounting unit, of which a tier of weight w
         (``weight``) is charged w^2 times what one of weight 1 is: so the filter that holds for the latter holds for it,
@@ -615,10 +646,10 @@ class Ledger:
         }
 
     def recognises(self, fingerprint: str) -> bool:
-        """Return whether the private records of this fingerprint are the ones this ledger is for.
+        """Return whether this ledger is for the private records with this fingerprint.
 
-        In whatever order they come. False where it does not say: no data set is registered, none with a fingerprint, or
-        the key file is gone.
+        Their order does not matter. False also if it is not known: no data set is registered, or none with a
+        fingerprint, or the key file is gone.
         """
         held = self._registered() or {}
         key = None if held.get("fingerprint") is None else read_key(self.path, make=False)
@@ -629,13 +660,13 @@ class Ledger:
 
     @property
     def has_sketch(self) -> bool:
-        """Whether the ledger can say of other data sets how far they are of the same people, see :meth:`overlap`."""
+        """Whether the ledger can estimate how many people another data set shares with its own, see :meth:`overlap`."""
         return (self._registered() or {}).get("sketch") is not None
 
     def overlap(self, data: Registration) -> float:
-        """Return an estimate of how far another data set is of the same people (or records): **sensitive**, 0 to 1.
+        """Estimate the share of people (or records) that another data set has in common with this one: **sensitive**.
 
-        Of that of the two whose larger share stands in the other, that share. 0 where it does not say, see
+        From 0 to 1: the larger of the two data sets' shares that are in the other. 0 also if it is not known, see
         :meth:`recognises`.
 
         Parameters
@@ -651,7 +682,7 @@ class Ledger:
             return 0.0 if key is None else overlap(key, sketch, data.sketch)
 
     def warn_of_other_features(self, releases: Iterable[int]) -> None:
-        """Tell the curator where these releases were made from other features than the records last checked.
+        """Warn the curator if these releases were made from other features than those of the records last checked.
 
         Labels and owners were the same, or the ledger was revised: see :meth:`pate.Ledger.check`.
 
@@ -661,20 +692,18 @@ class Ledger:
         """
         found = self.of_other_features(releases)
         if found:
-            warnings.warn(
+            tell_curator(
                 f"the private features are not those that release {', '.join(map(str, found))} of the ledger was made "
                 "from. What it released is given again, and the changed records were not used for it: a question is "
                 "answered once. For labels by the records as they are now ask another one (another epsilon or "
                 "mechanism, say), which is charged; where people were added or labels corrected, after Ledger.revise "
                 "(pate ledger revise). (Whether records changed is private: do not publish it.)",
-                CuratorWarning,
-                stacklevel=3,
             )
 
     def of_other_features(self, releases: Iterable[int]) -> list[int]:
-        """Return which of these releases were made from other rows than those last checked, or in another order.
+        """Return which of these releases were made from rows other than those last checked, or in another order.
 
-        None where it is not known: of rows that were never checked (:meth:`check`), or without the key. **Sensitive.**
+        None if it is not known: rows were never checked (:meth:`check`), or the key is missing. **Sensitive.**
         """
         contents = None if self._checked is None else self._checked.contents
         key = None if contents is None else read_key(self.path, make=False)
@@ -708,7 +737,7 @@ class Ledger:
 
     @property
     def currency(self) -> str | None:
-        """What the ledger counts in: "gdp", "renyi:ORDER" or "pure"; None where the first charge decides."""
+        """The accounting unit: "gdp", "renyi:ORDER" or "pure"; None until the first charge decides."""
         return self.remaining().currency or self._asked
 
     @property
@@ -718,7 +747,7 @@ class Ledger:
 
     @property
     def used_fraction(self) -> float:
-        """Share of the limit that is spent, 0 to 1. It is no epsilon and converts to none."""
+        """Share of the limit that is spent, 0 to 1. It is not an epsilon and cannot be converted to one."""
         left = self.remaining()
         return 0.0 if left.terms is None else left.spent / left.terms.limit
 
@@ -730,7 +759,7 @@ class Ledger:
         return self.remaining(default_total=default_total).allows(cost)
 
     def stored(self, queries: Sequence[str], family: str, *, release: int | None = None) -> dict[str, Answer]:
-        """Return the first stored answer of queries asked before: free, since it is post-processing.
+        """Return the first stored answer of each query that was asked before: free, since it is post-processing.
 
         ``release`` takes those of one release alone.
         """
@@ -782,10 +811,10 @@ class Ledger:
             return list(_entries.read_releases(connection, self.path, ids))
 
     def show(self) -> list[dict[str, Any]]:
-        """Return one tidy row per release: what it paid for, how much, and when; all public.
+        """Return a table with one row per release: what was paid for, how much, and when; all public.
 
         ``price`` is in the ledger's currency and ``share`` its part of the limit: these add up. ``epsilon`` is each
-        release's own at the total's delta, and adds up to nothing.
+        release's own at the total's delta; do not add these up.
         """
         left = self.remaining()
         if left.total is None or left.terms is None:
@@ -815,10 +844,11 @@ class Ledger:
         ]
 
     def export(self, path: str | os.PathLike[str], *, escape_formulas: bool = False) -> int:
-        """Write every answer that was ever paid for, refused queries too; the file is whole or absent.
+        """Write every answer that was ever paid for, refused queries included; the file is written whole or not at all.
 
-        Of records that voted these are the noisy sums of their ballots (status "ballots"): that is what was released.
-        Labels follow from them and the public rows, which a ledger does not have; they stand in the files written then.
+        If records voted, these are the noisy sums of their ballots (status "ballots"): that is what was released.
+        Labels were computed from them and the public rows, which a ledger does not have; they are in the files that
+        were written then.
 
         Parameters
         ----------
@@ -860,7 +890,7 @@ class Ledger:
 
     @property
     def head(self) -> str:
-        """The digest of the last entry: it stands for everything before it."""
+        """The digest of the last entry, which covers everything before it."""
         with self._read() as connection:
             row = _entries.last(connection)
         return "" if row is None else str(row[1])
@@ -871,7 +901,8 @@ class Ledger:
         Parameters
         ----------
         head : str or None
-            A :attr:`head` noted earlier, elsewhere: it must be in the chain, else entries were taken back or rewritten.
+            A :attr:`head` that you noted elsewhere earlier. If it is not in the chain, entries were removed or
+            rewritten.
         files : iterable of paths, or of statements' JSON objects (``statement.to_dict()``)
             Each is *as released* (its bytes are bound; or it is a statement, and all that it says is), *changed* (its
             name, or the head in its statement, is that of a bound file, its content is not) or *unknown*. Copies are
@@ -880,7 +911,7 @@ class Ledger:
         Returns
         -------
         Verification
-            With the problems found, if any; its truth value is whether there is none. ``files`` has one
+            With the problems found, if any; it is true if there is none. ``files`` has one
             :class:`pate.ledger.FileCheck` for each file, ``as_released`` says whether all is well.
 
         Raises

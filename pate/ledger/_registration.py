@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pate._core.curator import tell_curator
 from pate._core.secret import unreplayed_bytes
-from pate.exceptions import CuratorWarning, LedgerError
+from pate.exceptions import LedgerError
 from pate.ledger._chain import canonical, key_path, mac, read_key
 from pate.ledger._entries import check_tiers, read_registration
 from pate.ledger._files import statement_in
@@ -24,7 +24,10 @@ _FEWEST = 10
 #: What to do when the records did change.
 _REVISE = (
     " If these are the same people's records, corrected or added to, say so first: Ledger.revise(reason) (pate ledger "
-    "revise). Folds of a cross-validation are other data sets: pate.private_select chooses settings on all records."
+    "revise). In a cross-validation the first fold was charged and registered, and every other fold, and the whole "
+    "table, are other data: cross-validate without a ledger, on data that are not private alone. Of private data fit "
+    "all records once (after a fold was charged, revise first: it stays spent), or choose settings by "
+    "pate.private_select."
 )
 
 
@@ -70,6 +73,13 @@ def overlap(key: bytes, held: dict[str, Any], sketch: Sequence[Sequence[str]]) -
     return max(shares)
 
 
+def _in_words(name: str, value: Any) -> str:
+    """Return a public fact of a ledger in words that are alike in Python and on the command line."""
+    if name == "n_units":
+        return f"{value} records (or persons)"
+    return f"the {name} {value!r}" if name in ("unit", "classes") else f"{name}={value!r}"
+
+
 def merge(
     connection: sqlite3.Connection, path: Path, registration: Registration, *, make_key: bool
 ) -> dict[str, Any] | None:
@@ -83,7 +93,7 @@ def merge(
             continue
         if value is not None and canonical(known[name]) != canonical(value):
             raise LedgerError(
-                f"the ledger {str(path)!r} is for {name}={known[name]!r}, not {value!r}. One ledger belongs "
+                f"the ledger {str(path)!r} is for {_in_words(name, known[name])}, not {value!r}. One ledger belongs "
                 "to one private data set, one unit and one list of classes in one order."
                 + (_REVISE if name == "n_units" else "")
             )
@@ -160,7 +170,7 @@ def check_beside(
     *,
     meant: str = MEANT,
 ) -> str:
-    """Return what there is to say before another ledger is begun for these private records; "" where nothing is."""
+    """Return a warning if there already are ledgers for these private records; "" if there are none."""
     ledgers = list(ledgers)
     members = "people" if data.unit == "group" else "records"
     for book in ledgers:
@@ -226,11 +236,9 @@ def ledgers_in(kind: Callable[..., Any], folders: Iterable[Path]) -> Iterator[An
             except LedgerError as error:
                 if not key_path(path).exists():  # no ledger
                     continue
-                warnings.warn(
+                tell_curator(
                     f"whether {str(path)!r} knows these records cannot be seen, as it cannot be read now: {error} If "
                     "it may be theirs, stop here: another ledger would grant its whole budget once more.",
-                    CuratorWarning,
-                    stacklevel=3,
                 )
 
 

@@ -11,13 +11,13 @@ from pate.exceptions import InvalidInputError
 from pate.ledger._files import FileCheck
 from pate.privacy.budget import Budget
 from pate.privacy.compose.accounting_unit import Opening, Terms
-from pate.privacy.convert import delta_left
+from pate.privacy.convert import delta_left, gdp_to_epsilon
 from pate.privacy.cost import Charge
 
 #: What a release may have paid for.
 KINDS = (
     "labels", "session", "capped votes", "gate", "sanitised value", "DP-SGD", "selection", "other",
-    "ballots", "ballot session",
+    "ballots", "ballot session", "noise shares",
 )  # fmt: skip
 
 #: The keys of a registration in the file, the fingerprint apart.
@@ -26,7 +26,7 @@ _FACTS = ("unit", "adjacency", "classes", "n_units", "n_shards")
 
 @dataclass(frozen=True)
 class Answer:
-    """One stored answer: a label index or ABSTAIN, the noisy counts if those were released, and its release.
+    """One stored answer of a ledger: label index or ABSTAIN, noisy counts if they were released, and its release.
 
     Examples
     --------
@@ -74,7 +74,9 @@ class LedgerRow:
 
     Examples
     --------
-    >>> LedgerRow(1, "2026-01-01T00:00:00+00:00", "GNMax(sigma=40.0)", 10, Charge.zero(), {}).id
+    >>> LedgerRow(
+    ...     1, "2026-01-01T00:00:00+00:00", "GNMax(sigma=40.0)", 10, Charge.zero(), {}
+    ... ).id
     1
     """
 
@@ -172,25 +174,44 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Remaining:
-    """What a ledger's total still allows, in its one currency. Public: charges are constants.
+    """What a ledger's total still allows, in its accounting unit. Public: charges are constants.
 
     Attributes
     ----------
     opening : Opening or None
         What the ledger was opened with; None before the first release.
     prices, failures : tuple of float
-        Of the releases one by one: their sums are rounded once, as :meth:`pate.Ledger.verify` does.
+        Cost and failure probability of each release; sums are rounded once, as :meth:`pate.Ledger.verify` does.
 
     Examples
     --------
     >>> left = Remaining(Opening(Budget(1.0, 1e-5), "gdp", 0.0, None))
     >>> left.fraction_left, round(left.epsilon_left, 6), left.currency
     (1.0, 1.0, 'gdp')
+    >>> print(left)
+    left: 100.0% of the total (epsilon 1 at delta 1e-05, accounting unit open until the first charge) after 0 releases;
+    one more release of up to epsilon 1.000 fits
     """
 
     opening: Opening | None
     prices: tuple[float, ...] = field(default=(), repr=False)
     failures: tuple[float, ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        if self.total is None:
+            return "left: all; the first release fixes the total"
+        total, n = self.total, self.n_releases
+        counted = "accounting unit open until the first charge" if self.terms is None else f"counted in {self.currency}"
+        aside = f"; {self.failure_left:g} of delta left for costs that may fail" if self.failure_left else ""
+        gaussian = "" if self._order is None else " of Gaussian noise"
+        fits = f"one more release{gaussian} of up to epsilon {self.epsilon_left:.3f} fits"
+        if self.epsilon_left < 0.0005 or self.fraction_left < 0.0005:
+            fits = "nothing more of use can be released; what was released stays free"
+        return (
+            f"left: {self.fraction_left:.1%} of the total "
+            f"(epsilon {total.epsilon:g} at delta {total.delta:g}, {counted}) "
+            f"after {n} release{'s' * (n != 1)}; {fits}{aside}"
+        )
 
     @property
     def total(self) -> Budget | None:
@@ -242,7 +263,7 @@ class Remaining:
 
     @property
     def epsilon_left(self) -> float:
-        """The epsilon, at the total's delta, of the one largest release that still fits, by the ledger's currency.
+        """The epsilon, at the total's delta, of the one largest release of Gaussian noise that still fits.
 
         It adds to nothing: the epsilon spent and the epsilon left do not sum to the total's.
         """
@@ -251,7 +272,17 @@ class Remaining:
         if self.terms is None:
             return self.total.epsilon
         left = delta_left(self.total.delta, self.terms.failure_delta)
-        return least_of(self.total.epsilon, self.terms.currency.epsilon(self.left, left))
+        found = least_of(self.total.epsilon, self.terms.currency.epsilon(self.left, left))
+        if self._order is not None:  # its own conversion has an overhead, however little is left
+            unit = self.terms.currency.price(Charge.gaussian(sensitivity=1.0, sigma=1.0))  # as it would be charged
+            found = least_of(found, gdp_to_epsilon(math.sqrt(self.left / unit), left))
+        return found
+
+    @property
+    def _order(self) -> float | None:
+        """The single Renyi order that is counted at, if there is one."""
+        order = None if self.terms is None else self.terms.currency.order
+        return None if order is None or math.isinf(order) else order
 
     def refusal(self, cost: Charge) -> str:
         """Return why the cost would not fit, in words; "" if it would."""
@@ -280,7 +311,7 @@ class Remaining:
 
 @dataclass(frozen=True)
 class Verification:
-    """What checking a ledger found.
+    """The result of checking a ledger: the problems that were found, and the state of each file.
 
     Attributes
     ----------
@@ -322,6 +353,7 @@ class Verification:
         return self.ok
 
     def __str__(self) -> str:
-        size = f"{self.n_entries} entries, {self.n_releases} releases, {self.n_answers} answers, head {self.head}"
+        n = self.n_releases
+        size = f"{self.n_entries} entries, {n} release{'s' * (n != 1)}, {self.n_answers} answers, head {self.head}"
         lines = [*map(str, self.files), f"{'verified' if self.ok else 'NOT VERIFIED'}: {size}"]
         return "\n".join([*lines, *(f"problem: {p}" for p in self.problems), *(f"note: {n}" for n in self.notes)])

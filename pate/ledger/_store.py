@@ -141,8 +141,9 @@ def transaction(path: Path, *, write: bool, timeout: float) -> Iterator[sqlite3.
         where = path if write or not missing else ":memory:"
         connection = sqlite3.connect(where, timeout=timeout, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
+        why = getattr(error, "strerror", None) or error
         raise LedgerError(
-            f"the ledger {str(path)!r} cannot be opened: {error}. Nothing was charged; check the path, its permissions "
+            f"the ledger {str(path)!r} cannot be opened: {why}. Nothing was charged; check the path, its permissions "
             "and the disk."
         ) from error
     committing = False

@@ -61,9 +61,11 @@ def write_answers(
     """Write all answers; see :meth:`pate.Ledger.export`."""
     goal = Path(path)
     if goal.suffix not in (".csv", ".jsonl"):
-        raise InvalidInputError(f"path must end in .csv or .jsonl, got {str(goal)!r}.")
+        raise InvalidInputError(
+            f"answers are written to a file that ends in .csv or .jsonl, got {str(goal)!r}. Rename it."
+        )
     if goal.exists():
-        raise InvalidInputError(f"path must be a new file, but {str(goal)!r} exists. Name another one.")
+        raise InvalidInputError(f"{str(goal)!r} exists. Answers are written to a new file: name another one.")
     n = 0
     try:
         with atomic_path(goal) as part, open(part, "w", encoding="utf-8", newline="") as file:
@@ -121,7 +123,7 @@ _NAMED = 20
 def verify_ledger(
     path: str | os.PathLike[str], *, head: str | None = None, files: Iterable[Thing] = (), timeout: float = 30.0
 ) -> Verification:
-    """Return what is wrong with a ledger's file, however damaged, and with files that were released from it.
+    """Check a ledger's file, however damaged, and files that were released from it; return the problems found.
 
     Parameters
     ----------

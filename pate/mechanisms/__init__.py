@@ -1,8 +1,8 @@
-"""Mechanisms: noise and its cost in one frozen value.
+"""Mechanisms: the noise of a release and its privacy cost, in one frozen value.
 
 ``charge(n_queries)`` is what the answers cost in the worst case, a constant; ``sample(counts, noise)`` draws the noise,
-by the exact samplers of :mod:`pate.privacy.noise`. :func:`pate.release_labels` charges first and samples afterwards.
-A mechanism of your own derives from :class:`Mechanism` (docs/how-to.md), and is audited by :mod:`pate.testing`.
+by the exact samplers of :mod:`pate.privacy.noise`. :func:`pate.release_labels` charges first and samples afterwards. A
+mechanism of your own derives from :class:`Mechanism` (docs/extend.md), and is audited by :mod:`pate.audit.testing`.
 """
 
 from pate.mechanisms._ballot_sum import GaussianSum
@@ -18,6 +18,11 @@ from pate.mechanisms._noisy_max import (
     named_mechanisms,
 )
 from pate.mechanisms._noisy_max import read_mechanisms as read_mechanisms
+from pate.mechanisms._shares import LEAST_SHARE as LEAST_SHARE
+from pate.mechanisms._shares import VIEWERS as VIEWERS
+from pate.mechanisms._shares import SharedGaussian, SharedGNMax
+from pate.mechanisms._shares import institution_charge as institution_charge
+from pate.mechanisms._shares import rounds_charge as rounds_charge
 from pate.mechanisms._vote_cap import VoteCap, VoteCapSession
 
 __all__ = [
@@ -33,6 +38,8 @@ __all__ = [
     "Mechanism",
     "NoisyBallots",
     "NoisyHistogram",
+    "SharedGNMax",
+    "SharedGaussian",
     "VoteCap",
     "VoteCapSession",
     "make_mechanism",

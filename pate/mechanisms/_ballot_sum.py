@@ -28,7 +28,7 @@ _MOST = 1e6
 
 @dataclass(frozen=True)
 class GaussianSum(Noisy):
-    """Independent Gaussian noise on every cell of a sum of ballots (:class:`pate.records.BallotSum`).
+    """Release a sum of ballots (:class:`pate.records.BallotSum`) with independent Gaussian noise on every cell.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class GaussianSum(Noisy):
     noise_multiplier: float
     family: ClassVar[str] = "gaussian-sum"
 
-    _noises: ClassVar[tuple[str, ...]] = ("noise_multiplier",)
+    noise_fields: ClassVar[tuple[str, ...]] = ("noise_multiplier",)
     _most: ClassVar[float] = _MOST
     _unit: ClassVar[str] = "It is the noise's standard deviation over the most that one unit can move the sum."
 

@@ -1,4 +1,4 @@
-"""The contract of a mechanism: noise and cost in one frozen value."""
+"""The interface of a mechanism: the noise of a release and its privacy cost, in one frozen value."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from pate._core.checks import check_int, check_real
 from pate._core.recorder import note, playing
+from pate.exceptions import InvalidInputError
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.cost import MIN_NOISE, Charge
 from pate.privacy.noise.source import NoiseSource
@@ -31,7 +32,7 @@ ANSWERED, REFUSED, NOT_ASKED = "answered", "refused", "not asked"
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """What a mechanism released for a batch of queries.
+    """The outcome of a mechanism for a batch of queries: labels, status and, if released, noisy counts.
 
     Attributes
     ----------
@@ -74,26 +75,43 @@ def _noted(sample: Any) -> Any:
 class Noisy:
     """Base of mechanisms: their noise scales, each checked, which grow together when one is calibrated."""
 
-    #: The fields that hold a standard deviation or scale, the largest there may be, and what they are.
-    _noises: ClassVar[tuple[str, ...]] = ("sigma",)
+    #: The fields that hold a standard deviation or scale of noise; empty where there is none.
+    noise_fields: ClassVar[tuple[str, ...]] = ("sigma",)
+    #: The largest noise there may be, and what it is.
     _most: ClassVar[float] = math.inf
-    _unit: ClassVar[str] = "It is the scale of the noise in votes."
+    _unit: ClassVar[str] = "It says how large the noise is, in votes."
 
     def __post_init__(self) -> None:
-        for name in self._noises:
+        for name in self.noise_fields:
+            if not hasattr(self, name):
+                raise InvalidInputError(
+                    f"noise_fields of {type(self).__name__} must name fields that hold a scale of noise, got {name!r}. "
+                    'Write noise_fields = ("width",) in the class, say; () where there is no such field.'
+                )
             value = check_real(name, getattr(self, name), low=MIN_NOISE, high=self._most, remedy=self._unit)
             object.__setattr__(self, name, value)
 
     def scaled(self, factor: float) -> Self:
-        """Return the same with every noise multiplied by ``factor``."""
-        return dataclasses.replace(self, **{name: getattr(self, name) * factor for name in self._noises})
+        """Return the same with every noise multiplied by ``factor``, as :func:`pate.privacy.calibrate` asks for."""
+        return dataclasses.replace(self, **{name: getattr(self, name) * factor for name in self.noise_fields})
 
 
 @dataclass(frozen=True)
 class Mechanism(Noisy, ABC):
-    """Base of the mechanisms: frozen, comparable, printable; votes and generators are arguments.
+    """Base class of mechanisms: the noise of a release and its privacy cost, in one frozen value.
 
-    Subclasses say :meth:`charge` and :meth:`sample` side by side, so that what is sampled is what is accounted.
+    Subclasses define :meth:`charge` and :meth:`sample` side by side, so that the noise that is drawn is the noise that
+    is charged. Votes and generators are arguments. docs/extend.md shows how to write your own.
+
+    Attributes
+    ----------
+    family : str
+        The name by which a ledger recognises stored answers.
+    noise_fields : tuple of str
+        Fields that hold a scale of noise; ``("sigma",)`` if nothing else is said. Each is checked when one is made, and
+        audits try other scales. A mechanism without such a field says ``()``, and may define ``scaled`` itself.
+    may_refuse : bool
+        Whether it may refuse to answer, so that a cap on answers lowers the price.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Noisy maxima: only the name of the winner gets out."""
+"""Noisy-max mechanisms: only the winning class is released."""
 
 from __future__ import annotations
 
@@ -35,17 +35,20 @@ class ExactParameters(TypedDict):
 
 
 class ExactLaw(ABC):
-    """Mixin of the mechanisms that let out only the name of a winner, whose law is known exactly.
+    """Mixin of mechanisms that release only the winning class and whose outcome probabilities are known exactly.
 
     Guarantees
     ----------
-    Adjacency: one vote is replaced. Every number here is a function of the votes, hence private: no method of this
-    class may be called on votes outside the curator's walls.
+    Adjacency: one vote is replaced. Every number here is a function of the votes, hence private: only the curator may
+    call methods of this class on votes.
 
     Examples
     --------
     >>> from pate import GNMax, NoisyHistogram
-    >>> isinstance(GNMax(sigma=40.0), ExactLaw), isinstance(NoisyHistogram(sigma=40.0), ExactLaw)
+    >>> (
+    ...     isinstance(GNMax(sigma=40.0), ExactLaw),
+    ...     isinstance(NoisyHistogram(sigma=40.0), ExactLaw),
+    ... )
     (True, False)
     """
 
@@ -106,7 +109,7 @@ class ExactLaw(ABC):
 
 @dataclass(frozen=True)
 class GNMax(ExactLaw, Mechanism):
-    """Gaussian noisy max: argmax of counts + N(0, sigma^2) (Papernot et al. 2018, Section 4.1).
+    """GNMax: release the class with the most votes after Gaussian noise (Papernot et al. 2018, Section 4.1).
 
     Parameters
     ----------
@@ -165,7 +168,7 @@ class GNMax(ExactLaw, Mechanism):
 
 @dataclass(frozen=True)
 class LNMax(ExactLaw, Mechanism):
-    """Laplace noisy max: argmax of counts + Laplace(scale) (Papernot et al. 2017; their gamma is 1/scale).
+    """LNMax: release the class with the most votes after Laplace noise (Papernot et al. 2017; their gamma is 1/scale).
 
     Parameters
     ----------
@@ -190,7 +193,7 @@ class LNMax(ExactLaw, Mechanism):
 
     scale: float
     family: ClassVar[str] = "lnmax"
-    _noises: ClassVar[tuple[str, ...]] = ("scale",)
+    noise_fields: ClassVar[tuple[str, ...]] = ("scale",)
 
     def exact_parameters(self) -> ExactParameters:
         """Return noise and threshold test, as keyword arguments for :mod:`pate.privacy.exact`."""
@@ -211,7 +214,7 @@ class LNMax(ExactLaw, Mechanism):
 
 @dataclass(frozen=True)
 class ConfidentGNMax(ExactLaw, Mechanism):
-    """Confident-GNMax: answer by GNMax only where the noisy largest count reaches a threshold.
+    """Confident-GNMax: answer a query by GNMax only if its largest count, with noise, reaches a threshold.
 
     Source: Papernot et al. 2018, Algorithm 1. The test adds N(0, sigma_threshold^2) to the *true* largest count.
 
@@ -253,7 +256,9 @@ class ConfidentGNMax(ExactLaw, Mechanism):
 
     Offsets cost nothing more:
 
-    >>> fair = ConfidentGNMax(threshold=200, sigma_threshold=150, sigma=40, offsets=(15, 0, -22))
+    >>> fair = ConfidentGNMax(
+    ...     threshold=200, sigma_threshold=150, sigma=40, offsets=(15, 0, -22)
+    ... )
     >>> fair.charge(640, max_answers=300) == m.charge(640, max_answers=300)
     True
     """
@@ -264,7 +269,7 @@ class ConfidentGNMax(ExactLaw, Mechanism):
     offsets: tuple[float, ...] | None = None
     family: ClassVar[str] = "confident-gnmax"
     may_refuse: ClassVar[bool] = True
-    _noises: ClassVar[tuple[str, ...]] = ("sigma_threshold", "sigma")
+    noise_fields: ClassVar[tuple[str, ...]] = ("sigma_threshold", "sigma")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -330,7 +335,7 @@ class ConfidentGNMax(ExactLaw, Mechanism):
 
 @dataclass(frozen=True)
 class NoisyHistogram(Mechanism):
-    """Release the noisy counts themselves: counts + N(0, sigma^2) on every class.
+    """Release all vote counts of a query, with Gaussian noise on the count of every class.
 
     Argmax, abstaining on small gaps, class offsets, soft labels and tuning all of these on the released counts are
     post-processing and cost nothing: see :meth:`pate.LabelRelease.decide`.
@@ -388,7 +393,7 @@ class NoisyHistogram(Mechanism):
 
 @dataclass(frozen=True)
 class NoisyBallots(NoisyHistogram):
-    """Release how many teachers say yes to each label, with noise, where each says yes to a few labels at most.
+    """For several labels: release, with noise, how many teachers vote for each label, if each votes for only a few.
 
     Source: Dziedzic et al. (PoPETs 2023), votes clipped to L2 norm tau, with tau^2 = ``most_labels`` and votes of 0 and
     1. The counts are of :class:`pate.votes.BallotVotes`, which :func:`pate.release.clipped_votes` makes.
@@ -472,7 +477,7 @@ _OPTIONAL = {"confident": ("offsets",)}
 
 
 def make_mechanism(name: str, **parameters: Any) -> Mechanism:
-    """Return a mechanism by name from exactly its own parameters.
+    """Return a mechanism by its name, made from its own parameters.
 
     Parameters
     ----------
@@ -500,7 +505,7 @@ def make_mechanism(name: str, **parameters: Any) -> Mechanism:
     missing, foreign = [k for k in needed if k not in given], [k for k in given if k not in own]
     if missing or foreign:
         parts = ([f"missing: {', '.join(missing)}"] if missing else []) + (
-            [f"not its own: {', '.join(foreign)}"] if foreign else []
+            [f"not for it: {', '.join(foreign)}"] if foreign else []
         )
         raise InvalidInputError(f"mechanism {name!r} needs {', '.join(needed)}; {'; '.join(parts)}.")
     return kind(**given)
@@ -511,11 +516,14 @@ def read_mechanisms(text: str) -> list[Mechanism]:
 
     Examples
     --------
-    >>> read_mechanisms("GNMax(sigma=40.0), 250 teachers, 10 classes; LNMax(scale=20.0), 50 teachers")
+    >>> read_mechanisms(
+    ...     "GNMax(sigma=40.0), 250 teachers, 10 classes; LNMax(scale=20.0), 50 teachers"
+    ... )
     [GNMax(sigma=40.0), LNMax(scale=20.0)]
     >>> read_mechanisms("GNMax(sigma=high)")
     []
-    >>> read_mechanisms("ConfidentGNMax(threshold=9.0, sigma_threshold=2.0, sigma=1.0, offsets=(1.5, -2.0))")[0].offsets
+    >>> said = "ConfidentGNMax(threshold=9.0, sigma_threshold=2.0, sigma=1.0, offsets={})"
+    >>> read_mechanisms(said.format("(1.5, -2.0)"))[0].offsets
     (1.5, -2.0)
     """
     kinds = {kind.__name__: name for name, (kind, _) in _PARAMETERS.items()}

@@ -1,4 +1,4 @@
-"""VoteCap: teachers that vote at most so many times and abstain otherwise; the whole run has one public price."""
+"""VoteCap: teachers that vote at most so many times and abstain otherwise; the whole run has one public cost."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from pate.votes import ABSTAIN
 
 @dataclass(frozen=True)
 class VoteCap(Noisy):
-    """Gaussian noisy max over teachers that cast at most ``max_votes`` votes each, in as many queries as one likes.
+    """GNMax in which each teacher votes on at most ``max_votes`` queries; the cost does not grow with more queries.
 
     A teacher may abstain (its vote is then the zero vector) by any rule on its own shard and on what was released
-    before. The price is that of ``max_votes`` answers, however many queries are asked: it pays when teachers abstain.
+    before. The whole run costs as much as ``max_votes`` answers, however many queries are asked: use it if teachers
+    often abstain.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ class VoteCap(Noisy):
         super().__post_init__()
 
     def charge(self, n_queries: int | None = None, max_answers: int | None = None) -> Charge:
-        """Return the worst-case cost of a whole run, in as many queries as one likes.
+        """Return the worst-case cost of a whole run, with any number of queries.
 
         Parameters
         ----------
@@ -96,11 +97,11 @@ class VoteCap(Noisy):
 
 
 class VoteCapSession:
-    """One run under a :class:`VoteCap`: holds how often each teacher voted, which is **sensitive**.
+    """One run of a :class:`VoteCap`: it counts how often each teacher has voted, which is **sensitive**.
 
-    A vote beyond its teacher's cap is dropped without a word; nothing says how many teachers are left, and queries
-    go on being answered when none is. It cannot be copied or pickled, and a forked process cannot use its copy: that
-    would spend the caps twice.
+    A vote beyond its teacher's cap is dropped silently. How many teachers are left is not shown, and queries are still
+    answered when none is left. It cannot be copied or pickled, and a forked process cannot use its copy: that would
+    spend the caps twice.
 
     Parameters
     ----------
@@ -111,7 +112,9 @@ class VoteCapSession:
 
     Examples
     --------
-    >>> run = VoteCap(max_votes=2, sigma=1.0).session(n_teachers=100, n_classes=2, noise=NoiseSource(0))
+    >>> run = VoteCap(max_votes=2, sigma=1.0).session(
+    ...     n_teachers=100, n_classes=2, noise=NoiseSource(0)
+    ... )
     >>> run.ask([[0, 1]] * 100).labels
     array([0, 1])
     """

@@ -1,4 +1,4 @@
-"""Models made of releases, at no further cost: of noisy sums, of labels, and of numbers; and the model file."""
+"""Models computed from releases (noisy sums, labels, numbers), at no further privacy cost; and the model file."""
 
 import lazy_loader
 

@@ -79,7 +79,12 @@ class LabelsPlan(OneInTenHeldOut):
     Examples
     --------
     >>> plan = LabelsPlan(("a", "b"), n_units=30_000, mu=0.27, n_public=2_000)
-    >>> plan.recipe.n_components, len(plan.shares), round(sum(plan.shares), 9), plan.held_out_shares
+    >>> (
+    ...     plan.recipe.n_components,
+    ...     len(plan.shares),
+    ...     round(sum(plan.shares), 9),
+    ...     plan.held_out_shares,
+    ... )
     (256, 21, 1.0, (1.0,))
     """
 
@@ -215,7 +220,11 @@ def label_quality(name: str, counts: FloatArray, *, sigma: float, n: int, preval
 
     Examples
     --------
-    >>> print(label_quality("ill", np.array([80.0, 20.0, 40.0]), sigma=3.0, n=1_000, prevalence=0.12))
+    >>> print(
+    ...     label_quality(
+    ...         "ill", np.array([80.0, 20.0, 40.0]), sigma=3.0, n=1_000, prevalence=0.12
+    ...     )
+    ... )
     ill (12.0%): accuracy 0.940 (0.009), precision 0.800 (0.047), recall 0.667 (0.047), F1 0.727 (0.037)
     """
     _, fp, fn = (float(c) for c in counts)
@@ -327,13 +336,21 @@ class Labels:
 
     Examples
     --------
-    >>> state = LabelsPlan(("a", "b"), n_units=1_000, mu=100, n_public=20).start(np.eye(2)[[0, 1] * 10])
-    >>> labels, phi = np.repeat([[1, 0], [0, 1]], 500, axis=0), np.eye(2)[np.repeat([0, 1], 500)]
+    >>> state = LabelsPlan(("a", "b"), n_units=1_000, mu=100, n_public=20).start(
+    ...     np.eye(2)[[0, 1] * 10]
+    ... )
+    >>> labels, phi = (
+    ...     np.repeat([[1, 0], [0, 1]], 500, axis=0),
+    ...     np.eye(2)[np.repeat([0, 1], 500)],
+    ... )
     >>> while (ask := state.ask) is not None:
     ...     part = np.arange(1_000) % 10 == 0
     ...     part = part if ask.held_out else ~part
     ...     r = ask.votes(phi[part], labels[part])
-    ...     state = state.updated((phi[part].T @ r if ask.with_phi else r.sum(axis=0)).reshape(ask.shape), sigma=1e-3)
+    ...     state = state.updated(
+    ...         (phi[part].T @ r if ask.with_phi else r.sum(axis=0)).reshape(ask.shape),
+    ...         sigma=1e-3,
+    ...     )
     >>> state.model.predict(np.eye(2)), round(state.quality[0].f1, 3)
     (array([[1, 0],
            [0, 1]]), 1.0)

@@ -213,7 +213,14 @@ class NumbersModel:
     Examples
     --------
     >>> bins = Bins(np.array([2.0]), np.array([1.0, 5.0]), np.zeros(2), 3.0, 4.0, 0.1)
-    >>> model = NumbersModel(bins, DescentHead(n_rounds=1).start(1, (0, 1)), np.array([0.5]), 0.0, 10.0, (-1.0, 2.0))
+    >>> model = NumbersModel(
+    ...     bins,
+    ...     DescentHead(n_rounds=1).start(1, (0, 1)),
+    ...     np.array([0.5]),
+    ...     0.0,
+    ...     10.0,
+    ...     (-1.0, 2.0),
+    ... )
     >>> model.predict([[1.0]]), model.interval([[1.0]])
     (array([3.5]), (array([1.5]), array([7.5])))
     """
@@ -351,13 +358,18 @@ class Numbers:
 
     Examples
     --------
-    >>> state = NumbersPlan(0, 10, n_units=1_000, mu=100, n_public=20).start(np.eye(2)[[0, 1] * 10])
+    >>> state = NumbersPlan(0, 10, n_units=1_000, mu=100, n_public=20).start(
+    ...     np.eye(2)[[0, 1] * 10]
+    ... )
     >>> y, phi = np.repeat([2.0, 8.0], 500), np.eye(2)[np.repeat([0, 1], 500)]
     >>> while (ask := state.ask) is not None:
     ...     part = np.arange(1_000) % 10 == 0
     ...     part = part if ask.held_out else ~part
     ...     r = ask.votes(phi[part], y[part])
-    ...     state = state.updated((phi[part].T @ r if ask.with_phi else r.sum(axis=0)).reshape(ask.shape), sigma=1e-3)
+    ...     state = state.updated(
+    ...         (phi[part].T @ r if ask.with_phi else r.sum(axis=0)).reshape(ask.shape),
+    ...         sigma=1e-3,
+    ...     )
     >>> state.model.predict(np.eye(2)).round(1)
     array([2., 8.])
     """

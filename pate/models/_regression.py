@@ -36,6 +36,7 @@ from pate.models.recipes import (
     kind_of,
     make_space,
     narrowed,
+    public_variances,
     read_linear,
     read_record_model,
     some_rows,
@@ -133,7 +134,9 @@ class MappedNumber(AnswersNumbers):
 
     Examples
     --------
-    >>> model = MappedNumber((), np.ones((1, 1), dtype=np.float32), 0.0, 100.0, 40.0, 20.0, (-5.0, 6.0))
+    >>> model = MappedNumber(
+    ...     (), np.ones((1, 1), dtype=np.float32), 0.0, 100.0, 40.0, 20.0, (-5.0, 6.0)
+    ... )
     >>> model.answer(np.array([[0.5], [9.0]])).tolist()
     [[50.0, 45.0, 56.0], [100.0, 95.0, 100.0]]
     """
@@ -295,7 +298,7 @@ class RegressionPlan(PricedRounds):
             mu=1 / GaussianSum.for_budget(terms.budget).noise_multiplier,
             n_public=len(z),
             kind=kind,
-            spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
+            spectrum=public_variances(z, some),
         )
         if numbers.doubt is not None and not force:
             raise NotWorthwhileError(f"{numbers.doubt} Or say force=True (--force). Nothing was spent.")
@@ -309,6 +312,7 @@ class RegressionPlan(PricedRounds):
             force=force, verbose=verbose,
         )  # fmt: skip
         _ = made.mechanisms  # refused before anything is read
+        made.warn_if_short()
         return made
 
     @property

@@ -55,7 +55,9 @@ class SyntheticPlan(PricedRounds, Ask):
     >>> from pate import Budget
     >>> terms = ReleaseTerms(budget=Budget(1.0, 1e-5))
     >>> schema = Schema.declared({"age": (0, 120), "sex": ["male", "female"]})
-    >>> plan = SyntheticPlan.of(terms, schema, classes=("no", "yes"), n_units=9_000, unit="record")
+    >>> plan = SyntheticPlan.of(
+    ...     terms, schema, classes=("no", "yes"), n_units=9_000, unit="record"
+    ... )
     >>> print(plan.guarantee)
     (1, 1e-05)-DP, public, by gdp, adjacency replace-one, both directions, adaptive
     """
@@ -82,6 +84,7 @@ class SyntheticPlan(PricedRounds, Ask):
         """
         made = cls(**vars(Ask(**asked)), terms=terms, schema=schema, cells=copula.cells_of(schema), rule=rule)
         _ = made.mechanisms
+        made.warn_if_short()
         return made
 
     #: Cells, second moment and all further rounds together.

@@ -5,7 +5,11 @@ A zip of uncompressed members, checked byte by byte before any of it is used.
 Examples
 --------
 >>> from pate.models.file import InputSpec
->>> print(InputSpec(kind="table", n_features=2, columns=(("age", "numeric"), ("town", "text"))))
+>>> print(
+...     InputSpec(
+...         kind="table", n_features=2, columns=(("age", "numeric"), ("town", "text"))
+...     )
+... )
 a table with the columns 'age' (number), 'town' (text)
 """
 
@@ -16,6 +20,7 @@ import io
 import json
 import os
 import re
+import shlex
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +40,7 @@ from pate._core.moved import renamed
 from pate._core.pages import render
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.release.statement import plain_language
+from pate.release.statement.catalogue import english
 from pate.release.statement.files import new_page
 from pate.release.statement.model import PrivacyStatement
 
@@ -64,7 +70,7 @@ _NAMED_COLUMNS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class InputSpec:
-    """The rows that a model takes: kind, columns, image size.
+    """The kind of rows that a model takes: kind of data, columns, image size.
 
     Attributes
     ----------
@@ -86,9 +92,15 @@ class InputSpec:
 
     Examples
     --------
-    >>> print(InputSpec(kind="images", n_features=6, image_shape=(2, 3), size=(3, 2), color="grey"))
+    >>> print(
+    ...     InputSpec(
+    ...         kind="images", n_features=6, image_shape=(2, 3), size=(3, 2), color="grey"
+    ...     )
+    ... )
     images of 3 x 2 pixels, grey
-    >>> InputSpec.from_dict(InputSpec(kind="array", n_features=4).to_dict()) == InputSpec(kind="array", n_features=4)
+    >>> InputSpec.from_dict(InputSpec(kind="array", n_features=4).to_dict()) == InputSpec(
+    ...     kind="array", n_features=4
+    ... )
     True
     """
 
@@ -167,7 +179,7 @@ class Manifest:
     made_of : tuple of str
         Its parts, one line each.
     settings : dict
-        Of the estimator that loading it returns: JSON values.
+        Settings of the estimator that loading returns: JSON values.
     parts : dict
         Facts for the readers of its parts: JSON values.
     pate : str
@@ -175,7 +187,12 @@ class Manifest:
 
     Examples
     --------
-    >>> made = Manifest(kind="records", classes=("no", "yes"), dtype="<U3", door=InputSpec(kind="array", n_features=4))
+    >>> made = Manifest(
+    ...     kind="records",
+    ...     classes=("no", "yes"),
+    ...     dtype="<U3",
+    ...     door=InputSpec(kind="array", n_features=4),
+    ... )
     >>> Manifest.from_dict(made.to_dict()) == made, made.class_array()
     (True, array(['no', 'yes'], dtype='<U3'))
     """
@@ -280,21 +297,31 @@ _MANIFEST, _STATEMENT = "manifest.json", "statement.json"
 #: Names of parts are plain, so that none is unpacked outside its folder.
 _PART = re.compile(r"[a-z][a-z0-9_]{0,40}\.(safetensors|skops)")
 _MOST_PARTS = 16
+_OTHER_PARTS = "its parts are not those that its manifest names"
 _MOST_JSON_BYTES = 50_000_000
 #: A fixed date, so that the same model gives the same bytes.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
+#: Facts of the model on the first screen of its page.
+_SHORT = ("Model", "Classes", "Labels", "Predicts", "Takes")
+_UNMEASURED = ("How good", "not measured within this epsilon. Try the model on rows whose labels you know.")
+
+
+def _measured(s: PrivacyStatement) -> tuple[tuple[str, object], ...]:
+    return ("Accuracy", s.measured), ("Error", s.errors), ("F1", s.quality)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelFile:
-    """A model file that was read and checked, with its manifest and statement; nothing in it is built yet.
+    """A model file that was read and checked, with its manifest and statement; the model is not built yet.
 
     Attributes
     ----------
     path : Path
     manifest : Manifest
     statement : PrivacyStatement
-        Of the release that the model was made from; the model is post-processing of it, and as public.
+        The statement of the release that the model was made from; the model is post-processing of it, and as public.
     parts : dict of str to bytes
     n_bytes : int
     sha256 : str
@@ -356,8 +383,23 @@ class ModelFile:
 
     def html(self) -> str:
         """Return the model and its statement as one HTML page, which loads nothing from the network."""
-        s = self.statement
-        return render("model.html", headline=s.headline, seeded=s.seeded, rows=self.rows(), statement=s.rows())
+        s, rows, say, name = self.statement, self.rows(), english(), shlex.quote(self.path.name)
+        # How good it is, where that was measured at a part of the same price.
+        good = [(title, str(found)) for title, found in _measured(s) if found is not None]
+        return render(
+            "model.html",
+            name=self.path.name,
+            headline=s.headline,
+            seeded=s.seeded,
+            page=plain_language.plain_language_page(s, say, s.digest),
+            short=[*(row for row in rows if row[0] in _SHORT), *(good or [_UNMEASURED])],
+            doubts=[doubt.sentence for doubt in s.doubts],
+            predict=f"pate predict new.csv --model {name} --out predictions.csv",
+            show=f"pate show {name}",
+            rows=rows,
+            statement=s.rows(),
+            glossary=plain_language.glossary(say),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the file's facts, the manifest and the statement as JSON values."""
@@ -366,7 +408,7 @@ class ModelFile:
 
 
 def check_model_path(path: str | os.PathLike[str], *, name: str = "path") -> Path:
-    """Return the path a model may be written to: an unused name that ends in ``.pate``."""
+    """Check that a model may be written to a path (an unused name that ends in ``.pate``), and return the path."""
     goal = Path(path)
     if goal.suffix != SUFFIX:
         raise InvalidInputError(f"{name} must end in {SUFFIX}, got {goal.name!r}. Rename it.")
@@ -383,7 +425,7 @@ def write_model(
     *,
     before: Callable[[dict[str, bytes]], None] | None = None,
 ) -> None:
-    """Write a model file: whole or not at all, and never over anything.
+    """Write a model file, whole or not at all; an existing file is never overwritten.
 
     ``statement`` is of the release that it was made from, ``parts`` are files by name (``*.safetensors`` or
     ``*.skops``), and ``before`` is called with the file's name and bytes before they are written.
@@ -393,7 +435,9 @@ def write_model(
     >>> import tempfile
     >>> from pate import Budget, GNMax, Votes, release_labels
     >>> from pate.models.file import InputSpec
-    >>> statement = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5)).statement
+    >>> statement = release_labels(
+    ...     Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5)
+    ... ).statement
     >>> spec = InputSpec(kind="array", n_features=1)
     >>> manifest = Manifest(kind="student", classes=(0, 1), dtype="<i8", door=spec)
     >>> file = Path(tempfile.mkdtemp()) / "model.pate"
@@ -406,16 +450,43 @@ def write_model(
         made_of = tuple(line.replace("public rows", called) for line in manifest.made_of)
         manifest = replace(manifest, made_of=made_of)
     stated = _json(statement.to_dict())
-    members = {**parts, _STATEMENT: stated}
-    described = manifest.to_dict() | {"files": {name: _facts(data) for name, data in sorted(members.items())}}
+    made = archived(manifest.to_dict(), {_STATEMENT: stated, **dict(sorted(parts.items()))})
+    if before is not None:
+        before({goal.name: made})
+    with writing("path", path):
+        write_bytes(goal, made)
+
+
+def archived(described: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
+    """Return an archive of a description (JSON values) and parts, which it names with their digests.
+
+    Examples
+    --------
+    >>> from_archive(archived({"kind": "round"}, {"a.safetensors": b"1"}), "round.pate")
+    ({'kind': 'round'}, {'a.safetensors': b'1'})
+    """
+    listed = {"files": {name: _facts(data) for name, data in sorted(members.items())}}
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in {_MANIFEST: _json(described), _STATEMENT: stated, **dict(sorted(parts.items()))}.items():
+        for name, data in {_MANIFEST: _json({**described, **listed}), **members}.items():
             archive.writestr(zipfile.ZipInfo(name, _DATE), data)
-    if before is not None:
-        before({goal.name: made.getvalue()})
-    with writing("path", path):
-        write_bytes(goal, made.getbuffer())
+    return made.getvalue()
+
+
+def from_archive(data: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Return description and parts of an archive, checked byte by byte; ``path`` is its name in errors."""
+    described, members, intact = _opened(Path(path), data)
+    if not intact:
+        raise damaged(path, _OTHER_PARTS)
+    return described, members
+
+
+def _opened(file: Path, data: bytes) -> tuple[dict[str, Any], dict[str, bytes], bool]:
+    """Return description and parts, and whether the parts are those that it names."""
+    members = _members(file, data)
+    described = _parsed(file, members.pop(_MANIFEST, b""), "manifest")
+    files = described.pop("files", None) if isinstance(described, dict) else None
+    return described, members, files == {name: _facts(part) for name, part in members.items()}
 
 
 def _rows_called(statement: PrivacyStatement) -> str:
@@ -434,9 +505,9 @@ def write_page(file: ModelFile, out: str | os.PathLike[str]) -> None:
 
 
 def read_model(path: str | os.PathLike[str]) -> ModelFile:
-    """Read and check a model file; nothing in it is run or built.
+    """Read and check a model file (``.pate``); no code in it is run, and no model is built yet.
 
-    Refused: a missing file, another format, a damaged file, and a statement that was altered.
+    It refuses a missing file, another format, a damaged file, and a statement that was altered.
 
     Examples
     --------
@@ -451,17 +522,15 @@ def read_model(path: str | os.PathLike[str]) -> ModelFile:
         data = file.read_bytes()
     except OSError as error:
         raise InvalidInputError(f"{os.fspath(path)!r} cannot be read: {error.strerror}. Check its rights.") from None
-    members = _members(file, data)
-    described = _parsed(file, members.pop(_MANIFEST, b""), "manifest")
-    files = described.pop("files", None) if isinstance(described, dict) else None
+    described, members, intact = _opened(file, data)
     try:
         manifest = Manifest.from_dict(described)
     except InvalidInputError as error:
         raise damaged(file, str(error)) from None
     except (TypeError, ValueError):
         raise damaged(file, "its manifest is not valid") from None
-    if files != {name: _facts(part) for name, part in members.items()} or _STATEMENT not in members:
-        raise damaged(file, "its parts are not those that its manifest names")
+    if not intact or _STATEMENT not in members:
+        raise damaged(file, _OTHER_PARTS)
     try:
         statement = PrivacyStatement.from_dict(_parsed(file, members.pop(_STATEMENT), "statement"))
     except PateError as error:

@@ -15,6 +15,7 @@ from ._contract import (
     save_state as save_state,
     several_inputs as several_inputs,
     state_of as state_of,
+    steady_kernels as steady_kernels,
     take_state as take_state,
     visible_devices as visible_devices,
 )

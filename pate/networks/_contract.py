@@ -108,6 +108,33 @@ def held_threads(number: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def steady_kernels(device: torch.device, *, enabled: bool | None = None) -> Iterator[None]:
+    """Hold cuDNN to whole float32, and to kernels that add up in one order; all is as before afterwards.
+
+    Left alone it convolves in TF32, whose numbers keep 10 bits of 23, with kernels that depend on the batch and may add
+    up in any order: the same seed would give other weights each time. Nothing changes on other devices than CUDA's.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    cudnn: Any = torch.backends.cudnn
+    held = [(cudnn, "enabled", cudnn.enabled if enabled is None else enabled)]
+    held += [(cudnn, "deterministic", True), (cudnn, "benchmark", False)]
+    if hasattr(cudnn, "conv"):  # from torch 2.9 on, each kind of layer has a setting of its own
+        held += [(kind, "fp32_precision", "ieee") for kind in (cudnn.conv, cudnn.rnn)]
+    else:
+        held += [(cudnn, "allow_tf32", False)]
+    before = [getattr(part, name) for part, name, _ in held]
+    try:
+        for part, name, value in held:
+            setattr(part, name, value)
+        yield
+    finally:
+        for (part, name, _), value in zip(held, before, strict=True):
+            setattr(part, name, value)
+
+
 def has_bf16(device: torch.device) -> bool:
     """Whether bf16 is faster here: a fact of the machine."""
     if device.type == "cpu":

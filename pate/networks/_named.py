@@ -24,7 +24,11 @@ def square_image_shape(n_features: int, channels: int | None = None, *, smallest
 
     Examples
     --------
-    >>> square_image_shape(784), square_image_shape(3072), square_image_shape(128, channels=2)
+    >>> (
+    ...     square_image_shape(784),
+    ...     square_image_shape(3072),
+    ...     square_image_shape(128, channels=2),
+    ... )
     ((1, 28, 28), (3, 32, 32), (2, 8, 8))
     >>> square_image_shape(30)
     Traceback (most recent call last):
@@ -66,7 +70,7 @@ class _Stack(nn.Module):
 
 
 class Linear(nn.Module):
-    """Multinomial logistic regression, started at zero.
+    """Multinomial logistic regression, with initial weights of zero.
 
     Parameters
     ----------
@@ -93,7 +97,7 @@ class Linear(nn.Module):
 
 
 class MLP(_Stack):
-    """One or more hidden layers.
+    """A multilayer perceptron with one or more hidden layers.
 
     Parameters
     ----------
@@ -162,7 +166,7 @@ class SmallCNN(_Stack):
 
 
 class SmallResNet(_Stack):
-    """A residual network of a few blocks, about 174,000 parameters; halves the image before every stage but the first.
+    """A small residual network, about 174,000 parameters; it halves the image before every stage except the first.
 
     Parameters
     ----------
@@ -181,7 +185,10 @@ class SmallResNet(_Stack):
     Examples
     --------
     >>> network = SmallResNet(n_features=3072, n_classes=10)
-    >>> sum(p.numel() for p in network.parameters()), network(torch.zeros(2, 3, 32, 32)).shape
+    >>> (
+    ...     sum(p.numel() for p in network.parameters()),
+    ...     network(torch.zeros(2, 3, 32, 32)).shape,
+    ... )
     (174274, torch.Size([2, 10]))
     """
 
@@ -453,7 +460,7 @@ def named_modules() -> tuple[str, ...]:
 
 
 def make_module(name: Any) -> Callable[..., nn.Module]:
-    """Return what makes a ready module, by its name; a class or function is returned as it is.
+    """Return the class or function that builds a built-in network, by its name; a class or function is returned as is.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Privacy accounting: budgets, charges, conversions, accountants and the noise that is drawn.
 
-Needs nothing but numpy, scipy and the standard library.
+It needs only numpy, scipy and the standard library.
 """
 
 from pate.privacy.budget import Budget

@@ -32,16 +32,17 @@ def _mu_squared(epsilon: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Budget:
-    """An (epsilon, delta) that must not be exceeded.
+    """A privacy budget: the largest epsilon, at a delta, that may be spent.
 
     Budgets are partially ordered: one is <= another when both its numbers are.
 
     Parameters
     ----------
     epsilon : float
-        Above 0, in nats; above a million is refused. What it is called: :func:`pate.privacy.words.tier`.
+        Above 0 and at most a million, in nats. :func:`pate.privacy.words.tier` gives the word that statements use for
+        it.
     delta : float
-        Above 0, at most 0.1; well below one over the number of people.
+        Above 0 and at most 0.1. Choose it well below one over the number of people.
 
     Raises
     ------
@@ -70,18 +71,18 @@ class Budget:
 
     @classmethod
     def for_attacker(cls, attacker: float, delta: float) -> Budget:
-        """Return the largest budget at ``delta`` that keeps an attacker's best guess at so many right of 100.
+        """Return the largest budget at ``delta`` with which an attacker's best guess is right at most so often.
 
-        The attacker knows everything but which of two neighbouring data sets it was, holds both for as likely, and
-        sees what is released. Under mu-GDP the best guess is right with probability Phi(mu/2): the least of
-        1 - (alpha + f(alpha))/2 over the trade-off function f (Dong, Roth, Su 2022, Definition 2.6).
+        The attacker knows everything except which of two equally likely neighbouring data sets was used, and sees what
+        is released. Under mu-GDP the best guess is right with probability Phi(mu/2): the least of 1 - (alpha +
+        f(alpha))/2 over the trade-off function f (Dong, Roth, Su 2022, Definition 2.6).
 
         Parameters
         ----------
         attacker : float
-            Of 100 guesses, above 50 (a coin) and below 100.
+            How many of 100 guesses may be right: above 50 (a coin toss) and below 100.
         delta : float
-            Epsilon is that of the mu at this delta, rounded down to four digits.
+            The budget's delta; epsilon is that of the mu at this delta, rounded down to four digits.
 
         Raises
         ------
@@ -90,8 +91,9 @@ class Budget:
 
         Notes
         -----
-        It holds for Gaussian noise on sums: record voters, noisy histograms. What is priced otherwise (labels alone by
-        GNMax, DP-SGD that samples) may leave the attacker a little more at this epsilon; its statement says how much.
+        It holds for Gaussian noise on sums: record voters, noisy histograms. Other mechanisms (labels alone by GNMax,
+        DP-SGD with sampling) may leave the attacker a slightly better guess at this epsilon; their statement says how
+        much.
         """
         remedy = "It counts how many of 100 guesses may be right; a coin is right 50 times."
         attacker = check_real("attacker", attacker, low=50, high=100, low_open=True, high_open=True, remedy=remedy)

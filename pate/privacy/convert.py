@@ -190,7 +190,10 @@ def gdp_to_epsilon(mu: float, delta: float) -> float:
     Examples
     --------
     >>> import math
-    >>> [round(gdp_to_epsilon(math.sqrt(2 * n) / s, 1e-5), 5) for n, s in [(147, 64), (300, 40), (1000, 40)]]
+    >>> [
+    ...     round(gdp_to_epsilon(math.sqrt(2 * n) / s, 1e-5), 5)
+    ...     for n, s in [(147, 64), (300, 40), (1000, 40)]
+    ... ]
     [0.99943, 2.50174, 4.98331]
     """
     mu = check_real("mu", mu, low=0)
@@ -240,7 +243,7 @@ def gdp_from_budget(epsilon: float, delta: float) -> float:
 
 
 def pure_to_gdp(epsilon: float) -> float:
-    """Return a mu such that every pure epsilon-DP mechanism is mu-GDP.
+    """Return a mu such that every pure epsilon-DP mechanism satisfies mu-GDP (Gaussian differential privacy).
 
     The trade-off function of pure epsilon-DP is the chord line through (0, 1), (x, x), (1, 0) with
     x = 1/(1 + e^epsilon) (Wasserman and Zhou 2010; Dong, Roth, Su 2022, eq. 3). The Gaussian trade-off function is

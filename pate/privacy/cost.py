@@ -23,6 +23,7 @@ from pate.privacy.convert import (
     delta_left,
     gdp_to_epsilon,
     pure_to_gdp,
+    pure_to_mu_squared,
     rdp_to_epsilon,
 )
 from pate.privacy.losses import Losses
@@ -50,6 +51,22 @@ def laplace_rdp(shift: float, scale: float, orders: npt.ArrayLike = DEFAULT_ORDE
     return np.asarray(np.minimum(np.maximum(np.logaddexp(first, second), 0.0) / (alphas - 1) + margin, t))
 
 
+def pure_rdp(epsilon: float, orders: npt.ArrayLike = DEFAULT_ORDERS) -> npt.NDArray[np.float64]:
+    """Return the largest Renyi divergence that pure ``epsilon``-DP allows, exact and rounded up, shape (n_orders,).
+
+    Every such pair of laws is post-processing of randomised response with p = e^epsilon / (1 + e^epsilon) (Kairouz, Oh,
+    Viswanath 2015, Theorem 3.1), whose divergence, by data processing the largest, is
+    log(cosh((a - 1/2) epsilon) / cosh(epsilon / 2)) / (a - 1): at most a epsilon^2 / 2 (Bun and Steinke 2016,
+    Proposition 3.3), and at most epsilon.
+    """
+    a = np.asarray(orders, dtype=np.float64)
+    t = np.minimum(a * epsilon, 40.0) / a  # beyond it the second form, which cannot overflow
+    near = np.log1p(2 * np.sinh(a * t / 2) * np.sinh((a - 1) * t / 2) / np.cosh(t / 2))
+    far = (a - 1) * epsilon + np.log1p(np.exp(-(2 * a - 1) * epsilon)) - np.log1p(np.exp(-epsilon))
+    exact = np.where(a * epsilon <= 40.0, near, far) / (a - 1)
+    return np.asarray(np.minimum(exact * (1 + 1e-12), epsilon))
+
+
 # Planning asks for many numbers of queries at one sigma, calibration for many sigmas once.
 @lru_cache(maxsize=64)
 def _argmax_rdp(sigma: float) -> tuple[float, ...]:
@@ -63,11 +80,11 @@ def _threshold_rdp(sigma: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Charge:
-    """A worst-case cost, known before the data are touched. Charges add up.
+    """The worst-case privacy cost of a release, known before private data are used. Charges can be added.
 
-    Built by :meth:`gaussian`, :meth:`gaussian_argmax`, :meth:`threshold_test`, :meth:`laplace`, :meth:`at_order`, by a
-    mechanism (``mechanism.charge(n)``), a gate (``gate.charge``), :func:`pate.privacy.select_best` or
-    :func:`pate.privacy.from_dp_event`.
+    It is made by :meth:`gaussian`, :meth:`gaussian_argmax`, :meth:`threshold_test`, :meth:`laplace`, :meth:`pure_dp`,
+    :meth:`at_order`, by a mechanism (``mechanism.charge(n)``), a gate (``gate.charge``),
+    :func:`pate.privacy.select_best` or :func:`pate.privacy.from_dp_event`.
 
     Attributes
     ----------
@@ -204,6 +221,33 @@ class Charge:
         # Each coordinate alone is |shift|/scale-DP; independent coordinates compose as Gaussians do.
         mu_squared = sum(pure_to_gdp(s / scale) ** 2 for s in moves)
         return cls(mu_squared, tuple(np.minimum(rdp, pure).tolist()), pure)
+
+    @classmethod
+    def pure_dp(cls, epsilon: float) -> Charge:
+        """Return the cost of any mechanism of pure ``epsilon``-DP, for one unit replaced.
+
+        mu_squared is that of the Gaussian which dominates every such mechanism (:func:`pate.privacy.pure_to_gdp`);
+        infinite beyond an epsilon of about 700. The Renyi curve is that of randomised response, the largest there is
+        (Kairouz, Oh, Viswanath 2015); it lies below the a epsilon^2 / 2 of Bun and Steinke 2016, Proposition 3.3.
+
+        Parameters
+        ----------
+        epsilon : float
+            For all neighbours and outcomes P(outcome) <= e^epsilon Q(outcome), both ways, whatever the data.
+
+        Raises
+        ------
+        InvalidInputError
+            epsilon is no finite number >= 0.
+
+        Examples
+        --------
+        >>> answers = Charge.pure_dp(0.05) * 100
+        >>> answers.pure, round(answers.guarantee(1e-5).epsilon, 2)
+        (5.0, 2.12)
+        """
+        epsilon = check_real("epsilon", epsilon, low=0)
+        return cls(pure_to_mu_squared(epsilon), tuple(pure_rdp(epsilon).tolist()), epsilon)
 
     @classmethod
     def at_order(cls, rdp: float, *, order: float, delta0: float = 0.0) -> Charge:

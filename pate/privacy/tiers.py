@@ -54,7 +54,10 @@ class TierBudgets:
     >>> tiers.top, [round(w / WHOLE, 4) for w in tiers.weights]
     (Budget(epsilon=3.0, delta=1e-05), [0.3727, 1.0])
     >>> whole = Charge.gaussian(sensitivity=tiers.top.mu_squared**0.5, sigma=1.0)
-    >>> [round(tiers.charge(name, whole).guarantee(1e-5).epsilon, 3) for name in tiers.names]
+    >>> [
+    ...     round(tiers.charge(name, whole).guarantee(1e-5).epsilon, 3)
+    ...     for name in tiers.names
+    ... ]
     [1.0, 3.0]
     """
 
@@ -133,7 +136,9 @@ class TierBudgets:
         Examples
         --------
         >>> tiers = TierBudgets.of({"gold": Budget(3.0, 1e-5), "basic": Budget(1.0, 1e-5)})
-        >>> tiers.weigh(np.array([[[10, 0]], [[2, 3]]])) * WHOLE == [[10 * 24428 + 2 * WHOLE, 3 * WHOLE]]
+        >>> tiers.weigh(np.array([[[10, 0]], [[2, 3]]])) * WHOLE == [
+        ...     [10 * 24428 + 2 * WHOLE, 3 * WHOLE]
+        ... ]
         array([[ True,  True]])
         """
         if counts.ndim != 3 or len(counts) != len(self.names):

@@ -43,7 +43,7 @@ def tier(epsilon: float, delta: float = 0.0, n_units: int | None = None) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """An (epsilon, delta) with the words without which it means nothing.
+    """An (epsilon, delta) with what it needs to mean something: its kind, theorem, adjacency and directions.
 
     Attributes
     ----------
@@ -111,10 +111,10 @@ class Guarantee:
 
 
 class Sensitive(Generic[T]):
-    """A private value: it shows itself only through :meth:`reveal`.
+    """A wrapper around a private value, which is visible only by a call of :meth:`reveal`.
 
-    Printing, formatting, comparing, hashing, truth-testing, copying and pickling are all refused or silent, so that
-    the number does not get into a log, a notebook or a file by accident.
+    Printing, formatting, comparing, hashing, truth-testing, copying and pickling are refused or do not show it, so that
+    the value does not get into a log, a notebook or a file by accident.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Record voters: every private record casts one bounded ballot in a space fitted on public rows."""
+"""Record voters: every private record casts a ballot, a bounded vector made by maps fitted on public rows."""
 
 import lazy_loader
 

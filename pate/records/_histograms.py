@@ -134,7 +134,9 @@ class Bins:
 
     Examples
     --------
-    >>> Bins(np.array([2.0]), np.array([1.0, 5.0]), np.zeros(2), 3.0, 4.0, 0.1).of([0.5, 9.0])
+    >>> Bins(np.array([2.0]), np.array([1.0, 5.0]), np.zeros(2), 3.0, 4.0, 0.1).of(
+    ...     [0.5, 9.0]
+    ... )
     array([0, 1])
     """
 

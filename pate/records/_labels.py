@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
-from pate._core.checks import check_classes, quietly
+from pate._core.checks import quietly
 from pate._core.frames import plain_rows
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
@@ -65,7 +66,7 @@ def read_labels(Y: Any, names: Any = None) -> tuple[FloatArray, tuple[str, ...]]
     Raises
     ------
     InvalidInputError
-        One column or none, or a declared type that holds no labels.
+        One column or none, a declared type that holds no labels, or names that are not one for each column.
 
     Examples
     --------
@@ -78,7 +79,11 @@ def read_labels(Y: Any, names: Any = None) -> tuple[FloatArray, tuple[str, ...]]
     """
     if Y is None:
         raise InvalidInputError("requires y to be passed, but the target y is None. Pass a column for each label.")
-    shown = plain_rows(Y, name="y")
+    if names is not None and (isinstance(names, str | bytes) or not isinstance(names, Iterable)):
+        raise InvalidInputError(
+            f"labels must list a name for each column of y, got {names!r:.60}. Say labels=['a', 'b']."
+        )
+    names, shown = None if names is None else list(names), plain_rows(Y, name="y")
     if hasattr(shown, "toarray"):  # scipy's sparse indicators
         shown = shown.toarray()
     shown = _even(shown, names)
@@ -91,9 +96,13 @@ def read_labels(Y: Any, names: Any = None) -> tuple[FloatArray, tuple[str, ...]]
         )
     if values.dtype.kind not in "biufOSU":
         raise InvalidInputError(f"y must hold 0 and 1, got an array of {values.dtype}. Make it an indicator matrix.")
-    said = tuple(map(str, check_classes(names if names is not None else own or map(str, range(values.shape[1])))))
-    if len(said) != values.shape[1]:
-        raise InvalidInputError(f"labels must name each column of y once, got {len(said)} for {values.shape[1]}.")
+    said = tuple(map(str, names if names is not None else own or range(values.shape[1])))
+    if len(said) != values.shape[1] or len(set(said)) != len(said):
+        given = f"{len(said)}{', some of them twice,' * (len(set(said)) != len(said))}"
+        raise InvalidInputError(
+            f"{'the columns of y' if names is None else 'labels'} must name each label once, got {given} for "
+            f"{values.shape[1]} columns of y. Give each label a name of its own."
+        )
     if values.dtype.kind in "biuf":
         found = np.where((values == 0) | (values == 1), values.astype(np.float64), np.nan)
     else:

@@ -274,26 +274,56 @@ def person_residual_sums(
     if not len(p):
         return total
     starts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
-    most = residual_norm(clip)  # G R in units of 2^16
-    for start, end in zip(starts, np.r_[starts[1:], len(p)], strict=True):
-        longest = most if scales is None else most * int(scales[start]) // GRID
-        total += _shortened(exact_product(p[start:end], r[start:end]) / GRID, longest)
+    sizes = np.diff(np.r_[starts, len(p)])
+    most = np.full(len(starts), residual_norm(clip))  # G R in units of 2^16
+    if scales is not None:
+        most = most * scales[starts] // GRID
+    for size in np.unique(sizes):  # persons of as many records each at once
+        of_size = np.flatnonzero(sizes == size)
+        for a, b in slabs(len(of_size), max(1, _MOST_AT_ONCE // total.size)):
+            some = of_size[a:b]
+            rows = starts[some, None] + np.arange(size)
+            total += _shortened(_products(p[rows], r[rows]).reshape(len(some), -1) / GRID, most[some]).reshape(
+                total.shape
+            )
     return total * GRID
 
 
-def _shortened(u: FloatArray, most: int) -> IntArray:
-    """Return trunc(f u) with norm at most ``most`` in whole numbers, f the largest in (0, 1] but for rounding."""
-    peak = float(np.abs(u).max(initial=0.0))
-    if peak == 0.0:
-        return np.zeros(u.shape, dtype=np.int64)
-    length = peak * math.sqrt(float(np.square(u / peak).sum()))
-    scale = min(1.0, most / length)
+#: Numbers in the sums that are clipped at once: they stay in the cache.
+_MOST_AT_ONCE = 1 << 16
+
+
+def _products(p: IntArray, r: IntArray) -> IntArray:
+    """Return :func:`exact_product` of each person's records, shape (n, d, m), from (n, k, d) and (n, k, m)."""
+    if len(p) == 1 or p.shape[1] > _MOST_EXACT:
+        return np.stack([exact_product(*one) for one in zip(p, r, strict=True)])
+    # Whole numbers below 2^53 in every partial sum, in whatever order.
+    return np.asarray((p.transpose(0, 2, 1).astype(np.float64) @ r.astype(np.float64)).astype(np.int64))
+
+
+#: Records of one product in floating point that is exact (:func:`exact_product`).
+_MOST_EXACT = 256
+
+
+def _shortened(u: FloatArray, most: IntArray) -> IntArray:
+    """Return the sum of trunc(f u) over rows, each of norm at most its ``most`` in whole numbers.
+
+    f is the largest in (0, 1] but for rounding; it depends on the row alone.
+    """
+    peak = np.abs(u).max(axis=1, initial=0.0)
+    left = np.flatnonzero(peak)
+    u, peak, most = u[left], peak[left], most[left]
+    total = np.zeros(u.shape[1], dtype=np.int64)
+    scale = np.minimum(1.0, most / (peak * np.sqrt(np.square(u / peak[:, None]).sum(axis=1))))
     for _ in range(_TURNS):
-        made = np.clip(np.trunc(u * scale), -most, most).astype(np.int64)
-        if int(np.square(made).sum()) <= most * most:
-            return made
-        scale *= _SHRINK
-    return np.zeros(u.shape, dtype=np.int64)
+        made = np.trunc(u * scale[:, None])
+        made = np.clip(made, -most[:, None], most[:, None], out=made).astype(np.int64)
+        over = np.square(made).sum(axis=1) > most * most
+        total += made[~over].sum(axis=0)
+        if not over.any():
+            break
+        u, most, scale = u[over], most[over], scale[over] * _SHRINK
+    return total
 
 
 #: Directions are stored for later rounds up to so many bytes, four per component; beyond, each round recomputes them,

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RightFacts(UnitFacts):
-    """The public facts of counts of right answers: everything but the counts.
+    """The public facts about counts of right answers: all but the counts.
 
     Attributes
     ----------
@@ -71,7 +71,9 @@ class RightFacts(UnitFacts):
 
     Examples
     --------
-    >>> facts = RightFacts(by_class=True, classes=(0, 1), unit="record", adjacency="replace-one", n=9)
+    >>> facts = RightFacts(
+    ...     by_class=True, classes=(0, 1), unit="record", adjacency="replace-one", n=9
+    ... )
     >>> facts.n_cells, facts.delta_squared == 2 * GRID**2
     (4, True)
     """
@@ -103,7 +105,7 @@ class RightFacts(UnitFacts):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RightCounts(UnitSums):
-    """How many units a public model is right about, in units of 2^-16: **sensitive**; :func:`count_right` makes it.
+    """The number of units for which a public model is right: **sensitive**; :func:`count_right` makes it.
 
     Attributes
     ----------
@@ -180,7 +182,7 @@ def count_right(
     model: str = "",
     own: bool = False,
 ) -> RightCounts:
-    """Count the units that a public model is right about, given its answers.
+    """Count the private records (or persons) for which a public model's answers are right: **sensitive**.
 
     Parameters
     ----------
@@ -212,7 +214,9 @@ def count_right(
 
     Examples
     --------
-    >>> counts = count_right(np.array([0, 1, 1]), np.array([0, 1, -1]), classes=("no", "yes"))
+    >>> counts = count_right(
+    ...     np.array([0, 1, 1]), np.array([0, 1, -1]), classes=("no", "yes")
+    ... )
     >>> counts.delta_squared == GRID**2
     True
     """

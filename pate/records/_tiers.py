@@ -31,7 +31,10 @@ class Tiers:
 
     Examples
     --------
-    >>> tiers = Tiers.of({"gold": Budget(3.0, 1e-5), "basic": Budget(1.0, 1e-5)}, ["gold", "basic", "basic"])
+    >>> tiers = Tiers.of(
+    ...     {"gold": Budget(3.0, 1e-5), "basic": Budget(1.0, 1e-5)},
+    ...     ["gold", "basic", "basic"],
+    ... )
     >>> tiers.codes.tolist(), tiers.of_units(Owners.of(None, 3)).facts
     ([1, 0, 0], (('basic', 24428, 2), ('gold', 65536, 1)))
     """

@@ -86,8 +86,18 @@ class VectorFacts(UnitFacts):
 
     Examples
     --------
-    >>> facts = VectorFacts(kind="counts", what="a histogram", query="", shape=(1, 4), scale=1, bound_squared=1,
-    ...     classes=NUMBER, unit="record", adjacency="replace-one", n=9)
+    >>> facts = VectorFacts(
+    ...     kind="counts",
+    ...     what="a histogram",
+    ...     query="",
+    ...     shape=(1, 4),
+    ...     scale=1,
+    ...     bound_squared=1,
+    ...     classes=NUMBER,
+    ...     unit="record",
+    ...     adjacency="replace-one",
+    ...     n=9,
+    ... )
     >>> facts.delta_squared
     2
     """
@@ -149,7 +159,9 @@ class VectorSum(UnitSums):
     Examples
     --------
     >>> numbers = Units.of([0.5, 2.5, 3.0])
-    >>> count_cells(numbers, numbers.cells([0.0, 1.0, 4.0]), [2], what="a histogram", query="")
+    >>> count_cells(
+    ...     numbers, numbers.cells([0.0, 1.0, 4.0]), [2], what="a histogram", query=""
+    ... )
     VectorSum(kind='counts', shape=(1, 2), unit='record', adjacency='replace-one', sums=<sensitive>)
     """
 

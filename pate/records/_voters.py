@@ -30,7 +30,16 @@ from pate.records._maps import (
     take,
 )
 from pate.records._tiers import Tiers
-from pate.records.ballot_sum import ADJACENCIES, KINDS, BallotFacts, BallotSum, UnitOwners, centred, check_clip
+from pate.records.ballot_sum import (
+    ADJACENCIES,
+    KINDS,
+    BallotFacts,
+    BallotSum,
+    TierFacts,
+    UnitOwners,
+    centred,
+    check_clip,
+)
 from pate.representations import n_rows
 from pate.teachers import Owners, class_indices, label_column, usable
 from pate.votes import ABSTAIN, hash_queries
@@ -104,26 +113,27 @@ class _Read:
 
 
 class RecordVoters:
-    """Sums one bounded ballot per private record, in a space fitted on public rows.
+    """Record voters: compute every private record's ballot and their exact sum, **sensitive** until noise is added.
 
     Parameters
     ----------
     representation : transformer or None
-        Fitted on public rows (:mod:`pate.representations`); each row's output must depend on that row alone. None:
-        rows are as the space takes them.
+        Map from rows to vectors, fitted on public rows (:mod:`pate.representations`); each row's output must depend on
+        that row alone. None: the rows are already as the space takes them.
     space : SoftSpace, SignedSpace or HardSpace
-        Fitted on the public rows' representation.
+        The public map that turns a vector into the direction of the ballot, fitted on the public rows' representation.
     classes : iterable or int
         Every class value that could occur, in order: public.
     adjacency : {"replace-one", "add-or-remove"}
         Which data sets are neighbours. Under the latter the number of records is private.
     nominal_n : int or None
-        Required under add-or-remove adjacency, and used wherever the number of records would be: a public guess.
+        A public guess of the number of records: required under add-or-remove adjacency, and used wherever that number
+        would be.
     classes_inferred : bool
         The classes were read off the private labels; the statement then says so.
     n_jobs : int or None
-        Processes (joblib), or tasks at a time on the cluster that ``joblib.parallel_config`` names. The sum is exact,
-        so it does not depend on it.
+        How many processes (joblib), or parallel tasks on the cluster that ``joblib.parallel_config`` names. The sum is
+        exact, so it does not depend on it.
     verbose : bool
         Show progress.
 
@@ -135,7 +145,10 @@ class RecordVoters:
     >>> from pate.release import release_ballots
     >>> rng = np.random.default_rng(0)
     >>> y, y_public = rng.integers(2, size=400), rng.integers(2, size=100)
-    >>> X, X_public = rng.normal(size=(400, 3)) + 2 * y[:, None], rng.normal(size=(100, 3)) + 2 * y_public[:, None]
+    >>> X, X_public = (
+    ...     rng.normal(size=(400, 3)) + 2 * y[:, None],
+    ...     rng.normal(size=(100, 3)) + 2 * y_public[:, None],
+    ... )
     >>> voters = RecordVoters(None, SignedSpace().fit(X_public), classes=("no", "yes"))
     >>> ballots = voters.cast(X, np.array(["no", "yes"])[y])
     >>> budget = Budget(1.0, 1e-5)
@@ -207,7 +220,7 @@ class RecordVoters:
         return self._map.exact
 
     def label(self, release: Any, X: Any) -> Any:
-        """Return decisions on public rows by a release of ballots cast here, free of cost: ``release.decide(phi)``.
+        """Return labels of public rows from a release of these voters' ballots, at no cost: ``release.decide(phi)``.
 
         Raises
         ------
@@ -267,7 +280,7 @@ class RecordVoters:
             The owner of each record. A person's ballots are clipped together, and the unit is the person; all of a
             person's records must come in one chunk.
         tiers : Tiers or None
-            The tier of each record: its ballot is scaled by the tier's weight. Not of chunks.
+            The tier of each record: its ballot is scaled by the tier's weight. Not for chunks.
 
         Returns
         -------
@@ -290,9 +303,9 @@ class RecordVoters:
         all records do (:mod:`pate.data._cells`). A row of a list is one if it has as many
         cells as the map's public rows; where the map does not say how many (no ``n_features_in_``), rows are texts.
 
-        The same records cast twice and added (``cast(X, y) + cast(X, y)``, or a record in two chunks) count double,
-        which the noise is not made for: that is not detected, since chunks of different records may well have equal
-        labels. Only adding one sum to itself, or a person in two parts, is refused.
+        The same records cast twice and added (``cast(X, y) + cast(X, y)``, or a record in two chunks) count double, and
+        then the noise is too small for the guarantee. This is not detected, since chunks of different records may have
+        equal labels. Only adding one sum to itself, or a person in two parts, is refused.
 
         With ``groups`` the units are the owners that are named: a record without one belongs to no unit, and a person
         none of whose records has an id is not counted, so that taking a person's ids away is removing that person. Give
@@ -407,7 +420,10 @@ class RecordVoters:
         for part in parts:
             total += part
             let_go()
-        facts = self._facts(owners, sums.model, sums.clip, self.fingerprint() if space is None else space)
+        n = owners.n_units if self.nominal_n is None else self.nominal_n
+        tiers = None if owners.tiers is None else owners.tiers.facts
+        unit = "group" if owners.grouped else "record"
+        facts = self.facts_of(sums.model, unit=unit, n=n, clip=sums.clip, tiers=tiers, space=space)
         return BallotSum(centred(total) if sums.clip is None else total, facts, owners)
 
     def _public_facts(self, space: str | None = None) -> tuple[Any, ...]:
@@ -477,8 +493,20 @@ class RecordVoters:
     def _labels(self, y: Any, n: int) -> IntArray:
         return class_indices(label_column(y, n), self.classes)
 
-    def _facts(self, owners: UnitOwners, model: Any, clip: float | None, space: str) -> BallotFacts:
-        unit = "group" if owners.grouped else "record"
+    def facts_of(
+        self,
+        model: Any = None,
+        *,
+        unit: str,
+        n: int,
+        clip: float | None = None,
+        tiers: TierFacts | None = None,
+        space: str | None = None,
+    ) -> BallotFacts:
+        """Return the public facts of a sum of ballots that n units cast: of residuals under the model, if there is one.
+
+        ``space`` is :meth:`fingerprint`, where it is known already.
+        """
         # Neighbouring tables have every other row in the same place: then its last bits are the same by any map.
         fixed = unit == "record" and self.adjacency == "replace-one"
         # A model that is not pate's, or calls another, may read all rows of a block; a head's own_ and exact_ say
@@ -492,14 +520,14 @@ class RecordVoters:
             n_components=self._map.d,
             unit=unit,
             adjacency=self.adjacency,
-            n=owners.n_units if self.nominal_n is None else self.nominal_n,
-            space=space,
+            n=n,
+            space=self.fingerprint() if space is None else space,
             provenance=self._map.provenance,
             own_maps=self._map.own and own_head and (fixed or (self._map.exact and heads_exact)),
             model="" if model is None else fingerprint_of(model),
             classes_inferred=self.classes_inferred,
             own_model=model is not None and own_head,
-            tiers=None if owners.tiers is None else owners.tiers.facts,
+            tiers=tiers,
         )
 
 

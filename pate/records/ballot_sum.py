@@ -316,7 +316,7 @@ class UnitSums:
 
 @dataclass(frozen=True, kw_only=True)
 class BallotFacts(UnitFacts):
-    """The public facts of a sum of ballots: everything but the sum, and under add-or-remove the number of records.
+    """The public facts about a sum of ballots: all but the sum and, under add-or-remove, the number of records.
 
     Attributes
     ----------
@@ -349,8 +349,18 @@ class BallotFacts(UnitFacts):
 
     Examples
     --------
-    >>> facts = BallotFacts(kind="soft", clip=None, classes=(0, 1), n_components=3, unit="record",
-    ...     adjacency="replace-one", n=9, space="ab", provenance="", own_maps=True)
+    >>> facts = BallotFacts(
+    ...     kind="soft",
+    ...     clip=None,
+    ...     classes=(0, 1),
+    ...     n_components=3,
+    ...     unit="record",
+    ...     adjacency="replace-one",
+    ...     n=9,
+    ...     space="ab",
+    ...     provenance="",
+    ...     own_maps=True,
+    ... )
     >>> facts.scale, facts.delta_squared == 2 * facts.scale**2
     (131072, True)
     """
@@ -399,7 +409,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BallotSum(UnitSums):
-    """The sum of all units' ballots in whole numbers: **sensitive**; :class:`pate.RecordVoters` makes it.
+    """The exact sum of all units' ballots, in whole numbers: **sensitive**; :class:`pate.RecordVoters` makes it.
 
     Attributes
     ----------

@@ -103,7 +103,7 @@ class BallotSpace(TransformerMixin, BaseEstimator):
 
 
 def load_space(path: str | os.PathLike[str]) -> BallotSpace:
-    """Read a space that was saved.
+    """Read a ballot space (the public map that turns rows into ballots) from a file.
 
     Examples
     --------
@@ -123,14 +123,14 @@ def load_space(path: str | os.PathLike[str]) -> BallotSpace:
             setattr(space, name, arrays[name].astype(np.float64))
         space.provenance_, space.n_features_in_ = str(facts["provenance"]), int(facts["n_features_in"])
         space._loaded()
-    except (KeyError, TypeError, IndexError):
+    except (KeyError, TypeError, IndexError, ValueError):
         raise InvalidInputError(f"path must be a saved ballot space, got {str(path)!r}. Name the saved file.") from None
     return space
 
 
 @dataclass(repr=False, eq=False)
 class SoftSpace(BallotSpace):
-    """Soft votes: a row votes for its ``k`` nearest of ``n_centres`` public centres, with more weight the nearer.
+    """Soft votes: a row votes for the ``k`` nearest of ``n_centres`` public cluster centres, weighted by nearness.
 
     The weight of a centre is its similarity minus that of the (k+1)-th nearest, and 0 beyond; rows are then brought to
     norm 1. Similarity is minus the squared distance, in which a row's own length cancels. All weights are >= 0, which
@@ -215,7 +215,7 @@ class SoftSpace(BallotSpace):
 
 
 class HardSpace(SoftSpace):
-    """Hard votes: a row votes for its nearest of ``n_centres`` public centres (the first of equally near ones).
+    """Hard votes: a row votes for the nearest of ``n_centres`` public cluster centres (the first of equally near ones).
 
     Parameters
     ----------
@@ -246,9 +246,10 @@ class HardSpace(SoftSpace):
 
 @dataclass(repr=False, eq=False)
 class SignedSpace(BallotSpace):
-    """Signed vectors: principal components of the public rows, partly whitened, brought to length 1.
+    """Signed vectors: a row's principal components (fitted on public rows), partly whitened and scaled to length 1.
 
-    Component j is divided by (its public standard deviation)^alpha: 0 leaves it, 1 makes all alike.
+    Component j is divided by (its public standard deviation)^alpha: 0 changes nothing, 1 gives all components the same
+    variance.
 
     Parameters
     ----------

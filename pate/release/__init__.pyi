@@ -31,6 +31,7 @@ from ._measured import (
     measured_accuracy as measured_accuracy,
     measured_shares as measured_shares,
     warn_of_doubts as warn_of_doubts,
+    warn_of_student as warn_of_student,
 )
 from ._pipeline import (
     Asking as Asking,
@@ -85,6 +86,18 @@ from ._statement import (
     tier_guarantees as tier_guarantees,
     vouch_for_training as vouch_for_training,
     with_public_rows as with_public_rows,
+)
+from ._shares import (
+    ShareSession as ShareSession,
+    buy_labels as buy_labels,
+    buy_shares as buy_shares,
+    open_shares as open_shares,
+    site_ledger as site_ledger,
+)
+from ._shares_statement import (
+    FederationFacts as FederationFacts,
+    federation_statement as federation_statement,
+    viewer_guarantees as viewer_guarantees,
 )
 from ._stored import session_left as session_left
 from ._transaction import PaidBallots as PaidBallots

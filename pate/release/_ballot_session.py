@@ -11,25 +11,27 @@ from fractions import Fraction
 from typing import Any
 
 from pate._core.checks import check_classes, check_int, check_real, shown
+from pate._core.curator import warn
 from pate._core.moved import takes_former_names
-from pate.exceptions import InvalidInputError, LedgerError
+from pate.exceptions import InvalidInputError, LedgerError, PrivacyParameterWarning
 from pate.ledger import Ledger, LedgerRow, Registration
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget
-from pate.privacy.convert import gdp_from_budget
+from pate.privacy.convert import format_up, gdp_from_budget
 from pate.privacy.cost import Charge
 from pate.privacy.tiers import WHOLE, as_budget
 from pate.privacy.words import Guarantee
 from pate.records import NUMBER, BallotFacts, BallotSum, RightCounts, RightFacts, UnitTiers, VectorFacts, VectorSum
 from pate.release._labels import BallotRelease, VectorRelease
 from pate.release._measured import SIZE_OF_LABELS, ReleasedCounts, measured_accuracy
-from pate.release._quote import ReleaseTerms, buy_rounds, sum_of_rounds, warn_if_weak
+from pate.release._quote import ReleaseTerms, buy_rounds, share_rounds, sum_of_rounds, warn_if_weak
 from pate.release._statement import ballot_statement, check_ballots_stated, counts_in_words
 from pate.release._stored import (
     Claim,
     OneHolder,
     check_alike,
     check_name,
+    check_same_records,
     claimed,
     round_key,
     rounds_in,
@@ -54,12 +56,12 @@ def release_ballots(
     tuning: str = "",
     stated: Mapping[str, str] | None = None,
 ) -> BallotRelease:
-    """Charge for one sum of ballots, add its noise, and return what is public of it.
+    """Release one sum of ballots with Gaussian noise, after charging its cost.
 
     Parameters
     ----------
     ballots : BallotSum
-        Of :meth:`pate.RecordVoters.cast`.
+        The exact sum that :meth:`pate.RecordVoters.cast` returns.
     mechanism : GaussianSum
         ``GaussianSum.for_budget(budget)`` spends all of it.
     budget : Budget, or mapping of str to Budget
@@ -103,7 +105,9 @@ def release_ballots(
     >>> release_ballots(ballots, GaussianSum(9.0), budget=Budget(0.1, 1e-5))
     Traceback (most recent call last):
     pate.exceptions.BudgetExceededError: the budget Budget(epsilon=0.1, delta=1e-05) does not buy GaussianSum...
-    >>> print(release_ballots(ballots, GaussianSum(9.0), budget=Budget(1.0, 1e-5)).guarantee)
+    >>> print(
+    ...     release_ballots(ballots, GaussianSum(9.0), budget=Budget(1.0, 1e-5)).guarantee
+    ... )
     (0.382099, 1e-05)-DP, public, by gdp, adjacency replace-one, both directions, adaptive
     """
     check_ballots(ballots)
@@ -241,7 +245,7 @@ class _Rounds(OneHolder):
 
 
 class BallotSession(_Rounds):
-    """Rounds that are paid for; :func:`pate.open_ballot_session` makes it.
+    """A session of rounds of ballots that are paid for; :func:`pate.open_ballot_session` makes it.
 
     Attributes
     ----------
@@ -260,7 +264,9 @@ class BallotSession(_Rounds):
     >>> from pate import Budget, RecordVoters, open_ballot_session
     >>> from pate.records import SignedSpace
     >>> voters = RecordVoters(None, SignedSpace().fit(np.eye(3)), classes=2)
-    >>> session = open_ballot_session(Budget(1.0, 1e-5), shares=[0.3, 0.7], classes=2, n_units=30)
+    >>> session = open_ballot_session(
+    ...     Budget(1.0, 1e-5), shares=[0.3, 0.7], classes=2, n_units=30
+    ... )
     >>> first = session.ask(voters.cast(np.repeat(np.eye(3), 10, axis=0), [0, 1, 1] * 10))
     >>> session.n_left, session
     (1, BallotSession(2 rounds, n_left=1))
@@ -283,7 +289,7 @@ class BallotSession(_Rounds):
         super().__init__(paid, terms, data, claim)
         self.release, self.charge = paid.release, sum_of_rounds(paid.rounds, n_held_out)
         self._n, self._n_held_out, self._split_into = n, n_held_out, split_into
-        #: Whether each round's statement is one that is let out: not where more is said in the end.
+        #: Whether each round's statement is published: not where the session's last statement says more.
         self.binds = True
 
     def _used_up(self) -> bool:
@@ -330,7 +336,8 @@ class BallotSession(_Rounds):
         Parameters
         ----------
         counts : RightCounts
-            Of :func:`pate.records.count_right`. The same request (cells, classes, model) gives the stored counts.
+            The result of :func:`pate.records.count_right`. The same request (cells, classes, model) gives the stored
+            counts.
 
         Raises
         ------
@@ -501,6 +508,10 @@ def stored_rounds(
     return None if row is None else _rounds_of(row)
 
 
+#: Less than this share of mu^2 is what rounding leaves.
+_ROUNDING = 1e-6
+
+
 class PricedRounds:
     """The price of a plan of rounds, which a ledger may have paid already; a mixin of plans.
 
@@ -539,6 +550,35 @@ class PricedRounds:
         """
         paid = self._paid
         return self._bought() if paid is None else paid
+
+    @property
+    def total_if_short(self) -> Budget | None:
+        """The ledger's total, where less of it is left than the budget asks for: all of the rest is taken then.
+
+        None where the whole budget can be paid, where an earlier run paid, and without a ledger.
+        """
+        terms = self.terms
+        if terms.ledger is None or self.stored:
+            return None
+        whole = share_rounds(terms.budget, self.shares, n_held_out=self.n_held_out)
+        asked = sum_of_rounds(whole, self.n_held_out).mu_squared
+        if self.charge.mu_squared >= asked * (1 - _ROUNDING):
+            return None
+        return terms.ledger.remaining(default_total=terms.budget).total
+
+    def warn_if_short(self) -> None:
+        """Warn, before anything is spent, where these rounds take all that the ledger has left; public numbers."""
+        total = self.total_if_short
+        if total is not None:
+            budget, unit = self.terms.budget, getattr(self.terms.ledger, "currency", None) or "gdp"
+            other = f", counted in {unit}: to another kind of release it is another epsilon" * unit.startswith("renyi")
+            warn(
+                f"epsilon = {budget.epsilon:g} was asked for, and what the ledger has left buys this release only "
+                f"epsilon = {format_up(self.guarantee.epsilon)} (at delta {budget.delta:g}; its total is epsilon = "
+                f"{total.epsilon:g} at delta {total.delta:g}{other}). This release takes all that is left, with more "
+                "noise: no later release from these records can be paid. Ask for a smaller epsilon to keep some.",
+                PrivacyParameterWarning,
+            )
 
     @property
     def charge(self) -> Charge:
@@ -586,42 +626,42 @@ def open_ballot_session(
     split_into: int = 1,
     tiers: UnitTiers | None = None,
 ) -> BallotSession:
-    """Charge several rounds of ballots whole, to be cast one after the other, each after seeing the last.
+    """Pay for several rounds of ballots at once, then cast them one by one, each after seeing the earlier releases.
 
     Parameters
     ----------
     budget : Budget, or mapping of str to Budget
-        What the session costs: all of it (or of what the ledger has left, where that is less). With ``tiers`` one for
+        The session spends all of it (or all that the ledger has left, if that is less). With ``tiers``: a budget for
         each.
     shares : sequence of float
-        One per round: its part of mu^2. Their sum stands for the whole.
+        One per round: its part of the budget's mu^2, relative to the sum of all shares.
     classes : iterable, int or None
         None: the target is a number.
     n_units : int or None
         Number of records (or persons) under replace-one adjacency, where it is public.
     nominal_n : int or None
-        Given under add-or-remove adjacency, and says that it is that one.
+        Give it for add-or-remove adjacency, in place of ``n_units``: a public number of records.
     unit : {"record", "group"}
     fingerprint : str or None
         Of the private records. **Sensitive.**
     ledger : Ledger or None
         The charge is stored before the session opens, every round's statistics before they are returned.
     name : str or None
-        With a ledger: a session of this name and price that was left (a crash, say) is taken up again with the rounds
-        it has left; what it released is given again for the same ballots. Nothing is charged then.
+        With a ledger: if a session of this name and cost was interrupted (by a crash, say), it goes on with the rounds
+        it has left, and what it released is returned again for the same ballots. Nothing is charged then.
     noise_seed, tuning, stated
         See :func:`pate.release_ballots`.
     force : bool
-        Open a session from which nearly nothing can be learnt: of a round with more noise than all ballots together.
+        Open a session although nearly nothing can be learnt from it: a round has more noise than all ballots together.
     n_measured : int
-        So many of the last rounds are for :meth:`BallotSession.measure`: their noise may be larger than all ballots.
+        How many of the last rounds are for :meth:`BallotSession.measure`: their noise may be larger than all ballots.
     n_held_out : int
-        So many of the last rounds are asked of held-out units alone, and all others of the rest: their shares stand for
-        a whole of their own (:mod:`pate.records._vectors`).
+        How many of the last rounds use held-out units only; all other rounds use the other units. Both parts get the
+        whole budget, each with its own sum of shares (:mod:`pate.records._vectors`).
     split_into : int
-        The last round may be replaced by so many at most: :meth:`BallotSession.split`.
+        The most rounds by which the last one may be replaced: :meth:`BallotSession.split`.
     tiers : UnitTiers or None
-        Of the units, where each tier has a budget of its own: ``ballots.unit_owners.tiers``.
+        The tiers of the units, if each tier has its own budget: ``ballots.unit_owners.tiers``.
 
     Guarantees
     ----------
@@ -633,11 +673,13 @@ def open_ballot_session(
     BudgetExceededError
         Nothing is left in the ledger, or less than a hundredth of what the budget buys.
     InvalidInputError
-        A bad parameter; or nearly nothing is to be expected of a round, and ``force`` was not said.
+        A bad parameter; or nearly nothing can be learnt from a round, and ``force`` is False.
 
     Examples
     --------
-    >>> session = open_ballot_session(Budget(1.0, 1e-5), shares=[1, 1], classes=10, n_units=1000)
+    >>> session = open_ballot_session(
+    ...     Budget(1.0, 1e-5), shares=[1, 1], classes=10, n_units=1000
+    ... )
     >>> round(session.charge.guarantee(1e-5).epsilon, 6), session.n_left
     (1.0, 2)
     """
@@ -764,12 +806,7 @@ class PaidCounts(_Rounds):
             return ReleasedCounts.of(self._numbers(found, request), found.facts, self.mechanisms[index], None)
 
     def _check(self, counts: RightCounts) -> None:
-        said, data = counts.registration(), self._data
-        for name in ("unit", "classes", "adjacency", "n_units", "fingerprint"):
-            wanted, found = getattr(data, name), getattr(said, name)
-            if found != wanted and not (wanted is None and name in ("n_units", "fingerprint")):
-                shown = "" if name == "fingerprint" else f" ({wanted!r}, got {found!r})"
-                raise InvalidInputError(f"counts must be of the records that voted: another {name}{shown}.")
+        check_same_records("counts", self._data, counts.registration(), "voted")
 
 
 def message_of_counts(

@@ -117,7 +117,9 @@ def label_interactively(
     --------
     >>> from pate import Budget, ConfidentGNMax, Votes, open_session
     >>> mechanism = ConfidentGNMax(threshold=80, sigma_threshold=4, sigma=2)
-    >>> session = open_session(mechanism, n_queries=4, n_teachers=100, classes=2, budget=Budget(30.0, 1e-5))
+    >>> session = open_session(
+    ...     mechanism, n_queries=4, n_teachers=100, classes=2, budget=Budget(30.0, 1e-5)
+    ... )
     >>> votes = Votes.from_counts([[99, 1], [1, 99], [98, 2], [3, 97]])
     >>> def learn(labels):  # a student that takes everything for class 0
     ...     return np.tile([0.95, 0.05], (len(labels), 1))
@@ -154,7 +156,7 @@ def label_interactively(
         found = session.ask(votes.take(rows), on_exhausted="abstain", offsets=offsets)
         sources.update(found.statement.ledger_releases)
         labels[rows], status[rows] = found.labels, found.status
-        if last is None or (found.status != NOT_ASKED).any():  # else it tells of nothing, and of no offsets
+        if last is None or (found.status != NOT_ASKED).any():  # else it shows nothing, and no offsets
             last = found
         if p is not None:
             own = rows[(found.status == REFUSED) & (p.max(axis=1) > sure)]

@@ -132,7 +132,9 @@ def clipped_votes(
     >>> from pate import Budget, NoisyBallots, release_labels
     >>> ballots = np.tile([1, 0, 0, 1], (90, 5, 1))
     >>> votes = clipped_votes(ballots, ["ill", "old", "rich", "tall"], most_labels=2)
-    >>> release = release_labels(votes, NoisyBallots(sigma=9.0, most_labels=2), budget=Budget(9.0, 1e-5))
+    >>> release = release_labels(
+    ...     votes, NoisyBallots(sigma=9.0, most_labels=2), budget=Budget(9.0, 1e-5)
+    ... )
     >>> labels_of(release, 4, n_teachers=90).tolist() == [[1, 0, 0, 1]] * 5
     True
     """

@@ -35,16 +35,16 @@ _NODES, _BLOCK = 101, 4096
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Labels of rows, and how sure they are given the noise that was added. Public.
+    """Labels of rows, each with the probability that noise did not change it. Public.
 
     Attributes
     ----------
     labels : int64 array of shape (n,)
         Class indices: the largest score.
     margin : float64 array of shape (n,)
-        By how much the largest score leads the second, in units of one ballot with |phi| = 1.
+        The largest score minus the second largest, in units of one ballot with |phi| = 1.
     standard_error : float64 array of shape (n,)
-        Of the margin of one class over another: sigma |phi| sqrt 2.
+        Standard error of the margin of one class over another: sigma |phi| sqrt 2.
     probability : float64 array of shape (n,)
         That the label is what the sum without noise would say, see :meth:`BallotRelease.decide`.
     scores : float64 array of shape (n, m)
@@ -52,7 +52,14 @@ class Decisions:
 
     Examples
     --------
-    >>> Decisions(np.array([1]), np.ones(1), np.ones(1), np.ones(1), np.ones((1, 2)), ("no", "yes")).values()
+    >>> Decisions(
+    ...     np.array([1]),
+    ...     np.ones(1),
+    ...     np.ones(1),
+    ...     np.ones(1),
+    ...     np.ones((1, 2)),
+    ...     ("no", "yes"),
+    ... ).values()
     ['yes']
     """
 
@@ -72,7 +79,7 @@ class Decisions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BallotRelease:
-    """A sum of ballots with its noise: public, and whatever is computed from it and public rows costs nothing.
+    """A released sum of ballots, with its noise: public. Whatever is computed from it and public rows costs nothing.
 
     Attributes
     ----------
@@ -94,8 +101,14 @@ class BallotRelease:
     >>> from pate.records import SignedSpace
     >>> X, y = np.repeat([[0.0, 1.0], [1.0, 0.0]], 300, axis=0), np.repeat([0, 1], 300)
     >>> voters = RecordVoters(None, SignedSpace().fit(X[::50]), classes=2)
-    >>> release = release_ballots(voters.cast(X, y), GaussianSum(9.0), budget=Budget(1.0, 1e-5))
-    >>> release.statistics.shape, release.n_units, release.decide(voters.transform([[0.1, 0.9]])).labels
+    >>> release = release_ballots(
+    ...     voters.cast(X, y), GaussianSum(9.0), budget=Budget(1.0, 1e-5)
+    ... )
+    >>> (
+    ...     release.statistics.shape,
+    ...     release.n_units,
+    ...     release.decide(voters.transform([[0.1, 0.9]])).labels,
+    ... )
     ((1, 2), 600, array([0]))
     """
 
@@ -108,13 +121,22 @@ class BallotRelease:
 
     @classmethod
     def of(
-        cls, drawn: npt.ArrayLike, facts: BallotFacts, mechanism: GaussianSum, statement: PrivacyStatement
+        cls,
+        drawn: npt.ArrayLike,
+        facts: BallotFacts,
+        mechanism: GaussianSum,
+        statement: PrivacyStatement,
+        *,
+        scale: float | None = None,
     ) -> BallotRelease:
-        """Return the release of noisy whole numbers that are paid for and stored, with their statement's guarantee."""
+        """Return the release of noisy whole numbers that are paid for and stored, with their statement's guarantee.
+
+        ``scale`` is the standard deviation of their noise, where more was added than is charged for.
+        """
         whole = np.asarray(drawn, dtype=np.float64).reshape(facts.n_components, facts.n_classes)
         statistics = whole / facts.scale
         statistics -= statistics.mean(axis=1, keepdims=True)
-        sigma = mechanism.scale(facts.delta_squared) / facts.scale
+        sigma = (mechanism.scale(facts.delta_squared) if scale is None else scale) / facts.scale
         return cls(statistics, sigma, facts, mechanism, statement.guarantee, statement)
 
     @property
@@ -175,11 +197,13 @@ class BallotRelease:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write statistics, facts and statement as one safetensors file; :meth:`load` reads it."""
-        facts = {
+        facts: dict[str, Any] = {
             "facts": self.facts.to_dict(),
             "mechanism": asdict(self.mechanism),
             "statement": self.statement.to_dict(),
         }
+        if self.sigma != self.mechanism.scale(self.facts.delta_squared) / self.facts.scale:
+            facts["sigma"] = self.sigma
         save_tensors(path, {"statistics": self.statistics}, facts, form=_FORM)
 
     @classmethod
@@ -194,11 +218,11 @@ class BallotRelease:
             mechanism = GaussianSum(**held["mechanism"])
             statement = PrivacyStatement.from_dict(held["statement"])
             statistics = arrays["statistics"]
-        except (KeyError, TypeError):
+            sigma = float(held.get("sigma", mechanism.scale(facts.delta_squared) / facts.scale))
+        except (KeyError, TypeError, ValueError):
             raise InvalidInputError(f"path must be a saved BallotRelease, got {str(path)!r}.") from None
         if statistics.dtype != np.float64 or statistics.shape != (facts.n_components, facts.n_classes):
             raise InvalidInputError(f"path must be a saved BallotRelease, got {str(path)!r} with odd statistics.")
-        sigma = mechanism.scale(facts.delta_squared) / facts.scale
         return cls(statistics, sigma, facts, mechanism, statement.guarantee, statement)
 
     def __repr__(self) -> str:
@@ -284,7 +308,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReleasedLabels:
-    """Labels of public rows that were released, by any voter, with what they cost. Everything in it is public.
+    """Released labels of public rows, by whatever voted, with their cost and statement. Everything in it is public.
 
     Attributes
     ----------
@@ -358,7 +382,7 @@ class ReleasedLabels:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelRelease(ReleasedLabels):
-    """Labels that teachers gave: all of :class:`ReleasedLabels`, and by which mechanism.
+    """Released labels of public rows, by teachers' votes: a :class:`ReleasedLabels` that also holds the mechanism.
 
     Attributes
     ----------
@@ -430,7 +454,15 @@ class LabelRelease(ReleasedLabels):
         --------
         >>> from pate import Budget, GNMax, NoisyHistogram, Votes, release_labels
         >>> votes = Votes.from_counts([[98, 2]])
-        >>> bool(abs(release_labels(votes, NoisyHistogram(sigma=2.0), budget=Budget(10.0, 1e-5)).margin[0] - 96) < 20)
+        >>> bool(
+        ...     abs(
+        ...         release_labels(
+        ...             votes, NoisyHistogram(sigma=2.0), budget=Budget(10.0, 1e-5)
+        ...         ).margin[0]
+        ...         - 96
+        ...     )
+        ...     < 20
+        ... )
         True
         >>> release_labels(votes, GNMax(sigma=2.0), budget=Budget(10.0, 1e-5)).margin
         array([nan])
@@ -459,7 +491,9 @@ class LabelRelease(ReleasedLabels):
         --------
         >>> from pate import Budget, NoisyHistogram, Votes, release_labels
         >>> votes = Votes.from_counts([[98, 2], [51, 49]])
-        >>> release = release_labels(votes, NoisyHistogram(sigma=2.0), budget=Budget(10.0, 1e-5))
+        >>> release = release_labels(
+        ...     votes, NoisyHistogram(sigma=2.0), budget=Budget(10.0, 1e-5)
+        ... )
         >>> found = release.leader_probability()
         >>> found.sum(axis=1).round(6).tolist(), bool(found[0, 0] > 0.999)
         ([1.0, 1.0], True)
@@ -474,7 +508,9 @@ class LabelRelease(ReleasedLabels):
         --------
         >>> from pate import Budget, NoisyHistogram, Votes, release_labels
         >>> votes = Votes.from_counts([[98, 2]])
-        >>> release = release_labels(votes, NoisyHistogram(sigma=2.0), budget=Budget(10.0, 1e-5))
+        >>> release = release_labels(
+        ...     votes, NoisyHistogram(sigma=2.0), budget=Budget(10.0, 1e-5)
+        ... )
         >>> bool(release.confidence()[0] > 0.999)
         True
         """
@@ -501,7 +537,7 @@ class LabelRelease(ReleasedLabels):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelLabels(ReleasedLabels):
-    """Labels of public rows by a model that was let out: all of :class:`ReleasedLabels`, and how probable they are.
+    """Labels of public rows by a released model: a :class:`ReleasedLabels` that also holds their probabilities.
 
     Attributes
     ----------
@@ -540,7 +576,7 @@ class ModelLabels(ReleasedLabels):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RecordLabels(ModelLabels):
-    """Labels of public rows by a model of released ballots: all of :class:`ModelLabels`, and what they come from.
+    """Labels of public rows by the model of record voters: a :class:`ModelLabels` that also holds the released sums.
 
     Attributes
     ----------

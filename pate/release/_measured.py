@@ -9,7 +9,6 @@ released counts and of public numbers (Dwork and Roth 2014, Proposition 2.1).
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import check_int
+from pate._core.curator import warn
 from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError, ResultWarning
 from pate.mechanisms import GaussianSum
@@ -59,7 +59,9 @@ class ReleasedCounts:
 
     Examples
     --------
-    >>> facts = RightFacts(by_class=False, classes=(0, 1), unit="record", adjacency="replace-one", n=9)
+    >>> facts = RightFacts(
+    ...     by_class=False, classes=(0, 1), unit="record", adjacency="replace-one", n=9
+    ... )
     >>> found = ReleasedCounts.of([2.0 * GRID], facts, GaussianSum(3.0), None)
     >>> found.noisy, found.sigma
     (array([2.]), 3.0)
@@ -72,11 +74,18 @@ class ReleasedCounts:
 
     @classmethod
     def of(
-        cls, drawn: npt.ArrayLike, facts: RightFacts, mechanism: GaussianSum, statement: PrivacyStatement | None
+        cls,
+        drawn: npt.ArrayLike,
+        facts: RightFacts,
+        mechanism: GaussianSum,
+        statement: PrivacyStatement | None,
+        *,
+        scale: float | None = None,
     ) -> ReleasedCounts:
-        """Return the release of noisy whole numbers that are paid for and stored."""
+        """Return the release of noisy whole numbers that are paid for and stored; ``scale`` as for ballots."""
         noisy = np.asarray(drawn, dtype=np.float64).ravel() / GRID
-        return cls(facts, noisy, mechanism.scale(facts.delta_squared) / GRID, statement)
+        scale = mechanism.scale(facts.delta_squared) if scale is None else scale
+        return cls(facts, noisy, scale / GRID, statement)
 
 
 def correction(accuracy: float, *, n: int, n_classes: int, mu: float, size: float = SIZE) -> float:
@@ -141,7 +150,7 @@ def measured_shares(measure: bool | str | None, *, n: int, mu: float) -> tuple[f
 def measured_accuracy(
     counts: Sequence[ReleasedCounts], *, mu: float, share: float, size: float = SIZE
 ) -> MeasuredAccuracy:
-    """Return what released counts say of the accuracy: estimate, interval and recall. Free of cost.
+    """Return the accuracy of a model, its interval and recall by class, from released noisy counts; costs no privacy.
 
     Parameters
     ----------
@@ -165,8 +174,12 @@ def measured_accuracy(
 
     Examples
     --------
-    >>> facts = RightFacts(by_class=False, classes=(0, 1), unit="record", adjacency="replace-one", n=9_000)
-    >>> found = measured_accuracy([ReleasedCounts(facts, np.array([8_100.0]), 18.6)], mu=0.268, share=0.04)
+    >>> facts = RightFacts(
+    ...     by_class=False, classes=(0, 1), unit="record", adjacency="replace-one", n=9_000
+    ... )
+    >>> found = measured_accuracy(
+    ...     [ReleasedCounts(facts, np.array([8_100.0]), 18.6)], mu=0.268, share=0.04
+    ... )
     >>> found.counted, found.low < found.estimate < found.high, round(found.half_width, 3)
     (0.9, True, 0.015)
     """
@@ -239,6 +252,7 @@ def doubted(
     n_map: int | None = None,
     commonest: float | None = None,
     cells: ReleasedCounts | None = None,
+    balanced: bool = False,
 ) -> _Labels:
     """Return the release whose statement says what speaks against relying on its labels.
 
@@ -251,21 +265,27 @@ def doubted(
         Share of the commonest class, as a person stated it.
     cells : ReleasedCounts or None
         Right and wrong by class, where that was measured: they give the commonest class's share before all else does.
+    balanced : bool
+        Decisions give up accuracy for the rare classes, as was asked for: that always naming the commonest class is
+        right more often then speaks against nothing.
 
     Examples
     --------
     >>> from pate import Budget, GNMax, Votes, release_labels
     >>> votes = Votes.from_counts([[90, 8, 2]] * 15, classes=["no", "yes", "?"])
-    >>> release = doubted(release_labels(votes, GNMax(sigma=2.0), budget=Budget(40.0, 1e-5)))
+    >>> release = doubted(
+    ...     release_labels(votes, GNMax(sigma=2.0), budget=Budget(40.0, 1e-5))
+    ... )
     >>> print(release.statement.doubts[0])
     2 of 3 classes are never named by the 15 released labels ('yes', '?'): more records or a larger budget may help.
     """
-    found = (_few(n_map), _unnamed(release), _below(release, commonest, cells))
+    below = None if balanced else _below(release, commonest, cells)
+    found = (_few(n_map), _unnamed(release, balanced), below)
     doubts = tuple(one for one in found if one is not None)
     return replace(release, statement=replace(release.statement, doubts=doubts)) if doubts else release
 
 
-def warn_of_doubts(statement: PrivacyStatement, *, stacklevel: int = 2) -> None:
+def warn_of_doubts(statement: PrivacyStatement) -> None:
     """Warn of every doubt of a statement.
 
     Warns
@@ -282,32 +302,71 @@ def warn_of_doubts(statement: PrivacyStatement, *, stacklevel: int = 2) -> None:
     (True, ())
     """
     for doubt in statement.doubts:
-        warnings.warn(str(doubt), ResultWarning, stacklevel=stacklevel + 1)
+        warn(str(doubt), ResultWarning)
+
+
+def warn_of_student(release: ReleasedLabels, said: npt.ArrayLike | None) -> None:
+    """Warn of classes that a student of released labels never names, where the labels' own doubts do not say so.
+
+    ``said`` are its classes, as indices, of all public rows; None of a model that is no student: its labels are those
+    that were released.
+
+    Warns
+    -----
+    ResultWarning
+
+    Examples
+    --------
+    >>> from pate import Budget, GNMax, Votes, release_labels
+    >>> votes = Votes.from_counts([[90, 8], [8, 90]] * 5, classes=["no", "yes"])
+    >>> release = release_labels(votes, GNMax(sigma=2.0), budget=Budget(40.0, 1e-5))
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_of_student(release, [0] * 500)
+    >>> print(caught[0].message)
+    the student names 1 of 2 classes on none of the 500 public rows ('yes'): more records or a larger budget may help.
+    """
+    if said is None:
+        return
+    m, said = len(release.classes), np.asarray(said).ravel()
+    named = np.arange(m) if _unnamed(release) is None else release.labels[release.answered]
+    missing = np.setdiff1d(named, said)
+    if len(said) >= _LABELS_PER_CLASS * m and len(missing):
+        warn(
+            f"the student names {len(missing)} of {m} classes on none of the {len(said):,} public rows "
+            f"({_names(release, missing)}): more records or a larger budget may help.",
+            ResultWarning,
+        )
+
+
+def _names(release: ReleasedLabels, classes: npt.NDArray[Any]) -> str:
+    names = ", ".join(as_plain_text(repr(release.classes[i]))[:40] for i in classes[:_LISTED].tolist())
+    return names + (f" and {len(classes) - _LISTED} more" if len(classes) > _LISTED else "")
 
 
 def _few(n_map: int | None) -> Doubt | None:
     if n_map is None or n_map >= FEW_PUBLIC:
         return None
+    rows = "row makes" if n_map == 1 else "rows make"
     text = (
-        f"only {n_map} public rows make the map by which the model reads every row: with {FEW_PUBLIC} public rows or "
+        f"only {n_map} public {rows} the map by which the model reads every row: with {FEW_PUBLIC} public rows or "
         "more it would be right more often."
     )
     return Doubt(kind="few public rows", sentence=text)
 
 
-def _unnamed(release: ReleasedLabels) -> Doubt | None:
+def _unnamed(release: ReleasedLabels, balanced: bool = False) -> Doubt | None:
     m, labels = len(release.classes), release.labels[release.answered]
     missing = np.setdiff1d(np.arange(m), labels)
     if len(labels) < _LABELS_PER_CLASS * m or not len(missing):
         return None
-    names = ", ".join(as_plain_text(repr(release.classes[i]))[:40] for i in missing[:_LISTED].tolist())
-    more = f" and {len(missing) - _LISTED} more" if len(missing) > _LISTED else ""
     helps = "more records, a larger budget or decide='balanced'"
-    if not isinstance(release, RecordLabels):
+    if balanced or not isinstance(release, RecordLabels):
         helps = "more records or a larger budget"
     text = (
         f"{len(missing)} of {m} classes {'is' if len(missing) == 1 else 'are'} never named by the {len(labels):,} "
-        f"released labels ({names}{more}): {helps} may help."
+        f"released labels ({_names(release, missing)}): {helps} may help."
     )
     return Doubt(kind="classes never named", sentence=text)
 
@@ -328,7 +387,7 @@ def _below(release: ReleasedLabels, commonest: float | None, cells: ReleasedCoun
 def _commonest(
     release: ReleasedLabels, commonest: float | None, cells: ReleasedCounts | None
 ) -> tuple[float | None, str]:
-    """Return the share of the commonest class, as well as anybody knows it who knows only what is public."""
+    """Return the share of the most common class, estimated from public facts alone."""
     if cells is not None:
         m = len(release.classes)
         counts = cells.noisy[:m] + cells.noisy[m:]
@@ -337,6 +396,6 @@ def _commonest(
             return min(1.0, float(counts.max()) / total), "by the noisy counts of each class"
     if commonest is not None:
         return commonest, "as stated"
-    if isinstance(release, ModelLabels) and len(release.probability):
+    if isinstance(release, ModelLabels) and len(release.probability) >= _LABELS_PER_CLASS * len(release.classes):
         return float(release.probability.mean(axis=0).max()), "by the released labels' mean probabilities"
     return None, ""

@@ -31,7 +31,7 @@ from pate.release._quote import (
     is_paid,
     price_of,
 )
-from pate.release._release_labels import released
+from pate.release._release_labels import check_mechanism, released
 from pate.release._statement import (
     drawn_here,
     vouch_for_training,
@@ -94,9 +94,9 @@ def plan_release(
 ) -> Asking:
     """Return the mechanism, how many queries to ask and the gap below which to abstain, from public numbers alone.
 
-    Where nothing is said: as many queries as keep the noise of a :class:`NoisyHistogram` at or below 0.3 votes per
-    teacher, but ten and one for each class at least, and all public rows at most (measured: ``docs/defaults.md``).
-    Where the accuracy is measured the labels get the rest of the budget.
+    By default: as many queries as keep the noise of a :class:`NoisyHistogram` at or below 0.3 votes per teacher, but
+    ten and one for each class at least, and all public rows at most (measured: ``docs/defaults.md``). Where the
+    accuracy is measured the labels get the rest of the budget.
 
     Parameters
     ----------
@@ -131,6 +131,7 @@ def plan_release(
         gap = check_real("gap", gap, low=0)
     counts = _counts_of(budget, measure, n_units=n_units, named=mechanism is not None)
     if mechanism is not None:
+        check_mechanism(mechanism, n_classes)
         if gap is not None and not isinstance(mechanism, NoisyHistogram):
             raise InvalidInputError(
                 f"gap must be None for {mechanism}, got {gap!r}: only NoisyHistogram releases the counts from which a "
@@ -237,7 +238,7 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a run let out, and what must stay inside.
+    """What a run released, and what must stay private.
 
     Attributes
     ----------
@@ -281,11 +282,14 @@ class BatchPlan:
     --------
     >>> from pate import Budget, GNMax
     >>> terms = ReleaseTerms(budget=Budget(9.0, 1e-5))
-    >>> plan = BatchPlan.of(terms, Asking(GNMax(sigma=2.0), 2), np.array([3, 5]), ("a", "a"))
+    >>> plan = BatchPlan.of(
+    ...     terms, Asking(GNMax(sigma=2.0), 2), np.array([3, 5]), ("a", "a")
+    ... )
     >>> plan.n_fresh, plan.n_free, plan.quote.n_queries
     (1, 1, 1)
     >>> class Always:
     ...     classes_, n_teachers = (0, 1), 10
+    ...
     ...     def vote(self, X):
     ...         return Votes.from_counts([[9, 1]] * len(X))
     >>> plan.run(Always(), [[0.0], [0.0]]).release.labels
@@ -348,8 +352,8 @@ class BatchPlan:
 def with_affordable_counts(price: Callable[[ReleaseTerms], Priced], terms: ReleaseTerms, asking: Asking) -> Priced:
     """Return what ``price`` says of the terms with the counts that are asked for, or without: a public decision.
 
-    Unless they are required, counts are left out unless all labels are bought beside them, and where no label is
-    bought; those that are paid for already stay.
+    Unless they are required, counts are left out if the budget does not pay for all labels besides them, and if it pays
+    for no label; those that are paid for already stay.
     """
     if not asking.counts:
         return price(terms)
@@ -378,6 +382,7 @@ def cast_votes(voter: Voter, rows: Any, hashes: tuple[str, ...] | None, evidence
     --------
     >>> class Always:
     ...     classes_, n_teachers = (0, 1), 10
+    ...
     ...     def vote(self, X):
     ...         return Votes.from_counts([[9, 1]] * len(X))
     >>> cast_votes(Always(), [[0.0]], ("ab12",), Evidence(), n_queries=1).query_hashes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from pate._core.checks import check_choice, check_int, check_real, largest_of, shown
+from pate._core.curator import warn
 from pate._core.recorder import playing
 from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhileError, PrivacyParameterWarning
 from pate.ledger import Ledger, Remaining
@@ -26,14 +26,14 @@ from pate.privacy.cost import Charge
 from pate.privacy.tiers import TierBudgets
 from pate.privacy.words import NO_PROTECTION, TIERS, Guarantee
 
-# On what terms something is let out: checked once, and passed on whole.
+# The terms of a release: checked once, and passed on whole.
 
 ON_EXHAUSTED = ("raise", "abstain")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseTerms:
-    """What a release may cost, who pays, and what is said of it. Public, but for the seed.
+    """The terms of a release: budget, ledger, and what its statement says. Public, except the seed.
 
     Attributes
     ----------
@@ -58,7 +58,8 @@ class ReleaseTerms:
         What is charged with the labels, before the first of them: counts of the records that a model of these labels is
         right about, drawn once, after it has learnt.
     tiers : TierBudgets or None
-        Of units of several tiers (sums of ballots, and votes of teachers); ``budget`` is then the largest of theirs.
+        The budgets of several tiers of units (for sums of ballots, and votes of teachers); ``budget`` is then the
+        largest of them.
 
     Raises
     ------
@@ -125,7 +126,7 @@ class ReleaseTerms:
 
     @property
     def caps(self) -> dict[str, object]:
-        """What beside the budget decides how much is bought: part of what a request is recognised by."""
+        """What decides, besides the budget, how much a release pays for: part of how a request is recognised."""
         said: dict[str, object] = {"max_answers": self.max_answers, "on_exhausted": self.on_exhausted}
         return said | {"counts": [m.noise_multiplier for m in self.counts]} if self.counts else said
 
@@ -147,7 +148,7 @@ _MOST_ANSWERS = 10_000_000
 
 @dataclass(frozen=True)
 class Quote:
-    """The price of a release, known before the votes are read.
+    """The cost of a release, known before the votes are read; :func:`quote` returns it.
 
     Attributes
     ----------
@@ -164,7 +165,9 @@ class Quote:
     Examples
     --------
     >>> from pate import Budget, GNMax
-    >>> quote(100, GNMax(sigma=40.0), budget=Budget(2.0, 1e-5)).guarantee.epsilon.__round__(3)
+    >>> quote(100, GNMax(sigma=40.0), budget=Budget(2.0, 1e-5)).guarantee.epsilon.__round__(
+    ...     3
+    ... )
     1.162
     """
 
@@ -189,7 +192,7 @@ def quote(
     max_answers: int | None = None,
     on_exhausted: str = "raise",
 ) -> Quote:
-    """Return how many queries and answers the budget buys, and what they cost; nothing is spent.
+    """Return how many queries and answers the budget pays for, and what they cost; nothing is spent.
 
     Parameters
     ----------
@@ -221,13 +224,26 @@ def quote(
     return price_of(n_queries, mechanism, terms)
 
 
+def charge_of(mechanism: Mechanism, n_queries: int, max_answers: int | None = None) -> Charge:
+    """Return what a mechanism says that its queries cost; one of somebody's own may say it wrongly."""
+    found: object = mechanism.charge(n_queries, max_answers)
+    if not isinstance(found, Charge):
+        raise InvalidInputError(
+            f"{type(mechanism).__name__}.charge() must return a pate.Charge, got {shown(found)}. Make one, such as "
+            "pate.Charge.gaussian(sensitivity=..., sigma=...) * n_queries."
+        )
+    return found
+
+
 def price_of(n_queries: int, mechanism: Mechanism, terms: ReleaseTerms) -> Quote:
     """Return what :func:`quote` does, on terms that are checked already.
 
     Examples
     --------
     >>> from pate import Budget, GNMax
-    >>> price_of(9, GNMax(sigma=40.0), ReleaseTerms(budget=Budget(2.0, 1e-5), max_answers=4)).n_queries
+    >>> price_of(
+    ...     9, GNMax(sigma=40.0), ReleaseTerms(budget=Budget(2.0, 1e-5), max_answers=4)
+    ... ).n_queries
     4
     """
     n_queries = check_int("n_queries", n_queries, low=0)
@@ -249,7 +265,7 @@ def price_of(n_queries: int, mechanism: Mechanism, terms: ReleaseTerms) -> Quote
         affordable = largest(lambda n: fits(n, max_answers), n_queries)
         if terms.on_exhausted == "raise":
             also = "" if left is None else " and what is left in the ledger"
-            refusal = "" if left is None or affordable else left.refusal(mechanism.charge(1, max_answers))
+            refusal = "" if left is None or affordable else left.refusal(charge_of(mechanism, 1, max_answers))
             why = f" (the ledger: {refusal})" if refusal else ""
             beside = ", beside the count of right answers that measure= asks for" if terms.counts else ""
             raise BudgetExceededError(
@@ -259,7 +275,7 @@ def price_of(n_queries: int, mechanism: Mechanism, terms: ReleaseTerms) -> Quote
             )
         asked, cap = affordable, max_answers
     most = asked if cap is None else min(cap, asked)
-    charge = terms.with_counts(mechanism.charge(asked, most))
+    charge = terms.with_counts(charge_of(mechanism, asked, most))
     return Quote(asked, most, charge, charge.guarantee(terms.budget.delta), terms.counts)
 
 
@@ -272,7 +288,7 @@ def price_as_planned(
     """
     if planned is not None and planned[0] == n_queries:
         ledger, price = terms.ledger, planned[1]
-        charge = terms.with_counts(mechanism.charge(price.n_queries, price.max_answers))
+        charge = terms.with_counts(charge_of(mechanism, price.n_queries, price.max_answers))
         own = (
             price.counts == terms.counts
             and price.charge == charge
@@ -290,11 +306,13 @@ def affordable_answers(mechanism: Mechanism, terms: ReleaseTerms) -> int:
     Examples
     --------
     >>> from pate import Budget, GNMax
-    >>> affordable_answers(GNMax(sigma=40.0), ReleaseTerms(budget=Budget(2.0, 1e-5), max_answers=9))
+    >>> affordable_answers(
+    ...     GNMax(sigma=40.0), ReleaseTerms(budget=Budget(2.0, 1e-5), max_answers=9)
+    ... )
     269
     """
     fits, _ = _what_fits(mechanism, terms)
-    # With refusals it is the answers that cost most: as many questions as one likes, and a cap.
+    # With refusals it is the answers that cost most: any number of questions, and a cap on answers.
     capped = largest(lambda cap: fits(_MOST_ANSWERS, cap), _MOST_ANSWERS) if mechanism.may_refuse else 0
     return capped or largest(lambda n: fits(n, None), _MOST_ANSWERS)
 
@@ -305,7 +323,7 @@ def _what_fits(mechanism: Mechanism, terms: ReleaseTerms) -> tuple[Callable[[int
     left = None if terms.ledger is None else terms.ledger.remaining(default_total=terms.budget)
 
     def fits(asked: int, cap: int | None) -> bool:
-        charge = terms.with_counts(mechanism.charge(asked, cap))
+        charge = terms.with_counts(charge_of(mechanism, asked, cap))
         return terms.allows(charge) and (left is None or left.allows(charge))
 
     return fits, left
@@ -338,6 +356,7 @@ def warn_if_weak(delta: float, n_units: int | None, *, epsilon: float = 0.0) -> 
 
     Examples
     --------
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True, action="always") as caught:
     ...     warn_if_weak(1e-5, 1000)
     ...     warn_if_weak(1e-2, 1000, epsilon=1e6)
@@ -345,18 +364,16 @@ def warn_if_weak(delta: float, n_units: int | None, *, epsilon: float = 0.0) -> 
     ['delta=0.01 is not below 1/n = 0.001', 'epsilon=1e+06 protects no one: at a']
     """
     if n_units is not None and delta >= 1 / n_units:
-        warnings.warn(
+        warn(
             f"delta={delta:g} is not below 1/n = {1 / n_units:.3g} for n = {n_units} units: releasing one whole record "
             "at random would satisfy it. Use a delta well below 1/n.",
             PrivacyParameterWarning,
-            stacklevel=3,
         )
     if epsilon > NO_PROTECTION:
-        warnings.warn(
+        warn(
             f"epsilon={epsilon:g} protects no one: at any above {NO_PROTECTION:g} an attacker may be as good as "
             f"certain. Commonly: {TIERS}.",
             PrivacyParameterWarning,
-            stacklevel=3,
         )
 
 
@@ -468,12 +485,18 @@ def buy_rounds(
         rounds = whole if left is None else share_rounds(budget, shares, left, n_held_out=n_held_out)
     except BudgetExceededError:  # nothing that any noise could fit into
         rounds = ()
+    if left is not None and left.currency == "pure":
+        raise BudgetExceededError(
+            "the ledger counts in pure epsilon, and cannot pay for the Gaussian noise of record voters. Nothing was "
+            "spent. Use a ledger that counts in gdp or renyi, or teachers with Laplace noise: mechanism=LNMax(scale) "
+            "(--mechanism lnmax --scale SCALE)."
+        )
     costs = [sum_of_rounds(some, n_held_out).mu_squared for some in (rounds, whole) if some]
     if not rounds or costs[0] < _LEAST_LEFT**2 * costs[1]:
         raise BudgetExceededError(
-            f"the ledger has less left than {_LEAST_LEFT:.0%} of what {budget} buys: noise would drown all ballots. "
-            "Nothing was spent. What was released before stays free: the same request again, and its model (pate "
-            "predict). A total is never raised: before the first of several releases begin a ledger with the "
+            f"the ledger has less left than {_LEAST_LEFT:.0%} of what {budget} buys: with so much noise nothing can be "
+            "learnt. Nothing was spent. What was released before stays free: the same request again, and its model "
+            "(pate predict). A total is never raised: before the first of several releases begin a ledger with the "
             "total of all (pate ledger begin; Ledger(path, total=...))."
         )
     cast = rounds[: len(rounds) - n_measured - n_held_out] or rounds
@@ -490,9 +513,9 @@ def buy_rounds(
 # Whether a setting is useful for its budget: judged from public numbers, before anything is trained or spent.
 
 
-#: Noise per teacher where nothing is said, measured: docs/defaults.md. A constant: it may not depend on the votes.
+#: Default noise per teacher, measured: docs/defaults.md. A constant: it may not depend on the votes.
 NOISE_PER_TEACHER = 0.3
-#: Queries where nothing is said, at least.
+#: Default number of queries, at least.
 FEWEST = 10
 #: Noise per teacher beyond which a setting is refused.
 _MOST_NOISE_PER_TEACHER = 1.0
@@ -511,7 +534,7 @@ def affordable_queries(budget: Budget, n_teachers: int, *, share: float = 0.0) -
 
 
 def default_heads(n_records: int | None) -> int:
-    """Return how many heads vote where nothing is said: one for every 15 records, ten at least and 1,000 at most.
+    """Return how many heads vote by default: one for every 15 records, at least 10 and at most 1,000.
 
     Parameters
     ----------
@@ -540,7 +563,11 @@ def share_right(sigma: float, n_teachers: int, n_classes: int) -> float:
 
     Examples
     --------
-    >>> round(share_right(100.0, 100, 2), 3), round(share_right(100.0, 100, 10), 3), share_right(10.0, 100, 10) > 0.99
+    >>> (
+    ...     round(share_right(100.0, 100, 2), 3),
+    ...     round(share_right(100.0, 100, 10), 3),
+    ...     share_right(10.0, 100, 10) > 0.99,
+    ... )
     (0.638, 0.199, True)
     """
     return _sure(sigma, n_teachers / 2, n_classes)
@@ -655,7 +682,12 @@ def check_enough(
     Examples
     --------
     >>> from pate import GNMax
-    >>> facts = {"budget": Budget(1.0, 1e-5), "n_public": 600, "n_teachers": 100, "n_classes": 2}
+    >>> facts = {
+    ...     "budget": Budget(1.0, 1e-5),
+    ...     "n_public": 600,
+    ...     "n_teachers": 100,
+    ...     "n_classes": 2,
+    ... }
     >>> check_enough(3, GNMax(9.0), **facts)
     Traceback (most recent call last):
     pate.exceptions.NotWorthwhileError: 3 of 600 public rows would get a label, which teaches hardly anything. Leave ...

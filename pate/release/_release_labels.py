@@ -55,38 +55,41 @@ def release_labels(
     tuning: str = "",
     stated: Mapping[str, str] | None = None,
 ) -> LabelRelease:
-    """Release noisy labels of public rows, and charge for them first.
+    """Release noisy labels of public rows from teachers' votes, after charging their cost to the budget or ledger.
 
     Parameters
     ----------
     votes : Votes, BallotVotes, or mapping of str to Votes
-        Ballots of several labels take :class:`pate.NoisyBallots`. Where ``budget`` has one for each tier of units: the
-        votes of each tier's own teachers, on the same rows (docs/tiers.md).
+        The teachers' votes; those on several labels (BallotVotes) need :class:`pate.NoisyBallots`. If ``budget`` is a
+        mapping: the votes of each tier's own teachers, on the same rows (docs/tiers.md).
     mechanism : Mechanism
     budget : Budget, or mapping of str to Budget
-        The most this release may cost; with a budget for each tier, the most that it may cost a unit of it.
+        The most this release may cost. A mapping has a budget for each tier: the most it may cost a record (or person)
+        of that tier.
     ledger : Ledger or None
-        Also stay within its total (the first release's budget, if none was set), store charge and answers there in
-        one transaction before anything is returned, and answer queries asked before from it, free.
+        The release must then also fit its total (if none was set, the first release's budget becomes the total). Charge
+        and answers are stored there in one transaction before anything is returned. Queries that were answered before
+        get their stored answers, free of charge.
     max_answers : int or None
         Cap on answers for mechanisms that may refuse; None takes the most the budget allows. The whole cap is
         charged, however many answers there will be.
     on_exhausted : {"raise", "abstain"}
-        When the budget does not buy all queries: raise before spending anything, or answer the first ones.
+        If the budget does not pay for all queries: raise before spending anything, or answer the first ones.
     noise_seed : int or None
         For tests and experiments only: the statement then says that nothing is private.
     tuning : str
-        What was tuned on the private data and whether that is charged, for the statement; empty: open.
+        For the statement: what was tuned on the private data, and whether that is charged. Empty: the statement lists
+        it as open.
     stated : mapping of str to str, or None
-        What a person states, in their own words, for the statement: ``dataset``, ``organisation``, ``purpose``, and how
-        an assumption was ensured (``disjoint shards``, ``own shard only``, ``preprocessing``, ``public rows``,
-        ``duplicates``, ``one person``, ``parameters``, ``classes``). What no one states and pate did not see to itself
-        is open. Public.
+        What you vouch for in the statement, in your own words: ``dataset``, ``organisation``, ``purpose``, and how an
+        assumption was ensured (``disjoint shards``, ``own shard only``, ``preprocessing``, ``public rows``,
+        ``duplicates``, ``one person``, ``parameters``, ``classes``). An assumption that neither you state nor pate
+        ensures itself is listed as open. These texts are public.
 
     Guarantees
     ----------
-    Replace-one adjacency, both directions, queries may be chosen adaptively. The charge is a constant fixed before
-    the noise is drawn: so many queries asked and at most so many answers, at this noise.
+    Replace-one adjacency, both directions; queries may be chosen adaptively. The charge is a constant that is fixed
+    before the noise is drawn: it depends on the number of queries, the most answers, and the noise.
 
     Raises
     ------
@@ -211,7 +214,8 @@ def released(
     check_votes(votes, mechanism)
     check_mechanism(mechanism, votes.n_classes)
     ledger = terms.ledger
-    check_release_stated(terms.stated, unit=votes.unit, classes_inferred=votes.classes_inferred, tiers=bool(of_tiers))
+    inferred, tiers = votes.classes_inferred, bool(of_tiers)
+    check_release_stated(terms.stated, unit=votes.unit, classes_inferred=inferred, tiers=tiers, mechanism=mechanism)
     data = Registration.of_votes(votes)
     transaction = Transaction(terms, data)
     questions = Questions.of(votes, mechanism, ledger)
@@ -383,11 +387,18 @@ def sanitised_epsilon(
     --------
     >>> import tempfile, pathlib
     >>> from pate import Budget
-    >>> ledger = Ledger(pathlib.Path(tempfile.mkdtemp()) / "l.sqlite", total=Budget(9.0, 1e-5), currency="renyi")
+    >>> ledger = Ledger(
+    ...     pathlib.Path(tempfile.mkdtemp()) / "l.sqlite",
+    ...     total=Budget(9.0, 1e-5),
+    ...     currency="renyi",
+    ... )
     >>> how = SmoothSensitivity(order=8.0, beta=0.0125, noise_scale=4.0)
     >>> votes = Votes.from_counts([[240, 10]] * 100)
     >>> first = sanitised_epsilon(votes, GNMax(40.0), how, ledger, delta=1e-5)
-    >>> first == sanitised_epsilon(votes, GNMax(40.0), how, ledger, delta=1e-5), len(ledger.releases())
+    >>> (
+    ...     first == sanitised_epsilon(votes, GNMax(40.0), how, ledger, delta=1e-5),
+    ...     len(ledger.releases()),
+    ... )
     (True, 1)
     """
     if not isinstance(mechanism, GNMax | ConfidentGNMax) or getattr(mechanism, "offsets", None) is not None:
@@ -413,7 +424,7 @@ def sanitised_epsilon(
     request = ledger.keyed_digest(f"sanitised {said} {content}")
     if ledger.find(request) is None:
         transaction.sanitised(how, votes.counts, mechanism, delta, request=request)
-    # What the ledger holds is what gets out: two processes that ask at once get the first one's draw.
+    # What the ledger holds is what is released: two processes that ask at once get the first one's draw.
     row = ledger.find(request)
     assert row is not None
     return Guarantee(**row.facts["guarantee"])

@@ -1,4 +1,4 @@
-"""Adaptive labelling: a number of queries is paid for whole, then asked in as many rounds as one likes."""
+"""Adaptive labelling: a number of queries is paid for at once, then asked in any number of rounds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from pate.votes import BallotVotes, Voter, Votes
 
 
 class LabelSession(OneHolder):
-    """Queries that are paid for and not yet asked; :func:`pate.open_session` makes it.
+    """A session of queries that are paid for and asked in rounds; :func:`pate.open_session` makes it.
 
     Attributes
     ----------
@@ -64,7 +64,13 @@ class LabelSession(OneHolder):
     Examples
     --------
     >>> from pate import Budget, GNMax, Votes, open_session
-    >>> session = open_session(GNMax(sigma=2.0), n_queries=3, n_teachers=100, classes=2, budget=Budget(10.0, 1e-5))
+    >>> session = open_session(
+    ...     GNMax(sigma=2.0),
+    ...     n_queries=3,
+    ...     n_teachers=100,
+    ...     classes=2,
+    ...     budget=Budget(10.0, 1e-5),
+    ... )
     >>> session.ask(Votes.from_counts([[98, 2], [5, 95]])).labels, session.n_left
     (array([0, 1]), 1)
     >>> session.ask(Votes.from_counts([[98, 2], [5, 95]]))
@@ -127,7 +133,7 @@ class LabelSession(OneHolder):
         Parameters
         ----------
         votes : Votes or BallotVotes
-            Of the teachers the session was opened for.
+            Votes of the teachers for which the session was opened.
         on_exhausted : {"raise", "abstain"}
             When more new queries come than are left: ask none of them, or the first ones.
         offsets : array-like of shape (n_queries, n_classes), or None
@@ -301,7 +307,7 @@ def open_session(
     tuning: str = "",
     stated: Mapping[str, str] | None = None,
 ) -> LabelSession:
-    """Charge a number of queries whole, to be asked in rounds, each perhaps chosen by what earlier ones answered.
+    """Pay for a number of queries at once, then ask them in rounds; each round may depend on earlier answers.
 
     Parameters
     ----------
@@ -352,9 +358,21 @@ def open_session(
     Examples
     --------
     >>> from pate import Budget, GNMax
-    >>> open_session(GNMax(sigma=40.0), n_queries=300, n_teachers=250, classes=10, budget=Budget(3.0, 1e-5)).n_left
+    >>> open_session(
+    ...     GNMax(sigma=40.0),
+    ...     n_queries=300,
+    ...     n_teachers=250,
+    ...     classes=10,
+    ...     budget=Budget(3.0, 1e-5),
+    ... ).n_left
     300
-    >>> open_session(GNMax(sigma=1.0), n_queries=300, n_teachers=250, classes=10, budget=Budget(3.0, 1e-5))
+    >>> open_session(
+    ...     GNMax(sigma=1.0),
+    ...     n_queries=300,
+    ...     n_teachers=250,
+    ...     classes=10,
+    ...     budget=Budget(3.0, 1e-5),
+    ... )
     Traceback (most recent call last):
     pate.exceptions.BudgetExceededError: the budget Budget(epsilon=3.0, delta=1e-05) buys 0 of these 300 queries ...
     """
@@ -393,7 +411,13 @@ def opened(
     --------
     >>> from pate import Budget, GNMax
     >>> data = Registration("record", ("no", "yes"), n_shards=250)
-    >>> opened(GNMax(sigma=40.0), ReleaseTerms(budget=Budget(3.0, 1e-5)), data, ("no", "yes"), n_queries=30).n_left
+    >>> opened(
+    ...     GNMax(sigma=40.0),
+    ...     ReleaseTerms(budget=Budget(3.0, 1e-5)),
+    ...     data,
+    ...     ("no", "yes"),
+    ...     n_queries=30,
+    ... ).n_left
     30
     """
     check_mechanism(mechanism, len(classes))
@@ -401,7 +425,7 @@ def opened(
     if n_teachers is None:
         raise InvalidInputError("data must say the number of teachers, n_shards, got None.")
     check_name(name, ledger, f"{name!r} and ledger={ledger!r}")
-    check_release_stated(terms.stated, unit=data.unit, classes_inferred=classes_inferred)
+    check_release_stated(terms.stated, unit=data.unit, classes_inferred=classes_inferred, mechanism=mechanism)
     transaction = Transaction(terms, data)
     mark = mark_of(name, mechanism, terms, n_queries, n_teachers)
 
@@ -421,11 +445,11 @@ def opened(
 
 
 class VoteCapRun:
-    """An open run of capped votes, already paid for; :func:`open_vote_cap` makes it.
+    """A run of :class:`pate.VoteCap` that is paid for and open; :func:`open_vote_cap` makes it.
 
-    With a ledger every answer is stored before it is returned, as part of the release that was charged for all of
-    them. After a crash those answers are in the ledger (:meth:`pate.Ledger.stored`, family ``"vote-cap"``), but how
-    often each teacher voted is lost, so going on means opening, and paying for, a new run.
+    With a ledger every answer is stored before it is returned, as part of the release that was charged for all of them.
+    After a crash those answers are in the ledger (:meth:`pate.Ledger.stored`, family ``"vote-cap"``), but how often
+    each teacher voted is lost: to go on you have to open, and pay for, a new run.
 
     Attributes
     ----------
@@ -440,7 +464,12 @@ class VoteCapRun:
 
     Examples
     --------
-    >>> run = open_vote_cap(VoteCap(max_votes=5, sigma=20.0), n_teachers=90, classes=2, budget=Budget(1.0, 1e-5))
+    >>> run = open_vote_cap(
+    ...     VoteCap(max_votes=5, sigma=20.0),
+    ...     n_teachers=90,
+    ...     classes=2,
+    ...     budget=Budget(1.0, 1e-5),
+    ... )
     >>> run.guarantee.epsilon < 1, run.statement.released
     (True, 'noisy labels of any number of public rows, chosen adaptively')
     """
@@ -518,7 +547,7 @@ def open_vote_cap(
     tuning: str = "",
     stated: Mapping[str, str] | None = None,
 ) -> VoteCapRun:
-    """Charge a whole run of capped votes and open it.
+    """Pay for a whole run of :class:`pate.VoteCap` and open it: each teacher votes at most so many times.
 
     Parameters
     ----------
@@ -550,7 +579,12 @@ def open_vote_cap(
 
     Examples
     --------
-    >>> open_vote_cap(VoteCap(max_votes=99, sigma=5.0), n_teachers=90, classes=2, budget=Budget(1.0, 1e-5))
+    >>> open_vote_cap(
+    ...     VoteCap(max_votes=99, sigma=5.0),
+    ...     n_teachers=90,
+    ...     classes=2,
+    ...     budget=Budget(1.0, 1e-5),
+    ... )
     Traceback (most recent call last):
     pate.exceptions.BudgetExceededError: the budget Budget(epsilon=1.0, delta=1e-05) does not buy ...
     """

@@ -15,7 +15,7 @@ from pate.privacy.convert import format_up
 from pate.privacy.cost import Charge
 from pate.privacy.tiers import WHOLE, TierBudgets
 from pate.privacy.words import Guarantee
-from pate.records import NUMBER, BallotFacts, RightFacts, TierFacts, UnitTiers, VectorFacts
+from pate.records import NUMBER, BallotFacts, RightFacts, TierFacts, UnitTiers, VectorFacts, is_own
 from pate.release._quote import Quote, ReleaseTerms, counted
 from pate.release._stored import races_in, with_counts
 from pate.release.statement.fields import (
@@ -41,7 +41,7 @@ _PREPROCESSING = {
         "nobody",
     ),
 }
-#: The assumption of a cut that anybody who knows its seed can repeat.
+#: The assumption when shards are cut by a seed: anybody who knows the seed can repeat the cut.
 KNOWN_SHARDS = "known shards"
 #: The assumption of votes that were drawn by races which all teachers share.
 PUBLIC_RACE = "public race"
@@ -120,8 +120,11 @@ def check_release_stated(
     classes_inferred: bool = False,
     also: tuple[str, ...] = (),
     tiers: bool = False,
+    mechanism: object = None,
 ) -> dict[str, str]:
     """Return what a person states about a release of labels, refused where it has no place.
+
+    Of a ``mechanism`` that is not pate's a person may state why its charge is right.
 
     Examples
     --------
@@ -132,7 +135,7 @@ def check_release_stated(
     pate.exceptions.InvalidInputError: stated has the unknown entry 'noise'. A person may state: dataset, ...
     """
     known = make_assumptions(unit=unit, classes_inferred=classes_inferred, seeded=False)
-    own = (_TIERS.name, _PURE.name) if tiers else ()
+    own = (*((_TIERS.name, _PURE.name) if tiers else ()), *(() if is_own(mechanism) else (_FOREIGN.name,)))
     return check_stated(stated, [*(a.name for a in known if a.name not in _PATES_OWN), *own, *also])
 
 
@@ -193,11 +196,17 @@ _ACCOUNTING = {
 }
 #: Where the noise of votes and ballots comes from.
 _NOISE = "the operating system's cryptographic generator, as exact real-valued (continuous) noise"
+_FOREIGN_NOISE = "the operating system's cryptographic generator, as {0}, which is not pate's, makes noise of it"
+#: The assumption of a mechanism that is not pate's: its charge is believed.
+_FOREIGN = Assumption(
+    "mechanism", "the mechanism, which is not pate's, costs at most what its charge says, whatever the votes are"
+)
 
 
 def statement_of(terms: ReleaseTerms, **said: Any) -> PrivacyStatement:
-    """Return the statement of what was let out on these terms, see :func:`made_statement`."""
-    return made_statement(noise_source=_NOISE, ledger=terms.ledger, tuning=terms.tuning, stated=terms.stated, **said)
+    """Return the statement of a release on these terms, see :func:`made_statement`."""
+    said = {"noise_source": _NOISE, **said}
+    return made_statement(ledger=terms.ledger, tuning=terms.tuning, stated=terms.stated, **said)
 
 
 def make_statement(
@@ -290,9 +299,11 @@ def make_statement(
                 races=votes.races,
             ),
             *((_TIERS, _PURE) if weighed else ()),
+            *(() if is_own(mechanism) else (_FOREIGN,)),
         ),
         tier_budgets=weighed,
         verify=verify,
+        noise_source=_NOISE if is_own(mechanism) else _FOREIGN_NOISE.format(type(mechanism).__name__),
         charge=charge,
         releases=[row.id for row in rows],
         head=head,
@@ -322,11 +333,16 @@ def _released(mechanism: Mechanism, price: Quote) -> str:
 
 
 def _recipe(mechanism: Mechanism, price: Quote) -> str:
-    names = [type(mechanism).__name__, *(["GaussianSum"] if price.counts else [])]
+    kind, counted_by = type(mechanism), ["GaussianSum"] if price.counts else []
+    if is_own(mechanism):
+        homes = {"pate": [kind.__name__, *counted_by]}
+    else:
+        homes = {as_plain_text(kind.__module__): [kind.__name__], "pate": counted_by}
     labels = f"{mechanism}.charge({price.n_queries}, {price.max_answers})"
     whole = " + ".join([labels, *(f"{count}.charge(1)" for count in price.counts)])
     whole = f"({whole})" if price.counts else whole
-    return f"from pate import {', '.join(names)}; {whole}.guarantee({price.guarantee.delta!r})"
+    found = "".join(f"from {home} import {', '.join(names)}; " for home, names in homes.items() if names)
+    return f"{found}{whole}.guarantee({price.guarantee.delta!r})"
 
 
 # The statement of released sums of ballots.
@@ -477,7 +493,7 @@ def ballot_statement(
     about: dict[str, Any] = {"unit": last.unit, "adjacency": last.adjacency, "seeded": seeded, "residual": residual}
     return statement_of(
         terms,
-        released="; ".join((_sums(facts), *map(counts_in_words, right)))
+        released="; ".join((sums_in_words(facts), *map(counts_in_words, right)))
         + (_EARLIER.format(release) if earlier else ""),
         unit=last.unit,
         n_units=last.n if replaced else None,
@@ -535,7 +551,9 @@ def tier_guarantees(
     --------
     >>> from pate import Budget
     >>> tiers = TierBudgets.of({"gold": Budget(3.0, 1e-5), "basic": Budget(1.0, 1e-5)})
-    >>> for one in tier_guarantees(tiers, Charge.gaussian(sensitivity=0.7, sigma=1.0), (("basic", 1, 9),)):
+    >>> for one in tier_guarantees(
+    ...     tiers, Charge.gaussian(sensitivity=0.7, sigma=1.0), (("basic", 1, 9),)
+    ... ):
     ...     print(one)
     basic: epsilon = 0.9709 at delta = 1e-05 (0.261-GDP) for each of 9, who weigh 0.373
     gold: epsilon = 2.91 at delta = 1e-05 (0.7-GDP) for each of 0, who weigh 1
@@ -564,7 +582,7 @@ def _maps(facts: Sequence[BallotFacts | VectorFacts]) -> str:
     return as_plain_text("; ".join(dict.fromkeys(f.provenance for f in facts if f.provenance)))[:1500]
 
 
-def _sums(facts: Sequence[BallotFacts | VectorFacts]) -> str:
+def sums_in_words(facts: Sequence[BallotFacts | VectorFacts]) -> str:
     """Return what was released, round after round, those alike taken together."""
     said = []
     for ((rows, columns), what), alike in groupby((_shape(f), _what(f)) for f in facts):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 
 from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError, LedgerError
-from pate.ledger import Ledger, LedgerRow, NewAnswer
+from pate.ledger import Ledger, LedgerRow, NewAnswer, Registration
 from pate.mechanisms import GaussianSum, Mechanism
 from pate.privacy.budget import Budget
 from pate.release._quote import Quote, ReleaseTerms
@@ -54,7 +54,7 @@ def weaknesses(votes: Votes | BallotVotes) -> dict[str, Any]:
     return dict.fromkeys([*said, *(f"{_RACE}{seed}" for seed in votes.races)], True)
 
 
-#: Under which name, and a seed, a ledger keeps that votes were drawn by public races: each seed has one of its own.
+#: The name, with a seed, under which a ledger notes that votes were drawn with shared public random numbers.
 _RACE = "public race "
 
 
@@ -81,7 +81,10 @@ def session_left(
     --------
     >>> import tempfile, pathlib
     >>> from pate import Budget, GNMax, Ledger, open_session
-    >>> given = {"budget": Budget(10.0, 1e-5), "ledger": Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite")}
+    >>> given = {
+    ...     "budget": Budget(10.0, 1e-5),
+    ...     "ledger": Ledger(pathlib.Path(tempfile.mkdtemp()) / "ledger.sqlite"),
+    ... }
     >>> asked = {"n_queries": 3, "n_teachers": 9, "name": "May"}
     >>> session_left(GNMax(2.0), ReleaseTerms(**given), **asked)
     >>> open_session(GNMax(2.0), classes=2, **asked, **given).close()
@@ -198,6 +201,15 @@ def check_alike(what: str, *facts: tuple[str, object, object]) -> None:
             raise InvalidInputError(
                 f"{what} must have {name}={wanted!r} like the session, got {found!r}. Open another for these."
             )
+
+
+def check_same_records(what: str, wanted: Registration, found: Registration, who: str) -> None:
+    """Refuse ``what`` of other records than those ``who`` says; nothing is compared that ``wanted`` leaves open."""
+    for name in ("unit", "classes", "adjacency", "n_units", "fingerprint"):
+        ours, theirs = getattr(wanted, name), getattr(found, name)
+        if theirs != ours and not (ours is None and name in ("n_units", "fingerprint")):
+            said = "" if name == "fingerprint" else f" ({ours!r}, got {theirs!r})"
+            raise InvalidInputError(f"{what} must be of the records that {who}: another {name}{said}.")
 
 
 def check_name(name: object, ledger: Ledger | None, found: str) -> None:

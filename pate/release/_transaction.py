@@ -14,6 +14,8 @@ and stored in the ledger before they are shown. The noise source goes nowhere bu
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -21,9 +23,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from pate._core.events import event, is_logged
 from pate._core.recorder import note, playing
 from pate._core.types import FloatArray
-from pate.exceptions import BudgetExceededError, InvalidInputError, ReplayError
+from pate.exceptions import BudgetExceededError, FederationError, InvalidInputError, ReplayError
 from pate.ledger import Ledger, NewAnswer, Registration
 from pate.mechanisms import (
     ANSWERED,
@@ -33,8 +36,11 @@ from pate.mechanisms import (
     GaussianSum,
     GNMax,
     Mechanism,
+    SharedGaussian,
+    SharedGNMax,
     VoteCap,
     VoteCapSession,
+    rounds_charge,
 )
 from pate.privacy.cost import Charge
 from pate.privacy.noise.source import NoiseSource
@@ -204,6 +210,33 @@ class Transaction:
         self.terms.ledger.register(self.data)
         return PaidBallots(rounds, self._noise, self.terms.ledger, release, n_used, n_stored)
 
+    def shares(
+        self, rounds: Sequence[SharedGaussian | SharedGNMax], facts: dict[str, Any], *, n_cells: int, request: str
+    ) -> PaidShares:
+        """Charge for all rounds of one run among sites, in which ``n_cells`` numbers are opened, to be drawn later.
+
+        A request that the ledger knows is refused: the other sites may have its shares.
+        """
+        ledger = self.terms.ledger
+
+        def only_once() -> None:  # inside the write transaction: no other process can charge for it meanwhile
+            if ledger is not None and ledger.has_request(request):
+                raise FederationError(
+                    "this site was charged for this plan before, in its own ledger: it was served, or broken off. Use "
+                    "what was opened then, or ask again by a new plan, which is paid for again."
+                )
+
+        _, release = self._pay(
+            rounds_charge(rounds, n_cells),
+            only_once,
+            mechanism=", ".join(f"{n} x {one}" if n > 1 else str(one) for one, n in Counter(rounds).items()),
+            n_queries=len(rounds),
+            facts=lambda drawn: {"n_cells": n_cells, **facts},
+            request=request,
+            kind="noise shares",
+        )
+        return PaidShares(rounds, self._noise, self.terms.ledger, release, n_cells)
+
     def sanitised(
         self,
         how: SmoothSensitivity,
@@ -262,6 +295,13 @@ class Transaction:
                 "does it). Nothing was spent."
             )
         if terms.ledger is None:
+            if is_logged("release"):
+                delta = terms.budget.delta
+                epsilon = charge.guarantee(delta).epsilon
+                event(
+                    "release", "charged", kind=kind, mechanism=mechanism, n_queries=n_queries, epsilon=epsilon,
+                    delta=delta,
+                )  # fmt: skip
             return draw(), None
         terms.ledger.open_total(terms.ledger.total or terms.budget)
         drawn: list[T] = []
@@ -283,6 +323,11 @@ class Transaction:
             kind=kind,
         )
         return drawn[0], release
+
+
+def _drawn(release: int | None, done: int, of: int | None = None) -> None:
+    """Log that some of what was paid for was drawn: how often was said by who asked."""
+    event("release", "drawn", level=logging.DEBUG, release=release, done=done, of=of)
 
 
 class Paid:
@@ -340,6 +385,7 @@ class PaidQueries(Paid):
         self._n_answered += int((drawn.status == ANSWERED).sum())
         if not len(counts):
             return drawn, None
+        _drawn(self.release, self._n_used, self.quote.n_queries)
         return drawn, self.stored.add(answers(drawn), int((drawn.status != NOT_ASKED).sum()), facts)
 
 
@@ -356,6 +402,7 @@ class PaidVotes(Paid):
         drawn = self.session.ask(labels)
         if not len(keys):
             return drawn, None
+        _drawn(self.release, len(keys))
         rows = [(key, VoteCap.family, label, None) for key, label in zip(keys, drawn.labels.tolist(), strict=True)]
         return drawn, self.stored.add(rows, len(rows))
 
@@ -388,4 +435,35 @@ class PaidBallots(Paid):
         # Used up before anything is drawn: whatever fails from here on, no round is drawn twice for one price.
         self.n_used += 1
         drawn = mechanism.sample(ballots.sums, ballots.delta_squared, self._noise)
+        _drawn(self.release, self.n_used, len(self.rounds))
         return drawn, self.stored.add([statistics_to_store(request, drawn)], 1, facts)
+
+
+class PaidShares(Paid):
+    """Rounds among sites that are paid for: each share of noise is drawn once, fresh, and never stored."""
+
+    def __init__(
+        self,
+        rounds: Sequence[SharedGaussian | SharedGNMax],
+        noise: NoiseSource,
+        ledger: Ledger | None,
+        release: int | None,
+        n_cells: int,
+    ) -> None:
+        super().__init__(noise, ledger, release)
+        self.rounds, self.n_used, self.cells_left = tuple(rounds), 0, n_cells
+
+    def draw(self, sums: npt.NDArray[np.int64], delta_squared: int) -> list[int]:
+        """Use up the next round and return these sums with this site's share of its noise."""
+        _check_replay(self._noise)
+        if self.n_used >= len(self.rounds) or sums.size > self.cells_left:
+            raise BudgetExceededError(
+                f"{len(self.rounds) - self.n_used} rounds and {self.cells_left} numbers are paid for and left, and a "
+                f"round of {sums.size} was asked. Nothing was drawn; ask by a new plan."
+            )
+        mechanism = self.rounds[self.n_used]
+        # Used up before anything is drawn: whatever fails from here on, no round is drawn twice for one price.
+        self.n_used, self.cells_left = self.n_used + 1, self.cells_left - sums.size
+        share = mechanism.sample(sums, delta_squared, self._noise)
+        _drawn(self.release, self.n_used, len(self.rounds))
+        return share

@@ -46,7 +46,7 @@ USES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, repr=False)
 class PrivacyReport:
-    """What a vote matrix costs under a mechanism, by every analysis, each for its own use.
+    """The cost of labels from a vote matrix: the public, data-dependent and sanitised epsilon (docs/concepts.md).
 
     Attributes
     ----------
@@ -104,39 +104,40 @@ def account(
     ledger: Ledger | None = None,
     noise_seed: int | None = None,
 ) -> PrivacyReport:
-    """Account for an existing vote matrix, without releasing anything but a sanitised epsilon, when asked for.
+    """Compute what labels from existing votes cost in privacy; it releases nothing but, if asked, a sanitised epsilon.
 
-    The data-dependent number is exact: the divergence of the true law of the outcomes (for Confident-GNMax that of
-    the joint mechanism, refusals included) from that of every neighbour, in both directions. With teachers' labels
-    it is summed teacher by teacher, because a person stands behind one teacher's votes; with counts alone the
-    worst vote of every query is summed. It is composed by RDP and, where asked, by privacy loss distributions, and
-    the least of these and of the public number counts. It holds for queries (and offsets) fixed in advance and for
-    teachers that share nothing fitted on private data: where queries or offsets followed from earlier answers, the
-    public number alone is a guarantee.
+    The data-dependent number is exact: the divergence of the true law of the outcomes (for Confident-GNMax that of the
+    joint mechanism, refusals included) from that of every neighbour, in both directions. With teachers' labels it is
+    summed teacher by teacher, because a person can change one teacher's votes only; with counts alone the worst vote of
+    every query is summed. It is composed by RDP and, where asked, by privacy loss distributions, and the least of these
+    and of the public number counts. It holds for queries (and offsets) fixed in advance and for teachers that share
+    nothing fitted on private data: where queries or offsets followed from earlier answers, the public number alone is a
+    guarantee.
 
     Parameters
     ----------
     votes : Votes, or array, DataFrame or list of shape (n_queries, n_classes)
-        Counts, where it is certain that they are: see :func:`pate.votes.as_votes`. Teachers' labels come by
-        :meth:`Votes.from_labels`.
+        An array is read as counts and refused if it may be something else: see :func:`pate.votes.as_votes`. For one
+        label per teacher use :meth:`Votes.from_labels`.
     mechanism : Mechanism
     delta : float
         In (0, 1).
     max_answers : int or None
-        The cap on answers that the public price assumes; None assumes that all are answered.
+        The most answers that the public cost assumes; None assumes that all queries are answered.
     pld : bool or "auto"
-        Whether to compose privacy loss distributions too (5 to 10% less epsilon). It costs about 3 ms a query at 10
-        classes, far more at hundreds; "auto" does it where the estimate is at most `PLD_SECONDS` = 5 seconds.
+        Whether to compose privacy loss distributions too (5 to 10% less epsilon). It takes about 3 ms a query at 10
+        classes, far more at hundreds of classes; "auto" does it where the estimated time is at most `PLD_SECONDS` = 5
+        seconds.
 
     sanitise : SmoothSensitivity, bool or None
-        Also give a publishable upper bound on the data-dependent epsilon, of :class:`GNMax` or :class:`ConfidentGNMax`
-        answers; True by the usual settings (:meth:`SmoothSensitivity.usual`). It is drawn once, charged to the ledger
-        and kept there. Asked again about the same votes, mechanism, delta and parameters, the ledger gives the same
-        number for free.
+        Also return an upper bound on the data-dependent epsilon that may be published (for :class:`GNMax` and
+        :class:`ConfidentGNMax`); True takes the usual settings (:meth:`SmoothSensitivity.usual`). It is drawn once,
+        charged to the ledger and kept there: for the same votes, mechanism, delta and parameters, the ledger gives the
+        same number again, free.
     ledger : Ledger or None
-        Needed with ``sanitise``: the one of these private data, with a total. It has to count in Renyi divergence.
+        Needed with ``sanitise``: the ledger of these private data, with a total, that counts in Renyi divergence.
     noise_seed : int or None
-        For tests only: the sanitised guarantee is then of kind ``"seeded"``.
+        For tests only: the sanitised guarantee then has the kind ``"seeded"``.
 
     Returns
     -------

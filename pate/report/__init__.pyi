@@ -14,3 +14,4 @@ from ._measures import plain_bands as plain_bands
 from ._parts import Sheet as Sheet, number as number, picture as picture, promised as promised
 from ._public import NEXT as NEXT
 from ._record import PrivateRecord as PrivateRecord, Record as Record, rare as rare
+from ._viewers import write_viewers as write_viewers

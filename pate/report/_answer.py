@@ -188,7 +188,7 @@ def rule_text(result: ComparisonResult) -> str:
             together,
             "One-sided failures break that: where one contestant fails now and then and another loses as much by a",
             "little every time, repeats without a failure call the first one ahead too often (Bahadur and Savage 1956;",
-            "docs/comparison.md, False verdicts, measured).",
+            "docs/comparison-statistics.md, False verdicts, measured).",
         ]
     )
 

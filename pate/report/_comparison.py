@@ -19,7 +19,7 @@ from pate.release.statement.plain_language import glossary
 from pate.report import plots
 from pate.report._answer import answer, listed, looks, rule_text, verdict_sheet
 from pate.report._measures import against_epsilon, by_class, by_group, costs, fits, measures, plain_bands, span, starved
-from pate.report._parts import Sheet, facts, number, percent, picture, plain, promised
+from pate.report._parts import NEXT, Sheet, facts, number, percent, picture, plain, promised
 from pate.report.result import Band, ComparisonResult
 from pate.report.scores import R2, Score
 
@@ -102,6 +102,12 @@ def render_comparison(result: ComparisonResult) -> str:
         view=view(result),
         picture=_picture(result),
         glossary=glossary(english()),
+        files=[
+            ("report.md", "this page as Markdown"),
+            (f"{result.scale.file}.png, {result.scale.file}.svg", "the picture"),
+            ("results.json, cells.jsonl", "every number, and every fit by itself"),
+        ],
+        next=NEXT,
     )
 
 
@@ -114,6 +120,7 @@ def view(result: ComparisonResult) -> dict[str, Any]:
         "answer": answer(result),
         "looks": looks(result),
         "rule": rule_text(result),
+        "price": _price(result),
         "warnings": starved(result),
         "verdicts": verdict_sheet(result.verdicts, result.side_pairs, result.scale),
         "swatches": {name: role for name, (role, _, _) in styles.items()},
@@ -158,8 +165,16 @@ def comparison_picture(
     --------
     >>> from pate.report.result import Row
     >>> band = Band(contestant="PATE", epsilon=1.0, mean=0.9, n_repeats=1)
-    >>> row = {"contestant": "PATE", "epsilon": 1.0, "delta": 1e-5, "accuracy": 0.9, "seed": 0}
-    >>> made = ComparisonResult(kind="comparison", title="t", rows=[Row.from_dict(row)], bands=[band])
+    >>> row = {
+    ...     "contestant": "PATE",
+    ...     "epsilon": 1.0,
+    ...     "delta": 1e-5,
+    ...     "accuracy": 0.9,
+    ...     "seed": 0,
+    ... }
+    >>> made = ComparisonResult(
+    ...     kind="comparison", title="t", rows=[Row.from_dict(row)], bands=[band]
+    ... )
     >>> comparison_picture(made).get_ylabel()
     'accuracy on the test rows, one repeat'
     """
@@ -332,15 +347,30 @@ def _refused(result: ComparisonResult) -> Sheet:
     return Sheet(heads=["Contestant", "ε", "Repeats", "Reason"], rows=rows, kind="stack")
 
 
+def _price(result: ComparisonResult) -> str:
+    """Return what every epsilon is at, in words; empty where nothing has one."""
+    deltas = sorted({row.delta for row in result.rows if row.delta is not None})
+    whom = _protects(result)
+    return (
+        f"Every ε is at δ = {listed([promised(delta) for delta in deltas])}{whom and f'; it {whom}'}." if deltas else ""
+    )
+
+
+def _protects(result: ComparisonResult) -> str:
+    promises = {(s.statement.unit, s.statement.guarantee.adjacency) for s in result.statements}
+    if len(promises) != 1:
+        return ""
+    ((unit, adjacency),) = promises
+    return f"protects one {unit}, {adjacency} adjacency"
+
+
 def _protocol(result: ComparisonResult) -> list[str]:
     texts = [
         _REDRAWN[result.redraws],
         "All contestants of a repeat meet on the same rows: differences are paired by repeat and by test row.",
     ]
-    promises = {(s.statement.unit, s.statement.guarantee.adjacency) for s in result.statements}
-    if len(promises) == 1:
-        ((unit, adjacency),) = promises
-        texts.append(f"Every stated guarantee protects one {unit}, {adjacency} adjacency.")
+    if whom := _protects(result):
+        texts.append(f"Every stated guarantee {whom}.")
     return texts
 
 
@@ -351,13 +381,17 @@ def _facts(result: ComparisonResult) -> list[tuple[str, str]]:
 
 
 def render_markdown(result: ComparisonResult) -> str:
-    """Return the page as Markdown, with the same words and tables.
+    """Return the report of a comparison as Markdown, with the same text and tables as its HTML page.
 
     Examples
     --------
     >>> from pate.report.result import Row
     >>> row = Row(contestant="PATE", epsilon=2.0, delta=1e-5, accuracy=0.95, seed=0)
-    >>> print(render_markdown(ComparisonResult(kind="comparison", title="PATE on digits", rows=[row])).split("##")[0])
+    >>> print(
+    ...     render_markdown(
+    ...         ComparisonResult(kind="comparison", title="PATE on digits", rows=[row])
+    ...     ).split("##")[0]
+    ... )
     # PATE on digits
     <BLANKLINE>
     """

@@ -14,6 +14,12 @@ from markupsafe import Markup
 from pate.privacy.convert import format_up
 from pate.report.result import Result
 
+#: What to type for one's own data; a test reads it by the command line's own parser.
+NEXT = (
+    "pate label --private patients.csv --target ill --public cohort.csv --classes no,yes "
+    "--epsilon 1 --delta 1e-6 --out labels.csv --plan"
+)
+
 # Numbers as they are printed: an epsilon is never rounded down.
 
 

@@ -19,7 +19,17 @@ from pate.report import plots
 from pate.report._answer import listed
 from pate.report._comparison import comparison_picture, render_comparison
 from pate.report._measures import costs, plain_bands, span, thumbnails, who_wins
-from pate.report._parts import Sheet, accuracy_text, facts, largest_epsilon, number, percent, picture, promised
+from pate.report._parts import (
+    NEXT,
+    Sheet,
+    accuracy_text,
+    facts,
+    largest_epsilon,
+    number,
+    percent,
+    picture,
+    promised,
+)
 from pate.report.result import ComparisonResult, EnsembleCurve, Result, Row, SensitiveResult, typed
 from pate.report.scores import ACCURACY
 
@@ -34,7 +44,7 @@ def write_sensitive_report(
     result: Result | Mapping[str, Any],
     sensitive: SensitiveResult | Mapping[str, Any],
 ) -> None:
-    """Write the report that stays with the curator; only its owner may read the file (mode 0600).
+    """Write the sensitive report, for the curator alone; only the file's owner can read it (mode 0600).
 
     Parameters
     ----------
@@ -47,7 +57,13 @@ def write_sensitive_report(
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> row = {"contestant": "PATE", "epsilon": 2.0, "delta": 1e-5, "accuracy": 0.95, "seed": 0}
+    >>> row = {
+    ...     "contestant": "PATE",
+    ...     "epsilon": 2.0,
+    ...     "delta": 1e-5,
+    ...     "accuracy": 0.95,
+    ...     "seed": 0,
+    ... }
     >>> goal = pathlib.Path(tempfile.mkdtemp()) / "sensitive.html"
     >>> result = {"kind": "run", "title": "PATE on digits", "rows": [row]}
     >>> write_sensitive_report(goal, result, {"margins": [3, 4], "n_teachers": 5})
@@ -58,12 +74,20 @@ def write_sensitive_report(
 
 
 def render_sensitive_report(result: Result | Mapping[str, Any], sensitive: SensitiveResult | Mapping[str, Any]) -> str:
-    """Return the curator's report as HTML; see :func:`write_sensitive_report`.
+    """Return the sensitive report, for the curator alone, as HTML; see :func:`write_sensitive_report`.
 
     Examples
     --------
-    >>> row = {"contestant": "PATE", "epsilon": 2.0, "delta": 1e-5, "accuracy": 0.95, "seed": 0}
-    >>> page = render_sensitive_report({"kind": "run", "title": "PATE on digits", "rows": [row]}, {"notes": ["mine"]})
+    >>> row = {
+    ...     "contestant": "PATE",
+    ...     "epsilon": 2.0,
+    ...     "delta": 1e-5,
+    ...     "accuracy": 0.95,
+    ...     "seed": 0,
+    ... }
+    >>> page = render_sensitive_report(
+    ...     {"kind": "run", "title": "PATE on digits", "rows": [row]}, {"notes": ["mine"]}
+    ... )
     >>> MARK in page
     True
     """
@@ -90,7 +114,7 @@ def render_sensitive_report(result: Result | Mapping[str, Any], sensitive: Sensi
 
 
 def _references(result: Result, inside: SensitiveResult) -> dict[str, Any]:
-    rows: list[dict[str, Any]] = [row.to_dict() for row in result.rows]
+    rows: list[dict[str, Any]] = [row.to_dict() for row in result.rows if row.epsilon is not None]
     rows += [{"contestant": r.name, "epsilon": None, "accuracy": r.accuracy} for r in inside.references]
     caption = (
         "Coloured: released under the epsilon named. Grey: no privacy at all, and never to be released. "
@@ -155,11 +179,14 @@ def _curve(curve: EnsembleCurve) -> str:
     return picture(caption, name, plots.ensemble_curve, curve.to_dict())
 
 
-#: What to type for one's own data; a test reads it by the command line's own parser.
-NEXT = (
-    "pate label --private patients.csv --target ill --public cohort.csv --classes no,yes "
-    "--epsilon 1 --delta 1e-6 --out labels.csv --plan"
+#: What a run writes beside its page.
+FILES = (
+    ("labels.csv", "the public rows with their released labels"),
+    ("statement.txt, statement.json", "the privacy statement: hand it on with the labels"),
+    ("results.json", "every number of this page"),
 )
+#: Accuracies shown on the first screen; the table has all.
+_MOST_CARDS = 6
 
 
 def write_report(path: str | os.PathLike[str], result: Result | Mapping[str, Any]) -> None:
@@ -181,12 +208,21 @@ def write_report(path: str | os.PathLike[str], result: Result | Mapping[str, Any
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> row = {"contestant": "PATE", "epsilon": 2.0, "delta": 1e-5, "accuracy": 0.95, "seed": 0}
+    >>> row = {
+    ...     "contestant": "PATE",
+    ...     "epsilon": 2.0,
+    ...     "delta": 1e-5,
+    ...     "accuracy": 0.95,
+    ...     "seed": 0,
+    ... }
     >>> goal = pathlib.Path(tempfile.mkdtemp()) / "report.html"
     >>> write_report(goal, {"kind": "run", "title": "PATE on digits", "rows": [row]})
     >>> "PATE on digits" in goal.read_text(encoding="utf-8")
     True
-    >>> write_report(goal, {"kind": "run", "title": "PATE on digits", "rows": [row], "margins": [3, 4]})
+    >>> write_report(
+    ...     goal,
+    ...     {"kind": "run", "title": "PATE on digits", "rows": [row], "margins": [3, 4]},
+    ... )
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: result has the key 'margins', which no report knows. Allowed: ...
     """
@@ -198,8 +234,16 @@ def render_report(result: Result | Mapping[str, Any]) -> str:
 
     Examples
     --------
-    >>> row = {"contestant": "PATE", "epsilon": 2.0, "delta": 1e-5, "accuracy": 0.95, "seed": 0}
-    >>> "<script" in render_report({"kind": "run", "title": "PATE on digits", "rows": [row]})
+    >>> row = {
+    ...     "contestant": "PATE",
+    ...     "epsilon": 2.0,
+    ...     "delta": 1e-5,
+    ...     "accuracy": 0.95,
+    ...     "seed": 0,
+    ... }
+    >>> "<script" in render_report(
+    ...     {"kind": "run", "title": "PATE on digits", "rows": [row]}
+    ... )
     False
     """
     result = typed(result)
@@ -214,17 +258,17 @@ def render_report(result: Result | Mapping[str, Any]) -> str:
         result=result,
         facts=facts(result),
         seeded=seeded,
-        promise=_promise(statement) if statement is not None and not seeded else None,
+        promise=_promise(statement, say) if statement is not None and not seeded else None,
         prices=_prices(result) if statement is None and priced(result) else None,
         accuracy=_accuracy(result) if priced(result) else None,
+        files=FILES if statement is not None else (),
         cost=_cost(result),
         classes=_classes(result),
         examples=thumbnails(result.examples),
         measured=who_wins(),
         next=NEXT,
         statement=None if statement is None else _statement(statement, say),
-        glossary=(found := glossary(say)),
-        meanings={key: meaning.text for key, _, meaning in found},
+        glossary=glossary(say),
     )
 
 
@@ -252,43 +296,65 @@ def _prices(result: Result) -> dict[str, str]:
     }
 
 
-def _promise(statement: PrivacyStatement) -> dict[str, Any]:
+def _promise(statement: PrivacyStatement, say: Catalogue) -> dict[str, Any]:
     """Return the guarantee as the words of a sentence and as four facts."""
     g, n = statement.guarantee, statement.n_units
     level, epsilon, delta = tier(statement), promised(g.epsilon), promised(g.delta)
+    meanings = {key: meaning.text for key, _, meaning in glossary(say)}
+
+    def explained_by(key: str, name: str) -> Markup:
+        return Markup("<abbr title='{}'>{}</abbr>").format(meanings[key], name)
+
     cards = [
-        ("epsilon", "Epsilon (ε)", epsilon, "worst case, public" if g.kind == "public" else g.kind),
-        ("delta", "Delta (δ)", delta, f"1/n is {number(1 / n)}" if n else ""),
-        ("unit", "Unit of privacy", statement.unit, f"{n:,} in the private data" if n else UNITS[statement.unit]),
-        ("", "Tier", level, TIERS),
-    ]
+        (explained_by("epsilon", "Epsilon (ε)"), epsilon, "worst case, public" if g.kind == "public" else g.kind),
+        (explained_by("delta", "Delta (δ)"), delta, f"1/n is {number(1 / n)}" if n else ""),
+        (explained_by("unit", "Unit of privacy"), statement.unit,
+         f"{n:,} in the private data" if n else UNITS[statement.unit]),
+        ("Tier", level, TIERS),
+    ]  # fmt: skip
     unit = {"record": "record", "group": "group (all rows of one person)"}[statement.unit]
     return {"epsilon": epsilon, "delta": delta, "unit": unit, "adjacency": g.adjacency, "tier": level, "cards": cards}
 
 
+#: What a row without an epsilon is.
+_ROLES = {"floor": "sees no private row", "ceiling": "without privacy"}
+
+
 def _accuracy(result: Result) -> dict[str, Any]:
-    rows = [row.to_dict() for row in priced(result)]
+    """Return accuracies as an answer in words, as cards, as a picture and as a table, what has an epsilon first."""
+    found = [row for row in result.rows if row.accuracy is not None and row.epsilon is None]
+    rows = [row.to_dict() for row in (*priced(result), *found)]
     groups = plots.group_rows(rows)
-    names = list(dict.fromkeys(name for name, _ in groups))
-    several = len(groups) > len(names)
+    names = list(dict.fromkeys(name for name, epsilon in groups if epsilon is not None))
+    several = sum(epsilon is not None for _, epsilon in groups) > len(names)
     seeds = max(len(members) for members in groups.values())
     marks = "band: ± one standard deviation" if several else "whisker: ± one standard deviation; dots: single seeds"
     caption = "Accuracy on the test rows" + (f"; {marks}." if seeds > 1 else "; one seed, so no spread is known.")
     draw = plots.accuracy_against_epsilon if several else plots.accuracy_bars
     swatch = Markup("<span class='swatch' style='background:var(--series-{})'></span>{}")
-    lines = [
-        (
-            swatch.format(names.index(name) % 6, name),
-            promised(largest_epsilon(members)),
-            " / ".join(dict.fromkeys(promised(row["delta"]) for row in members)),
-            accuracy_text(members),
-            len(members),
-            span(row["queries"] for row in members),
-            span(row["answers"] for row in members),
+    lines, cards = [], []
+    for (name, epsilon), members in groups.items():
+        at = "none" if epsilon is None else promised(largest_epsilon(members))
+        told = _ROLES[members[0]["role"]] if epsilon is None else f"ε = {at}"
+        n = len(members)
+        cards.append((name, accuracy_text(members), f"{told}; {n} seed{'s' * (n > 1)}"))
+        lines.append(
+            (
+                name if epsilon is None else swatch.format(names.index(name) % 6, name),
+                at,
+                " / ".join(dict.fromkeys(promised(row["delta"]) for row in members if row["delta"])) or "–",
+                accuracy_text(members),
+                n,
+                span(row["queries"] for row in members),
+                span(row["answers"] for row in members),
+            )
         )
-        for (name, _), members in groups.items()
-    ]
+    own = [members for (name, _), members in groups.items() if name == names[0]]
+    ends = [own[0], own[-1]] if len(own) > 1 else own
+    texts = [f"{accuracy_text(m)} of the test rows at ε = {promised(largest_epsilon(m))}" for m in ends]
     return {
+        "answer": f"{names[0]} is right on {listed(texts)}.",
+        "cards": cards[:_MOST_CARDS],
         "several": len(names) > 1,
         "picture": picture(caption, "Accuracy of each contestant", draw, rows),
         "lines": lines,

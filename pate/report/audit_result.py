@@ -116,9 +116,19 @@ class AuditResult(PrivateRecord):
 
     Examples
     --------
-    >>> made = AuditResult(layer="law", target="GNMax(sigma=40.0)", claim="its exact law", tried="20,000 releases",
-    ...                    refuted=False, finding="nothing", false_alarms=1e-6, n_releases=20_000, seconds=0.5,
-    ...                    limits="Only the histograms of the bank.", figures=[Figure(name="log e-value", value=-2.0)])
+    >>> made = AuditResult(
+    ...     layer="law",
+    ...     target="GNMax(sigma=40.0)",
+    ...     claim="its exact law",
+    ...     tried="20,000 releases",
+    ...     refuted=False,
+    ...     finding="nothing",
+    ...     false_alarms=1e-6,
+    ...     n_releases=20_000,
+    ...     seconds=0.5,
+    ...     limits="Only the histograms of the bank.",
+    ...     figures=[Figure(name="log e-value", value=-2.0)],
+    ... )
     >>> made
     AuditResult(law: the claim stands; 1 figure)
     >>> made["log e-value"].value, made.rows()[0]["figure"]
@@ -177,8 +187,15 @@ class AuditResult(PrivateRecord):
 
         Examples
         --------
-        >>> AuditResult(layer="pair", target="t", claim="c", tried="x", refuted=False, finding="y",
-        ...             sensitive=True).rows()
+        >>> AuditResult(
+        ...     layer="pair",
+        ...     target="t",
+        ...     claim="c",
+        ...     tried="x",
+        ...     refuted=False,
+        ...     finding="y",
+        ...     sensitive=True,
+        ... ).rows()
         Traceback (most recent call last):
         pate.exceptions.SensitiveValueError: this audit was made from private data: ...
         """
@@ -212,8 +229,17 @@ class AuditResult(PrivateRecord):
         Examples
         --------
         >>> line = Curve(label="claim", x=[0.0, 1.0], y=[0.0, 1.0], role="claim")
-        >>> made = AuditResult(layer="game", target="t", claim="c", tried="x", refuted=False, finding="y",
-        ...                    picture=Picture(x_label="false positives", y_label="true positives", curves=[line]))
+        >>> made = AuditResult(
+        ...     layer="game",
+        ...     target="t",
+        ...     claim="c",
+        ...     tried="x",
+        ...     refuted=False,
+        ...     finding="y",
+        ...     picture=Picture(
+        ...         x_label="false positives", y_label="true positives", curves=[line]
+        ...     ),
+        ... )
         >>> made.plot().ax_.get_xlabel()
         'false positives'
         """

@@ -22,6 +22,7 @@ need("matplotlib", extra="plots", why="A picture")
 # ruff: noqa: E402  (what follows imports matplotlib)
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 
@@ -46,6 +47,7 @@ __all__ = [
     "figure_to_svg",
     "margin_histogram",
     "teacher_accuracies",
+    "viewer_panels",
 ]
 
 #: Every colour used, by role; the HTML report turns them into CSS variables for its dark theme.
@@ -69,9 +71,9 @@ SIZE = 10.0  # points
 
 
 def figure_to_svg(figure: Figure | Axes) -> str:
-    """Return a figure as SVG; the same figure gives the same text, byte for byte.
+    """Return a figure as SVG; the same figure always gives the same bytes.
 
-    Letters stay letters, so that they can be searched, read aloud and take the reader's font.
+    Text stays text, so that it can be searched and read aloud, and takes the reader's font.
 
     Examples
     --------
@@ -89,7 +91,7 @@ def figure_to_svg(figure: Figure | Axes) -> str:
 
 
 def figure_to_png(figure: Figure | Axes, *, dpi: float = 150) -> bytes:
-    r"""Return a figure as PNG on white, for places that take no SVG.
+    r"""Return a figure as PNG with a white background, for programs that cannot show SVG.
 
     Examples
     --------
@@ -193,7 +195,7 @@ def _across(names: list[str], columns: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Display:
-    r"""A picture: the last line of a notebook's cell shows it, whatever backend matplotlib has.
+    r"""A figure that a notebook shows as a cell's last line, with any matplotlib backend.
 
     Attributes
     ----------
@@ -236,7 +238,7 @@ def cost_curves(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the price against the number of queries, and where this run stopped.
+    """Draw the privacy cost against the number of queries, and where this run stopped.
 
     Parameters
     ----------
@@ -253,8 +255,11 @@ def cost_curves(
 
     Examples
     --------
-    >>> ax = cost_curves([{"label": "GNMax", "queries": [1, 100], "epsilon": [0.1, 1.4]}],
-    ...                  {"queries": 100, "epsilon": 1.4}, budget=2.0)
+    >>> ax = cost_curves(
+    ...     [{"label": "GNMax", "queries": [1, 100], "epsilon": [0.1, 1.4]}],
+    ...     {"queries": 100, "epsilon": 1.4},
+    ...     budget=2.0,
+    ... )
     >>> ax.get_xlabel()
     'queries'
     """
@@ -282,7 +287,7 @@ def cost_curves(
 
 
 def answers_per_class(counts: Sequence[int], classes: Sequence[Any], *, ax: Axes | None = None) -> Axes:
-    """Draw how many released labels name each class.
+    """Draw how many released labels each class has.
 
     Parameters
     ----------
@@ -380,7 +385,7 @@ def teacher_accuracies(values: Sequence[float], *, ax: Axes | None = None) -> Ax
 
 
 def ensemble_curve(curve: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
-    """Draw how right the vote is when only some of the teachers are asked. SENSITIVE: it is made from private votes.
+    """Draw the vote's accuracy against the number of teachers asked. SENSITIVE: it is made from private votes.
 
     Parameters
     ----------
@@ -434,8 +439,14 @@ def group_rows(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, float | Non
 
     Examples
     --------
-    >>> list(group_rows([{"contestant": "PATE", "epsilon": 1.00001, "accuracy": 0.9},
-    ...                  {"contestant": "PATE", "epsilon": 1.0, "accuracy": 0.8}]))
+    >>> list(
+    ...     group_rows(
+    ...         [
+    ...             {"contestant": "PATE", "epsilon": 1.00001, "accuracy": 0.9},
+    ...             {"contestant": "PATE", "epsilon": 1.0, "accuracy": 0.8},
+    ...         ]
+    ...     )
+    ... )
     [('PATE', 1.0)]
     """
 
@@ -447,7 +458,7 @@ def group_rows(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, float | Non
 
 
 def accuracy_bars(rows: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Axes:
-    """Draw one bar a contestant: mean accuracy, one standard deviation as whisker, a dot for each seed.
+    """Draw mean accuracies: a bar for each method, one standard deviation as a whisker, a dot for each seed.
 
     Parameters
     ----------
@@ -456,8 +467,13 @@ def accuracy_bars(rows: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) 
 
     Examples
     --------
-    >>> ax = accuracy_bars([{"contestant": "PATE", "epsilon": 2.0, "accuracy": a} for a in (0.93, 0.95)])
-    >>> [label.get_text() for label in ax.get_yticklabels()], float(ax.patches[0].get_width())
+    >>> ax = accuracy_bars(
+    ...     [{"contestant": "PATE", "epsilon": 2.0, "accuracy": a} for a in (0.93, 0.95)]
+    ... )
+    >>> (
+    ...     [label.get_text() for label in ax.get_yticklabels()],
+    ...     float(ax.patches[0].get_width()),
+    ... )
     (['PATE, ε = 2'], 0.94)
     """
     groups = group_rows(some("rows", rows))
@@ -490,7 +506,7 @@ def accuracy_bars(rows: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) 
 
 
 def accuracy_against_epsilon(rows: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Axes:
-    """Draw one line a contestant: mean accuracy over epsilon, with a band of one standard deviation.
+    """Draw mean accuracy against epsilon: a line for each method, with a band of one standard deviation.
 
     Parameters
     ----------
@@ -504,7 +520,9 @@ def accuracy_against_epsilon(rows: Sequence[Mapping[str, Any]], *, ax: Axes | No
 
     Examples
     --------
-    >>> ax = accuracy_against_epsilon([{"contestant": "PATE", "epsilon": e, "accuracy": 0.9} for e in (0.5, 8.0)])
+    >>> ax = accuracy_against_epsilon(
+    ...     [{"contestant": "PATE", "epsilon": e, "accuracy": 0.9} for e in (0.5, 8.0)]
+    ... )
     >>> ax.get_xscale()
     'log'
     """
@@ -553,7 +571,7 @@ _COLOURS = {"price": "ink", "replay": "series-3", "law": "series-2", "pair": "se
 
 
 def audit_picture(picture: Picture, *, ax: Axes | None = None) -> Display:
-    """Draw an audit's lines: what is measured in colour with its band, the claim black and dashed.
+    """Draw the figure of an audit: the measurement in colour with its band, the claim as a dashed black line.
 
     Parameters
     ----------
@@ -563,8 +581,12 @@ def audit_picture(picture: Picture, *, ax: Axes | None = None) -> Display:
     Examples
     --------
     >>> from pate.report.audit_result import Curve, Picture
-    >>> claim = Curve(label="the claim", x=[0.0, 0.001, 1.0], y=[0.0, 0.003, 1.0], role="claim")
-    >>> drawn = audit_picture(Picture(x_label="false positives", y_label="found", scale="log", curves=[claim]))
+    >>> claim = Curve(
+    ...     label="the claim", x=[0.0, 0.001, 1.0], y=[0.0, 0.003, 1.0], role="claim"
+    ... )
+    >>> drawn = audit_picture(
+    ...     Picture(x_label="false positives", y_label="found", scale="log", curves=[claim])
+    ... )
     >>> drawn.ax_.get_xscale(), len(drawn.ax_.get_lines()[0].get_xdata())
     ('log', 2)
     """
@@ -587,7 +609,7 @@ def audit_picture(picture: Picture, *, ax: Axes | None = None) -> Display:
 
 
 def bounds_picture(bounds: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Display:
-    """Draw epsilons side by side, one line each: what is promised, what the votes say, what an attacker reached.
+    """Draw epsilons side by side: the promised one, the data-dependent one, and the one an attack reached.
 
     Parameters
     ----------
@@ -602,8 +624,12 @@ def bounds_picture(bounds: Sequence[Mapping[str, Any]], *, ax: Axes | None = Non
 
     Examples
     --------
-    >>> drawn = bounds_picture([{"label": "public", "value": 1.9, "kind": "price"},
-    ...                         {"label": "one crafted record", "value": 1.8, "kind": "pair"}])
+    >>> drawn = bounds_picture(
+    ...     [
+    ...         {"label": "public", "value": 1.9, "kind": "price"},
+    ...         {"label": "one crafted record", "value": 1.8, "kind": "pair"},
+    ...     ]
+    ... )
     >>> [text.get_text() for text in drawn.ax_.get_yticklabels()]
     ['public', 'one crafted record']
     """
@@ -631,6 +657,81 @@ def bounds_picture(bounds: Sequence[Mapping[str, Any]], *, ax: Axes | None = Non
     for text in ax.get_yticklabels():
         text.set_parse_math(False)
     return Display(ax)
+
+
+#: Cells between two panels, and above and below one, for its words.
+_BESIDE, _ABOVE, _BELOW = 2.5, 3.4, 3.0
+
+
+def viewer_panels(panels: Sequence[Mapping[str, Any]], columns: Sequence[Any], *, ax: Axes | None = None) -> Axes:
+    """Draw tables of numbers side by side: a square for each number, larger for larger ones, orange below zero.
+
+    Parameters
+    ----------
+    panels : sequence of mappings
+        ``title``, ``note`` (what the numbers are) and ``values``: rows of as many numbers as there are columns. Squares
+        are relative to the largest of their own panel, which is written under it.
+    columns : sequence
+        What the columns are called.
+
+    Raises
+    ------
+    InvalidInputError
+        There is nothing to draw, or a row is of another length.
+
+    Examples
+    --------
+    >>> ax = viewer_panels(
+    ...     [{"title": "a site", "note": "its votes", "values": [[3, -1], [0, 2]]}],
+    ...     ["no", "yes"],
+    ... )
+    >>> len(ax.collections[0].get_paths()), [text.get_text() for text in ax.texts][:2]
+    (2, ['a site', 'its votes'])
+    """
+    n, n_columns = len(some("panels", panels)), len(some("columns", columns))
+    n_rows = max(len(some("values", panel["values"])) for panel in panels)
+    if any(len(row) != n_columns for panel in panels for row in panel["values"]):
+        raise InvalidInputError(f"values must have a number for each of the {n_columns} columns in every row.")
+    across = n if ax is None or not is_narrow(ax) else 2
+    size = (n_columns + _BESIDE, n_rows + _ABOVE + _BELOW)
+    down = -(-n // across)
+    per_width = down * size[1] / (across * size[0])
+    ax = axes(ax, height=_WIDTH * per_width)
+    if is_narrow(ax):  # two beside each other
+        figure_of(ax).set_figheight(_NARROW * per_width)
+    for place, panel in enumerate(panels):
+        left, top = (place % across) * size[0], (place // across) * size[1] + _ABOVE
+        most = max(abs(float(value)) for row in panel["values"] for value in row)
+        corners: dict[str, list[Any]] = {"series-0": [], "series-1": []}
+        for y, row in enumerate(panel["values"]):
+            for x, value in enumerate(row):
+                if half := 0.48 * (abs(float(value)) / most) ** 0.5 if most else 0.0:
+                    a, b = left + x + 0.5, top + y + 0.5
+                    square = [(a - half, b - half), (a + half, b - half), (a + half, b + half), (a - half, b + half)]
+                    corners["series-0" if value > 0 else "series-1"].append(square)
+        for role, squares in corners.items():
+            ax.add_collection(PolyCollection(squares, facecolors=COLOURS[role], linewidths=0, zorder=3))
+        frame = [(left, top), (left + n_columns, top), (left + n_columns, top + n_rows), (left, top + n_rows)]
+        ax.add_collection(PolyCollection([frame], facecolors="none", edgecolors=COLOURS["grid"], linewidths=0.8))
+        _words(ax, panel, columns, (left, top), (top + n_rows, most))
+    ax.set_xlim(-0.3, across * size[0] - _BESIDE + 0.3)
+    ax.set_ylim(down * size[1], 0)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    return ax
+
+
+def _words(
+    ax: Axes, panel: Mapping[str, Any], columns: Sequence[Any], at: tuple[float, float], end: tuple[float, float]
+) -> None:
+    (left, top), (bottom, most) = at, end
+    lines = ((panel["title"], -1.9, SIZE, "ink"), (panel["note"], -0.6, SIZE - 2.5, "soft"),
+             (f"largest: {most:.4g}", bottom - top + 2.0, SIZE - 2.5, "soft"))  # fmt: skip
+    words = [(left, top + below, str(text), size, role, "left") for text, below, size, role in lines]
+    words += [(left + x + 0.5, bottom + 0.9, str(name), SIZE - 3, "soft", "center") for x, name in enumerate(columns)]
+    for x, y, text, size, role, side in words:
+        made = ax.text(x, y, text, fontsize=size, color=COLOURS[role], ha=side, va="baseline")
+        made.set_parse_math(False)
 
 
 def _short(text: object, width: int) -> str:
@@ -678,7 +779,7 @@ def comparison_curves(
     score: Score = ACCURACY,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw accuracy (or R2) against epsilon on a logarithmic axis: a curve and a band for each contestant.
+    """Draw accuracy (or R2) against epsilon on a logarithmic axis: a curve and a band for each method compared.
 
     Parameters
     ----------
@@ -701,8 +802,16 @@ def comparison_curves(
 
     Examples
     --------
-    >>> points = [{"contestant": "PATE", "epsilon": e, "mean": a, "paired_low": a - 0.01, "paired_high": a + 0.01}
-    ...           for e, a in ((0.1, 0.8), (1.0, 0.9))]
+    >>> points = [
+    ...     {
+    ...         "contestant": "PATE",
+    ...         "epsilon": e,
+    ...         "mean": a,
+    ...         "paired_low": a - 0.01,
+    ...         "paired_high": a + 0.01,
+    ...     }
+    ...     for e, a in ((0.1, 0.8), (1.0, 0.9))
+    ... ]
     >>> ax = comparison_curves(points, sides={"PATE": "PATE"}, lines={"majority": 0.1})
     >>> ax.get_xscale(), [text.get_text() for text in ax.texts]
     ('log', ['majority 10.0% ↓'])

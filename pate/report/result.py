@@ -100,9 +100,18 @@ class Row(Record):
 
     Examples
     --------
-    >>> Row(contestant="PATE", epsilon=2.0, delta=1e-5, accuracy=0.95, seed=0).to_dict()["answers"] is None
+    >>> Row(contestant="PATE", epsilon=2.0, delta=1e-5, accuracy=0.95, seed=0).to_dict()[
+    ...     "answers"
+    ... ] is None
     True
-    >>> Row(contestant="public rows alone", role="floor", epsilon=None, delta=None, accuracy=0.1, seed=0).role
+    >>> Row(
+    ...     contestant="public rows alone",
+    ...     role="floor",
+    ...     epsilon=None,
+    ...     delta=None,
+    ...     accuracy=0.1,
+    ...     seed=0,
+    ... ).role
     'floor'
     """
 
@@ -296,7 +305,9 @@ class Result(Record):
     >>> made = Result(kind="run", title="PATE on digits", rows=[])
     >>> made, Result.from_dict(made.to_dict()) == made
     (Result('PATE on digits'), True)
-    >>> Result.from_dict({"kind": "run", "title": "A run", "rows": [], "teacher_accuracy": [0.9]})
+    >>> Result.from_dict(
+    ...     {"kind": "run", "title": "A run", "rows": [], "teacher_accuracy": [0.9]}
+    ... )
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: result has the key 'teacher_accuracy', which no report knows. Allowed: ...
     """

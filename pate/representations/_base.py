@@ -35,10 +35,10 @@ _ACTIVE: ContextVar[RowMemory | None] = ContextVar("pate_row_memory", default=No
 
 
 class RowMemory:
-    """Vectors that slow maps (scattering, networks) made, for calls that map the same rows again.
+    """A cache of the vectors that slow representations (scattering, networks) computed, for calls with the same rows.
 
     Fits at several budgets, or of several methods, map the same private rows by the same public maps; scattering of
-    60,000 images takes minutes. Within :meth:`on`, maps use it. What they give is the same to the last bit.
+    60,000 images takes minutes. Maps use the cache within :meth:`on`. Their results are the same to the last bit.
 
     Parameters
     ----------
@@ -167,10 +167,10 @@ _LANES = 8
 
 
 class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """A map from rows to vectors, fitted on public rows alone; abstract.
+    """Abstract base of representations: maps from rows to vectors that are fitted on public rows alone.
 
-    A subclass says in ``_learn`` what it takes from public rows (and sets ``n_features_out_``), in ``_map`` what it
-    makes of one block of rows, and in ``_arrays`` and ``_numbers`` what a file stores.
+    A subclass defines ``_learn``, which fits it on public rows (and sets ``n_features_out_``), ``_map``, which maps one
+    block of rows, and ``_arrays`` and ``_numbers``, which return what a file stores.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     n_public_ : int
         Public rows it was fitted on.
     provenance_ : str
-        Where it comes from, one line for the statement.
+        One line for the statement: where the representation comes from.
     exact_ : bool
         Whether a row's vector is the same to the last bit wherever the row stands. If not, it may differ in the last
         bits with the row's place in its block, but never with another row: blocks have one size and are padded.
@@ -242,7 +242,8 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Parameters
         ----------
         X : array or DataFrame of shape (n, n_features)
-            Of the columns that the public rows had. A missing or odd cell has its public stand-in.
+            Rows with the same columns as the public rows. A missing or unreadable cell is replaced by a value that
+            public rows gave.
 
         Returns
         -------

@@ -24,6 +24,7 @@ from pate.data import (
     holds_numbers,
     is_frame,
     is_sparse,
+    is_text_column,
     is_texts,
     numbers_of,
     read_cells,
@@ -283,7 +284,7 @@ class TextCells(Cells):
     @classmethod
     def learn(cls, X: Any) -> TextCells:
         """Find out whether public rows are texts."""
-        if not is_texts(read_rows(_column(X), name="X_public")):
+        if not is_text_column(X) and not is_texts(read_rows(_column(X), name="X_public")):
             raise InvalidInputError(
                 "X_public must be texts, one per row, got a table. TableMap makes numbers of tables."
             )

@@ -47,7 +47,10 @@ class ExactMap:
     def of(cls, weights: FloatArray, *, low: FloatArray, high: FloatArray) -> ExactMap:
         """Return the map by ``weights`` of rows between ``low`` and ``high``, taken from the middle between them."""
         half = np.maximum((high - low) / 2, 1e-290)
-        scaled = weights * half[:, None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = weights * half[:, None]
+        if np.isinf(scaled).any():  # of a file that somebody made: no number of bits would do
+            raise ValueError("weights and bounds beyond floating point")
         largest = np.abs(scaled).sum(axis=0)
         # sum_i |w_i| 2^22 <= 2^52 before the weights are rounded, each by at most a half: below 2^53 after it.
         _, exponents = np.frexp(np.where(largest > 0, largest, 1.0))

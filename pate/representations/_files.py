@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import warnings
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 
 from pate._core.checks import quietly
+from pate._core.curator import warn
 from pate._core.tensors import opened, plain
 from pate.data import is_frame, is_sparse, read_rows
 from pate.exceptions import CheckpointWarning, InvalidInputError
@@ -34,17 +34,21 @@ from pate.representations._base import (
     refuse_private,
     stored_name,
 )
+from pate.representations._own import Brought
 from pate.votes import hash_queries
 
 
-def load(path: str | os.PathLike[str], *, module: Any = None) -> Representation:
-    """Read a representation that was saved; nothing in the file is run.
+def load(path: str | os.PathLike[str], *, module: Any = None, own: bool = False) -> Representation:
+    """Read a saved representation; no code in the file is run.
 
     Parameters
     ----------
     path : path of a safetensors file
     module : torch module, or list of them
         The architecture of each :class:`FromModule` in it, in order; its weights come from the file.
+    own : bool
+        Refuse files with a map that is not pate's own (:class:`FromModule`, :class:`FromTransformer`), before anything
+        of it is built.
 
     Returns
     -------
@@ -81,7 +85,7 @@ def load(path: str | os.PathLike[str], *, module: Any = None) -> Representation:
         raise _damaged(path, "its contents are not those of its digest")
     modules = list(module) if isinstance(module, list | tuple) else [] if module is None else [module]
     try:
-        rep = _made(arrays, head["representation"], modules)
+        rep = _made(arrays, head["representation"], modules, own=own)
     except InvalidInputError:
         raise
     except Exception as error:  # a wrong shape or type may raise anything
@@ -123,11 +127,17 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], An
     return arrays, head
 
 
-def _made(arrays: dict[str, npt.NDArray[Any]], described: Mapping[str, Any], modules: list[Any]) -> Representation:
+def _made(
+    arrays: dict[str, npt.NDArray[Any]], described: Mapping[str, Any], modules: list[Any], *, own: bool
+) -> Representation:
     kind = _class(described["class"])
+    if own and issubclass(kind, Brought):
+        raise InvalidInputError(
+            f"the file must hold maps of pate's own alone, got a {kind.__name__}. Use one of those."
+        )
     parts = []
     for i, inner in enumerate(described["parts"]):
-        parts.append(_made(_under(arrays, f"part{i}/"), inner, modules))
+        parts.append(_made(_under(arrays, f"part{i}/"), inner, modules, own=own))
     rep = kind._empty(dict(described["settings"]), tuple(parts), modules)
     if described["cells"] is not None:
         rep.cells_ = kind._reader.restore(_under(arrays, "cells/"), described["cells"])
@@ -160,7 +170,7 @@ _VERSION = 2
 
 
 def cached(rep: Representation, X_public: Any, folder: str | os.PathLike[str]) -> Any:
-    """Return ``rep`` fitted on public rows, from ``folder`` if it was fitted on them before.
+    """Return ``rep`` fitted on the public rows; read it from ``folder`` if it was fitted on them before.
 
     Parameters
     ----------
@@ -186,7 +196,10 @@ def cached(rep: Representation, X_public: Any, folder: str | os.PathLike[str]) -
     >>> import tempfile
     >>> from pate.representations import RandomFourier
     >>> X, folder = np.random.default_rng(0).normal(size=(50, 4)), tempfile.mkdtemp()
-    >>> first, again = cached(RandomFourier(8), X, folder), cached(RandomFourier(8), X, folder)
+    >>> first, again = (
+    ...     cached(RandomFourier(8), X, folder),
+    ...     cached(RandomFourier(8), X, folder),
+    ... )
     >>> len(list(Path(folder).iterdir())), first.fingerprint() == again.fingerprint()
     (1, True)
     """
@@ -199,10 +212,9 @@ def cached(rep: Representation, X_public: Any, folder: str | os.PathLike[str]) -
         try:
             return load(file, module=rep._modules())
         except InvalidInputError:
-            warnings.warn(
+            warn(
                 f"{file.name} in the cache is damaged: it is fitted again and replaced.",
                 CheckpointWarning,
-                stacklevel=2,
             )
     made = clone(rep).fit(X_public)
     made.save(file)

@@ -32,7 +32,7 @@ _COSINES = np.rint(np.cos(np.arange(_TURN) * (2 * np.pi / _TURN)) * 2.0**30) / 2
 
 @dataclass(repr=False, eq=False)
 class RandomFourier(Representation):
-    """Random Fourier features: vectors whose scalar products come near a Gaussian kernel (Rahimi and Recht, NIPS 2007).
+    """Random Fourier features, whose scalar products approximate a Gaussian kernel (Rahimi and Recht, NIPS 2007).
 
     Half of the features are cosines of random projections, half their sines, scaled so that every vector has norm 1
     (to a step of 1e-4 of a turn). The projections are orthogonal in blocks (Yu et al., NIPS 2016), which comes nearer.
@@ -44,7 +44,7 @@ class RandomFourier(Representation):
     bandwidth : "median" or float
         The kernel's standard deviation: the median distance between public rows, or so many times that.
     random_state : int
-        Of the projections, which are public.
+        Seed of the projections, which are public.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ def _orthogonal(n_in: int, n_out: int, rng: np.random.Generator) -> FloatArray:
 
 @dataclass(repr=False, eq=False)
 class PublicPCA(Representation):
-    """Principal components of public rows, partly whitened: component j is multiplied by its variance^(-alpha/2).
+    """PCA, fitted on public rows and partly whitened: component j is multiplied by its variance^(-alpha/2).
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class PublicPCA(Representation):
     spectrum_ : float64 array of shape (n_components_,)
         The public variances along the components, falling.
     total_variance_ : float
-        Of all components, used or not.
+        Total variance of all components, used or not.
     n_components_ : int
 
     Notes
@@ -281,7 +281,7 @@ class _Joined(Representation):
 
 @dataclass(repr=False, eq=False)
 class Chain(_Joined):
-    """Representations one behind another, each fitted on what the one before makes of the public rows.
+    """Representations in sequence: each is fitted on the previous one's vectors of the public rows.
 
     Parameters
     ----------
@@ -344,7 +344,7 @@ class Chain(_Joined):
 
 
 def chain(*parts: Representation) -> Chain:
-    """Return representations one behind another as one; a :class:`Chain`.
+    """Return one representation that applies several in sequence; a :class:`Chain`.
 
     Examples
     --------
@@ -360,7 +360,7 @@ def chain(*parts: Representation) -> Chain:
 
 @dataclass(repr=False, eq=False)
 class Combined(_Joined):
-    """Representations side by side: their vectors one after another, each part brought to a mean square of its weight.
+    """Representations side by side: their vectors are concatenated, each scaled so that its weight is its mean square.
 
     Parts differ in scale: each is divided by the root mean square length of its public vectors, and multiplied by the
     root of its weight, so that equal weights count equally in a scalar product.
@@ -383,7 +383,10 @@ class Combined(_Joined):
     >>> from pate.representations import PublicPCA, RandomFourier
     >>> X = np.random.default_rng(0).normal(size=(50, 4))
     >>> both = Combined([PublicPCA(), RandomFourier(64)], weights=[1.0, 3.0]).fit(X)
-    >>> both.transform(X).shape, round(float((both.transform(X)[:, 4:] ** 2).sum(axis=1).mean()), 3)
+    >>> (
+    ...     both.transform(X).shape,
+    ...     round(float((both.transform(X)[:, 4:] ** 2).sum(axis=1).mean()), 3),
+    ... )
     ((50, 68), 3.0)
     """
 
@@ -437,7 +440,7 @@ class Combined(_Joined):
 
 
 def combine(*parts: Representation, weights: Sequence[float] | None = None) -> Combined:
-    """Return representations side by side as one; a :class:`Combined`.
+    """Return one representation that concatenates the vectors of several; a :class:`Combined`.
 
     Examples
     --------

@@ -23,11 +23,11 @@ from pate.representations._exact import INPUT_BITS, ExactDistances, ExactMap, on
 
 @dataclass(repr=False, eq=False)
 class PublicNeighbours(Representation):
-    """Replace a row by the mean of the public rows nearest to it, which are replaced by theirs first, round by round.
+    """Smooth vectors: replace a row by the mean of its nearest public rows, which were smoothed in the same way before.
 
-    Put behind a representation in which neighbours are of one class more often than clusters are (what a
-    self-supervised network sees). A row meets public rows alone, so no record moves another's vector. Diffusion on a
-    graph of neighbours, as in label propagation (Zhou et al., NIPS 2003), of vectors instead of labels.
+    Use it after a representation in which nearest neighbours share a class more often than clusters do (such as a
+    self-supervised network's). A row is compared with public rows alone, so no record changes another's vector.
+    Diffusion on a graph of neighbours, as in label propagation (Zhou et al., NIPS 2003), of vectors instead of labels.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ _CACHED_ROWS = 64
 
 @dataclass(repr=False, eq=False)
 class KernelPCA(Representation):
-    """Principal components of public rows in a kernel's space (Schoelkopf, Smola and Mueller, Neural Computation 1998).
+    """Kernel PCA, fitted on public rows (Schoelkopf, Smola and Mueller, Neural Computation 1998).
 
     Rows are compared with public landmarks (all public rows, or a random part: Williams and Seeger, NIPS 2000), and the
     centred kernel's components follow in falling order of public variance, not whitened.
@@ -127,7 +127,7 @@ class KernelPCA(Representation):
     n_landmarks : int
         At most; memory and time grow with the square and the cube of it.
     random_state : int
-        Of the landmarks, which are public.
+        Seed of the choice of landmarks, which is public.
 
     Attributes
     ----------

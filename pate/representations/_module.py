@@ -16,7 +16,7 @@ from torch import nn
 from pate._core.checks import check_int, shown
 from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
-from pate.networks import one_device
+from pate.networks import one_device, steady_kernels
 from pate.representations._base import Representation
 from pate.representations._own import Brought, as_vectors, check_provenance
 
@@ -27,7 +27,7 @@ _PROBES = 4
 
 @dataclass(repr=False, eq=False)
 class FromModule(Brought):
-    """A torch module of the user's: in evaluation mode, without gradients, in batches of one size.
+    """Use your own torch module as a representation: in evaluation mode, without gradients, in batches of one size.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class FromModule(Brought):
     provenance : str
         On what it was trained: it stands in the statement, marked as the person's own word.
     input_shape : tuple of int or None
-        Of one row, such as (1, 28, 28).
+        Shape of one row, such as (1, 28, 28).
     batch_size : int
         Rows per call, always this many.
     device : str
@@ -98,7 +98,16 @@ class FromModule(Brought):
                 f"input_shape={tuple(self.input_shape)} has {int(np.prod(self.input_shape))} cells, and a row has {n}."
             )
         self._take(self.module)
-        self._try("module", rows)
+        try:
+            self._try("module", rows)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except RuntimeError as error:  # torch's word for rows of another shape; of public rows alone
+            shape = tuple(self.input_shape or (n,))
+            raise InvalidInputError(
+                f"module must take rows of shape {shape}, as the public ones are, and it fails on them: {error}. Pass "
+                "a module for such rows, or input_shape=, the shape in which it takes a row."
+            ) from error
         self.probe_ = self._probed()
 
     def _take(self, module: nn.Module) -> None:
@@ -107,7 +116,7 @@ class FromModule(Brought):
     def _map(self, block: FloatArray) -> npt.NDArray[Any]:
         shape = (len(block), *(self.input_shape or block.shape[1:]))
         rows = torch.from_numpy(block.astype(np.float32).reshape(shape)).to(one_device(self.device))
-        with torch.inference_mode():
+        with torch.inference_mode(), steady_kernels(rows.device):
             made = self.module_(rows)
         if not isinstance(made, torch.Tensor):
             raise InvalidInputError(

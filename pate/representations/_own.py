@@ -167,14 +167,15 @@ class Brought(Representation):
 
 @dataclass(repr=False, eq=False)
 class FromTransformer(Brought):
-    """A scikit-learn transformer of the user's, fitted beforehand or to be fitted on the public rows.
+    """Use your own scikit-learn transformer as a representation: fitted beforehand, or to be fitted on public rows.
 
     Parameters
     ----------
     transformer : scikit-learn transformer or pipeline
         One that is fitted is taken as it is; any other is fitted, a copy of it, on public rows alone.
     provenance : str
-        On what a fitted one was fitted: it stands in the statement, marked as the person's own word.
+        On what a fitted one was fitted, or an encoder that one calls was trained (a ``FunctionTransformer`` learns
+        nothing, its function may have): it stands in the statement, marked as the person's own word.
     one_by_one : bool
         Show it one row at a time: slower, but every vector is then the same to the last bit at any place,
         which add-or-remove adjacency needs.
@@ -197,7 +198,9 @@ class FromTransformer(Brought):
     >>> X = np.random.default_rng(0).normal(size=(50, 3))
     >>> FromTransformer(StandardScaler()).fit(X).provenance_
     'FromTransformer: StandardScaler fitted on 50 public rows'
-    >>> FromTransformer(StandardScaler().fit(X), provenance="our public test bench").fit(X).provenance_
+    >>> FromTransformer(StandardScaler().fit(X), provenance="our public test bench").fit(
+    ...     X
+    ... ).provenance_
     'FromTransformer: StandardScaler, fitted beforehand on: our public test bench (as stated by the person)'
     """
 
@@ -264,11 +267,12 @@ class FromTransformer(Brought):
         return as_vectors("transformer", found, int(block.shape[0]), self.n_features_out_).astype(np.float64)
 
     def _provenance(self) -> str:
-        name = type(self.transformer).__name__
-        if self._is_fitted():
-            said = check_provenance(self.provenance, needed=True)
+        name, fitted = type(self.transformer).__name__, self._is_fitted()
+        said = check_provenance(self.provenance, needed=fitted)
+        if fitted:
             return f"FromTransformer: {name}, fitted beforehand on: {said} (as stated by the person)"
-        return f"FromTransformer: {name} fitted on {self.n_public_:,} public rows"
+        made = f"FromTransformer: {name} fitted on {self.n_public_:,} public rows"
+        return f"{made}, with what was trained on: {said} (as stated by the person)" if said else made
 
     def _given(self) -> str:
         return _hash(self.transformer)

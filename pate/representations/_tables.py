@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pate._core.checks import check_choice, check_int, check_real, shown
 from pate._core.types import FloatArray
+from pate.data import hardly_varies
 from pate.exceptions import InvalidInputError
 from pate.representations._base import Representation
 from pate.representations._cells import MISSING, RARE, TableCells, TextCells
@@ -32,7 +33,7 @@ def _blocks(scale: Representation, rows: Any) -> Iterator[FloatArray]:
 
 @dataclass(repr=False, eq=False)
 class PublicScale(Representation):
-    """Columns less their public mean, divided by a power of their public standard deviation.
+    """Subtract each column's public mean and divide by a power of its public standard deviation.
 
     Parameters
     ----------
@@ -76,11 +77,13 @@ class PublicScale(Representation):
 
 
 class AboveLeast(Representation):
-    """Columns less their least public value, and no less than 0: of amounts, how far they are from nothing.
+    """Subtract each column's smallest public value and clip at 0: for amounts, the distance from the smallest.
 
     Examples
     --------
-    >>> AboveLeast().fit(np.array([[2.0, 0.0], [5.0, 1.0]])).transform(np.array([[3.0, -1.0]]))
+    >>> AboveLeast().fit(np.array([[2.0, 0.0], [5.0, 1.0]])).transform(
+    ...     np.array([[3.0, -1.0]])
+    ... )
     array([[1., 0.]])
     """
 
@@ -100,10 +103,10 @@ class AboveLeast(Representation):
 
 @dataclass(repr=False, eq=False)
 class UnitRows(Representation):
-    """Each row divided by its own L2 norm, beside a constant; a row of zeros keeps the constant alone.
+    """Divide each row by its own L2 norm and add a constant column; a row of zeros keeps only the constant.
 
-    How long a linear model's gradient can be is then known before any record is read: at most sqrt(2), for the
-    cross-entropy of a softmax. Public rows decide nothing but the range of the columns.
+    The largest norm of a linear model's gradient is then known before any record is read: sqrt(2), for the
+    cross-entropy of a softmax. Public rows determine only the range of the columns.
 
     Parameters
     ----------
@@ -146,10 +149,10 @@ class UnitRows(Representation):
 
 @dataclass(repr=False, eq=False)
 class GroupedRows(Representation):
-    """Each row cut into groups of columns side by side; in each group the row's numbers get mean 0 and variance 1.
+    """Group normalisation: cut each row into groups of columns, and scale each group to mean 0 and variance 1.
 
-    Group normalisation (Wu and He, ECCV 2018) of features, without weights: what Tramer and Boneh (ICLR 2021) do with
-    wavelet scattering where nothing is public. Public rows decide nothing but the range of the columns.
+    Of features and without weights (Wu and He, ECCV 2018), as Tramer and Boneh (ICLR 2021) do with wavelet scattering
+    if there are no public rows. Public rows determine only the range of the columns.
 
     Parameters
     ----------
@@ -200,41 +203,47 @@ _KNOTS = 129
 
 @dataclass(repr=False, eq=False)
 class TableMap(Representation):
-    """Columns of a table as numbers of comparable scale, by what public rows hold.
+    """Turn the columns of a table into numbers of comparable scale, fitted on public rows.
 
-    Numbers, each in one or several ways, of a total variance of about 1 per column:
+    Columns of numbers become one or several columns, with a total variance of about 1:
 
-    - ``"standard"``: less the public median, over the public interquartile range / 1.349, clipped at 4;
-    - ``"quantile"``: the share of public cells below it;
-    - ``"common"``: less the public median, over one scale for all columns (the root of their mean public variance),
-      clipped at 4: for columns of one unit, such as pixels; by itself alone;
-    - ``"thermometer"``: how far it has come between each two of ``n_bins`` public quantiles, from 0 to 1 (piecewise
-      linear encoding, Gorishniy et al., NeurIPS 2022): linear in it, a head may follow any bend of a column.
+    - ``"standard"``: minus the public median, divided by (public interquartile range / 1.349), clipped at 4;
+    - ``"quantile"``: the share of public cells below the number;
+    - ``"common"``: minus the public median, divided by one scale for all columns (the root of their mean public
+      variance), clipped at 4: for columns of one unit, such as pixels; only on its own;
+    - ``"thermometer"``: for each two neighbouring of ``n_bins`` public quantiles, how far the number lies between them,
+      from 0 to 1 (piecewise linear encoding, Gorishniy et al., NeurIPS 2022): a model that is linear in it can fit a
+      nonlinear effect of a column.
 
-    A missing number is the public median; where public cells were missing, a column says so. Categories: one column
-    each for the ``max_categories`` most frequent public ones, one for all others where some were left out, and one for
-    missing cells where some were.
+    A missing number becomes the public median; if public cells were missing, an indicator column is added. A column
+    whose public numbers are one number but for rounding (a range of at most 1e-13 of it) is left out. Categories: one
+    column each for the ``max_categories`` most frequent public ones, one for all others if some were left out, and one
+    for missing cells if there were some.
 
     Parameters
     ----------
     numeric : list of {"standard", "quantile", "thermometer"}, or ["common"]
-        In how many ways a number is written, side by side.
+        How a column of numbers is encoded: one or several of these, side by side.
     n_bins : int
-        Of a thermometer, at least 2.
+        Number of bins of a thermometer encoding, at least 2.
     max_categories : int
         At least 2.
 
     Notes
     -----
-    Each cell is mapped by itself, so a row's vector is the same to the last bit at any place. An infinite or
-    huge number is the end of its column's range; a text among numbers is missing.
+    Each cell is mapped by itself, so a row's vector is the same to the last bit wherever the row stands. An infinite or
+    huge number becomes the end of its column's range; a text among numbers counts as missing.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> public = pd.DataFrame({"age": [20.0, 40.0, 60.0, 30.0], "town": ["Oslo", "Rome", "Oslo", "Rome"]})
+    >>> public = pd.DataFrame(
+    ...     {"age": [20.0, 40.0, 60.0, 30.0], "town": ["Oslo", "Rome", "Oslo", "Rome"]}
+    ... )
     >>> table = TableMap(numeric=["standard"]).fit(public)
-    >>> table.transform(pd.DataFrame({"age": [35.0, None, 1e300], "town": ["Rome", "Kyiv", None]})).round(2)
+    >>> table.transform(
+    ...     pd.DataFrame({"age": [35.0, None, 1e300], "town": ["Rome", "Kyiv", None]})
+    ... ).round(2)
     array([[0., 0., 1.],
            [0., 0., 0.],
            [4., 0., 0.]])
@@ -262,7 +271,7 @@ class TableMap(Representation):
         known = self.cells_.categories
         self._encodings = tuple(dict.fromkeys(self.numeric))
         cells = (np.asarray(rows[:, j], dtype=np.float64) for j in range(len(known)))
-        self.columns_ = list(map(self._column, cells, known))
+        self.columns_ = [self._column(column, names, rows.dtype) for column, names in zip(cells, known, strict=True)]
         if self._encodings == ("common",):
             self._in_one_unit(rows)
         self.n_features_out_ = self._width()
@@ -281,14 +290,14 @@ class TableMap(Representation):
         for j in varying:
             self.columns_[j]["scale"][1] = scale if 0 < scale < np.inf else 1.0
 
-    def _column(self, cells: FloatArray, known: tuple[str, ...] | None) -> dict[str, FloatArray]:
+    def _column(self, cells: FloatArray, known: tuple[str, ...] | None, dtype: Any) -> dict[str, FloatArray]:
         if known is not None:
             n_kept = min(len(known), self.max_categories)
             rest = bool(((cells >= n_kept) | (cells == RARE)).any())
             return {"kept": np.array([n_kept, rest, (cells == MISSING).any()], dtype=np.float64)}
         there = np.sort(np.clip(cells[~np.isnan(cells)], -1e150, 1e150))
         absent = np.array([float(np.isnan(cells).any() and len(there) > 0)])
-        if not len(there) or there[0] == there[-1]:
+        if not len(there) or hardly_varies(there[0], there[-1], dtype):  # else scaling would blow up rounding
             return {"scale": np.zeros(2), "absent": absent} | {name: np.zeros(0) for name in ("knots", "ranks", "bins")}
         low, middle, high = np.quantile(there, [0.25, 0.5, 0.75])
         scale = (high - low) / 1.349 or float(there.std()) or 1.0
@@ -394,36 +403,42 @@ def _one_hot(codes: FloatArray, kept: FloatArray, target: FloatArray) -> None:
 
 @dataclass(repr=False, eq=False)
 class TextMap(Representation):
-    """Latent semantic analysis: TF-IDF over the public vocabulary, then its leading singular vectors.
+    """Turn texts into vectors by latent semantic analysis: TF-IDF over the public vocabulary, then a truncated SVD.
 
-    (Deerwester et al., J. Am. Soc. Inf. Sci. 1990.) The vocabulary is the public texts': a word that none of them has
-    counts nothing, and so hashing words instead would add collisions alone.
+    (Deerwester et al., J. Am. Soc. Inf. Sci. 1990.) The vocabulary is that of the public texts: a word that none of
+    them has is ignored. Hashing words instead would only add collisions.
 
     Parameters
     ----------
     n_components : int
-        At most so many; fewer where the public texts span fewer.
+        The most components; fewer if the public texts span fewer.
     analyzer : {"word", "char_wb"}
-        Words, or runs of characters within words (for short texts and odd spelling).
+        Words, or sequences of characters within words (for short texts and unusual spelling).
     ngram_range : (int, int)
-        Shortest and longest run of words or characters.
+        Shortest and longest sequence of words or characters.
     max_features : int
-        How many terms are used: the most frequent ones.
+        The number of terms that are used: the most frequent ones.
     random_state : int
-        Of the randomised decomposition, which is public.
+        Seed of the randomised decomposition, which is public.
 
     Attributes
     ----------
     vocabulary_ : list of str
-        Terms that occur in at least two public texts (in one, where no two share any).
+        Terms that occur in at least two public texts (in one, if no two texts share a term).
 
     Notes
     -----
-    A text without any known term, and a row that is no text, is the zero vector.
+    A text without any known term, and a row that is not a text, becomes the zero vector.
 
     Examples
     --------
-    >>> notes = ["the ship sails north", "the ship sails south", "rain in the north", "rain in the south", "no ship"]
+    >>> notes = [
+    ...     "the ship sails north",
+    ...     "the ship sails south",
+    ...     "rain in the north",
+    ...     "rain in the south",
+    ...     "no ship",
+    ... ]
     >>> text = TextMap(3).fit(notes)
     >>> z = text.transform(["a ship, it sails", "rain", "Ms Smith"])
     >>> z.shape, bool(z[0] @ z[1] < 0.5), z[2].tolist()
@@ -484,10 +499,13 @@ class TextMap(Representation):
         k = min(int(self.n_components), min(weighted.shape))
         if k < min(weighted.shape):
             found = TruncatedSVD(k, random_state=self.random_state).fit(weighted)
-            components = found.components_
+            values, components = found.singular_values_, found.components_
         else:
-            components = np.linalg.svd(weighted.toarray(), full_matrices=False)[2][:k]
-        self.components_: FloatArray = np.ascontiguousarray(components.T, dtype=np.float64)
+            values, components = np.linalg.svd(weighted.toarray(), full_matrices=False)[1:]
+        # Beyond the public texts' rank (as numpy's matrix_rank has it) a component is rounding.
+        least = values.max() * max(weighted.shape) * np.finfo(np.float64).eps
+        k = max(1, int((values[:k] > least).sum()))
+        self.components_: FloatArray = np.ascontiguousarray(components[:k].T, dtype=np.float64)
         self.n_features_out_ = k
 
     def _weighted(self, texts: Any) -> Any:

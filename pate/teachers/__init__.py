@@ -1,4 +1,4 @@
-"""Classifiers, torch modules and anything that answers, one per disjoint shard, to votes on public rows."""
+"""Ensembles of teachers: classifiers, torch modules or functions, one per disjoint shard, vote on public rows."""
 
 import lazy_loader
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
@@ -20,12 +19,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from pate._core.checks import check_int, quietly
+from pate._core.curator import warn
 from pate._core.frames import plain_column, plain_rows
 from pate._core.progress import track
 from pate._core.recorder import note, playing
 from pate._core.secret import derive, fresh_secret, stored_secret, system_bytes, training_seed
 from pate._core.types import IntArray, Mask
-from pate.data import records_fingerprint
+from pate.data import has_texts, records_fingerprint
 from pate.data.partition import Partition, partition
 from pate.exceptions import CheckpointWarning, InvalidInputError
 from pate.teachers._shards import Asked, Failure, Trained, fixed_vote, tell_of_failures
@@ -61,6 +61,8 @@ class ReadRows:
     rows: Any
     usable: Mask
     given: Any
+    #: Whether public rows have texts among numbers: arrays of objects then stay so in every shard.
+    objects: bool = False
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -76,9 +78,9 @@ class _Said:
 
 
 class ShardEnsemble(_Said, BaseEstimator, ABC):
-    """The part of an ensemble that does not depend on what a teacher is; abstract.
+    """Abstract base of ensembles of teachers on disjoint shards.
 
-    A subclass says how rows are checked, how a teacher is recognised again, how teachers are trained and asked.
+    A subclass defines how rows are checked, how a stored teacher is recognised, and how teachers are trained and asked.
 
     Examples
     --------
@@ -102,7 +104,7 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
         Parameters
         ----------
         X : array, table or sparse matrix of shape (n_records, n_features), images (n, ...), or texts (n_records,)
-            Of whatever kind these teachers take (docs/data.md).
+            Private rows, of a kind that these teachers take (docs/data.md).
         y : array-like of shape (n_records,)
             Class values.
         groups : array-like of shape (n_records,) or None
@@ -134,7 +136,9 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
         >>> from pate import TeacherEnsemble
         >>> from sklearn.naive_bayes import GaussianNB
         >>> X, y, patients = np.arange(6.0).reshape(6, 1), [0, 1, 0, 1, 0, 1], list("aabbcc")
-        >>> teachers = TeacherEnsemble(GaussianNB(), 3, classes=(0, 1), partition_seed=1).fit(X, y, groups=patients)
+        >>> teachers = TeacherEnsemble(GaussianNB(), 3, classes=(0, 1), partition_seed=1).fit(
+        ...     X, y, groups=patients
+        ... )
         >>> teachers.partition_
         Partition(n_records=6, n_shards=3, unit='group', n_units=3)
         """
@@ -155,7 +159,7 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
             store = self._open_store()
             if self.random_state is None:
                 message = "the seed kept in checkpoint_dir could not be read; all teachers are trained again."
-                seed = _read_or_new(partial(store.seed, seed), message, stacklevel=3)
+                seed = _read_or_new(partial(store.seed, seed), message)
         fingerprint = records_fingerprint(labels, groups)
         note("rows", who=type(self).__name__, rows=rows, labels=labels, groups=groups)
         keyed = self._key_of_cut(store, groups, fingerprint)
@@ -163,7 +167,7 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
         self.__dict__.pop("teachers_", None)  # if this fit fails, no teachers of an earlier one stay behind
         self.partition_, self.classes_ = cut, classes
         self._seed, self._classes_inferred = seed, self.classes is None
-        self._fingerprint = fingerprint
+        self._fingerprint, self._objects = fingerprint, read.objects
         self._partition_seeded = self.partition_seed is not None or playing() is not None
         self._set_columns(rows, read.given)
         shown = None if X_public is None else self._public_rows(X_public)[0]
@@ -208,7 +212,9 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
         >>> from pate import TeacherEnsemble
         >>> from sklearn.naive_bayes import GaussianNB
         >>> X, y = np.arange(8.0).reshape(8, 1), [0, 0, 0, 0, 1, 1, 1, 1]
-        >>> teachers = TeacherEnsemble(GaussianNB(), 2, classes=(0, 1), random_state=0).fit(X, y)
+        >>> teachers = TeacherEnsemble(GaussianNB(), 2, classes=(0, 1), random_state=0).fit(
+        ...     X, y
+        ... )
         >>> teachers.vote([[0.0], [7.0]]).counts.sum(axis=1)
         array([2, 2])
         """
@@ -275,7 +281,10 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
         >>> from sklearn.naive_bayes import GaussianNB
         >>> key = pathlib.Path(tempfile.mkdtemp()) / "shards.key"
         >>> X, y = np.arange(8.0).reshape(8, 1), [0, 0, 0, 0, 1, 1, 1, 1]
-        >>> a, b = (TeacherEnsemble(GaussianNB(), 2, classes=(0, 1)).keep_secret_in(key).fit(X, y) for _ in range(2))
+        >>> a, b = (
+        ...     TeacherEnsemble(GaussianNB(), 2, classes=(0, 1)).keep_secret_in(key).fit(X, y)
+        ...     for _ in range(2)
+        ... )
         >>> a.partition_.fingerprint() == b.partition_.fingerprint()
         True
         """
@@ -304,8 +313,12 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
         >>> from pate import TeacherEnsemble
         >>> from sklearn.naive_bayes import GaussianNB
         >>> X, y = np.arange(8.0).reshape(8, 1), np.array([0, 0, 0, 0, 1, 1, 1, 1])
-        >>> teachers = TeacherEnsemble(GaussianNB(), 2, classes=(0, 1), random_state=0).fit(X, y)
-        >>> moved = teachers.with_shard(X, np.where(teachers.partition_.assignment == 1, 0, y), shard=1)
+        >>> teachers = TeacherEnsemble(GaussianNB(), 2, classes=(0, 1), random_state=0).fit(
+        ...     X, y
+        ... )
+        >>> moved = teachers.with_shard(
+        ...     X, np.where(teachers.partition_.assignment == 1, 0, y), shard=1
+        ... )
         >>> moved.vote([[7.0]]).counts.tolist(), moved.teachers_[0] is teachers.teachers_[0]
         ([[1, 1]], True)
         """
@@ -360,10 +373,9 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
                 try:
                     teachers[i] = store.load(i, key)
                 except DamagedCheckpointError as error:
-                    warnings.warn(
+                    warn(
                         f"teacher {i}'s checkpoint could not be read ({error}); it is trained again.",
                         CheckpointWarning,
-                        stacklevel=3,
                     )
         waiting = [i for i, teacher in enumerate(teachers) if teacher is None and i not in failed]
         self.n_resumed_ = n_shards - len(waiting)
@@ -405,7 +417,7 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
         if kept is None and store is not None:
             message = "the secret of the shards kept in checkpoint_dir could not be read; new shards are cut and all "
             message += "teachers trained again."
-            kept = _read_or_new(store.secret, message, stacklevel=4)
+            kept = _read_or_new(store.secret, message)
         secret = kept or fresh_secret()
         # Places mean something in one order of the file only. Ids mean the same person in every one.
         return {"secret": derive(secret, f"records {fingerprint}") if groups is None else secret}
@@ -425,7 +437,7 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
         array([False,  True])
         """
         X, like = plain_rows(X), plain_rows(like, name="X_public")
-        return ReadRows(*self._private_rows(X, like), X)
+        return ReadRows(*self._private_rows(X, like), X, has_texts(like))
 
     def _ask_blocks(
         self, rows: Any, parts: list[slice], chunk_size: int | None
@@ -501,12 +513,12 @@ def watched(
         yield from track(results, total=total, label=label, show=show, work=work)
 
 
-def _read_or_new(read: Callable[[], Any], message: str, *, stacklevel: int) -> Any:
+def _read_or_new(read: Callable[[], Any], message: str) -> Any:
     """Return what a store keeps; where that is damaged, what it keeps from now on, and the data curator is warned."""
     try:
         return read()
     except DamagedCheckpointError:
-        warnings.warn(message, CheckpointWarning, stacklevel=stacklevel)
+        warn(message, CheckpointWarning)
         return read()
 
 

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import check_choice, check_classes, check_int, check_real
+from pate._core.curator import warn
 from pate._core.files import own_folder
 from pate._core.progress import track
 from pate._core.recorder import note
@@ -112,16 +112,15 @@ class AnswerCache:
             # Interned: all teachers answer the same rows. The first answer stays.
             known.setdefault(sys.intern(match[1].decode()), label)
         if damaged:
-            warnings.warn(
+            warn(
                 f"some of teacher {index}'s answers in checkpoint_dir could not be read; those rows are asked again.",
                 CheckpointWarning,
-                stacklevel=2,
             )
         return known
 
 
 class CallableTeachers:
-    """Let functions vote, one per shard of private data: fine-tuned language models, endpoints, other programs.
+    """Use functions as teachers, one per shard of private data: fine-tuned language models, endpoints, other programs.
 
     Parameters
     ----------
@@ -193,9 +192,15 @@ class CallableTeachers:
     >>> shards = [["refund", "broken"], ["late", "refund"], ["broken"]]
     >>> def teacher_of(shard):
     ...     def say(texts):
-    ...         return ["complaint" if any(word in text for word in shard) else "other" for text in texts]
+    ...         return [
+    ...             "complaint" if any(word in text for word in shard) else "other"
+    ...             for text in texts
+    ...         ]
+    ...
     ...     return say
-    >>> teachers = CallableTeachers([teacher_of(s) for s in shards], classes=["other", "complaint"], n_units=5)
+    >>> teachers = CallableTeachers(
+    ...     [teacher_of(s) for s in shards], classes=["other", "complaint"], n_units=5
+    ... )
     >>> teachers
     CallableTeachers(n_teachers=3, classes=('other', 'complaint'))
     >>> teachers.vote(["I want a refund", "thank you"])
@@ -262,7 +267,9 @@ class CallableTeachers:
 
         Examples
         --------
-        >>> teachers = CallableTeachers([lambda x: [0] * len(x), lambda x: [1] * len(x)], classes=(0, 1))
+        >>> teachers = CallableTeachers(
+        ...     [lambda x: [0] * len(x), lambda x: [1] * len(x)], classes=(0, 1)
+        ... )
         >>> teachers.vote([[1.0], [2.0]]).counts
         array([[1, 1],
                [1, 1]])

@@ -1,4 +1,4 @@
-"""Teachers that answer with probabilities, and draw their votes by one public race: like distributions agree."""
+"""Teachers that answer with probabilities draw votes with shared public random numbers, so that similar ones agree."""
 
 from __future__ import annotations
 
@@ -52,11 +52,12 @@ def public_race(seed: int, digest: str, n_classes: int) -> FloatArray:
 
 
 class CoordinatedVoter(CallableTeachers):
-    """Let teachers that answer with probabilities draw their votes by one public race, so that like ones agree.
+    """Draw votes from teachers' probabilities with shared public random numbers, so that similar teachers agree.
 
-    For questions with many right answers: the next word of a text, a field of a synthetic record. Where every teacher
-    votes for its most probable class, the answer is always the same one; where each draws by itself, votes scatter and
-    the noise decides. Here each vote is drawn from its teacher's own distribution, and like teachers draw the same.
+    Use it for questions with many right answers: the next word of a text, a field of a synthetic record. If every
+    teacher votes for its most probable class, the answer is always the same one. If each draws independently, votes
+    scatter and the noise decides. Here each vote has its teacher's own distribution, and teachers with similar
+    distributions mostly draw the same class.
 
     Parameters
     ----------
@@ -116,8 +117,14 @@ class CoordinatedVoter(CallableTeachers):
     >>> def teacher_of(shard):
     ...     odds = np.array([1 + shard.count(word) for word in words]) / (4 + len(shard))
     ...     return lambda prompts: [odds] * len(prompts)
-    >>> shards = [["tea", "coffee", "water", "tea"], ["coffee", "tea", "water", "water"], ["tea", "tea", "coffee"]]
-    >>> teachers = CoordinatedVoter([teacher_of(s) for s in shards], seed=7, classes=words, n_units=11)
+    >>> shards = [
+    ...     ["tea", "coffee", "water", "tea"],
+    ...     ["coffee", "tea", "water", "water"],
+    ...     ["tea", "tea", "coffee"],
+    ... ]
+    >>> teachers = CoordinatedVoter(
+    ...     [teacher_of(s) for s in shards], seed=7, classes=words, n_units=11
+    ... )
     >>> votes = teachers.vote(["she drank", "they ordered", "a cup of"])
     >>> votes.counts.tolist(), votes.races
     ([[0, 0, 3, 0], [0, 0, 0, 3], [3, 0, 0, 0]], (7,))
@@ -175,8 +182,13 @@ class CoordinatedVoter(CallableTeachers):
 
         Examples
         --------
-        >>> teachers = [lambda rows: [[0.5, 0.5]] * len(rows), lambda rows: [[0.5, 0.5]] * len(rows)]
-        >>> CoordinatedVoter(teachers, seed=2, classes=("no", "yes")).vote([[1.0], [2.0], [3.0]]).counts.tolist()
+        >>> teachers = [
+        ...     lambda rows: [[0.5, 0.5]] * len(rows),
+        ...     lambda rows: [[0.5, 0.5]] * len(rows),
+        ... ]
+        >>> CoordinatedVoter(teachers, seed=2, classes=("no", "yes")).vote(
+        ...     [[1.0], [2.0], [3.0]]
+        ... ).counts.tolist()
         [[0, 2], [2, 0], [2, 0]]
         """
         facts: dict[str, Any] = {"races": (self.seed,)}

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import is_classifier, is_outlier_detector, is_regressor
+from sklearn.base import ClassifierMixin, is_classifier, is_outlier_detector, is_regressor
 from sklearn.utils import get_tags
 
 from pate._core.secret import global_generators
 from pate._core.types import Mask
-from pate.data import check_same_shape, image_shape, private_cells, read_rows
+from pate.data import check_same_shape, has_texts, image_shape, private_cells, read_rows
 from pate.exceptions import InvalidInputError
 from pate.teachers._base import Shard, ShardEnsemble, rehearse
 from pate.teachers._shards import (
@@ -66,11 +66,18 @@ class TableTeachers(ShardEnsemble):
         return tags
 
     def _private_rows(self, X: Any, like: Any) -> tuple[Any, Mask]:
-        X, readable = private_cells(X, texts=takes("string", self._reader), like=like)
-        rows = check_rows(X, estimator=self._reader, whole=False)
+        texts = takes("string", self._reader)
+        X, readable = private_cells(X, texts=texts, like=like)
+        rows = check_rows(X, estimator=self._reader, whole=False, objects=texts and has_texts(like))
         if takes_missing(self._reader) or is_texts(rows):
             return as_floats(rows), readable
         return as_floats(rows), readable & complete_rows(rows)
+
+    def _cut(self, X: Any, shard: Shard) -> Any:
+        """Return the rows of a shard: whether objects are all numbers is said of its own, not of all shards' rows."""
+        rows = take_rows(X, shard)
+        tells = isinstance(rows, np.ndarray) and rows.dtype == object and rows.ndim == 2 and len(rows)
+        return read_rows(rows) if tells and not self._objects else rows
 
     def _public_rows(self, X: Any) -> tuple[Any, Any]:
         X, n_features = read_rows(X), getattr(self, "n_features_in_", None)
@@ -98,9 +105,9 @@ _CHUNK_ROWS = 4096
 
 @dataclass(repr=False, eq=False)
 class TeacherEnsemble(TableTeachers):
-    """Train one copy of a classifier on each of ``n_teachers`` disjoint shards, and let them vote.
+    """Train one copy of a classifier on each of ``n_teachers`` disjoint shards; the copies vote on public rows.
 
-    It has no ``predict``: what teachers say is private until :func:`pate.release_labels` adds noise.
+    It has no ``predict``: the teachers' votes are private until :func:`pate.release_labels` adds noise.
 
     Parameters
     ----------
@@ -111,14 +118,14 @@ class TeacherEnsemble(TableTeachers):
     classes : iterable or None
         Every class that could occur: **public** knowledge. None takes them from the private ``y`` and warns.
     n_jobs : int or None
-        Teachers side by side, as in joblib; None leaves it to ``joblib.parallel_config`` (1 otherwise). Results do
-        not depend on it. Inner threads are held to one per worker.
+        How many teachers are trained in parallel, as in joblib; None leaves it to ``joblib.parallel_config`` (1
+        otherwise). Results do not depend on it. Each worker uses one thread.
     random_state : int or None
         Seed of the teachers' training; None draws one from the operating system. It does not decide the shards.
     partition_seed : int or None
-        None cuts the shards by a secret from the operating system: who shares a shard with whom must not be known. A
-        number makes the cut repeatable, for experiments on public data; statements then say what that
-        assumes. See :func:`pate.partition`.
+        None cuts the shards by a secret from the operating system, because nobody may know which records share a shard.
+        A number makes the cut repeatable, for experiments on public data; statements then say what that assumes. See
+        :func:`pate.partition`.
     checkpoint_dir : path or None
         Keep every finished teacher here, so that a killed run goes on with the remaining ones. The folder is as
         sensitive as the data: it keeps the secret of the shards too, and the seed where ``random_state`` is None.
@@ -128,11 +135,11 @@ class TeacherEnsemble(TableTeachers):
     Attributes
     ----------
     partition_ : Partition
-        Who went to which shard.
+        Which record is in which shard.
     teachers_ : list of fitted classifiers
-        **Sensitive.** They predict class indices. A teacher whose shard holds a single class says it always; one whose
-        shard lacks others was fitted on the ranks 0 .. k-1 of the classes it holds (as XGBoost wants them); one that
-        failed is None.
+        **Sensitive.** They predict class indices. A teacher whose shard holds a single class always predicts it; one
+        whose shard lacks some classes was fitted on the ranks 0 .. k-1 of those it holds (as XGBoost needs them); one
+        that failed is None.
     failed_, failed_in_vote_ : dict of int -> str
         **Sensitive.** Which teachers failed in ``fit``, and in the last ``vote``, and why. They vote for class
         ``index % n_classes``.
@@ -148,10 +155,10 @@ class TeacherEnsemble(TableTeachers):
     -----
     **Guarantees.** Neighbours differ in one unit (a record, or all records of one group), replaced by another. The
     unit's shard depends on no record's values, teacher ``i`` is a function of shard ``i``, its seed and public
-    configuration, and teachers share no state: so one replacement changes at most one teacher, which moves at most
-    one vote per query. No record decides whether there are votes: a teacher that fails votes for a fixed class, records
+    configuration, and teachers share no state: so one replacement changes at most one teacher, which moves at most one
+    vote per query. No record decides whether there are votes: a teacher that fails votes for a fixed class, records
     that cannot be used are left out of their own shard, and what fails for want of memory, or with its worker process,
-    is run once more in a process of its own, so that no shard's hunger is another one's failure.
+    is run once more in a process of its own, so that one shard's need for memory does not make another one fail.
 
     What a type would carry from one shard to another is taken away: number and true/false columns of a DataFrame reach
     the estimator as float64, categorical ones with the categories of the shard alone. The kinds of columns are public;
@@ -164,7 +171,9 @@ class TeacherEnsemble(TableTeachers):
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.linear_model import LogisticRegression
     >>> X, y = load_digits(return_X_y=True)
-    >>> teachers = TeacherEnsemble(LogisticRegression(), n_teachers=5, classes=range(10), random_state=0)
+    >>> teachers = TeacherEnsemble(
+    ...     LogisticRegression(), n_teachers=5, classes=range(10), random_state=0
+    ... )
     >>> teachers.fit(X[:500] / 16, y[:500]).vote(X[500:520] / 16)
     Votes(n_queries=20, n_classes=10, n_teachers=5, counts=<sensitive>)
     """
@@ -178,7 +187,8 @@ class TeacherEnsemble(TableTeachers):
 
     def _check_model(self) -> None:
         model = self.estimator
-        if isinstance(model, type) or not all(hasattr(model, m) for m in ("fit", "predict", "get_params")):
+        can = all(hasattr(model, m) for m in ("fit", "get_params"))  # a stack predicts once it is fitted
+        if isinstance(model, type) or not (can and (hasattr(model, "predict") or isinstance(model, ClassifierMixin))):
             raise InvalidInputError(
                 f"estimator must be a scikit-learn classifier, got {model!r}. "
                 "Pass an instance such as LogisticRegression()."
@@ -203,7 +213,7 @@ class TeacherEnsemble(TableTeachers):
         model = seeded_clone(self.estimator, self._seed, index)
         # The global generators' seed too: an estimator without a random_state may draw from them.
         fingerprint = f"{self.partition_.fingerprint()} {global_seed(self._seed, index)}"
-        return recipe_key(model, take_rows(X, shard), labels[shard], partition=fingerprint, index=index)
+        return recipe_key(model, self._cut(X, shard), labels[shard], partition=fingerprint, index=index)
 
     def _rehearse(self, X: Any, n_rows: int, *, public: bool) -> None:
         def work(rows: Any, labels: npt.NDArray[np.int64]) -> None:
@@ -222,7 +232,7 @@ class TeacherEnsemble(TableTeachers):
     ) -> Generator[Trained, None, None]:
         def task(i: int) -> ShardTask:
             try:
-                rows, y = take_rows(X, shards[i]), labels[shards[i]]
+                rows, y = self._cut(X, shards[i]), labels[shards[i]]
             except Exception as error:
                 return ShardTask(i, failure=Failure.of(error, "cutting its rows"))
             return ShardTask(

@@ -391,10 +391,10 @@ _LEARNING_RATE = 0.02
 
 @dataclass(repr=False, eq=False)
 class HeadTeacherEnsemble(TableTeachers):
-    """Train a small head on each of ``n_teachers`` disjoint shards, all on one public representation.
+    """Train a small model (a head) on each of ``n_teachers`` disjoint shards, all on one public representation.
 
-    Shards of a dozen records teach a head what they never would teach a network, if the representation was learnt from
-    public rows. The contract is that of :class:`pate.TeacherEnsemble`: ``fit``, ``vote``, no ``predict``.
+    A shard of a dozen records is too small to train a network, but enough for a head on vectors whose map was fitted on
+    public rows. It has the methods of :class:`pate.TeacherEnsemble`: ``fit``, ``vote``, no ``predict``.
 
     Parameters
     ----------
@@ -406,7 +406,7 @@ class HeadTeacherEnsemble(TableTeachers):
         Least squares on one-hot targets, multinomial logistic regression, or one hidden layer of ReLUs. All have a
         free intercept; none says a class that its shard does not hold.
     penalty : float or None
-        Of squared weights, in units of the mean squared length of the shard's centred rows: the scale of the
+        Penalty on squared weights, in units of the mean squared length of the shard's centred rows: the scale of the
         representation does not matter. None takes 0.3 (ridge), 0.03 (logistic) or 0.1 (mlp).
     n_hidden : int
         Hidden units of an mlp.
@@ -457,7 +457,9 @@ class HeadTeacherEnsemble(TableTeachers):
     >>> from sklearn.decomposition import PCA
     >>> X, y = load_digits(return_X_y=True)
     >>> representation = PCA(32, random_state=0).fit(X[1200:])
-    >>> teachers = HeadTeacherEnsemble(representation, n_teachers=100, classes=range(10), random_state=0)
+    >>> teachers = HeadTeacherEnsemble(
+    ...     representation, n_teachers=100, classes=range(10), random_state=0
+    ... )
     >>> votes = teachers.fit(X[:1200], y[:1200]).vote(X[1200:])
     >>> bool((votes.counts.argmax(axis=1) == y[1200:]).mean() > 0.8)
     True
@@ -521,7 +523,7 @@ class HeadTeacherEnsemble(TableTeachers):
     def _key(self, X: Any, labels: npt.NDArray[np.int64], index: int, shard: Shard) -> bytes:
         return recipe_key(
             self._described,
-            take_rows(X, shard),
+            self._cut(X, shard),
             labels[shard],
             partition=f"{self.partition_.fingerprint()} {self._n_places(labels)}",
             index=index,
@@ -564,7 +566,7 @@ class HeadTeacherEnsemble(TableTeachers):
             if i not in unfinished:
                 return HeadTask(i)
             try:
-                rows, y = take_rows(X, shards[i]), labels[shards[i]]
+                rows, y = self._cut(X, shards[i]), labels[shards[i]]
             except Exception as error:
                 return HeadTask(i, failure=Failure.of(error, "cutting its rows"))
             seeds = training_seed(self._seed, _SEED_PATH, i), global_seed(self._seed, i)

@@ -288,7 +288,7 @@ def make_ensemble(
     checkpoint_dir: Any = None,
     verbose: bool = False,
 ) -> ShardEnsemble:
-    """Return an unfitted ensemble of teachers: what is said here wins, what is left out is the ensemble's own.
+    """Return an unfitted ensemble of teachers; parameters given here replace those of the ensemble.
 
     Parameters
     ----------

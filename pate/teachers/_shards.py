@@ -28,8 +28,9 @@ from sklearn.utils.metaestimators import available_if
 from threadpoolctl import threadpool_limits
 
 from pate._core.cluster import HERE, UnansweredCalls, all_answers, answer, answers, on_cluster, quiet_callbacks, workers
+from pate._core.curator import tell_curator, warn
 from pate._core.secret import global_generators, training_seed
-from pate.exceptions import CuratorWarning, InvalidInputError, PerformanceWarning
+from pate.exceptions import InvalidInputError, PerformanceWarning
 from pate.teachers._usable import slices
 from pate.teachers.checkpoints import pack
 
@@ -104,7 +105,7 @@ def side_by_side(
     """
     waiting = UnansweredCalls(calls)
     suspects: list[tuple[int, tuple[Any, ...]]] = []
-    warn = _callers_warnings()
+    tell = _callers_warnings()
 
     def job(number: int, args: tuple[Any, ...]) -> Any:
         return delayed(answer)(HERE, number, function, *args, **options)
@@ -130,7 +131,7 @@ def side_by_side(
                 lost = waiting.lost() if failed is not None and _is_killed(error) else []
                 if not lost:
                     raise
-                warn(_WORKER_LOST)
+                tell(_WORKER_LOST)
                 for args in lost:
                     for item in args[0]:
                         if not getattr(item, "blank", False):
@@ -222,7 +223,7 @@ _QUOTED = re.compile(r"^[\w.]*MemoryError\b", flags=re.MULTILINE)
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether something failed for want of memory, of whatever device: all libraries say so in words of their own."""
+    """Whether something failed for lack of memory on any device: every library words this differently."""
     words = ("allocate memory", "out of memory", "bad_alloc", "alloc_failed", "cannot allocate", "unable to allocate")
     chain: BaseException | None = error
     while chain is not None:
@@ -246,13 +247,13 @@ def _callers_warnings() -> Callable[[str], None]:
     """Return how to warn as the caller would: inside, warnings are silenced, for the whole process."""
     filters = list(warnings.filters)
 
-    def warn(text: str) -> None:
+    def tell(text: str) -> None:
         with warnings.catch_warnings():
             warnings.filters[:] = filters  # type: ignore[index]
             warnings._filters_mutated()  # type: ignore[attr-defined]
-            warnings.warn(text, PerformanceWarning, stacklevel=4)
+            warn(text, PerformanceWarning)
 
-    return warn
+    return tell
 
 
 def batches(items: list[Any], *, n_jobs: int | None, largest: int) -> Iterator[list[Any]]:
@@ -333,12 +334,10 @@ def tell_of_failures(failures: Mapping[int, str], n_teachers: int, *, what: str,
     named = "; ".join(f"teacher {i}: {failures[i]}" for i in sorted(failures)[:_NAMED])
     more = f"; and {len(failures) - _NAMED} more" if len(failures) > _NAMED else ""
     everybody = " NO TEACHER IS LEFT: labels would be noise." if len(failures) == n_teachers else ""
-    warnings.warn(
+    tell_curator(
         f"{len(failures)} of {n_teachers} teachers could not {what} ({named}{more}). Each votes for a fixed class "
         f"instead, which depends on no record.{everybody} {remedy}"
         "(Which teachers failed is private: do not publish it.)",
-        CuratorWarning,
-        stacklevel=4,
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,7 +18,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
 from pate._core.checks import check_classes, check_labels, check_no_amounts, quietly, unmasked
-from pate._core.curator import CuratorMessage
+from pate._core.curator import CuratorMessage, warn
 from pate._core.frames import plain_column
 from pate._core.types import Mask
 from pate.data import (
@@ -40,6 +40,8 @@ from pate.data import (
 )
 from pate.data.partition import Partition, distinct_ids, has_id
 from pate.exceptions import DuplicateRecordsWarning, InvalidInputError, PrivacyLeakWarning
+from pate.privacy.budget import Budget
+from pate.privacy.convert import gdp_from_budget
 from pate.votes import hash_queries
 
 if TYPE_CHECKING:
@@ -52,13 +54,14 @@ if TYPE_CHECKING:
 _BLOCK = 4096
 
 
-def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True) -> Any:
+def check_rows(X: Any, *, estimator: Any, name: str = "X", whole: bool = True, objects: bool = False) -> Any:
     """Return ``X`` as a 2-d array, a DataFrame, a CSR matrix or a 1-d array of texts that ``estimator`` may be given.
 
     Images are laid out flat. Missing values are refused unless the estimator declares that it takes them, or holds
     steps that may fill them; not ``whole`` leaves them in: of private rows, none may decide whether there is an error.
+    ``objects``: as of :func:`pate.data.read_rows`.
     """
-    rows = flat_rows(read_rows(X, name=name))
+    rows = flat_rows(read_rows(X, name=name, objects=objects))
     who = type(estimator).__name__
     odd = "" if takes("string", estimator) else text_columns(rows)
     if odd:
@@ -328,10 +331,9 @@ def flat_labels(y: Any, *, strict: bool) -> tuple[Any, tuple[int, ...]]:
     shape = quietly("y", lambda: (np.asarray if strict else as_column)(y).shape)
     if len(shape) != 2 or shape[1] != 1:
         return y, shape
-    warnings.warn(
+    warn(
         "A column-vector y was passed when a 1d array was expected. Pass y.ravel().",
         DataConversionWarning,
-        stacklevel=5,
     )
     y = np.asarray(unmasked("y", y) if strict else as_column(y)).ravel()
     return y, y.shape
@@ -427,19 +429,18 @@ def units_of(groups: Any, n_records: int) -> tuple[int, str]:
 def usable(classes: Any, labels: Any, readable: Mask | None, has_owner: Mask | None) -> Mask:
     """Return which records can be used, and warn the curator of the others: see :func:`usable_records`."""
     checks = {f"{OUTSIDE}={classes!r}": labels >= 0, ODD_CELLS: readable, NO_OWNER: has_owner}
-    return usable_records({what: fine for what, fine in checks.items() if fine is not None}, stacklevel=5)
+    return usable_records({what: fine for what, fine in checks.items() if fine is not None})
 
 
 # What ensembles read of private labels, and what they tell the curator of private rows.
 
 
-def classes_in(labels: npt.NDArray[Any], *, stacklevel: int) -> npt.NDArray[Any]:
+def classes_in(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the distinct values of private labels, which become public by it, and of that it warns."""
-    warnings.warn(
+    warn(
         "classes=None: the set of classes is read off the private labels and becomes public with whatever is released, "
         "votes and models too. Name every class that could occur: classes=[...].",
         PrivacyLeakWarning,
-        stacklevel=stacklevel,
     )
     found = None
     with suppress(TypeError):
@@ -458,7 +459,7 @@ def read_labels(y: Any, classes: Any, n_records: int) -> tuple[tuple[Any, ...], 
     """Return the classes, read off ``y`` (with a warning) where they are None, and y as class indices, -1 for none."""
     y, strict = plain_column(y), classes is None
     values = check_labels("y", y, n_records) if strict else label_column(y, n_records)
-    known = check_classes(classes_in(values, stacklevel=4) if strict else classes)
+    known = check_classes(classes_in(values) if strict else classes)
     return known, class_indices(values, known)
 
 
@@ -468,12 +469,15 @@ def warn_of_duplicates(X: Any, cut: Partition) -> None:
     with suppress(Exception):  # an odd cell is its record's own matter
         n_duplicates = count_cross_shard_duplicates(X, cut)
     if n_duplicates:
-        warnings.warn(
-            f"{n_duplicates} distinct rows stand in more than one shard. If two of them are the same person, the "
-            "guarantee is weaker for that person: remove repeats, or pass groups= so that a person's records stay "
-            "together. (This number is private: do not publish it.)",
+        remedy = (
+            "remove repeats, or give all records of a person the same id"
+            if cut.unit == "group"
+            else "remove repeats, or pass groups= so that a person's records stay together"
+        )
+        warn(
+            f"{n_duplicates} distinct rows stand in more than one shard. If two equal rows are of the same person, the "
+            f"guarantee is weaker for that person: {remedy}. (This number is private: do not publish it.)",
             DuplicateRecordsWarning,
-            stacklevel=3,
         )
 
 
@@ -482,22 +486,34 @@ def warn_of_duplicates(X: Any, cut: Partition) -> None:
 _PARTS = re.compile(r"\s*[,;|/+&]\s*")
 #: Longer texts are no classes, and of more values than these none is meant for a class that was named.
 _LONGEST, _MOST_VALUES = 200, 10_000
+#: A class of less evidence than that, n_c mu/sqrt 2, was never named where it had less than this part of an equal share
+#: of the records: experiments/rare_classes.py (20 of 20 fits).
+_HIDDEN, _RARE = 6.0, 0.25
 
 
-#: Where no record can be used, a run goes on all the same: that it does not would tell of the records.
+#: If no record can be used, a run still goes on: stopping it would reveal something about the records.
 NOBODY = "Nothing would be learnt, and the budget would be spent: see how the target is written, before you go on."
 
 
-def about_labels(y: Any, groups: Any, classes: Sequence[Any], *, counted: bool = True) -> list[CuratorMessage]:
+def about_labels(
+    y: Any,
+    groups: Any,
+    classes: Sequence[Any],
+    *,
+    counted: bool = True,
+    budget: Budget | None = None,
+    to_equal: float = 0.0,
+) -> list[CuratorMessage]:
     """Return what the curator should know of private labels; nothing else may come of it.
 
-    ``counted``: whether to say how many records do not vote. ``quoting`` alone has values of ``y``; empty where all
-    records vote, and some for each class.
+    ``counted``: whether to say how many records do not vote. ``budget``: what is to be spent, to say which classes are
+    too rare for it. ``to_equal``: how far decisions take the classes' shares for equal ones. ``quoting`` alone has
+    values of ``y``; empty where all records vote, and enough for each class.
     """
     values = as_column(y).ravel()
     n = len(values)
     places = class_indices(values, classes)
-    _, has_owner = owned(groups, n)
+    owners, has_owner = owned(groups, n)
     votes = (places >= 0) & has_owner
     absent = [value for i, value in enumerate(classes) if not (places == i).any()]
     others = _others(values[places < 0])
@@ -513,7 +529,51 @@ def about_labels(y: Any, groups: Any, classes: Sequence[Any], *, counted: bool =
     if absent:
         named = ", ".join(map(repr, absent[:5])) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
         parts.append(f"No record is of the class{'es' * (len(absent) > 1)} {named}.")
+    parts += _too_rare(places[votes], None if groups is None else owners, votes, classes, budget, to_equal)
     return [CuratorMessage(" ".join(parts), _nearest(absent, others))] if parts else []
+
+
+def _too_rare(
+    places: npt.NDArray[Any], owners: Any, votes: Mask, classes: Sequence[Any], budget: Budget | None, to_equal: float
+) -> list[str]:
+    """Say which classes have so few records, or persons, that noise hides them at this budget.
+
+    Also of which others balanced decisions would find few: those whose share counts as more than twice itself.
+    """
+    if budget is None or not len(places):
+        return []
+    counts = np.bincount(places, minlength=len(classes))
+    n, m, unit = counts.sum(), len(classes), "record"
+    if owners is not None and len(owners) == len(votes):  # a person counts once for each class of theirs
+        try:
+            pairs = set(zip(places.tolist(), np.asarray(owners, dtype=object)[votes].tolist(), strict=True))
+        except Exception:  # an odd id of one record may not stop a run, nor be quoted; ids of no use are refused later
+            return []
+        counts = np.bincount([place for place, _ in pairs], minlength=m)
+        n, unit = counts.sum(), "person"
+    least = _HIDDEN * math.sqrt(2) / gdp_from_budget(budget.epsilon, budget.delta)
+    hidden = (counts > 0) & (counts < least) & (counts < _RARE * n / m)
+    drawn = (counts > 0) & (counts < to_equal * n / m) & ~hidden
+
+    def told(which: Mask) -> str:
+        few, held = np.flatnonzero(which).tolist(), counts.tolist()
+        named = ", ".join(f"{classes[i]!r} ({held[i]:,} {unit}{'s' * (held[i] > 1)})" for i in few[:5])
+        return f"class{'es' * (len(few) > 1)} {named}" + (f" and {len(few) - 5} more" if len(few) > 5 else "")
+
+    parts = []
+    if hidden.any():
+        parts.append(
+            f"Too rare for this budget: the {told(hidden)}. With fewer than {math.ceil(least):,} {unit}s the model "
+            "will hardly ever name a class that is rarer than the others. If public knowledge says so too, join "
+            "classes or take a larger budget."
+        )
+    if drawn.any():
+        parts.append(
+            f"decide='balanced' (--decide balanced) may still name too seldom the {told(drawn)}: lest noise decides, "
+            f"it takes a class of less than {to_equal / m:.2%} of all for one that is twice as common, or more. "
+            "threshold() can name it more often; measure='by class' (--measure by-class) may tell its recall."
+        )
+    return parts
 
 
 def _others(values: npt.NDArray[Any]) -> Counter[str]:

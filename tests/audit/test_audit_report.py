@@ -114,6 +114,12 @@ def test_a_refuted_claim_is_an_alarm_and_says_what_was_found():
     assert "REFUTED" in repr(shown)
 
 
+def test_a_refuted_claim_that_names_its_target_is_a_sentence_by_itself():
+    claim = "releases have the exact law of GNMax(sigma=40.0)"
+    shown = few(result(refuted=True, claim=claim, finding="noise at 0.9 of sigma"))
+    assert shown.summary() == f"Refuted: {claim}. Noise at 0.9 of sigma."
+
+
 @pytest.mark.long
 def test_a_refutation_by_private_data_is_public_and_its_finding_is_not():
     shown = few(private(refuted=True))

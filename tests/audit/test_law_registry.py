@@ -17,7 +17,7 @@ from pate.audit.laws._votes import SmoothRelease, VectorRounds, _of
 from pate.audit.testing import Numbers, forget, register, registered
 from pate.comparison.baselines import SampledNeighbours, StabilityTest
 from pate.dpsgd.mechanisms import BandedFTRL, PoissonSGD, Shape, ShuffledSGD, TreeFTRL, TruncatedPoissonSGD
-from pate.mechanisms import Mechanism
+from pate.mechanisms import Mechanism, SharedGaussian, SharedGNMax
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.publish.gate import PTRGate
 
@@ -118,6 +118,8 @@ SMOOTH = ENTRIES[SmoothRelease].examples[0]
 #: For every kind: a claim, and something else that is sampled.
 FAULTS = {
     "sum, a tenth less noise": (GaussianSum(4.0), GaussianSum(3.6)),
+    "shares, a tenth less noise": (SharedGaussian(4.0, 5, 2), SharedGaussian(3.6, 5, 2)),
+    "labels of shares, a tenth less noise": (SharedGNMax(10.0, 5, 2, 5), SharedGNMax(9.0, 5, 2, 5)),
     "rounds of vectors, of a larger budget": (VectorRounds(Budget(1.0, 1e-5)), VectorRounds(Budget(1.15, 1e-5))),
     "capped votes, a tenth less noise": (VoteCap(500, 10.0), VoteCap(500, 9.0)),
     "votes beyond the cap": (VoteCap(500, 10.0), Forgets(500, 10.0)),

@@ -552,7 +552,7 @@ def test_hypothesis_searches_further():
 
 def test_without_hypothesis_the_error_says_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "hypothesis", None)
-    with pytest.raises(MissingExtraError, match=r"pate\[search\]"):
+    with pytest.raises(MissingExtraError, match=r"pate-privacy\[search\]"):
         audited(shards, kinds=["flip"], n_examples=5)
 
 

@@ -163,6 +163,18 @@ def test_what_a_statement_does_not_say_is_left_out():
     assert found.results == ()
     assert any("no mechanism whose law is known" in text for text in found.left_out)
     assert not found.refuted
+    assert "nothing was tried." in repr(found)
+    assert "Not tried: law: " in repr(found)
+
+
+def test_an_audit_that_tried_nothing_does_not_end_like_one_that_found_nothing(here):
+    promise = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
+    other = PrivacyStatement(released="m", unit="record", n_units=9, guarantee=promise, accounting="",
+                             mechanism="DP-SGD: 10 steps")  # fmt: skip
+    write_json(Path("other.json"), other.to_dict())
+    code, said = run("other.json")
+    assert code == 3
+    assert "Nothing was tried." in said
 
 
 @pytest.fixture

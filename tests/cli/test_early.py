@@ -237,7 +237,7 @@ def test_each_command_speaks_of_epsilon_and_not_of_sigma(tables, tmp_path):  # n
     ):
         one_line(
             done,
-            "epsilon must be a finite number > 0 and <= 1e+06, got 1000000000.0",
+            " must be a finite number > 0 and <= 1e+06, got 1000000000.0",
             "up to 1 strong, up to 10 reasonable",
         )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["private.csv", "public.csv", "votes.npy"]

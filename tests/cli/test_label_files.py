@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import shutil
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -242,7 +243,7 @@ def test_a_plan_says_nothing_of_private_cells(tables):
 
 @pytest.mark.long
 def test_a_database_has_its_ledger_beside_it(tables):
-    with sqlite3.connect(tables / "c.db") as book:
+    with closing(sqlite3.connect(tables / "c.db")) as book, book:
         pd.read_csv(tables / "p.csv").to_sql("visits", book, index=False)
         pd.read_csv(tables / "u.csv").to_sql("cohort", book, index=False)
     book.close()
@@ -287,7 +288,7 @@ def test_votes_from_elsewhere_have_ids_too(tables):
     np.save(tables / "votes.npy", [[98, 2], [5, 95], [60, 40]])
     given = ["--votes", "votes.npy", "--classes", "no,yes", "--epsilon", 5, "--new-ledger", "--id", "visit", "--out",
              "labels.csv"]  # fmt: skip
-    assert "--id is a column of public" in pate("label", *given, cwd=tables).stderr
+    assert "--id must be left out without public rows" in pate("label", *given, cwd=tables).stderr
     done = pate("label", *given, "--public", "u.csv", cwd=tables)
     assert done.returncode == 0, done.stderr
     assert pd.read_csv(tables / "labels.csv").columns.tolist() == [

@@ -58,7 +58,7 @@ def test_label_predict_show(tables):
     reported = json.loads(pate("show", "labels.pate", "--json", cwd=tables).stdout)
     assert reported["statement"]["guarantee"] == statement["guarantee"]
     assert pate("show", "labels.pate", "--out", "page.html", cwd=tables).returncode == 0
-    assert "<h1>Model</h1>" in (tables / "page.html").read_text()
+    assert "<h1>Model labels.pate</h1>" in (tables / "page.html").read_text()
     loaded = PATEClassifier.load(tables / "labels.pate")
     assert loaded.predict(pd.read_csv(tables / "public.csv")).tolist() == labels["label"].tolist()
 

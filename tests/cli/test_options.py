@@ -23,7 +23,7 @@ from pate.cli import _experiment as experiment
 from pate.cli import _label as label_command
 from pate.cli import _options as shared
 from pate.cli import app
-from pate.cli._app import as_command
+from pate.cli._app import as_command, in_own_words
 from pate.cli._label import LabelOptions
 from pate.cli._options import (
     _KINDS,
@@ -57,6 +57,7 @@ from pate.jobs import CHOICES, PREPROCESSING, LabelJob, VoteJob
 from pate.jobs._request import UNITS
 from pate.jobs.vote_files import read_votes
 from pate.mechanisms import named_mechanisms
+from pate.models.recipes import PublicFacts, choose
 
 DEFAULTS = {field.name: field.default for field in fields(LabelOptions)}
 NAMES = [field.name for field in fields(LabelOptions)]
@@ -505,3 +506,11 @@ def test_an_option_is_called_as_its_argument_is_but_for_n():
     assert named["stated"] == "stated"
     assert named["overlap_is_public"] == "overlap_is_public"
     assert named["jobs"] == "n_jobs"
+
+
+@pytest.mark.parametrize("kind", ["table", "glyph", "image"])
+def test_reasons_of_the_rule_for_records_are_english_also_where_a_word_is_an_options_name(kind):
+    reasons = choose(PublicFacts(2_000, 3, 0.3, 700, kind)).reasons
+    options = {f.name: "--" + f.name.replace("_", "-") for f in fields(LabelOptions)}
+    for reason in ("\n".join(map(" ".join, reasons)), *map(" ".join, reasons)):
+        assert in_own_words(reason, options) == reason

@@ -127,7 +127,7 @@ def test_a_header_is_read_however_it_is_written(tmp_path, data, names):
         (b"a,a\n1,2\n", "has the column 'a' twice"),
         (b'a,"b\nc"\n1,2\n', "its header is not one line of names"),
         (b"39,Oslo,77516.5\n", "its first line has numbers among its cells"),
-        (b"a,b;c\n", "each may part its cells. Say which: --sep."),
+        (b"a,b;c\n", "each may separate its cells. Say which: --sep."),
         (b"b\xf8,c\n", "is not utf-8 text"),
         (b"PK\x03\x04,\n", "is not text"),
     ],

@@ -130,3 +130,15 @@ def test_dates_in_a_schema_say_their_remedy(there):
     assert 'kind = "date:year-first"' in train(there, "--classes", "no,yes", expected=2).stderr
     (there / "s.toml").write_text(SCHEMA.replace("2020-01-01", "soon"))
     assert 'Write them as "2020-01-31"' in train(there, "--classes", "no,yes", expected=2).stderr
+
+
+@pytest.mark.parametrize("target", ["ill", "cost"])
+def test_how_the_private_file_is_written_may_be_said(there, target):
+    table = pd.read_csv(there / "p.csv")
+    table["age"] += 0.5
+    table.to_csv(there / "p.csv", index=False, sep=";", decimal=",", encoding="utf-16")
+    (there / "s.toml").write_text(SCHEMA.replace("integer = true\n", ""))
+    said = ["--classes", "no,yes"] if target == "ill" else ["--numeric", "--range", "0,2000"]
+    done = train(there, *said, "--sep", ";", "--decimal", ",", "--encoding", "utf-16", target=target)
+    assert "'age'" not in done.stderr
+    assert "without a number" not in done.stderr

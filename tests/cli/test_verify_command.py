@@ -32,15 +32,19 @@ from pate.release.statement.files import read_statement
 #: A release is made by the command for nearly each of them.
 pytestmark = pytest.mark.long
 
-README = (Path(pate.__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(pate.__file__).parent.parent
+README, TOUR = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/tour.md"))
 LEDGER = "patients.csv.ledger.sqlite"
 RELEASED = ("labels.csv", "labels.pate", "labels.statement.json", "labels.statement.html", "labels.statement.txt")
 
 
 def readme(begins: str) -> list[str]:
-    """Return the one command of README that begins so, its comment cut off, lines joined."""
-    lines = README.replace("\\\n", " ").splitlines()
-    (found,) = [line for line in lines if line.strip().startswith(begins)]
+    """Return the one command of README, else of the tour, that begins so, its comment cut off, lines joined."""
+    for page in (README, TOUR):
+        lines = [line for line in page.replace("\\\n", " ").splitlines() if line.strip().startswith(begins)]
+        if lines:
+            break
+    (found,) = lines
     return shlex.split(found.partition("  # ")[0].partition("   #")[0])
 
 

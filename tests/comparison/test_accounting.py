@@ -45,7 +45,9 @@ def some_labels(n_teachers=30, n_queries=60, n_classes=4, seed=0):
 
 
 @pytest.mark.few(4)
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: m.family + str(m._noises and getattr(m, m._noises[-1])))
+@pytest.mark.parametrize(
+    "mechanism", MECHANISMS, ids=lambda m: m.family + str(m.noise_fields and getattr(m, m.noise_fields[-1]))
+)
 @pytest.mark.parametrize("kept", ["labels", "counts"])
 def test_never_above_the_public_number(mechanism, kept):
     labels = some_labels()

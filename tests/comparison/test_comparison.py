@@ -116,6 +116,7 @@ def test_random_state_none_draws_a_new_seed():
     [
         ({"contestants": {}}, "contestants must be a mapping"),
         ({"contestants": [Fake()]}, "contestants must be a mapping"),
+        ({"contestants": ["pate", "dpsgd"]}, r"Ready ones by name: .*named\(\['pate', 'dpsgd'\]\)"),
         ({"contestants": {" ": Fake()}}, "must have text as names"),
         ({"contestants": {1: Fake()}}, "must have text as names"),
         ({"contestants": {"A": Fake}}, "must be a scikit-learn classifier"),

@@ -372,7 +372,7 @@ def _is_there(group):
 
 @pytest.mark.long
 def test_fits_run_on_a_dask_cluster(tmp_path):
-    distributed = pytest.importorskip("distributed", reason="pip install pate[dask]")
+    distributed = pytest.importorskip("distributed", reason="pip install pate-privacy[dask]")
     call = {"budgets": BUDGETS, "n_repeats": 2, "noise_seed": 1}
     contestants = {"A": Fake(), "B": Fake(blur=2.0)}
     alone = compare(contestants, small_data().pooled(), **call)

@@ -1,6 +1,6 @@
 """False verdicts stay under the stated level, in worlds like ours; rules that leave out an error do not stay there.
 
-Small samples of what experiments/false_verdicts.py measures at length; see docs/comparison.md.
+Small samples of what experiments/false_verdicts.py measures at length; see docs/comparison-statistics.md.
 """
 
 from __future__ import annotations

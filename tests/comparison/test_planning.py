@@ -147,7 +147,7 @@ def test_what_is_not_known_has_no_figures():
     done = asked(n_classes=10, kind="image", best=0.9).recommendation
     message = dict(done.lines())
     assert message["expects"] == "not known: images were not measured"
-    assert message["stands on"] == message["epsilon"] == ""
+    assert message["based on"] == message["epsilon"] == ""
     assert done.right is None
     assert done.to_dict()["expects"]["known"] is False
 
@@ -171,3 +171,15 @@ def test_the_commonest_class_is_named_as_what_costs_no_privacy(commonest, messag
 def test_labels_by_hand_are_named_where_they_are_likely_to_do_as_well(epsilon, n_public, likely):
     done = asked(n_classes=10, epsilon=epsilon, n_public=n_public)
     assert ("100 public rows labelled by hand would reach about as much" in done.recommendation.text()) == likely
+
+
+def test_below_the_rows_that_records_need_the_plan_is_what_the_package_does():
+    done = asked(n_classes=2, n_public=10)
+    said = done.recommendation
+    assert (said.voters, said.n_teachers, said.share, said.within) == ("dpsgd", None, None, False)
+    assert "10 public rows make no map" in said.why
+    assert "--voters" not in said.command  # pate label chooses DP-SGD by itself
+    assert dict(said.lines())["voters"].startswith("none, DP-SGD trains a model: ")
+    assert done.title.startswith("Plan for DP-SGD, ")
+    assert said.guarantee.epsilon == pytest.approx(1.0)
+    assert asked(n_classes=2, n_public=10, n_queries=10).recommendation.voters == "shards"  # who asks for teachers

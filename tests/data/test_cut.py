@@ -191,7 +191,7 @@ def test_a_drawn_training_seed_has_more_than_64_bits():
     [
         ({"secret": bytes(8)}, "at least 16 bytes, got 8"),
         ({"secret": "secret"}, "must be bytes"),
-        ({"secret": bytes(32), "partition_seed": 0}, "two ways to cut"),
+        ({"secret": bytes(32), "partition_seed": 0}, "secret and partition_seed must not both be given"),
         ({"partition_seed": 1.5}, "partition_seed"),
     ],
 )

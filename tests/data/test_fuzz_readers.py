@@ -296,7 +296,7 @@ def read_table_like() -> Any:
 
 
 def workbook() -> bytes:
-    openpyxl = pytest.importorskip("openpyxl", reason="pip install 'pate[excel]'")
+    openpyxl = pytest.importorskip("openpyxl", reason="pip install 'pate-privacy[excel]'")
     book, file = openpyxl.Workbook(), io.BytesIO()
     for line in (["age", "town", "day"], [50, "Oslo", dt.date(2020, 1, 31)], [None, "Rome", None]):
         book.active.append(line)

@@ -7,6 +7,7 @@ import sqlite3
 import sys
 import warnings
 import zipfile
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -16,10 +17,10 @@ from pate.data import check_other_file, read_both, read_table
 from pate.data._files._arrow import Database, beside
 from pate.exceptions import CuratorWarning, InvalidInputError, PateError
 
-openpyxl = pytest.importorskip("openpyxl", reason="pip install 'pate[excel]'")
-duckdb = pytest.importorskip("duckdb", reason="pip install 'pate[duckdb]'")
-pa = pytest.importorskip("pyarrow", reason="pip install 'pate[parquet]'")
-pq = pytest.importorskip("pyarrow.parquet", reason="pip install 'pate[parquet]'")
+openpyxl = pytest.importorskip("openpyxl", reason="pip install 'pate-privacy[excel]'")
+duckdb = pytest.importorskip("duckdb", reason="pip install 'pate-privacy[duckdb]'")
+pa = pytest.importorskip("pyarrow", reason="pip install 'pate-privacy[parquet]'")
+pq = pytest.importorskip("pyarrow.parquet", reason="pip install 'pate-privacy[parquet]'")
 
 HEADER = ["age", "town", "born", "ill"]
 PEOPLE = [[50, "Oslo", dt.date(1970, 1, 2), "no"], [51.5, "Rome", dt.date(1970, 1, 3), "yes"],
@@ -40,7 +41,7 @@ def workbook(path, rows, header=HEADER, **sheets):
 
 
 def sqlite(path, rows, header=HEADER, table="visits"):
-    with sqlite3.connect(path) as book:
+    with closing(sqlite3.connect(path)) as book, book:
         book.execute(f"CREATE TABLE {table} ({', '.join(header)})")
         cells = [[str(c) if isinstance(c, dt.date) else c for c in line] for line in rows]
         book.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(header))})", cells)
@@ -146,7 +147,7 @@ def test_a_missing_package_is_named_with_its_install_line(tmp_path, monkeypatch,
     monkeypatch.setattr("pate._core.curator.find_spec", lambda wanted: None if wanted == module else wanted)
     (tmp_path / name).write_bytes(b"x")
     source = tmp_path / name if extra == "excel" else f"duckdb:{tmp_path / name}?table=t"
-    with pytest.raises(PateError, match=rf'pip install "pate\[{extra}\]"'):
+    with pytest.raises(PateError, match=rf'pip install "pate-privacy\[{extra}\]"'):
         read_table(source)
 
 
@@ -214,7 +215,7 @@ def test_a_query_reads_no_other_file(tmp_path):
 
 def test_a_text_that_is_no_utf8_is_its_own_cells_matter(tmp_path):
     source = sqlite(tmp_path / "t.db", PEOPLE)
-    with sqlite3.connect(tmp_path / "t.db") as book:
+    with closing(sqlite3.connect(tmp_path / "t.db")) as book, book:
         book.execute("UPDATE visits SET town = CAST(x'4fff6f' AS TEXT) WHERE ill = 'yes'")
     book.close()
     like = read_table(workbook(tmp_path / "u.xlsx", SHOWN, HEADER[:3]))
@@ -309,7 +310,7 @@ def test_an_infinite_date_of_a_database_is_its_own_records_matter(tmp_path, kind
 
 
 def test_a_cell_of_sqlite_that_is_no_text_is_its_own_records_matter(tmp_path):
-    with sqlite3.connect(tmp_path / "p.db") as book:
+    with closing(sqlite3.connect(tmp_path / "p.db")) as book, book:
         book.execute("CREATE TABLE t (who, town, age, ill)")
         book.execute("INSERT INTO t VALUES ('a', 'Oslo', 1, 'no'), ('b', CAST(x'ff41' AS TEXT), 2, 'yes')")
     book.close()

@@ -98,6 +98,16 @@ def test_the_curator_gets_one_warning_of_odd_cells_that_quotes_none(tmp_path):
     assert not {"John", "Doe", "maybe", "inf"} & set(re.findall(r"\w+", message))
 
 
+def test_the_warning_of_odd_cells_names_the_first_columns_alone(tmp_path):
+    names = [f"c{i}" for i in range(30)]
+    pd.DataFrame({name: ["x", "y"] for name in names} | {"ill": ["no", "yes"]}).to_csv(tmp_path / "a.csv", index=False)
+    with pytest.warns(CuratorWarning) as said:
+        read_table(tmp_path / "a.csv", target="ill", like=pd.DataFrame({name: [1.0, 2.0] for name in names}))
+    (message,) = [str(w.message) for w in said]
+    assert [name for name in names if repr(name) in message] == names[:5]
+    assert "is it another column?; and 25 columns more. (This is private" in message
+
+
 def test_one_missing_id_or_class_does_not_round_the_others(tmp_path):
     """Read as pandas does, a hole made floats of the column, and large whole numbers equal."""
     people = [2**62 + 1, 2**62 + 2, 2**62 + 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -170,7 +171,7 @@ def test_declared_rows_need_ranges_and_categories_and_an_array_numbers():
     assert set(whole["a"]) == {0.0, 1.0, 2.0}
     odd_ones = (Column("a", "text"), Column("a", "numeric"), Column("a", "category", ("x",)))
     for odd, rows in (*((odd, "table") for odd in odd_ones), (Column("a", "category", ("x", "y")), "array")):
-        with pytest.raises(InvalidInputError, match="ranges of"):
+        with pytest.raises(InvalidInputError, match="schema of"):
             Schema((odd,), rows).stand_ins()
     with pytest.raises(InvalidInputError, match="each of the 3 columns, got 2"):
         Schema.declared(Schema.declared([(0, 1), (0, 1)]), n_columns=3)
@@ -231,3 +232,14 @@ def test_the_command_line_takes_a_schema_file(file, tmp_path):
         _ranges(["height=0:3"], file)
     (tmp_path / "short.toml").write_text("column = [0, 3]")
     assert _ranges(None, tmp_path / "short.toml") == {"column": [0, 3]}
+
+
+@pytest.mark.parametrize(("categories", "warned"), [(["False", "True"], False), (["no", "yes"], True)])
+def test_truth_values_are_odd_only_where_the_schema_has_other_categories(categories, warned, tmp_path):
+    path = tmp_path / "p.csv"
+    path.write_text("smokes,age\nTrue,50\nFalse,31\n,40\n")
+    schema = Schema.declared({"smokes": categories, "age": (0, 120)})
+    with warnings.catch_warnings(record=True, action="always") as told:
+        table = read_table(path, like=schema)
+    assert table.X["smokes"].tolist()[:2] == ["True", "False"]
+    assert [("'smokes' holds numbers alone" in str(one.message)) for one in told] == [True] * warned

@@ -82,7 +82,7 @@ def test_one_column_is_named_with_its_factor():
     frame = pd.DataFrame({"height": rng.normal(170, 10, 500), "town": rng.choice(["Oslo", "Rome"], 500)})
     public = frame[:100].assign(height=lambda f: f["height"] / 2.54)
     (message,) = about_shift(frame[100:], public)
-    assert message.text.startswith("1 of 2 columns of the private rows stands elsewhere")
+    assert message.text.startswith("1 of 2 columns of the private rows has other values than")
     assert "'height' (private values are about 2.5 times the public ones)" in message.text
     with pytest.warns(CovariateShiftWarning, match="for the curator alone"):
         warn_curator([message])

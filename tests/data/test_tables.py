@@ -399,7 +399,7 @@ def test_clone_and_pickle():
 @pytest.mark.parametrize(
     ("X", "text"),
     [
-        (pd.DataFrame({"num": [1.0], "other": ["x"]}), r"without \['text'\], with \['other'\]"),
+        (pd.DataFrame({"num": [1.0], "other": ["x"]}), "lacks 'text'; it also has 'other'"),
         (pd.DataFrame({"num": ["much"], "text": ["x"]}), r"columns \['num'\] are \['numeric'\]"),
         (pd.DataFrame({"num": [1.0], "text": [2.0]}), r"columns \['text'\] are \['text'\]"),
         (pd.DataFrame({"num": pd.to_datetime(["2020-01-01"]), "text": ["x"]}), "'num' holds datetime64"),

@@ -35,7 +35,7 @@ from pate import (
 )
 from pate._core.checks import check_labels, encode_labels, quietly
 from pate.data import align_columns, count_cross_shard_duplicates, make_shard_encoder, records_fingerprint
-from pate.data._validation import read_numbers, read_rows
+from pate.data._validation import by_name, read_numbers, read_rows
 from pate.exceptions import CuratorWarning
 from pate.jobs import LabelJob
 from pate.mechanisms import GNMax
@@ -475,3 +475,28 @@ def test_data_given_for_a_setting_are_not_quoted():
         with pytest.raises(pate.InvalidInputError) as refused:
             call()
         assert "Smith" not in str(refused.value)
+
+
+def test_other_columns_are_refused_and_named():
+    table = pd.DataFrame({"b": [1.0], "a": [2.0]})
+    assert by_name(table, ["a", "b"]).columns.tolist() == ["a", "b"]
+    for known, found in (
+        (["a"], "it also has 'b'"),
+        (["a", "b", "c"], "it lacks 'c'"),
+        (["a", "c"], "it lacks 'c'; it also has 'b'"),
+    ):
+        with pytest.raises(InvalidInputError, match=rf"the rows of fit: {found}\. Columns"):
+            by_name(table, known)
+    with pytest.raises(InvalidInputError, match="one is there twice"):
+        by_name(table[["a", "b", "b"]], ["a", "b"])
+
+
+def test_of_many_other_columns_the_first_are_named_and_numbers_as_they_are():
+    pixels = pd.DataFrame(np.zeros((1, 30)))
+    with pytest.raises(InvalidInputError, match=r"it lacks 30, 31\. Columns"):
+        by_name(pixels, range(32))
+    with pytest.raises(InvalidInputError, match=r"it lacks 30, 31, .*, 39 and 70 more\. Columns"):
+        by_name(pixels, range(110))
+    named = pixels.add_prefix("p")
+    with pytest.raises(InvalidInputError, match=r"differ .*: it also has 'p0', .* 'p9' and 20 more\. Both"):
+        align_columns(named[[]].assign(a=0.0), named.assign(a=0.0))

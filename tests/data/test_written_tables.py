@@ -80,7 +80,7 @@ def test_a_header_with_two_separators(tmp_path):
     private = written(tmp_path / "p.csv", [["1", "2", "no"]], header=(*names, "ill"), sep=";")
     assert read_both(private, public, target="ill").private.X.to_numpy().tolist() == [[1.0, 2.0]]
     unclear = written(tmp_path / "c.csv", [["1,2", "3"]], header=("a,b", "c"), sep=";")
-    with pytest.raises(InvalidInputError, match=r"each may part its cells.*--sep"):
+    with pytest.raises(InvalidInputError, match=r"each may separate its cells.*--sep"):
         read_table(unclear, like=pd.DataFrame({"z": [1.0]}))
     assert read_table(unclear, sep="semicolon").X.columns.tolist() == ["a,b", "c"]
 
@@ -278,7 +278,7 @@ def test_an_id_is_kept_as_it_is_written_and_is_no_feature(tmp_path):
 def test_columns_of_one_file_only_are_named_and_left_out_on_request(tmp_path):
     public = written(tmp_path / "u.csv", [["1", "2", "3"]], header=("age", "extra", "ill"))
     private = written(tmp_path / "p.csv", [["1", "2", "no"]], header=("age", "ward", "ill"))
-    with pytest.raises(InvalidInputError, match=r"it lacks 'ward'; it also has 'extra'.*--only-common"):
+    with pytest.raises(InvalidInputError, match=r"it lacks 'ward'; it also has 'extra'.*--only-common.*--group"):
         read_both(private, public, target="ill")
     pair = read_both(private, public, target="ill", only_common=True)
     assert pair.private.X.columns.tolist() == pair.public.X.columns.tolist() == ["age"]

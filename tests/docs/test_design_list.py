@@ -41,6 +41,15 @@ def test_each_row_names_modules_and_their_lines(modules, lines):
     assert int(lines) == pytest.approx(counted, rel=0.1)
 
 
+def test_what_the_page_says_of_a_federation_names_all_of_its_modules_and_no_other():
+    whole = (ROOT.parent / "docs" / "design.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| \d+ \| `federation/` \| ([^|]+) \|", whole, flags=re.MULTILINE)
+    there = {file.stem for file in (ROOT / "federation").glob("*.py")} - {"__init__"}
+    assert set(re.findall(r"`(\w+)`", row)) == there
+    (rests,) = re.findall(r"and in `federation/` on (.+?) and on MPyC itself", whole)
+    assert set(re.findall(r"`(\w+)`", rests)) <= there
+
+
 def test_the_whole_is_what_the_page_says():
     assert len(ROWS) == 8
     said = int(re.search(r"About ([\d,]+) lines of code", PAGE)[1].replace(",", ""))

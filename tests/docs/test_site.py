@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 import pytest
+from chromium import CHROMIUM, Browser
 
 import pate
 from pate import exceptions
@@ -86,7 +87,7 @@ def faults(folder: Path) -> list[str]:
 @pytest.mark.timeout(900)  # half a minute of one core; more where many tests share it
 def test_the_site_is_whole_and_needs_no_network(tmp_path):
     """One test, so that one process builds the site once."""
-    if find_spec("sphinx") is None:
+    if find_spec("sphinx") is None or find_spec("sphinx_gallery") is None:
         pytest.skip('the site is made by Sphinx: pip install ".[docs]"')
     out = tmp_path / "site"
     command = [
@@ -127,8 +128,44 @@ def test_the_site_is_whole_and_needs_no_network(tmp_path):
     assert {name: attributes for name, attributes in wrong.items() if attributes} == {}
     for name in ("estimators.PATEClassifier", "dpsgd.DPSGDClassifier", "teachers.torch.TorchTeacherEnsemble"):
         assert {f"pate.{name}.{end}" for end in ("fit", "set_fit_request", "get_metadata_routing")} <= ids
+    pages = {path.stem for path in (out / "docs" / "reference").glob("*.html")}
+    by_task = (out / "docs" / "reference" / "index.html").read_text(encoding="utf-8")
+    linked = set(re.findall(r'href="[\w.]*#(pate[\w.]*)"', by_task))
+    assert {name for name in ids if name.rpartition(".")[0] in pages} - linked == set()
     assert "docs/index.html" in (out / "index.html").read_text(encoding="utf-8")
     assert (out / "searchindex.js").stat().st_size > 10_000
+    if CHROMIUM is not None:
+        look_at(out, tmp_path / "profile")
+
+
+def look_at(site: Path, profile: Path) -> None:
+    """In a reader's browser: nothing scrolls sideways, contents are open, and what is copied is the code alone."""
+    right = "document.querySelector('.toc-drawer').getBoundingClientRect().right"
+    copied = """(() => {
+        const got = [];
+        document.execCommand = () => { got.push(document.activeElement.value); return true; };
+        document.querySelectorAll("button.copybtn").forEach(button => button.click());
+        return got;
+    })()"""
+    with Browser(profile) as browser:
+        pages = (
+            "index",
+            "production",
+            "design",
+            "accuracy",
+            "reference/index",
+            "examples/index",
+            "examples/plot_table",
+        )
+        for page in pages:
+            path = site / "docs" / f"{page}.html"
+            assert browser.look(path, width=390, whole=False).width == 390, page
+            seen = browser.look(path, width=1280, whole=False, ask=right)
+            assert (seen.width, seen.said <= 1280) == (1280, True), page
+            assert {url.partition(":")[0] for url in seen.requests} <= {"file", "data"}
+        first, *_ = browser.look(site / "docs" / "index.html", width=1280, whole=False, ask=copied).said
+    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert first.splitlines() == re.findall(r"^(?:>>>|\.\.\.) (.*)", page, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -158,15 +195,27 @@ def test_every_page_is_in_the_navigation(monkeypatch):
     monkeypatch.syspath_prepend(str(SITE))
     import site_navigation
 
-    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    named = {path for links in site_navigation.sections(index).values() for _, path in links}
+    pages = (ROOT / "docs" / "pages.md").read_text(encoding="utf-8")
+    named = {path for links in site_navigation.sections(pages).values() for _, path in links}
     assert {path for path in named if not any((ROOT / f"{path}{end}").exists() for end in (".md", ".ipynb"))} == set()
     assert {
         "docs/start",
         "docs/tutorial",
         "docs/concepts",
-        "docs/how-to",
+        "docs/persons",
+        "docs/production",
         "docs/choosing",
         "README",
         "CHANGELOG",
     } <= named
+
+
+@pytest.mark.long
+@pytest.mark.sample
+def test_every_public_name_has_one_task(monkeypatch):
+    monkeypatch.syspath_prepend(str(SITE))
+    import site_reference
+
+    public = {(site_reference.home(p, name), name) for p, names in site_reference.packages().items() for name in names}
+    placed = [one for found in site_reference.by_task().values() for one in found]
+    assert (public - set(placed), len(placed)) == (set(), len(set(placed)))

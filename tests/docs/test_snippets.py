@@ -10,6 +10,8 @@ import itertools
 import json
 import re
 import shlex
+import sys
+import types
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,7 +126,13 @@ def python_of(page: str) -> list[Block]:
     return [block for block in blocks(page) if block.kind == "python" and ">>>" not in block.text]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def marked(*long: str) -> list:
+    """All pages; these take longer."""
+    marks = [pytest.mark.long, pytest.mark.sample]
+    return [pytest.param(page, marks=marks if page.name in long else []) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", marked("extend.md"), ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_in_pages_runs(page, tmp_path, monkeypatch):
     """Blocks without >>>, those of a page one after the other; with it they are doctests, and none is skipped."""
     text = page.read_text(encoding="utf-8")
@@ -132,21 +140,16 @@ def test_python_in_pages_runs(page, tmp_path, monkeypatch):
     assert page in DOCTESTED or not re.search(r"^ *>>> ", text, flags=re.M), "examples of this page are not run"
     assert {block.kind for block in blocks(text)} <= {"", "python", "sh", "text", "toml", "json"}
     monkeypatch.chdir(tmp_path)
-    names = {"__name__": "__main__"}
+    module = types.ModuleType("page")  # as a reader's script: what it defines is found by its name
+    monkeypatch.setitem(sys.modules, "page", module)
     for block in python_of(text):
-        code = compile(block.text, f"{page.name}: {block.text.splitlines()[0]}", "exec")
+        name = f"{page.name}: {block.text.splitlines()[0]}"
+        code = compile(block.text, name, "exec", dont_inherit=True)  # with no future of this file
         if not block.why:
-            exec(code, names)
+            exec(code, module.__dict__)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, marks=[pytest.mark.long, pytest.mark.sample] if page.name == "start.md" else [])
-        for page in PAGES
-    ],
-    ids=lambda page: str(page.relative_to(ROOT)),
-)
+@pytest.mark.parametrize("page", marked("start.md", "persons.md"), ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_in_fences_run(page, tmp_path, monkeypatch):
     """After the page's Python, as a reader would: in one folder, each ending well, and what they name is there."""
     text = page.read_text(encoding="utf-8")

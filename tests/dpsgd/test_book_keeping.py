@@ -207,6 +207,17 @@ def test_equal_to_a_loop_over_records(module, n, shared, monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    ("size", "dilation", "padding", "stride"),
+    [((3, 3), (1, 1), (0, 0), (1, 1)), ((5, 2), (1, 2), (2, 1), (2, 3)), ((1, 3), (1, 2), (0, 2), (1, 1))],
+)
+def test_a_gpus_patches_are_torchs(size, dilation, padding, stride):
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 3, 9, 11)).astype(np.float32))
+    for rows in (x, x.to(memory_format=torch.channels_last), x[1:2]):
+        expected = nn.functional.unfold(rows, size, dilation, padding, stride)
+        assert torch.equal(_book_keeping._copied(rows, size, dilation, padding, stride), expected)
+
+
 def test_memory_is_bounded_by_passes_that_add_up():
     torch.manual_seed(0)
     engine = books(MLP(n_features=F, n_classes=K))

@@ -22,6 +22,7 @@ from pate.dpsgd._calibration import dpsgd_epsilon
 from pate.dpsgd._statement import make_plan
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError, PrivacyParameterWarning
+from pate.release._quote import buy_rounds
 from pate.release.statement.files import check_against_ledger
 
 ADJACENCIES = ["replace-one", "add-or-remove"]
@@ -232,6 +233,25 @@ def test_the_first_budget_buys_one_fit_and_not_two(records, tmp_path):
     with pytest.raises(BudgetExceededError, match="ledger"):
         make(ledger=ledger).fit(X, y)
     assert len(ledger.releases()) == 1
+
+
+def test_less_left_than_asked_for_is_said_before_it_is_taken_and_not_of_the_first_run(tmp_path):
+    ledger, shape = Ledger(tmp_path / "ledger.sqlite", currency="gdp"), Shape(1000, 1.0, 10, 1000)
+    first = make_plan(Budget(2.0, 1e-5), shape, ledger=ledger)
+    assert first.total_if_short is None
+    first.warn_if_short(Budget(2.0, 1e-5))
+    ledger.open_total(Budget(3.0, 1e-5))
+    ledger.record(first.cost, mechanism="m", n_queries=0)
+    second = make_plan(Budget(2.5, 1e-5), shape, ledger=ledger)
+    assert (second.total_if_short, second.guarantee.epsilon < 2.4) == (ledger.total, True)
+    with pytest.warns(PrivacyParameterWarning, match=r"epsilon = 2\.5 was asked for, and the ledger has less left"):
+        second.warn_if_short(Budget(2.5, 1e-5))
+    assert make_plan(Budget(1.0, 1e-5), shape, ledger=ledger).total_if_short is None
+    # What it leaves buys nothing, and records are not asked for it.
+    ledger.record(second.cost, mechanism="m", n_queries=0)
+    assert "nothing more of use can be released" in str(ledger.remaining())
+    with pytest.raises(BudgetExceededError, match="less left than 1%"):
+        buy_rounds(Budget(1.0, 1e-5), [1.0], ledger, n_units=None)
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -147,7 +148,8 @@ def test_what_cannot_be_used_contributes_nothing(asked):
     ("settings", "n", "wanted"),
     [
         ({}, 3_000, True),
-        ({}, 300, False),
+        ({}, math.floor(500 / MU), False),
+        ({}, math.ceil(500 / MU), True),
         ({"measure": False}, 3_000, False),
         ({"measure": True}, 300, True),
         ({"mechanism": SampledGaussian(noise_multiplier=9.0)}, 3_000, False),
@@ -176,8 +178,11 @@ def test_what_cannot_be_asked_is_refused(settings, message):
         fitted(**settings)
 
 
-def test_of_few_records_nothing_is_measured_and_no_interval_is_given():
-    reg = made(measure=None).fit(X[:300], Y[:300], schema=(-1, 1))
+def test_of_few_records_nothing_is_measured_and_the_model_is_doubted():
+    n = math.floor(500 / MU)
+    with pytest.warns(ResultWarning, match=rf"range \(0 to 10000\) .* {n} records at this budget"):
+        reg = made(target_range=(0, 10_000)).fit(X[:n], Y[:n], schema=(-1, 1))
+    assert reg.statement_.doubts[0].kind == "no better than the mean"
     assert reg.measured_ is None
     value, low, high = reg.predict(X[:9], return_interval=True)
     assert np.isfinite(value).all()
@@ -185,7 +190,30 @@ def test_of_few_records_nothing_is_measured_and_no_interval_is_given():
     assert "histograms" not in reg.statement_.mechanism
 
 
+def test_the_doubt_is_public_and_counts_persons_where_they_are_protected():
+    """What is said of few records follows from their number, the budget and the stated range."""
+    n = 60
+    said = []
+    for y in (Y[:n], np.full(n, np.nan)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            reg = made(mechanism=SampledGaussian(records_per_group=2)).fit(
+                X[:n], y, groups=np.arange(n) // 2, schema=(-1, 1)
+            )
+        said.append(reg.statement_.doubts)
+    assert said[0] == said[1]
+    assert "30 persons" in str(said[0][0]) or "30 groups" in str(said[0][0])
+
+
 # What it is good for.
+
+
+def test_with_few_records_a_wide_range_is_looked_through_too():
+    """By default; n mu is 550 here, and R2 was far below 0 while histograms began at 1,000."""
+    n = math.ceil(550 / MU)
+    for seed in (1, 2, 3):
+        reg = made(target_range=(-2_000, 3_000), noise_seed=seed).fit(X[:n], Y[:n], schema=(-1, 1))
+        assert reg.score(X[2500:], Y[2500:]) > 0.6
 
 
 @pytest.mark.parametrize("wide", [1, 10, 100])

@@ -15,7 +15,8 @@ from torch import nn
 
 import pate.dpsgd.engines
 from pate import Budget, DPSGDClassifier, Ledger
-from pate.dpsgd._run import build_engine
+from pate.dpsgd._run import build_engine, try_there
+from pate.dpsgd._units import Units
 from pate.dpsgd.engines import BookKeepingEngine, Engine, PerRecordEngine
 from pate.dpsgd.engines._engine import clipped
 from pate.exceptions import InvalidInputError, PrivacyLeakWarning
@@ -275,6 +276,19 @@ def test_what_a_module_draws_from_numpy_at_its_start_is_repeatable_too(rows):
 
     one, two = (make(Drawn).fit(*rows).module_.linear.weight for _ in range(2))
     assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("where", ["meta", "cpu"])
+def test_a_device_that_cannot_run_a_module_is_found_on_made_up_rows(where):
+    """Where there is no GPU: rows of shapes alone, and a module whose weights are elsewhere."""
+    units = Units(np.ones((9, F), np.float32), np.zeros(9, np.int64), np.arange(9) // 3, 2, torch.device("cpu"))
+    engine = PerRecordEngine(torch.nn.Linear(F, 3))
+    if where == "cpu":
+        try_there(engine, units)
+        return
+    units.X = units.X.to(where)
+    with pytest.raises(InvalidInputError, match=r"device='meta' cannot run the module: .* raised"):
+        try_there(engine, units)
 
 
 @pytest.mark.long

@@ -16,7 +16,18 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import check_estimator
 
 import pate.estimators._by_dpsgd
-from pate import Budget, BudgetExceededError, Charge, InvalidInputError, Ledger, PATEClassifier, PrivacyLeakWarning
+from pate import (
+    Budget,
+    BudgetExceededError,
+    Charge,
+    InvalidInputError,
+    Ledger,
+    PATEClassifier,
+    PATEMultilabelClassifier,
+    PATERegressor,
+    PrivacyLeakWarning,
+)
+from pate.exceptions import PrivacyParameterWarning
 from pate.models.recipes import RecordModel
 from pate.records import RecordVoters
 from pate.records.ballot_sum import GRID, quantised, quantised_residuals
@@ -52,6 +63,18 @@ def small(**options):
 
 
 # Rows of every kind --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(8, 9), (1, 28, 28)])
+def test_a_shape_with_another_number_of_pixels_is_refused_however_small(shape):
+    with pytest.raises(InvalidInputError, match=r"pixels, the public rows have 64"):
+        classifier(image_shape=shape).fit(X, Y, X_public=PUBLIC)
+
+
+@pytest.mark.parametrize("shape", [64, (8,), (0, 64), "8x8"])
+def test_a_shape_that_is_none_is_refused(shape):
+    with pytest.raises(InvalidInputError, match=r"image_shape must be \(height, width\)"):
+        classifier(image_shape=shape).fit(X, Y, X_public=PUBLIC)
 
 
 def test_images():
@@ -195,7 +218,7 @@ def test_pickle_of_a_fitted_one(tmp_path):
     [
         ({"budget": None}, r"budget must be pate.Budget\(epsilon, delta\), got None"),
         ({"voters": "everybody"}, "voters must be one of"),
-        ({"voters": "records", "n_teachers": 9}, "voters='records' must stand without n_teachers"),
+        ({"voters": "records", "n_teachers": 9}, "voters='records' cannot go with n_teachers"),
         ({"random_state": -1}, "random_state"),
         ({"student": "oracle"}, "student must be one of"),
         ({"stated": {"disjoint shards": "mine"}}, "stated has the unknown entry"),
@@ -504,3 +527,38 @@ def test_what_speaks_of_shards_means_shards():
         clf = small(budget=Budget(1e3, 1e-5), force=True, **options).fit(SMALL, SMALL_Y, X_public=SMALL_PUBLIC)
         assert not isinstance(clf.release_, RecordLabels)
         assert "teacher" in clf.statement_.text()
+
+
+def test_public_rows_that_all_become_the_same_are_refused_column_by_column():
+    X = pd.DataFrame({"code": [f"c{i}" for i in range(200)], "site": "Bonn"})
+    y = np.arange(200) % 2
+    given = {"budget": Budget(1.0, 1e-5)}
+    for model, target in (
+        (PATEClassifier(classes=[0, 1], **given), y),
+        (PATERegressor(target_range=(0, 1), **given), y),
+        (PATEMultilabelClassifier(**given), np.c_[y, 1 - y]),
+    ):
+        text = r"same numbers, .*: 'code' is left out, as each of its 40 categories is in one row only; 'site' is the"
+        with pytest.raises(InvalidInputError, match=text):
+            model.fit(X, target, X_public=X.iloc[:40].replace("c", "d", regex=True))
+
+
+def test_an_epsilon_above_what_the_ledger_has_left_takes_the_rest_and_warns_first(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite", total=Budget(0.5, 1e-5))
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(450, 3))
+    y = (X[:, 0] > 0).astype(int)
+    asked = PATEClassifier(budget=Budget(0.8, 1e-5), ledger=ledger, classes=[0, 1])
+    text = r"epsilon = 0\.8 was asked for, .* buys this release only epsilon = 0\.5 .*all that is left"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(PrivacyParameterWarning, match=text):
+            asked.fit(X[:400], y[:400], X_public=X[400:])
+    assert not ledger.releases()  # nothing was spent when it warned
+    with pytest.warns(PrivacyParameterWarning, match=text):
+        asked.fit(X[:400], y[:400], X_public=X[400:])
+    assert 0.499 < asked.statement_.guarantee.epsilon <= 0.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyParameterWarning)
+        asked.fit(X[:400], y[:400], X_public=X[400:])  # paid: the same again, without a word
+    assert len(ledger.releases()) == 1

@@ -518,7 +518,7 @@ def test_public_rows_of_other_columns():
     with pytest.raises(ValueError, match=r"63 features.*expecting 64"):
         classifier(MustNotTrain()).fit(X, Y, X_public=PUBLIC[:, 1:])
     frame = pd.DataFrame(X, columns=[f"p{i}" for i in range(64)])
-    with pytest.raises(ValueError, match=r"other columns than the private rows: without \['p3'\], with \['other'\]"):
+    with pytest.raises(ValueError, match=r"other columns than the private rows: it lacks 'p3'; it also has 'other'"):
         classifier(MustNotTrain()).fit(frame, Y, X_public=frame.iloc[:9].rename(columns={"p3": "other"}))
 
 

@@ -17,7 +17,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
-from pate import Budget, GNMax, InvalidInputError, Ledger, TeacherEnsemble
+from pate import Budget, GNMax, InvalidInputError, Ledger, PATEClassifier, TeacherEnsemble
+from pate.data import hardly_varies, is_text_column
 from pate.estimators._public_model import digest_of
 from pate.exceptions import CuratorWarning
 from pate.models.students import fit_student, make_student
@@ -87,6 +88,45 @@ def test_texts_and_tables_are_not_mixed_up():
 
 
 @pytest.mark.few(1)
+@pytest.mark.parametrize("voters", ["records", "heads", pytest.param("dpsgd", marks=pytest.mark.long)])
+def test_a_frame_of_one_column_of_texts_counts_as_texts_as_on_the_command_line(voters):
+    (private, y), (public, _), (test, truth) = notes(900, 0), notes(150, 1), notes(90, 2)
+    clf = PATEClassifier(voters=voters, budget=Budget(8.0, 1e-5), classes=[0, 1], random_state=0)
+    shown = [f"{one} p" for one in public]
+    shown[3] = None  # a public cell that is missing is an empty text, as on the command line
+    clf.fit(pd.DataFrame({"note": private}), y, X_public=pd.DataFrame({"note": shown}))
+    assert clf.score(pd.DataFrame({"note": test}), truth) > 0.9
+
+
+@pytest.mark.parametrize("columns", [["note"], ["note", "day"]])
+def test_private_texts_beside_a_public_frame_are_refused(columns):
+    (private, y), (public, _) = notes(60, 0), notes(30, 1)
+    shown = pd.DataFrame({"note": public, "day": range(30)})[columns]
+    for form in (list, tuple, np.array, pd.Series):
+        with pytest.raises(InvalidInputError, match="X must not be a list or one-dimensional where the public rows"):
+            PATEClassifier(voters="records", budget=RICH, classes=[0, 1]).fit(form(private), y, X_public=shown)
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["a cold day", "a warm day", None, "rain"], True),
+        (["a cold day", "a cold day", "a cold day", "a warm day"], False),
+        (["cold", "warm", "rain"], False),
+        ([1.0, 2.0], False),
+        ([None, None], False),
+        (["a cold day", 3, "a warm day"], True),
+        (pd.Series(["a cold day", "a warm day"], dtype="string"), True),
+        (pd.Categorical(["a cold day", "a warm day"]), False),
+    ],
+)
+def test_public_cells_say_whether_a_column_holds_texts(cells, expected):
+    assert is_text_column(pd.DataFrame({"note": cells})) is expected
+    assert not is_text_column(pd.DataFrame({"note": cells, "day": 1}))
+    assert not is_text_column(cells)
+
+
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", [sparse.csr_array, sparse.coo_array, sparse.csc_matrix, sparse.csr_matrix])
 def test_sparse_rows_are_the_same_as_dense_ones(form, tmp_path):
     X, y = DIGITS[PRIVATE], TRUTH[PRIVATE]
@@ -139,3 +179,28 @@ def test_missing_cells_go_to_teachers_that_take_them():
     assert clf.predict(X[:5]).shape == (5,)
     with pytest.raises(InvalidInputError, match="NaN"):
         classifier(GaussianNB(), classes=range(10)).fit(X, TRUTH[PRIVATE], X_public=public)
+
+
+def test_columns_of_exact_numbers_stay_whatever_their_precision():
+    for dtype, start in (("float16", 1000), ("float32", 1_000_000), ("float64", 10**9)):
+        low, high = np.array([start], dtype), np.array([start + 9], dtype)
+        assert not hardly_varies(low, high, dtype)
+    assert hardly_varies(np.float64(0.1) * 3, np.float64(0.3))
+
+
+def test_a_student_that_cannot_be_asked_afterwards_costs_a_warning_alone():
+    class Forgetful(GaussianNB):
+        asked = 0
+
+        def predict(self, X):
+            type(self).asked += len(X) == 40
+            if len(X) == 40 and type(self).asked > 1:
+                raise MemoryError
+            return super().predict(X)
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = (X[:, 0] > 0).astype(int)
+    clf = PATEClassifier(GaussianNB(), n_teachers=20, budget=Budget(8.0, 1e-4), classes=[0, 1], student=Forgetful())
+    clf.set_params(measure=False).fit(X, y, X_public=rng.normal(size=(40, 3)))
+    assert clf.release_.n_answered > 0

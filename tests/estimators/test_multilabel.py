@@ -132,7 +132,7 @@ def test_labels_that_are_noise_are_doubted():
     [
         ({"budget": None}, Y, "budget must be"),
         ({}, Y[:, 0], "For one label take PATEClassifier"),
-        ({"labels": ["a", "b"]}, Y, "name each column"),
+        ({"labels": ["a", "b"]}, Y, "name each label once, got 2 for 3 columns"),
         ({}, Y[:50], "as many rows"),
         ({"random_state": -1}, Y, "random_state"),
         ({"stated": {"x": "y"}}, Y, "unknown entry"),

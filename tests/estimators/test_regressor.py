@@ -57,6 +57,11 @@ def test_it_learns_and_says_how_well(plain):
     assert "a secret order of places" in statement.mechanism
 
 
+def test_public_rows_that_are_private_ones_are_refused_in_words_that_it_takes():
+    with pytest.raises(InvalidInputError, match=r"say so: stated=\{'overlap is public': 'yes'\}\. Nothing"):
+        regressor().fit(X, Y, X_public=X[:200])
+
+
 def test_intervals_hold_what_they_say(plain):
     value, low, high = plain.predict(TEST, return_interval=True)
     assert np.array_equal(value, plain.predict(TEST))

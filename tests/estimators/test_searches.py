@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from pate import Budget, DPSGDClassifier, Ledger, PATEClassifier, private_select
-from pate.exceptions import CuratorWarning, LedgerError, RepeatedFitWarning
+from pate.exceptions import BudgetExceededError, CuratorWarning, LedgerError, RepeatedFitWarning
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
 from pate.release.statement._fits import Total, counted_elsewhere
@@ -235,3 +235,17 @@ def test_groups_are_routed_where_requested():
                 clf, X, Y, cv=2, params={"groups": people, "X_public": X_PUBLIC}, return_estimator=True
             )
     assert [each.statement_.unit for each in found["estimator"]] == ["group", "group"]
+
+
+@pytest.mark.parametrize("voters", ["records", "dpsgd"])
+def test_a_fold_that_the_ledger_no_longer_pays_for_hears_of_the_first_one(voters, tmp_path):
+    ledger, public = Ledger(tmp_path / "ledger.sqlite", total=BUDGET), {"X_public": X_PUBLIC}
+    clf = records(ledger=ledger, measure=False, voters=voters)
+    with pytest.raises(BudgetExceededError) as refused:
+        cross_validate(clf, X[:-1], Y[:-1], cv=KFold(2), params=public, error_score="raise")
+    assert len(ledger.releases()) == 1
+    assert "charged before: 1. In a cross-validation" in "".join(refused.value.__notes__)
+    assert "pate.private_select" in "".join(refused.value.__notes__)
+    with pytest.raises(BudgetExceededError) as other:  # of another estimator nothing is said
+        records(ledger=ledger, measure=False, voters=voters).fit(X, Y, **public)
+    assert not hasattr(other.value, "__notes__")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from pate_of import pate_of
 from sklearn.datasets import load_digits
@@ -28,7 +29,7 @@ def test_of_other_units_there_is_a_warning_before_anything_is_spent(tmp_path):
         ledger = Ledger(tmp_path / f"{i}.sqlite")
         with warnings.catch_warnings():
             warnings.simplefilter("error", CovariateShiftWarning)  # who wants to be stopped is, and nothing is spent
-            with pytest.raises(CovariateShiftWarning, match="a scaler belongs inside the estimator"):
+            with pytest.raises(CovariateShiftWarning, match="put a scaler inside the estimator"):
                 classifier(ledger=ledger, **method).fit(PRIVATE / 16, LABELS, X_public=PUBLIC)
         assert not ledger.releases()
 
@@ -69,3 +70,19 @@ def test_an_amount_is_refused_where_no_class_was_named_and_only_there():
         assert "1199" not in str(caught.value)
         with pytest.warns(CuratorWarning, match="records"):
             classifier(**method).fit(PRIVATE, amounts, X_public=PUBLIC)  # ten of 1,200 vote, and none is refused
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", [{}, {"estimator": GaussianNB(), "n_teachers": 20}, {"voters": "dpsgd"}])
+def test_a_column_of_ids_among_the_features_is_told_unless_persons_are_protected(method):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": rng.normal(50, 10, 600), "patient": rng.permutation(600) // 3})
+    y, public = (rows["age"][:540] > 50).astype(int), rows[540:]
+    made = {**method, "classes": [0, 1], "budget": Budget(8.0, 1e-3)}
+    said = r"'patient' has 200 values in 540 records.*groups=X\['patient'\]"
+    with pytest.warns(CuratorWarning, match=said):
+        classifier(**made).fit(rows[:540], y, X_public=public)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        classifier(**made).fit(rows[:540], y, X_public=public, groups=rows["patient"][:540])
+    assert not [one for one in told if "as ids of people do" in str(one.message)]

@@ -30,6 +30,20 @@ def test_the_page_is_that_of_the_stored_comparisons(scripts):
     assert written == scripts[1].page(stored), "run python experiments/choosing.py --page"
 
 
+def test_the_chapter_has_the_tables_of_the_stored_comparisons(scripts, tmp_path):
+    stored = json.loads((ROOT / "experiments" / "results" / "choosing.json").read_text(encoding="utf-8"))
+    written = (ROOT / "docs" / "pate-or-dpsgd.md").read_text(encoding="utf-8")
+    short = scripts[1].short(stored)
+    assert short in written, "run python experiments/choosing.py --page"
+    made = tmp_path / "chapter.md"
+    made.write_text(written.replace(short, "| an old table |"), encoding="utf-8")
+    scripts[1].write_chapter(stored, made)
+    assert made.read_text(encoding="utf-8") == written
+    made.write_text("no lines", encoding="utf-8")
+    with pytest.raises(ValueError, match="has no lines"):
+        scripts[1].write_chapter(stored, made)
+
+
 def test_verdicts_are_counted_apart(scripts):
     def found(epsilon, verdict, difference):
         low, high = difference - 0.01, difference + 0.01
@@ -42,11 +56,15 @@ def test_verdicts_are_counted_apart(scripts):
         return {"name": name, "about": "rows", **facts, **empty, "side_verdicts": list(verdicts)}
 
     one = question("one", found(0.5, "ahead", 0.02), found(3.0, "behind", -0.02))
-    two = question("two", found(0.5, "undecided", -0.001))
+    two = question("two", found(0.5, "undecided", -0.002))
     assert scripts[1].counted([one, two], 0.5) == {"ahead": 1, "behind": 0, "undecided": 1}
     page = scripts[1].page({"questions": [one, two]})
     assert "| 0.5 | 1 | 1 | 0 | 1 of 2 |" in page
     assert "**PATE** +2.0 (+1.0 to +3.0)" in page
+    short = scripts[1].short({"questions": [one, two]})
+    assert "| 0.5 | 1 | 1 | 0 | -0.2 | +0.9 | +2.0 |" in short
+    assert "| one | 9 | **PATE** +2.0 | **DP-SGD** -2.0 |" in short
+    assert "| two | 9 | -0.2 | · |" in short
     assert "Nobody is shown to be ahead at any: two (rows)." in page
 
 

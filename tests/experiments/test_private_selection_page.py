@@ -55,4 +55,7 @@ def test_a_selection_that_found_nothing_is_reported(script):
     cells = [key | {"fitted": "slow", "accuracy": 0.5, "seed": s} for s in (0, 1)]
     cells += [key | {"fitted": "selected", "accuracy": None, "seed": 0}]
     table = script.measured({"questions": [key | {"mean_runs": 2.0}], "cells": cells})
-    assert table.splitlines()[-1] == "| toy, 9 records | 1 | 2 | nothing (1) | nobody 1 | slow 50.0 ± 0.0 |"
+    assert (
+        table.splitlines()[-1]
+        == "| toy, 9 records | 1 | nothing (1) | nobody (1) | slow: 50.0 ± 0.0 | slow: 50.0 ± 0.0 |"
+    )

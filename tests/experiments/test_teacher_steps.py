@@ -1,4 +1,4 @@
-"""The table of docs/teachers.md is that of the stored numbers, and the rule is the one that was measured."""
+"""The table of docs/defaults.md is that of the stored numbers, and the rule is the one that was measured."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from pate import Budget, BudgetExceededError, GaussianSum, Ledger, RecordVoters, release_ballots
 from pate.cli import app
-from pate.exceptions import CuratorWarning, InvalidInputError, LedgerError, ResultWarning
+from pate.exceptions import CuratorWarning, InvalidInputError, LedgerError, PrivacyParameterWarning, ResultWarning
 from pate.jobs import LabelJob
 from pate.records import SignedSpace
 
@@ -160,8 +160,10 @@ def test_two_releases_under_one_total(tables):
     again = pate("ledger", "begin", ledger, "--epsilon", 9, "--delta", 1e-5)
     assert isinstance(again.exception, LedgerError)
     assert "a total is never raised" in str(again.exception)
-    releases = [job(tables, "private.csv", budget=Budget(epsilon, 1e-5)).run() for epsilon in (1.0, 0.8, 1.5)]
-    assert [round(r.guarantee.epsilon, 2) for r in releases[:2]] == [1.0, 0.8]
+    releases = [job(tables, "private.csv", budget=Budget(epsilon, 1e-5)).run() for epsilon in (1.0, 0.8)]
+    assert [round(r.guarantee.epsilon, 2) for r in releases] == [1.0, 0.8]
+    with pytest.warns(PrivacyParameterWarning, match=r"epsilon = 1\.5 was asked for, and what the ledger has left"):
+        job(tables, "private.csv", budget=Budget(1.5, 1e-5)).run()
     held = Ledger(ledger)
     assert held.spent <= held.remaining().terms.limit
     with pytest.raises(BudgetExceededError, match=r"before the first of several releases .*pate ledger begin"):
@@ -188,6 +190,18 @@ def test_a_begun_ledger_is_new_until_something_is_charged(tables):
         done = pate(*common, "--out", tables / f"votes{n}.csv", *more)
         assert done.exit_code == 0, done.exception
     assert len(Ledger(tables / "votes.sqlite").releases()) == 2
+
+
+def test_a_ledger_may_be_given_itself(tables):
+    book = Ledger(tables / "own.sqlite", total=Budget(3.0, 1e-5))
+    job(tables, "private.csv", ledger=book).run()
+    assert book.total == Budget(3.0, 1e-5)
+    assert len(book.releases()) == 1
+    with pytest.raises(InvalidInputError, match=r"accounting_unit must be None where ledger is a Ledger, got 'gdp'"):
+        job(tables, "private.csv", ledger=book, accounting_unit="gdp")
+    for odd in (5, Budget(1.0, 1e-5)):
+        with pytest.raises(InvalidInputError, match=r"a ledger must be named by the path of its file, got"):
+            job(tables, "private.csv", ledger=odd)
 
 
 # What comes out ------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from pate import Budget, GNMax, InvalidInputError, NoisyHistogram, PATEClassifier, Votes, release_labels
-from pate.exceptions import RunFolderError, StudentError
+from pate.exceptions import ResultWarning, RunFolderError, StudentError
 from pate.jobs import LabelJob, VoteJob, check_new_files, check_proba, predict_file
 from pate.jobs._student import Pupil
 from pate.jobs._writing import write_labels
@@ -139,6 +139,15 @@ def test_a_student_that_fails_on_the_released_labels_leaves_them_and_says_how_to
     with pytest.raises(StudentError, match=r"another --student and another --out"):
         done.model(release)
     assert release.n_answered == N_PUBLIC
+
+
+def test_a_job_says_so_where_its_student_never_names_a_class(files, monkeypatch):
+    done = job(files, student="logistic-regression")
+    release = done.run()
+    monkeypatch.setattr(LogisticRegression, "predict", lambda _, X: np.zeros(len(X), dtype=int))
+    with pytest.warns(ResultWarning, match=r"1 of 2 classes on none of the 60 public rows \('yes'\)") as said:
+        done.model(release)
+    assert [w.filename for w in said if w.category is ResultWarning] == [__file__]
 
 
 def test_the_model_is_made_of_public_rows_and_the_release_alone(files):

@@ -81,7 +81,7 @@ def test_uncertain_without_two_classes_clusters(label):
     [
         ({"select": "best"}, "select must be one of"),
         ({"select": "random"}, "rounds and student are for select='uncertain'"),
-        ({"rounds": 1}, "n_rounds must be a whole number >= 2"),
+        ({"rounds": 1}, "rounds must be a whole number >= 2"),
         ({"student": "oracle"}, "student must be one of"),
         ({"student": LinearSVC()}, "must have predict_proba"),
     ],

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pate import Budget, InvalidInputError, Ledger, PATEClassifier
+from pate import Budget, GaussianSum, InvalidInputError, Ledger, PATEClassifier
 from pate.data import Column, Schema
 from pate.exceptions import CuratorWarning, PrivacyParameterWarning
 from pate.jobs import GradientPlan, LabelJob, predict_file
@@ -137,15 +137,15 @@ def test_a_job_that_died_after_its_run_gives_the_same_model_for_nothing(files):
             r"max_categories \(--max-categories\) must be left out with voters='dpsgd'",
         ),
         ("public.csv", {"commonest": 0.6}, "commonest"),
-        ("public.csv", {"n_teachers": 9}, "voters='dpsgd' must stand without n_teachers"),
-        ("public.csv", {"voters": "records", "schema": RANGES}, "schema .--ranges. must be left out"),
+        ("public.csv", {"n_teachers": 9}, "voters='dpsgd' cannot go with n_teachers"),
+        ("public.csv", {"voters": "records", "schema": RANGES}, "schema must be left out with voters='records'"),
         ("public.csv", {"stated": {"disjoint shards": "mine"}}, "stated has the unknown entry"),
         (None, {}, "schema must be declared"),
         (None, {"schema": RANGES, "student": "svm"}, "student .* where there are no public rows"),
-        (None, {"schema": RANGES, "keep_model": False}, "keep_model must be True"),
+        (None, {"schema": RANGES, "keep_model": False}, "keep_model=False .--no-model. must be left out"),
         (None, {"schema": RANGES, "voters": "heads"}, "public must be given where voters='heads'"),
         (None, {"schema": {"weight": (0, 9)}}, "schema names columns that private.csv lacks: 'weight'"),
-        (None, {"schema": {"ill": ["no", "yes"]}}, "has another role"),
+        (None, {"schema": {"ill": ["no", "yes"]}}, "must not name 'ill'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(files, public, options, text):
@@ -159,3 +159,12 @@ def test_the_statement_file_is_whole(files):
         warnings.simplefilter("ignore", PrivacyParameterWarning)
         paths = made.write(made.run(), files / "out.csv")
     assert json.loads(paths[0].read_text())["released"].startswith("the parameters of a classifier trained by DP-SGD")
+
+
+def test_the_plan_says_that_the_ledger_has_less_left_than_was_asked_for_and_takes_all_of_it(files):
+    book = Ledger(files / "ledger.sqlite", total=Budget(2.5, 1e-4), currency="gdp")
+    book.record(GaussianSum.for_budget(Budget(1.5, 1e-4)).charge(1), mechanism="m", n_queries=1)
+    with pytest.warns(PrivacyParameterWarning, match="epsilon = 2 was asked for, and the ledger has less left"):
+        made = job(files, ledger=book.path)
+    assert made.plan.guarantee.epsilon < 1.99
+    assert "this is all that the ledger has left of its total, epsilon = 2.5" in made.plan.text()

@@ -95,11 +95,11 @@ def test_records_vote_unless_something_is_said_of_shards(files, options, who):
     ("options", "text"),
     [
         ({"voters": "people"}, "voters must be one of 'auto', 'records', 'heads', 'shards', 'dpsgd', got 'people'"),
-        ({"voters": "records", "n_teachers": 100}, r"must stand without n_teachers \(--teachers\)"),
-        ({"voters": "records", "select": "first", "gap": 1.0}, r"without gap \(--gap\), select \(--select\)"),
-        ({"voters": "records", "preprocess": "shard"}, r"without preprocess \(--preprocess\)"),
-        ({"voters": "heads", "teacher": "svm"}, r"'heads' must stand without teacher \(--teacher\)"),
-        ({"voters": "heads", "preprocess": "shard"}, r"'heads' must stand without preprocess \(--preprocess\)"),
+        ({"voters": "records", "n_teachers": 100}, r"cannot go with n_teachers \(--teachers\)"),
+        ({"voters": "records", "select": "first", "gap": 1.0}, r"cannot go with gap \(--gap\), select \(--select\)"),
+        ({"voters": "records", "preprocess": "shard"}, r"cannot go with preprocess \(--preprocess\)"),
+        ({"voters": "heads", "teacher": "svm"}, r"'heads' cannot go with teacher \(--teacher\)"),
+        ({"voters": "heads", "preprocess": "shard"}, r"'heads' cannot go with preprocess \(--preprocess\)"),
         ({"classes": ["yes"]}, "classes must list at least two"),
         ({"stated": {"partition": "by hand"}}, "partition"),
         ({"budget": 1.0}, "budget must be"),
@@ -266,6 +266,16 @@ def test_private_rows_as_public_ones_are_refused(tmp_path, files):
 # The ledger ----------------------------------------------------------------------------------------------------
 
 
+def test_the_plan_says_that_it_takes_less_than_was_asked_for(files, tmp_path):
+    path = tmp_path / "l.sqlite"
+    ledger = Ledger(path, total=Budget(2.0, 1e-4))
+    assert "that the ledger has left" not in str(job(*files, ledger=path).plan)
+    with pytest.warns(PrivacyParameterWarning, match="epsilon = 3 was asked for, .* only epsilon = 2"):
+        plan = job(*files, ledger=path, budget=Budget(3.0, 1e-4)).plan
+    assert "all that the ledger has left of its total, epsilon = 2" in dict(plan.lines())["will spend"]
+    assert str(ledger.remaining()).startswith("left: 100.0% of the total")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("grouped", [False, True])
 def test_the_same_again_is_free_and_the_same_and_another_is_refused(tmp_path, files, grouped):
@@ -289,7 +299,8 @@ def test_what_is_left_is_shared_by_teachers_and_records_and_taken_up_again(tmp_p
     """A recipe chosen for what was left is found again although less is left now."""
     options = {"ledger": tmp_path / "l.sqlite", "budget": Budget(2.0, 1e-4)}
     job(*files, **options, n_teachers=50, teacher="naive-bayes", mechanism=GNMax(30.0), n_queries=5).run()
-    work = job(*files, **options)
+    with pytest.warns(PrivacyParameterWarning, match="takes all that is left"):
+        work = job(*files, **options)
     assert 0 < work.plan.guarantee.epsilon < 2.0
     first = work.run()
     again = job(*files, **options)

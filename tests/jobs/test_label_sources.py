@@ -7,6 +7,7 @@ import pytest
 from pate import Budget
 from pate.jobs._reading import read_sources
 from pate.jobs._request import LabelSettings
+from pate.models.recipes import kind_of
 
 
 @pytest.mark.parametrize("group", [None, "who"])
@@ -19,3 +20,13 @@ def test_how_many_records_persons_have_together_is_not_released(tmp_path, group)
     reported = dict(source.files)
     assert ("rows" in reported["private"]) == (group is None)
     assert reported["public"].endswith("2 rows")
+
+
+@pytest.mark.parametrize("codes", [(), ("note",)])
+def test_texts_of_one_column_are_categories_where_somebody_said_that_they_are_codes(tmp_path, codes):
+    rows = [f"a cold day {i}" for i in range(30)]
+    (tmp_path / "p.csv").write_text("note,ill\n" + "".join(f"{row},no\n" for row in rows))
+    (tmp_path / "u.csv").write_text("note\n" + "".join(f"{row} again\n" for row in rows))
+    said = {"target": "ill", "text": codes, "budget": Budget(1.0, 1e-5)}
+    source = read_sources(LabelSettings(tmp_path / "p.csv", tmp_path / "u.csv", **said))
+    assert (source.kind, kind_of(source.public)) == (("table", "mixed") if codes else ("texts", "text"))

@@ -50,6 +50,24 @@ def test_values_of_every_public_row_once_paid(files):
     assert len(Ledger(ledger).releases()) == 1
 
 
+def test_decimal_commas_in_the_target_are_read_as_those_of_the_columns_beside_it(files):
+    for name in ("private", "public"):
+        table = pd.read_csv(files / f"{name}.csv", dtype=str)
+        table.map(lambda cell: cell.replace(".", ",")).to_csv(files / f"{name}.csv", index=False, sep=";")
+    values = job(files)._values
+    assert np.array_equal(values, np.where(np.arange(800) == 3, np.nan, PRICE[:800]), equal_nan=True)
+    # By what was said too, where the public file has no decimals; a point is then no decimal sign.
+    table.assign(a=np.arange(len(table)) % 5, b=np.arange(len(table)) % 3).to_csv(
+        files / "public.csv", index=False, sep=";"
+    )
+    mixed = pd.read_csv(files / "private.csv", sep=";", dtype=str)
+    mixed.loc[0, "price"] = "1.500"
+    mixed.to_csv(files / "private.csv", index=False, sep=";")
+    values = job(files, decimal=",", force=True)._values
+    assert np.isnan(values[[0, 3]]).all()
+    assert np.array_equal(values[4:], PRICE[4:800])
+
+
 def test_persons(files):
     assert (job(files, group="who").plan.unit, job(files, group="who").plan.n_units) == ("group", 400)
 

@@ -71,7 +71,7 @@ def test_class_ids_are_never_taken_for_counts(tmp_path):
     path = save(tmp_path, LABELS)
     with pytest.raises(InvalidInputError, match=r"is it counts .* or labels .* Say which: --kind"):
         read_votes(path)
-    with pytest.raises(InvalidInputError, match="rows that all sum to the number of teachers; they do not"):
+    with pytest.raises(InvalidInputError, match="rows do not all sum to the number of teachers"):
         read_votes(path, kind="counts")
     with pytest.raises(InvalidInputError, match="classes must be given for labels"):
         read_votes(path, kind="labels")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -114,7 +115,7 @@ def test_without_the_public_rows_every_run_spends(tmp_path, votes):
     spend = [job(votes, mechanism=GNMax(60.0), n_queries=5, ledger=tmp_path / "book.sqlite") for _ in range(2)]
     for work in spend:
         work.run()
-    with sqlite3.connect(tmp_path / "book.sqlite") as book:
+    with closing(sqlite3.connect(tmp_path / "book.sqlite")) as book, book:
         tables = [name for (name,) in book.execute("select name from sqlite_master where type = 'table'")]
         assert any(book.execute(f'select count(*) from "{name}"').fetchone()[0] == 2 for name in tables)
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import sqlite3
 import stat
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -289,7 +291,7 @@ def test_a_truncated_ledger_is_refused(path):
 
 
 def test_another_programs_database_is_refused_and_left_alone(path):
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE patients (name TEXT)")
     connection.close()
     before = path.read_bytes()
@@ -378,6 +380,23 @@ def test_laplace_noise_counts_as_its_dominating_gaussian(path):
 
 
 # What is kept --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_left_at_an_order_is_said_of_gaussian_noise_and_can_be_had(path):
+    ledger = Ledger(path, total=Budget(3.0, 1e-5), currency="renyi:8")
+    ledger.record(Charge.gaussian(sensitivity=1.0, sigma=2.0), mechanism="m", n_queries=1)
+    left = ledger.remaining()
+    said = str(left)
+    assert "counted in renyi:8" in said
+    (told,) = map(float, re.findall(r"one more release of Gaussian noise of up to epsilon ([\d.]+) fits", said))
+    sigma = math.sqrt(4 / left.left)  # of sensitivity 1: costs 8 / (2 sigma^2)
+    rest = Charge.gaussian(sensitivity=1.0, sigma=sigma * (1 + 1e-9))
+    assert told == pytest.approx(left.epsilon_left, abs=5e-4) == pytest.approx(rest.guarantee(1e-5).epsilon, abs=5e-4)
+    with pytest.raises(BudgetExceededError, match=r"takes 44\.9% .* order 8 counts it: more than the 44\.0%"):
+        ledger.record(Charge.gaussian(sensitivity=1.0, sigma=sigma * 0.99), mechanism="m", n_queries=1)
+    ledger.record(rest, mechanism="m", n_queries=1)
+    assert "nothing more of use can be released" in str(ledger.remaining())  # the conversion alone is above 0
+    assert ledger.remaining().epsilon_left < 1e-3
 
 
 def test_no_total_no_charge(path):
@@ -515,7 +534,7 @@ def test_facts_that_are_drawn_come_after_the_charge_fits(tmp_path):
 
 def test_a_ledger_that_is_not_there_says_nothing(tmp_path):
     """A reader of a ledger without a file, or of a database without tables, sees one without entries."""
-    with sqlite3.connect(tmp_path / "bare.sqlite") as bare:
+    with closing(sqlite3.connect(tmp_path / "bare.sqlite")) as bare, bare:
         bare.execute("PRAGMA user_version = 7")
         bare.execute("VACUUM")
     for name in ("none.sqlite", "bare.sqlite"):

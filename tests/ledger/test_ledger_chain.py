@@ -31,7 +31,7 @@ from pate.exceptions import LedgerError
 from pate.ledger import Registration
 from pate.ledger._entries import append, opening
 from pate.ledger._store import SCHEMA, create
-from pate.privacy.convert import gdp_to_epsilon
+from pate.privacy.convert import gdp_from_budget, gdp_to_epsilon
 from pate.teachers import TeacherEnsemble
 
 TOTAL = Budget(2.0, 1e-5)
@@ -532,10 +532,10 @@ def test_a_lost_or_foreign_key_is_said(path):
 @pytest.mark.parametrize(
     ("other", "text"),
     [
-        (Registration("group", ("no", "yes")), "unit='record', not 'group'"),
-        (Registration("record", ("yes", "no")), "classes="),
-        (Registration("record", ("no", "yes", "maybe")), "classes="),
-        (Registration("record", ("no", "yes"), n_units=999), r"n_units=1000, not 999.*revise"),
+        (Registration("group", ("no", "yes")), "the unit 'record', not 'group'"),
+        (Registration("record", ("yes", "no")), "the classes"),
+        (Registration("record", ("no", "yes", "maybe")), "the classes"),
+        (Registration("record", ("no", "yes"), n_units=999), r"for 1000 records \(or persons\), not 999.*revise"),
     ],
 )
 def test_another_unit_or_other_classes_are_refused(path, other, text):
@@ -552,7 +552,7 @@ def test_classes_of_another_type_are_other_classes(path, a, b):
     ledger = Ledger(path, total=TOTAL)
     ledger.register(Registration("record", a))
     ledger.check(Registration("record", tuple(np.array(a)) if a == (0, 1) else a))
-    with pytest.raises(LedgerError, match="classes="):
+    with pytest.raises(LedgerError, match="the classes"):
         ledger.check(Registration("record", b))
 
 
@@ -632,6 +632,19 @@ def test_what_remains(path):
     # epsilons do not add up: mu^2 does
     assert left.epsilon_left + ONE.guarantee(1e-5).epsilon > 2.0
     json.dumps(left.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("currency", ["renyi", "renyi:13", "renyi:60"])
+def test_what_remains_at_a_renyi_order_is_said_of_gaussian_noise_not_of_the_conversions_overhead(path, currency):
+    """Also between the orders at which a charge is known, where it is priced by a chord, a little above itself."""
+    ledger = Ledger(path, total=TOTAL, currency=currency)
+    while ledger.allows(ONE):
+        ledger.record(ONE, mechanism="m", n_queries=10)
+    left = ledger.remaining()
+    mu = gdp_from_budget(left.epsilon_left, TOTAL.delta)
+    assert mu == pytest.approx(math.sqrt(2 * left.left / float(left.currency.partition(":")[2])), rel=0.01)
+    assert left.epsilon_left < ONE.guarantee(TOTAL.delta).epsilon
+    assert ledger.allows(Charge.gaussian(sensitivity=1.0, sigma=(1 + 1e-6) / mu))
 
 
 def test_rows_to_show_are_public_and_tidy(path):

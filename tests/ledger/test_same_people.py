@@ -274,5 +274,13 @@ def test_records_in_another_order_are_called_that(tmp_path):
     turned = Registration("group", CLASSES, **recognised_by(rows[::-1], labels(300)[::-1], owners[::-1]))
     with pytest.raises(LedgerError, match=r"knows these labels and owners in another order.*pate ledger revise"):
         ledger.check(turned)
-    with pytest.raises(LedgerError, match="is for other private records than these"):
+    with pytest.raises(LedgerError, match=r"is for other private records than these.*cross-validate without a ledger"):
         ledger.check(registration(rows, ids("names", 300, 1)))
+
+
+def test_whoever_cross_validates_with_a_ledger_is_told_what_the_first_fold_did(tmp_path):
+    ledger = opened(tmp_path / "a.sqlite")
+    ledger.register(Registration("record", CLASSES, n_units=200))
+    for n_units in (100, 300):  # another fold, and the whole table
+        with pytest.raises(LedgerError, match=r"200 records.*the first fold was charged and registered.*revise first"):
+            ledger.check(Registration("record", CLASSES, n_units=n_units))

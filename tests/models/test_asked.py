@@ -1,13 +1,18 @@
 """Students that are asked about private records: each by itself, whatever the others hold."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.random import RandomState
 from scipy import sparse
+from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.decomposition import NMF, MiniBatchNMF
 from sklearn.dummy import DummyClassifier
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401 - what makes the next one known
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_selection import SelectKBest
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import IterativeImputer
 from sklearn.linear_model import LogisticRegression
@@ -17,6 +22,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
+from pate import TeacherEnsemble
+from pate.exceptions import CuratorWarning
 from pate.models.students import VoteSpreading
 from pate.models.students._row_by_row import answers_alone, as_public, has_frozen, is_known_throughout
 
@@ -142,11 +149,64 @@ def test_for_whose_code_pate_vouches():
 
     known = [*STUDENTS, GridSearchCV(LogisticRegression(), {"C": [1.0]})]
     known += [DummyClassifier(strategy="prior"), KNeighborsClassifier(metric_params={"p": 3})]
+    known += [make_pipeline(OneHotEncoder(), SVC()), make_pipeline(TfidfVectorizer(), SVC())]  # dtype is a type
+    known += [make_pipeline(SelectKBest(k=2), SVC()), make_pipeline(FunctionTransformer(np.log1p), SVC())]
+    known += [make_pipeline(ColumnTransformer([("c", OneHotEncoder(), make_column_selector("t"))]), SVC())]
     foreign = [KNeighborsClassifier(metric="pyfunc", metric_params={"func": np.dot}), MiniBatchNMF()]
     foreign += [LogisticRegression(random_state=RandomState(0)), IterativeImputer()]
+    foreign += [TfidfVectorizer(tokenizer=str.split), SelectKBest(lambda X, y: X[0])]
+    foreign += [FunctionTransformer(np.frompyfunc(abs, 1, 1)), FunctionTransformer(np.exp, kw_args={"out": X})]
+    foreign += [FunctionTransformer(lambda X: X - X.mean(axis=0)), FunctionTransformer(np.add)]
+    foreign += [FunctionTransformer(np.linalg._umath_linalg.inv)]  # takes whole tables: (m,m)->(m,m)
     foreign += [Own(), make_pipeline(Own()), make_pipeline(FunctionTransformer(np.sort), SVC()), SVC(kernel=np.dot)]
     assert all(map(is_known_throughout, known))
     assert not any(map(is_known_throughout, foreign))
+
+
+def test_a_table_with_categories_is_asked_in_blocks_and_no_record_moves_another(monkeypatch):
+    """The pipeline that most DataFrames need: a record by itself takes a hundred times as long."""
+    towns = pd.DataFrame(X).add_prefix("x").assign(town=np.array(["Oslo", "Rome", "Turin"], dtype=object)[Y])
+    columns = ColumnTransformer(
+        [("town", OneHotEncoder(handle_unknown="ignore"), ["town"]), ("rest", StandardScaler(), ["x0", "x1"])]
+    )
+    student = make_pipeline(columns, LogisticRegression()).fit(towns[:300], Y[:300])
+    sizes, predict = [], type(student).predict
+    monkeypatch.setattr(type(student), "predict", lambda self, X: sizes.append(len(X)) or predict(self, X))
+    whole = asked(student, towns)
+    assert sizes == [1_024, 1_024]
+    for i, town, number in ((3, "Kyiv", 1e9), (1_400, None, np.nan)):
+        other = towns.copy()
+        other.loc[i, ["town", "x0"]] = [town, number]
+        assert (np.delete(asked(student, other), i) == np.delete(whole, i)).all()
+
+
+def test_one_records_text_does_not_decide_whether_others_are_answered():
+    """An encoder of texts raises where it is handed an array of numbers: one text must not make objects of all."""
+    public = np.array([[float(i % 7), "ab"[i % 2]] for i in range(60)], dtype=object)
+    columns = ColumnTransformer([("t", OneHotEncoder(handle_unknown="ignore"), [1]), ("n", StandardScaler(), [0])])
+    student = make_pipeline(columns, LogisticRegression()).fit(public, Y[:60] % 2)
+    numbers = np.array([[float(i % 5), i % 3] for i in range(40)], dtype=object)
+    one = numbers.copy()
+    one[4, 1] = "a"
+    plain, other = (
+        asked(student, read.rows, read.usable)
+        for read in (TeacherEnsemble(student, 3).read_private(rows, public) for rows in (numbers, one))
+    )
+    assert (plain >= 0).all()
+    assert (np.delete(plain, 4) == np.delete(other, 4)).all()
+
+
+def test_the_curator_is_told_where_asking_record_by_record_takes_minutes(monkeypatch):
+    monkeypatch.setattr("pate.models.students._row_by_row._FIRST", 0.0)
+    monkeypatch.setattr("pate.models.students._row_by_row._LONG", 0.0)
+    student = make_pipeline(FunctionTransformer(lambda X: X), LogisticRegression()).fit(X[:300], Y[:300])
+    with pytest.warns(CuratorWarning, match=r"about each of 20 records by itself.* 1 min: the student has code"):
+        asked(student, X[:20], ALL[:20])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what is paid for goes on
+        assert len(asked(student, X[:20], ALL[:20])) == 20
+    with pytest.warns(CuratorWarning, match="a person's records may move"):
+        asked(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y), X[:20], ALL[:20], keep_places=False)
 
 
 def test_frozen_parts_are_found_wherever_they_stand():

@@ -11,6 +11,7 @@ from pate_of import pate_of
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits
+from sklearn.ensemble import StackingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
@@ -126,6 +127,14 @@ def test_students_have_the_names_that_the_command_line_knows(name, ledger):
     clf.fit(X, Y, X_public=PUBLIC)
     assert clf.predict(TEST).shape == TEST_Y.shape
     assert clf.get_params()["student"] == name
+
+
+@pytest.mark.few(1)
+def test_a_stack_that_predicts_only_once_it_is_fitted_is_a_student(ledger):
+    stack = StackingClassifier([("bayes", NB)], cv=2)
+    assert not hasattr(stack, "predict")
+    clf = classifier(ledger, student=stack, random_state=0, measure=False).fit(X, Y, X_public=PUBLIC)
+    assert clf.predict(TEST).shape == TEST_Y.shape
 
 
 def test_a_name_that_is_none_is_no_attribute_error():

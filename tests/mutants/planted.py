@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import planted_accounting
 import planted_dpsgd
+import planted_federation
 import planted_ledger
 import planted_noise
 import planted_numbers
@@ -26,6 +27,7 @@ BLIND = {
     "partition": {"law": _DRAWN},
     "training": {"law": _DRAWN},
     "numbers": {"law": _DRAWN},
+    "federation": {"replay": "it is of one site, which draws and is charged alike in both runs"},
     "DP-SGD": {},
 }
 
@@ -51,6 +53,7 @@ GROUPS: dict[str, tuple[Mutant, ...]] = {
         "partition": planted_partition,
         "training": planted_training,
         "numbers": planted_numbers,
+        "federation": planted_federation,
         "DP-SGD": planted_dpsgd,
     }.items()
 }

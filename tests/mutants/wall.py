@@ -2,7 +2,7 @@
 
 Each fault is of a kind that published code has had. It stands in a subclass, a copy, or a patch of our own code that
 ends with its test. A *look* runs one layer on the honest code or on the faulty one; what it must say of each is what
-``test_wall.py`` checks, and ``experiments/wall_of_bugs.py`` makes the table of ``docs/audit.md`` of.
+``test_wall.py`` checks, and ``experiments/wall_of_bugs.py`` makes the table of ``docs/audit-faults.md`` of.
 """
 
 from __future__ import annotations

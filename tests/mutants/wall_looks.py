@@ -66,12 +66,23 @@ def by_outcomes(
 # ---- pair ----
 
 
-def by_pair(claimed: Callable[[], Any], faulty: Callable[[], Any], law: Any, votes: Any, other: Any, n: int) -> Look:
+def by_pair(
+    claimed: Callable[[], Any],
+    faulty: Callable[[], Any],
+    law: Any,
+    votes: Any,
+    other: Any,
+    n: int,
+    *,
+    max_moved: int = 1,
+) -> Look:
     """The exact divergence of one pair of votes, asked about ``n`` times, against the charge or guarantee given."""
 
     def look(planted: bool, seed: int) -> Found:
         claim = (faulty if planted else claimed)()
-        return _found(pair([votes] * n, [other] * n, law, claim=claim, delta=DELTA, published=True))
+        return _found(
+            pair([votes] * n, [other] * n, law, claim=claim, delta=DELTA, max_moved=max_moved, published=True)
+        )
 
     return look
 

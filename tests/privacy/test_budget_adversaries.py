@@ -531,7 +531,7 @@ def test_a_gate_on_other_peoples_votes_is_refused(path):
     ledger = Ledger(path)
     release_labels(votes(3), GNMax(40.0), budget=TOTAL, ledger=ledger)
     other = Votes.from_counts([[230, 20]] * 9, classes=("no", "yes"), n_units=777)
-    with pytest.raises(LedgerError, match="n_units=5000, not 777"):
+    with pytest.raises(LedgerError, match=r"5000 records \(or persons\), not 777"):
         PTRGate(**GATE).test(other, NoiseSource(), ledger=ledger)
 
 

@@ -297,7 +297,7 @@ def test_what_a_mechanism_is_written_as():
     assert hash(fair) != hash(plain)
     assert fair.scaled(2.0).offsets == fair.offsets
     assert calibrate(fair, Budget(1.0, 1e-5), n_queries=100).offsets == fair.offsets
-    with pytest.raises(InvalidInputError, match="not its own: offsets"):
+    with pytest.raises(InvalidInputError, match="not for it: offsets"):
         make_mechanism("gnmax", sigma=40.0, offsets=[1, 2])
 
 

@@ -174,11 +174,13 @@ def test_operating_system_source_and_shapes():
     assert reals.real_argmax(np.zeros((0, 3), dtype=int), scale=1.0, source=NoiseSource()).shape == (0,)
 
 
-@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, 2.0**21, 1e-4])
+@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, 2.0**46, 1e-4])
 def test_bad_scale(scale):
     for function in (integers.discrete_gaussian, integers.discrete_laplace):
         with pytest.raises(ValueError, match="must be a finite number"):
             function(scale, 3, NoiseSource(0))
+    with pytest.raises(ValueError, match="must be a finite number"):
+        integers.discrete_laplace(2.0**21, 3, NoiseSource(0))
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf])

@@ -14,8 +14,10 @@ import pytest
 
 from pate import Budget, GaussianSum, GNMax, InvalidInputError, Votes, release_labels
 from pate._core.files import write_json
+from pate.mechanisms import SharedGNMax
 from pate.privacy.attacker import attack_bounds, detection_bound, replaced_success
 from pate.privacy.words import Guarantee
+from pate.release import FederationFacts, federation_statement
 from pate.release.statement.catalogue import (
     Catalogue,
     english,
@@ -55,6 +57,9 @@ MEASURED = MeasuredAccuracy(
 )
 
 
+FEDERATION = FederationFacts(
+    engine="an engine", coordinator="a", sites=("a", "b", "c"), recipients=("a",), most_units=9
+)
 TIER = {"name": "gold", "n": 9, "weight": 1.0, "epsilon": 1.0, "delta": 1e-5, "mu": 0.3}
 
 
@@ -96,6 +101,8 @@ def variants():
     yield make(errors=ERRORS)
     yield make(errors=replace(ERRORS, held_out=False))
     yield make(1.0, n_units=9, mu=0.3, tier_budgets=(TIER,))
+    federated = [SharedGNMax(40.0, n_sites=3, tolerate=1, n_classes=2)]
+    yield federation_statement(federated, FEDERATION, n_cells=200, delta=1e-6, n_queries=100)
     yield make(quality=QUALITY)
     yield make(doubts=[{"kind": kind, "sentence": "it may be so."} for kind in KINDS])
     yield make(audits=[{"layer": n, "claim": "c", "tried": "t", "stood": n != "law"} for n in LAYERS])
@@ -348,12 +355,13 @@ def test_the_page_names_what_is_open_and_who_stated_what():
     seen = Assumption(name="noise", claim="the noise is fresh", how="drawn", by="pate")
     page = page_of(make(1.0, assumptions=(open_, own, seen, FULL)))
     text = text_of(page)
-    assert "4 points: pate's own code saw to 1; 2 were stated by people; 1 are open" in text
+    assert "4 points: 1 seen to by pate's own code, 2 stated by people, 1 open" in text
     assert "Nobody is in the data twice under two names." in text
     assert "something <b>of mine</b> (stated: I looked)" in text
     assert "The set of possible answers is public. (stated: by law)" in text
     assert "<b>" not in page
     assert "1 of 4" in text
+    assert "duplicates: nobody stands twice (open: nobody vouches for it)" in text  # the name that --stated takes
 
 
 def test_a_seeded_statement_promises_nothing():

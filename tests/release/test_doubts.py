@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 
 from pate import Budget, GNMax, MeasuredAccuracy, PATEClassifier, Queries, Votes, release_labels
 from pate.exceptions import CuratorWarning, ResultWarning
 from pate.records._right import RightFacts
-from pate.release import ModelLabels, ReleasedCounts, doubted, warn_of_doubts
+from pate.release import ModelLabels, ReleasedCounts, _measured, doubted, warn_of_doubts, warn_of_student
 
 MEASURED = MeasuredAccuracy(
     estimate=0.58, low=0.55, high=0.61, unit="record", n=900, counted=0.6, correction=0.02, sigma=18.7, share=0.04
@@ -85,6 +86,25 @@ def test_the_share_is_that_of_noisy_cells_else_as_stated_else_of_mean_probabilit
         assert how in str(one_doubt)
 
 
+def test_balanced_decisions_give_up_accuracy_on_purpose():
+    release = released([0, 1, 2] * 10, measured=MEASURED)
+    assert kinds(doubted(release, commonest=0.9)) == ["below the commonest"]
+    assert kinds(doubted(release, commonest=0.9, balanced=True)) == []
+    assert kinds(doubted(released([0] * 15, measured=MEASURED), balanced=True)) == ["classes never named"]
+
+
+@pytest.mark.parametrize("voters", ["records", pytest.param("dpsgd", marks=pytest.mark.long)])
+@pytest.mark.parametrize("decide", ["likeliest", "balanced"])
+def test_a_fit_with_balanced_decisions_is_not_compared_with_the_commonest_class(voters, decide, monkeypatch):
+    asked = []
+    monkeypatch.setattr(_measured, "_below", lambda *_: asked.append(decide))
+    rng = np.random.default_rng(0)
+    X, public = rng.normal(size=(600, 2)), rng.normal(size=(120, 2))
+    clf = PATEClassifier(voters=voters, budget=Budget(2.0, 1e-5), classes=[0, 1], decide=decide, random_state=0)
+    clf.fit(X, (X[:, 0] > 0).astype(int), X_public=public)
+    assert asked == (["likeliest"] if decide == "likeliest" else [])
+
+
 def test_without_a_measurement_nothing_is_said_of_the_commonest():
     assert kinds(doubted(released([0, 1, 2] * 10), commonest=0.9)) == []
 
@@ -123,3 +143,44 @@ def test_so_do_records_and_dpsgd():
             clf.fit(X, y, X_public=public)
         assert [w.filename for w in said if w.category is ResultWarning] == [__file__]
         assert "few public rows" in [doubt.kind for doubt in clf.statement_.doubts]
+
+
+def rare(n, seed, share=0.06):
+    rng = np.random.default_rng(seed)
+    y = (rng.random(n) < share).astype(int)
+    return rng.normal(size=(n, 6)) + 1.5 * y[:, None] * (np.arange(6) < 2), y
+
+
+class Constant(ClassifierMixin, BaseEstimator):
+    """A student that names one class, whatever it learnt."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X), dtype=int)
+
+
+@pytest.mark.parametrize("voters", ["shards", "heads", "records"])
+def test_a_student_that_never_names_a_class_that_labels_name_is_spoken_of(voters):
+    (X, y), (public, _) = rare(4_000, 0, share=0.4), rare(300, 1, share=0.4)
+    clf = PATEClassifier(
+        voters=voters, budget=Budget(8.0, 1e-5), classes=["no", "yes"], student=Constant(), random_state=0
+    )
+    with pytest.warns(ResultWarning, match=r"the student names 1 of 2 classes on none of the 300 .*\('yes'\)") as said:
+        clf.fit(X, np.array(["no", "yes"])[y], X_public=public)
+    assert [w.filename for w in said if w.category is ResultWarning] == [__file__]
+    assert "classes never named" not in kinds(clf.release_)
+    with pytest.warns(ResultWarning, match="on none of the 300") as said:
+        clf.refit_student(public)
+    assert [w.filename for w in said] == [__file__]
+    clf.set_params(student="knn").refit_student(public)
+
+
+def test_what_the_labels_doubts_say_is_not_said_of_the_student_again():
+    few, none = released([0, 1] * 7), released([0] * 20)
+    with pytest.warns(ResultWarning, match=r"names 2 of 3 classes on none of the 15 public rows \('b', 'c'\)"):
+        warn_of_student(few, [0] * 15)
+    for release, said in ((few, [0] * 14), (none, [0] * 20), (none, [0, 1] * 20), (few, [0, 1, 2] * 9), (few, None)):
+        warn_of_student(release, said)

@@ -25,6 +25,7 @@ from pate.dpsgd._statement import Plan, dpsgd_statement
 from pate.dpsgd.clipping import FlatClipping
 from pate.dpsgd.mechanisms import PoissonSGD, Shape
 from pate.exceptions import PateError
+from pate.mechanisms import VIEWERS
 from pate.privacy.attacker import attack_bounds, in_words
 from pate.privacy.words import Guarantee
 from pate.release._statement import vouch_for_training
@@ -42,6 +43,7 @@ from pate.release.statement.fields import (
     MeasuredErrors,
     MeasuredQuality,
     TierGuarantee,
+    ViewerGuarantee,
 )
 from pate.release.statement.files import (
     check_against_ledger,
@@ -60,6 +62,10 @@ EVIL = "</td></table><script>alert(1)</script><img src=https://evil.example/x on
 TIERS = (
     TierGuarantee(name="gold", n=40, weight=1.0, epsilon=1.5, delta=1e-6, mu=0.4),
     TierGuarantee(name="basic", n=60, weight=0.5, epsilon=0.9, delta=1e-6, mu=0.2),
+)
+LOOKING = (
+    ViewerGuarantee(viewer="coalition", n_parties=3, sees="all", epsilon=1.5, delta=1e-6, advantage=0.2),
+    ViewerGuarantee(viewer="outsider", n_parties=0, sees="sums", epsilon=1.1, delta=1e-6, advantage=0.15),
 )
 
 
@@ -114,6 +120,7 @@ MAKERS = {
     "dpsgd": lambda folder: dpsgd(),
     "dpsgd, usual": lambda folder: dpsgd(adjacency="add-or-remove", classes_given=False),
     "tiers": lambda folder: make(mu=0.4, tier_budgets=TIERS),
+    "viewers": lambda folder: make(viewers=LOOKING),
     "weak": lambda folder: make(guarantee=public(80.0), unit="group"),
     "sanitised": lambda folder: make(guarantee=public(kind="sanitised", order=8.0)),
     "evil": lambda folder: make(released=EVIL, tuning=EVIL, verify=EVIL, covered=(EVIL,), assumptions=(EVIL,)),
@@ -154,6 +161,7 @@ def test_the_schema_is_one_and_names_every_field():
         "measured",
         "quality",
         "tier_budgets",
+        "viewers",
     }  # came later: absent where there are none
     measured = SCHEMA["properties"]["measured"]
     assert set(measured["required"]) == set(measured["properties"]) == {f.name for f in fields(MeasuredAccuracy)}
@@ -171,6 +179,10 @@ def test_the_schema_is_one_and_names_every_field():
     tiers = SCHEMA["properties"]["tier_budgets"]
     assert set(tiers["items"]["required"]) == {f.name for f in fields(TierGuarantee)}
     assert tiers["maxItems"] == MOST_TIERS
+    viewers = SCHEMA["properties"]["viewers"]
+    assert set(viewers["items"]["required"]) == {f.name for f in fields(ViewerGuarantee)}
+    assert viewers["items"]["properties"]["viewer"]["enum"] == list(VIEWERS)
+    assert viewers["maxItems"] == len(VIEWERS)
     assert set(SCHEMA["properties"]["audits"]["items"]["required"]) == {f.name for f in fields(CitedAudit)}
     assert SCHEMA["properties"]["audits"]["items"]["properties"]["layer"]["enum"] == list(LAYERS)
     assert SCHEMA["properties"]["audits"]["maxItems"] == MOST_AUDITS
@@ -616,3 +628,28 @@ def test_a_quality_that_was_altered_is_refused(change, text):
         MeasuredQuality.from_dict(fine | change)
     with pytest.raises(InvalidInputError, match="error"):
         LabelFigures.from_dict(figures | {"f1": 0.5})
+
+
+def test_viewers_are_said_everywhere_and_must_agree_with_the_guarantee():
+    s = make(viewers=LOOKING)
+    assert "coalition of 3: epsilon = 1.5" in s.text()
+    assert "outsider: epsilon = 1.1" in s.text()
+    page = s.html()
+    assert "Any 3 of those who took part" in page
+    assert "at most 58 times in 100" in page
+    assert "viewers" not in make().to_dict()
+    assert "Learnt by whom" not in make().text()
+    assert make(viewers=LOOKING, seeded=True, guarantee=public(kind="seeded")).viewers == ()
+    for wrong in (
+        LOOKING[1:],  # who learns most is missing
+        (*LOOKING, LOOKING[1]),
+        (LOOKING[0], replace(LOOKING[1], delta=1e-5)),
+        (LOOKING[0], replace(LOOKING[1], epsilon=1.6)),
+        "coalition",
+        ({**LOOKING[0].to_dict(), "more": 1},),
+    ):
+        with pytest.raises(InvalidInputError):
+            make(viewers=wrong)
+    for wrong in ({"viewer": "neighbour"}, {"advantage": 1.1}, {"n_parties": -1}):
+        with pytest.raises(InvalidInputError):
+            replace(LOOKING[0], **wrong)

@@ -209,3 +209,36 @@ def test_many_contestants_keep_colours_by_side_and_differ_in_marks():
     figure.canvas.draw()
     box = ax.get_legend().get_window_extent()
     assert box.x1 <= figure.bbox.x1  # no legend runs out of the picture
+
+
+def squares(ax, role):
+    """Sides of the squares of one colour."""
+    (found,) = [
+        c
+        for c in ax.collections
+        if c.get_paths() and plots.COLOURS[role] in map(matplotlib.colors.to_hex, c.get_facecolor())
+    ]
+    return [path.vertices[:, 0].max() - path.vertices[:, 0].min() for path in found.get_paths()]
+
+
+def test_panels_draw_numbers_as_areas_and_signs_as_colours():
+    ax = plots.viewer_panels([{"title": "a", "note": "b", "values": [[4.0, -1.0], [0.0, 2.0]]}], ["x", "y"])
+    assert squares(ax, "series-0") == pytest.approx([0.96, 0.96 / 2**0.5])
+    assert squares(ax, "series-1") == pytest.approx([0.48])
+    assert texts(ax) == ["a", "b", "largest: 4", "x", "y"]
+
+
+def test_panels_stand_beside_each_other_and_two_by_two_on_a_phone():
+    panels = [{"title": str(i), "note": "", "values": [[i, 1]] * 3} for i in range(4)]
+    wide = plots.viewer_panels(panels, "ab")
+    narrow = plots.viewer_panels(panels, "ab", ax=plots.narrow_axes(wide))
+    tops = {ax: {text.get_position()[1] for text in ax.texts if text.get_text() in {*"0123"}} for ax in (wide, narrow)}
+    assert [len(tops[ax]) for ax in (wide, narrow)] == [1, 2]
+    assert narrow.figure.get_figheight() > wide.figure.get_figheight()
+
+
+def test_panels_refuse_rows_that_do_not_fit_and_draw_zeros():
+    with pytest.raises(InvalidInputError, match="a number for each of the 2 columns"):
+        plots.viewer_panels([{"title": "", "note": "", "values": [[1, 2], [3]]}], "ab")
+    ax = plots.viewer_panels([{"title": "", "note": "", "values": [[0, 0]]}], "ab")
+    assert all(not c.get_paths() for c in ax.collections[:2])

@@ -190,6 +190,8 @@ class TheSharpest(nn.Module):
         (FromModule(nn.Linear(6, 2), provenance="a\nb"), "one line"),
         (FromModule(nn.Linear, provenance=SAID), "module must be a torch.nn.Module"),
         (FromModule(nn.Linear(6, 2), provenance=SAID, input_shape=(1, 2, 2)), "has 4 cells, and a row has 6"),
+        (FromModule(nn.Linear(4, 2), provenance=SAID), r"must take rows of shape \(6,\), as the public ones are.*mat1"),
+        (FromModule(nn.Conv2d(3, 1, 2), provenance=SAID, input_shape=(1, 2, 3)), r"rows of shape \(1, 2, 3\)"),
         (FromModule(nn.Linear(6, 2), provenance=SAID, device="abacus"), "device"),
         (FromTransformer(StandardScaler().fit(numbers())), "provenance must say"),
         (FromTransformer(StandardScaler), "transformer must be"),
@@ -252,6 +254,14 @@ def test_the_statement_line_says_whose_word_it_is():
     assert "as stated by the person" in FromModule(layers(), provenance=SAID).fit(X).provenance_
     assert "as stated by the person" in FromTransformer(StandardScaler().fit(X), provenance=SAID).fit(X).provenance_
     assert "stated" not in FromTransformer(StandardScaler()).fit(X).provenance_
+
+
+def test_the_statement_line_of_a_function_that_calls_an_encoder_says_on_what_that_was_trained():
+    rep = FromTransformer(FunctionTransformer(abs_of), provenance=SAID).fit(numbers(50))
+    assert rep.provenance_ == (
+        f"FromTransformer: FunctionTransformer fitted on 50 public rows, with what was trained on: {SAID} "
+        "(as stated by the person)"
+    )
 
 
 class TestModuleFiles:

@@ -29,7 +29,7 @@ from pate.representations import FromTransformer
 from pate.teachers._shards import side_by_side
 from pate.teachers.torch._ensemble import TorchTeacherEnsemble
 
-distributed = pytest.importorskip("distributed", reason="pip install pate[dask]")
+distributed = pytest.importorskip("distributed", reason="pip install pate-privacy[dask]")
 psutil = pytest.importorskip("psutil")  # comes with distributed
 
 COMMON = {"classes": range(10), "random_state": 0, "partition_seed": 0}
@@ -368,7 +368,7 @@ class Noting:
 
 @pytest.mark.slow
 def test_ray_gives_the_same_votes(digits, tmp_path):
-    ray = pytest.importorskip("ray", reason="pip install pate[ray]")
+    ray = pytest.importorskip("ray", reason="pip install pate-privacy[ray]")
     from ray.util.joblib import register_ray
 
     X, y, X_public = digits

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.datasets import load_digits
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, StackingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectFromModel
 from sklearn.impute import SimpleImputer
@@ -337,6 +337,53 @@ def test_lists_have_no_type_that_a_cell_could_change():
     assert types == [np.dtype(float)] * 2
 
 
+@pytest.mark.parametrize("form", [list, lambda rows: np.array(rows, dtype=object)], ids=["list", "objects"])
+def test_one_text_makes_no_other_cells_objects(form):
+    """Where public rows have texts, private ones are objects even if none, or one alone, has a text."""
+    public, rows = [[1.0, "a"], [2, 3]] * 5, [[i, i % 3] for i in range(40)]
+    rows[7] = [7, None]
+    with_text = [[i, "a"] if i == 5 else row for i, row in enumerate(rows)]
+    plain, other = (ensemble(SeesTexts(), 4).read_private(form(r), public).rows for r in (rows, with_text))
+    assert plain.dtype == other.dtype == object
+    assert list(map(repr, np.delete(plain, 5, axis=0).ravel())) == list(map(repr, np.delete(other, 5, axis=0).ravel()))
+    numbers = ensemble(SeesTexts(), 4).read_private(form(with_text), [[1.0, 2.0], [3, 4]]).rows
+    assert numbers.dtype == float
+    assert np.isnan(numbers[5, 1])
+
+
+class NumbersAlone(BaseEstimator, TransformerMixin):
+    """All rows are one where they are objects."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return np.zeros(X.shape) if X.dtype == object else X
+
+
+@pytest.mark.parametrize("form", [list, lambda rows: np.array(rows, dtype=object)], ids=["list", "objects"])
+def test_without_public_rows_one_text_changes_the_type_of_its_own_shard_alone(form):
+    rows, y = [[float(i), i % 3] for i in range(60)], np.arange(60) // 30
+    public = [[float(i), 1.0] for i in range(0, 60, 5)]
+    teachers = [
+        ensemble(make_pipeline(NumbersAlone(), GaussianNB()), 4, classes=(0, 1)).fit(form(r), y)
+        for r in (rows, [[5.0, "a"] if i == 5 else row for i, row in enumerate(rows)])
+    ]
+    (own,) = [i for i, shard in enumerate(teachers[0].partition_.shards()) if 5 in shard]
+    plain, other = (
+        [one.predict(np.array(public)) for i, one in enumerate(made.teachers_) if i != own] for made in teachers
+    )
+    assert (np.array(plain) == np.array(other)).all()
+    assert len(np.unique(other)) == 2
+
+
+class SeesTexts(GaussianNB):
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        return tags
+
+
 class TypesOfArray(GaussianNB):
     def fit(self, X, y):
         self.dtype_ = X.dtype
@@ -376,6 +423,14 @@ def test_the_global_generator_carries_nothing_from_one_teacher_to_the_next():
     np.random.seed(123)  # neither does the caller's state come in  # noqa: NPY002
     again = ensemble(search, 4, classes=(0, 1)).fit(private, y)
     assert [t.cv_results_["split0_test_score"].tolist() for t in again.teachers_] == results[0]
+
+
+def test_a_stack_that_predicts_only_once_it_is_fitted_is_a_teacher():
+    stack = StackingClassifier([("tree", DecisionTreeClassifier())], cv=2)
+    assert not hasattr(stack, "predict")
+    fitted = ensemble(stack, 4, classes=(0, 1)).fit(DIGITS[:160], LABELS[:160] % 2)
+    assert fitted.failed_ == {}
+    assert fitted.vote(DIGITS[160:170]).n_queries == 10
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -595,7 +650,7 @@ def test_mixed_tables(table):
 def test_tables_with_other_columns_are_refused(table):
     frame, y = table
     teachers = ensemble(tabular(), 6, classes=["well", "ill"]).fit(frame, y)
-    with pytest.raises(InvalidInputError, match=r"without \['dose'\], with \['dosis'\]"):
+    with pytest.raises(InvalidInputError, match=r"lacks 'dose'; it also has 'dosis'"):
         teachers.vote(frame.rename(columns={"dose": "dosis"}))
     with pytest.raises(InvalidInputError, match="must be a DataFrame"):
         teachers.vote(frame.to_numpy())
@@ -747,6 +802,10 @@ def test_repeated_rows_warn_the_curator():
         ensemble().fit(sparse.csr_array(twice), np.concatenate([Y, Y[:50]]))
     people = np.concatenate([np.arange(400), np.arange(50)])
     ensemble().fit(twice, np.concatenate([Y, Y[:50]]), groups=people)  # the same person: no warning
+    with pytest.warns(DuplicateRecordsWarning) as caught:
+        ensemble().fit(twice, np.concatenate([Y, Y[:50]]), groups=np.arange(450))
+    assert "give all records of a person the same id" in str(caught[0].message)
+    assert "groups=" not in str(caught[0].message)  # they were given
 
 
 # --- a scikit-learn object -----------------------------------------------------------------------------------------

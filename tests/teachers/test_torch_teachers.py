@@ -8,8 +8,11 @@ import random
 import subprocess
 import sys
 import textwrap
+import weakref
 from collections import Counter
+from contextlib import nullcontext
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -688,6 +691,32 @@ def test_a_step_that_cannot_be_recorded_is_run_as_it_is(monkeypatch):
     batch = (torch.ones(3),) * 4
     chosen(monkeypatch, lambda *b: state[0].add_(b[0]), state, batch, RuntimeError("capture"), {})(*batch)
     torch.testing.assert_close(state[0], torch.ones(3))
+
+
+def test_what_a_recorded_step_works_on_stays_as_long_as_it_does(monkeypatch):
+    """A graph holds addresses: numbers given back would be whatever comes there next, and be written over."""
+
+    class Graph:
+        def replay(self):
+            pass
+
+    for name, stand_in in {
+        "Stream": lambda device: SimpleNamespace(wait_stream=lambda other: None),
+        "current_stream": lambda device: SimpleNamespace(wait_stream=lambda other: None),
+        "stream": lambda stream: nullcontext(),
+        "graph": lambda graph: nullcontext(),
+        "CUDAGraph": Graph,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    held = torch.zeros(3)
+    gone = weakref.ref(held)
+    batch = (torch.ones(3),) * 4
+    recorded = _grouped._recorded(lambda *given, state=held: state.add_(given[0]), batch, CPU)
+    del held
+    assert gone() is not None
+    recorded(*batch)
+    del recorded
+    assert gone() is None
 
 
 # -- checkpoints

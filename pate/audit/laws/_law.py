@@ -53,7 +53,7 @@ def law(
     test: str = "sequential",
     alternatives: Mapping[str, Any] | None = None,
 ) -> AuditResult:
-    """Draw releases over a bank of vote histograms and compare them with the exact law of a mechanism.
+    """Draw releases for many vote histograms and compare them with a mechanism's exact distribution (its law).
 
     Parameters
     ----------
@@ -64,16 +64,16 @@ def law(
         What is drawn, where that is not ``mechanism`` itself: ``sampler(counts)`` takes whole counts (n, m) and returns
         labels (n,), -1 where it refuses, or noisy counts (n, m), of whatever library it is.
     n_classes : int, optional
-        Of all histograms. When not given ten, and for noisy maxima one histogram of two and one of 1,000 classes (not
-        in the test of fixed size).
+        Number of classes of all histograms. If not given: ten, and for noisy-max mechanisms also one histogram of two
+        and one of 1,000 classes (not in the test of fixed size).
     bank : array-like of shape (n_histograms, n_classes), or dict of names to histograms, optional
         Made from the mechanism's branches when not given (:func:`law_bank`).
     false_alarms : float
         Probability that a true claim is refuted; 1e-6, or 1e-3 for the test of fixed size.
     max_releases : int, optional
-        Of each histogram; 20,000 (fewer for what is slow), or 2,000 for the test of fixed size.
+        The most releases per histogram: 20,000 (fewer for slow mechanisms), or 2,000 for the test of fixed size.
     noise_seed : int, optional
-        Of a mechanism's own noise. None takes the operating system's, by which people are protected.
+        Seed of the mechanism's noise. None takes the operating system's, as in releases that protect people.
     test : {"sequential", "fixed"}
         Sequential stops as soon as the claim is refuted, valid at any time: an e-process (a mean of likelihood
         ratios over alternatives on all histograms together and on each, and of Dirichlet mixtures). Fixed draws
@@ -103,7 +103,9 @@ def law(
     >>> honest = law(GNMax(40.0), n_classes=10, noise_seed=0)
     >>> honest.refuted, honest["releases of each histogram"].value
     (False, 20000.0)
-    >>> theirs = lambda counts: (counts + np.random.default_rng(0).normal(0, 30, counts.shape)).argmax(axis=1)
+    >>> theirs = lambda counts: (
+    ...     counts + np.random.default_rng(0).normal(0, 30, counts.shape)
+    ... ).argmax(axis=1)
     >>> found = law(GNMax(40.0), sampler=theirs, n_classes=10)
     >>> found.refuted, found.false_alarms
     (True, 1e-06)
@@ -286,7 +288,7 @@ def independence(
     max_releases: int = 60_000,
     noise_seed: int | None = None,
 ) -> AuditResult:
-    """Test that the noise of a mechanism is independent between queries and releases, and that no answer lacks it.
+    """Test that a mechanism's noise is independent between queries and releases, and that every answer has noise.
 
     Pairs of answers to equal histograms must have the product of their exact laws: neighbours in a release, queries
     further apart, and the same query of two releases (seeded noise gives the same answer twice). For noisy maxima a
@@ -300,13 +302,13 @@ def independence(
     sampler : callable or mechanism, optional
         As in :func:`law`; called with 256 equal rows, twice in turn.
     n_classes : int
-        Of the histogram that pairs are asked about; of a mechanism with offsets as many as those.
+        Number of classes of the histogram that is asked about; for a mechanism with offsets, as many as those.
     false_alarms : float
         Probability that a true claim is refuted.
     max_releases : int
         Answers, of each kind of test.
     noise_seed : int, optional
-        Of a mechanism's own noise; one stream for all of its releases.
+        Seed of the mechanism's noise; one stream for all of its releases.
 
     Returns
     -------
@@ -326,7 +328,9 @@ def independence(
     >>> from pate import GNMax
     >>> independence(GNMax(40.0), noise_seed=0, max_releases=5_000).refuted
     False
-    >>> seeded = lambda counts: (counts + np.random.default_rng(7).normal(0, 40, counts.shape)).argmax(axis=1)
+    >>> seeded = lambda counts: (
+    ...     counts + np.random.default_rng(7).normal(0, 40, counts.shape)
+    ... ).argmax(axis=1)
     >>> independence(GNMax(40.0), sampler=seeded).finding
     "the claim 'two releases differ' fails after 512 answers."
     """

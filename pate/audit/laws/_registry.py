@@ -170,7 +170,7 @@ _LEFT_OUT = (1e-3, 1e-2, 1e-1, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """The law of released numbers: independent noise around known centres, rounded to the nearest multiple of a grid.
+    """The distribution of released numbers: independent noise around known centres, rounded to multiples of a grid.
 
     Attributes
     ----------
@@ -194,7 +194,11 @@ class Numbers:
     >>> from pate.audit.laws import law
     >>> rng = np.random.default_rng(0)
     >>> claim = lambda counts: Numbers(counts.astype(float), 2.0, noise="laplace")
-    >>> law(claim, sampler=lambda counts: counts + rng.laplace(0, 1.8, counts.shape), bank=[[0]]).refuted
+    >>> law(
+    ...     claim,
+    ...     sampler=lambda counts: counts + rng.laplace(0, 1.8, counts.shape),
+    ...     bank=[[0]],
+    ... ).refuted
     True
     """
 
@@ -395,7 +399,7 @@ _REGISTERING_MODULES = {
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """The registration of one type of mechanism for audits.
+    """The registration of one type of mechanism: what the audits need to know about it.
 
     Attributes
     ----------
@@ -428,10 +432,14 @@ class Entry:
 
     def noises_of(self, mechanism: Any) -> tuple[str, ...]:
         """Return the names of a mechanism's noises."""
-        return self.noises if self.noises is not None else tuple(getattr(mechanism, "_noises", ()))
+        return self.noises if self.noises is not None else tuple(getattr(mechanism, "noise_fields", ()))
 
 
 _ENTRIES: dict[type, Entry] = {}
+
+
+#: The noise, in votes, that a bank is made for where a mechanism names none.
+_USUAL = 10.0
 
 
 def _law(mechanism: Any, counts: IntArray) -> FloatArray:
@@ -440,7 +448,8 @@ def _law(mechanism: Any, counts: IntArray) -> FloatArray:
 
 def _bank(mechanism: Any, n_classes: int) -> dict[str, IntArray]:
     if not hasattr(mechanism, "exact_parameters"):
-        return law_bank(n_classes, float(getattr(mechanism, getattr(mechanism, "_noises", ("sigma",))[0], 10.0)))
+        noises = getattr(mechanism, "noise_fields", ("sigma",))
+        return law_bank(n_classes, float(getattr(mechanism, noises[0], _USUAL)) if noises else _USUAL)
     exact = mechanism.exact_parameters()
     threshold, scale1 = (getattr(exact["threshold"], name, None) for name in ("threshold", "scale"))
     return law_bank(n_classes, exact["noise"].scale, threshold=threshold, scale1=scale1)
@@ -461,7 +470,7 @@ def register(
     wide: bool | None = None,
     noises: tuple[str, ...] | None = None,
 ) -> None:
-    """Register mechanisms of one type for audits, as the package's own are.
+    """Register your own type of mechanism for the audits that test the package's mechanisms.
 
     Parameters
     ----------
@@ -471,7 +480,8 @@ def register(
         ``law(mechanism, counts)`` is the exact law on histograms (n, m): probabilities of shape (n, n_outcomes), the
         refusal last where there is one, or :class:`Numbers`. ``exp(mechanism.log_probs(counts))`` when not given.
     bank : callable, optional
-        ``bank(mechanism, n_classes)`` gives histograms by name; :func:`law_bank` of the mechanism's noises otherwise.
+        ``bank(mechanism, n_classes)`` gives histograms by name; :func:`law_bank` of the mechanism's first noise (of ten
+        votes where it names none) otherwise.
     sample : callable, optional
         ``sample(mechanism, counts, noise)`` draws one release of each row of counts (n, m): labels (n,), -1 where it
         refuses, or numbers (n, k). ``mechanism.sample(counts, noise).labels`` when not given.
@@ -515,7 +525,7 @@ def register(
 
 
 def forget(kind: type) -> None:
-    """Remove a type from the registry.
+    """Remove a type of mechanism from the registry.
 
     Examples
     --------
@@ -529,7 +539,7 @@ def forget(kind: type) -> None:
 
 
 def registered() -> dict[type, Entry]:
-    """Return all entries by type, the package's own first.
+    """Return all registered entries by type of mechanism, the package's own first.
 
     Examples
     --------

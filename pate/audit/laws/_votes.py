@@ -14,7 +14,18 @@ from scipy.special import ndtr, ndtri
 from pate._core.types import FloatArray, IntArray
 from pate.audit.laws._registry import Numbers, law_bank, register
 from pate.comparison.baselines import SampledNeighbours, StabilityTest, distance_to_instability
-from pate.mechanisms import NOT_ASKED, ConfidentGNMax, GaussianSum, GNMax, LNMax, NoisyBallots, NoisyHistogram, VoteCap
+from pate.mechanisms import (
+    NOT_ASKED,
+    ConfidentGNMax,
+    GaussianSum,
+    GNMax,
+    LNMax,
+    NoisyBallots,
+    NoisyHistogram,
+    SharedGaussian,
+    SharedGNMax,
+    VoteCap,
+)
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget, rdp_overhead
 from pate.privacy.noise.integers import laplace_law
@@ -141,6 +152,32 @@ def _sums_law(mechanism: GaussianSum, sums: IntArray) -> Numbers:
     return Numbers(sums.astype(float), scale, grid=grid)
 
 
+def _honest(m: SharedGaussian | SharedGNMax, sums: IntArray, delta_squared: int, noise: NoiseSource) -> list[int]:
+    """Return what a coalition is left with: the sum over honest sites alone, of which one has all the data."""
+    parts = [m.sample(sums if site == 0 else np.zeros_like(sums), delta_squared, noise) for site in range(m.n_honest)]
+    return [sum(numbers) for numbers in zip(*parts, strict=True)]
+
+
+def _shares_law(mechanism: SharedGaussian, sums: IntArray) -> Numbers:
+    scale = mechanism.noise_multiplier * math.sqrt(DELTA_SQUARED)
+    return Numbers(sums.astype(float), scale, grid=1 / mechanism.lattice(DELTA_SQUARED))
+
+
+def _shared_labels_law(mechanism: SharedGNMax, counts: IntArray) -> FloatArray:
+    """Return the law of the first maximum of counts with discrete Gaussian noise: sums of its steps, by brute force."""
+    sigma, found = mechanism.sigma * mechanism.lattice(2), np.zeros(counts.shape)
+    reach = math.ceil(12 * sigma)
+    for row, out in zip(counts * mechanism.lattice(2), found, strict=True):
+        x = np.arange(row.min() - reach, row.max() + reach + 1)
+        mass = np.exp(-((x - row[:, None]) ** 2) / (2 * sigma**2))
+        mass /= mass.sum(axis=1, keepdims=True)
+        at_most = mass.cumsum(axis=1)
+        below = at_most - mass
+        for j in range(len(row)):
+            out[j] = (mass[j] * below[:j].prod(axis=0) * at_most[j + 1 :].prod(axis=0)).sum()
+    return found
+
+
 @dataclass(frozen=True)
 class VectorRounds:
     """A session of sums of vectors that costs a budget: cells and signed vectors, of training and held-out units."""
@@ -242,6 +279,15 @@ register(
     [GaussianSum(4.0), GaussianSum(0.3)],
     law=_sums_law, bank=_sums_bank, n_classes=5, max_releases=2_000,
     sample=lambda m, sums, noise: m.sample(sums, DELTA_SQUARED, noise),
+)  # fmt: skip
+register(
+    [SharedGaussian(4.0, n_sites=5, tolerate=2)], law=_shares_law, bank=_sums_bank, n_classes=5, max_releases=2_000,
+    sample=lambda m, sums, noise: m.opened(_honest(m, sums, DELTA_SQUARED, noise), sums.shape, DELTA_SQUARED),
+)  # fmt: skip
+register(
+    [SharedGNMax(10.0, 5, 2, n_classes=5), SharedGNMax(10.0, 5, 2, n_classes=5, steps_per_vote=8)],
+    law=_shared_labels_law, n_classes=5, max_releases=20_000,
+    sample=lambda m, counts, noise: np.reshape(_honest(m, counts, 2, noise), counts.shape).argmax(axis=1),
 )  # fmt: skip
 register(
     [VectorRounds(Budget(1.0, 1e-5))], law=_rounds_law, bank=_rounds_bank, sample=_rounds, n_classes=5,

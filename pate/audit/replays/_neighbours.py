@@ -399,7 +399,7 @@ def neighbours(
     classes: Any = None,
     random_state: int = 0,
 ) -> list[Neighbour]:
-    """Return pairs of neighbouring data sets, one of each kind that there is for these records.
+    """Return pairs of neighbouring data sets made from these records, one pair for each kind of change that fits them.
 
     Parameters
     ----------

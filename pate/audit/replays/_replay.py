@@ -367,7 +367,7 @@ def replay(
     published: bool = False,
     random_state: int | None = None,
 ) -> AuditResult:
-    """Run a pipeline on two neighbouring data sets with the same randomness, and compare its inner states.
+    """Run a pipeline on two neighbouring data sets with the same random bits, and compare its internal states.
 
     Record-and-replay is due to Cebere et al. (2026). What is compared are states, not outputs: which teachers' weights
     moved, the votes, the sequence of draws with their scales, the charges and rows of the ledger, and what
@@ -429,7 +429,14 @@ def replay(
     >>> X_prime = X.copy()
     >>> X_prime[7] *= 30
     >>> teachers = TeacherEnsemble(GaussianNB(), 5, classes=(0, 1), random_state=0)
-    >>> honest = replay(teachers, (X, y), (X_prime, y), X_public=X[:9], mechanism=GNMax(2.0), published=True)
+    >>> honest = replay(
+    ...     teachers,
+    ...     (X, y),
+    ...     (X_prime, y),
+    ...     X_public=X[:9],
+    ...     mechanism=GNMax(2.0),
+    ...     published=True,
+    ... )
     >>> honest, honest["teachers moved"].value
     (AuditResult(replay: the claim stands; 5 figures), 1.0)
     >>> def leaky(X, y):
@@ -520,7 +527,7 @@ def replay_search(
     published: bool = False,
     random_state: int | None = None,
 ) -> AuditResult:
-    """Replay a pipeline on automatically made neighbours; see :func:`replay` and :func:`neighbours`.
+    """Make neighbouring data sets from one, and replay a pipeline on each pair: :func:`neighbours`, :func:`replay`.
 
     Parameters
     ----------
@@ -534,8 +541,8 @@ def replay_search(
     n_pairs : int or None
         So many pairs, kinds in turn and other records each time; None takes one of each kind.
     n_examples : int
-        Further pairs that hypothesis searches (``pip install "pate[search]"``): records, labels and factors, made as
-        small as still leaks where one leaks.
+        Further pairs that hypothesis searches (``pip install "pate-privacy[search]"``): records, labels and factors,
+        made as small as still leaks where one leaks.
     stop : bool
         Whether to stop at the first pair that leaks.
     random_state : int or None

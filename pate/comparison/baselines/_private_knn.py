@@ -122,7 +122,7 @@ _COIN = 2**32
 
 @dataclass(frozen=True)
 class SampledNeighbours:
-    """Label each query by the noisy vote of the k nearest units in a fresh Poisson sample.
+    """The mechanism of private kNN: label a query by the noisy vote of its k nearest units in a fresh Poisson sample.
 
     Attributes
     ----------
@@ -286,7 +286,7 @@ def neighbour_settings(budget: Budget, *, n_units: int, n_classes: int, n_public
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class PrivateKNN(Baseline):
-    """Label public rows by the noisy vote of their nearest private records, then train a student on the labels.
+    """Private kNN: label public rows by a noisy vote of their nearest private records, then train a student on them.
 
     Zhu, Yu, Chandraker and Wang, "Private-kNN: Practical Differential Privacy for Computer Vision", CVPR 2020. For each
     public row that is asked about, every record enters a sample with probability q; the k nearest of the sample, in a
@@ -316,7 +316,7 @@ class PrivateKNN(Baseline):
     student : scikit-learn classifier, str or None
         Sees rows through the representation. None: :class:`pate.models.students.VoteSpreading`.
     random_state : int or None
-        Of the representation, of the choice of rows and of the student; never of the samples or the noise.
+        Seed of the representation, the choice of rows and the student; never of the samples or the noise.
     noise_seed : int or None
         For tests and experiments only: then nothing is private.
     overlap_is_public : bool
@@ -349,9 +349,14 @@ class PrivateKNN(Baseline):
     --------
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
-    >>> knn = PrivateKNN(budget=Budget(3.0, 1e-5), classes=range(10), image_shape=(8, 8), random_state=0)
+    >>> knn = PrivateKNN(
+    ...     budget=Budget(3.0, 1e-5), classes=range(10), image_shape=(8, 8), random_state=0
+    ... )
     >>> knn = knn.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16)
-    >>> knn.statement_.guarantee.epsilon <= 3.0, bool(knn.score(X[1500:] / 16, y[1500:]) > 0.5)
+    >>> (
+    ...     knn.statement_.guarantee.epsilon <= 3.0,
+    ...     bool(knn.score(X[1500:] / 16, y[1500:]) > 0.5),
+    ... )
     (True, True)
     """
 

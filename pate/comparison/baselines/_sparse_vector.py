@@ -36,7 +36,7 @@ _SHARES = tuple(i / 40 for i in range(2, 29))
 
 
 def distance_to_instability(counts: npt.ArrayLike) -> IntArray:
-    """Return how many teachers may change their votes with the plurality still the same, and alone at the top.
+    """Return how many teachers may change their votes so that the same class still has strictly the most votes.
 
     ceil(gap / 2) - 1, and 0 at least, for a gap between the two largest counts. One replaced vote moves it by at most
     1, and where it is 1 or more all neighbours have the same plurality (Bassily, Thakkar, Thakurta 2018, section 3).
@@ -61,7 +61,7 @@ def distance_to_instability(counts: npt.ArrayLike) -> IntArray:
 
 @dataclass(frozen=True)
 class StabilityTest:
-    """Answer stable queries by the exact plurality, until ``max_unstable`` queries were unstable.
+    """The mechanism that answers stable queries by the exact plurality, until ``max_unstable`` queries were unstable.
 
     A query is called stable where its distance to instability plus discrete Laplace noise reaches a threshold with
     discrete Laplace noise of its own, drawn once.
@@ -71,7 +71,7 @@ class StabilityTest:
     threshold : int
         In teachers.
     threshold_scale, query_scale : float
-        Of the two noises, in teachers.
+        Scales of the two noises, in teachers.
     max_unstable : int
         Unstable queries after which no more are asked.
 
@@ -248,11 +248,12 @@ def stability_settings(
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class SparseVectorPATE(Baseline):
-    """Label public rows by the exact plurality of shard teachers wherever that is stable, then train a student.
+    """Label public rows by the teachers' exact plurality wherever a noisy test finds it stable, then train a student.
 
     Bassily, Thakkar and Thakurta, "Model-Agnostic Private Learning", NeurIPS 2018. Teachers are trained on disjoint
-    shards. A public row on which the plurality would survive many changed teachers, by a noisy test, gets it without
-    noise and at no cost; each row that does not pass the test costs, and after ``max_unstable`` of them none is asked.
+    shards. A noisy test asks whether many teachers would have to change their votes to change the plurality (the class
+    with the most votes). If so, the row gets that class without noise and at no cost. Each row that fails the test
+    costs privacy; after ``max_unstable`` of them no more rows are asked.
 
     Parameters
     ----------
@@ -290,9 +291,14 @@ class SparseVectorPATE(Baseline):
     --------
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
-    >>> scheme = SparseVectorPATE(budget=Budget(20.0, 1e-5), classes=range(10), image_shape=(8, 8), random_state=0)
+    >>> scheme = SparseVectorPATE(
+    ...     budget=Budget(20.0, 1e-5), classes=range(10), image_shape=(8, 8), random_state=0
+    ... )
     >>> scheme = scheme.fit(X[:1200] / 16, y[:1200], X_public=X[1200:1500] / 16)
-    >>> scheme.statement_.guarantee.epsilon <= 20.0, bool(scheme.score(X[1500:] / 16, y[1500:]) > 0.3)
+    >>> (
+    ...     scheme.statement_.guarantee.epsilon <= 20.0,
+    ...     bool(scheme.score(X[1500:] / 16, y[1500:]) > 0.3),
+    ... )
     (True, True)
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from collections.abc import Iterable
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
@@ -79,6 +80,8 @@ def ordinary_model(kind: str, n_records: int, *, seed: int) -> Any:
     return SVC() if n_records <= LARGE else MLPClassifier((128,), max_iter=15, random_state=seed)
 
 
+#: How the name begins of a model that saw all private rows.
+_NON_PRIVATE = "non-private"
 #: Teachers are scored on so many test rows at most: every one of them votes on each.
 _REFERENCE_ROWS = 2000
 #: Epsilon of "without noise": its standard deviation is then below a hundredth of a ballot.
@@ -103,7 +106,7 @@ def references_of_records(data: Dataset, coded: Dataset, plan: RecordsPlan, clf:
     test, truth = data.test.X[:_REFERENCE_ROWS], data.test.y[:_REFERENCE_ROWS]
     name, accuracy = _ordinary_model(coded, clf.random_state)
     quiet_right = (model.predict(test) == truth).mean()
-    found = {f"non-private {name}, all private data": accuracy, "the same ballots without noise": quiet_right}
+    found = {f"{_NON_PRIVATE} {name}, all private data": accuracy, "the same ballots without noise": quiet_right}
     note = (
         "Records voted, so there are no teachers' margins, and no cost that depends on the data: a Gaussian sum has no "
         "lower one."
@@ -140,7 +143,7 @@ def references_of_shards(
     noiseless = fit_student(student, data.public.X, labels, random_state=clf.random_state)
     name, accuracy = _open_model(teachers, data, coded, clf.random_state)
     found = {
-        f"non-private {name}, all private data": accuracy,
+        f"{_NON_PRIVATE} {name}, all private data": accuracy,
         "noiseless ensemble": (on_test.counts.argmax(axis=1) == truth).mean(),
         "student from noiseless votes": noiseless.score(test, truth),
         "single teacher (mean)": alone.mean(),
@@ -296,7 +299,8 @@ def run_experiment(
         See :func:`pate.load_dataset`.
     sensitive_report : bool
         Also compute what must not be published (references without privacy, training times; of teachers also vote
-        margins, accuracy by their number and data-dependent costs) and write it to ``sensitive.html``.
+        margins, accuracy by their number and data-dependent costs) and write it to ``sensitive.html``. Where the
+        private rows are published themselves, the result also has the accuracy of a model without privacy.
     command : str or None
         What the user typed, for the report.
     verbose : bool
@@ -361,8 +365,10 @@ def run_experiment(
         if first is None:
             first = _First(release, data, clf.queries_, teachers.recipe if votes is None else None)
     assert first is not None
-    result = _result(config, first, rows, command)
     sensitive = _gathered(inside, seconds) if sensitive_report else None
+    # What the world can compute from published rows is no secret; nothing else without privacy gets into the result.
+    open_ = sensitive.references if sensitive is not None and first.data.published else ()
+    result = _result(config, first, [*rows, *_ceilings(open_)], command)
     if folder is not None:
         _write(folder, result, sensitive, first)
     return RunResult(result, sensitive, first.release)
@@ -441,6 +447,15 @@ def _row(contestant: str, config: RunConfig, accuracy: float, seed: int, release
     )
 
 
+def _ceilings(references: Iterable[Reference]) -> list[Row]:
+    """Return the models of all private rows, as rows of a public result: of published rows only."""
+    return [
+        Row(contestant=r.name, role="ceiling", epsilon=None, delta=None, accuracy=r.accuracy, seed=r.seed)
+        for r in references
+        if r.name.startswith(_NON_PRIVATE)
+    ]
+
+
 def _dpsgd_row(config: RunConfig, data: Dataset, seed: int, verbose: bool) -> Row:
     clf = make_dpsgd(config.dpsgd, data, config.budget, random_state=seed, verbose=verbose)
     clf.fit(data.private.X, data.private.y, groups=data.private.groups, X_public=data.public.X)
@@ -449,6 +464,7 @@ def _dpsgd_row(config: RunConfig, data: Dataset, seed: int, verbose: bool) -> Ro
 
 def _result(config: RunConfig, first: _First, rows: list[Row], command: str | None) -> Result:
     release, data, recipe = first.release, first.data, first.recipe
+    open_ = any(row.role == "ceiling" for row in rows)
     answered = release.labels[release.answered]
     # The release's own time: two times would reveal how long training took, which depends on private rows.
     stamp = {**provenance(), "created": release.statement.created}
@@ -464,13 +480,20 @@ def _result(config: RunConfig, first: _First, rows: list[Row], command: str | No
         settings=config.settings()
         | ({} if recipe is None else {"recipe": "; ".join(what for what, _ in recipe.reasons)}),
         budget=config.budget,
+        published=open_,
         rows=tuple(rows),
         answers_per_class=tuple(np.bincount(answered, minlength=len(data.classes)).tolist()),
         cost_curve=cost_curve(release, config.budget.delta) if isinstance(release, LabelRelease) else None,
         examples=examples_of(release, data, first.queries),
         statement=release.statement,
-        notes=_notes(release),
+        notes=(*_notes(release), _OPEN) if open_ else _notes(release),
     )
+
+
+_OPEN = (
+    f"The model without privacy saw all private rows, and was measured on {_REFERENCE_ROWS:,} test rows at most. It is "
+    "shown because these private rows are published; of others its accuracy is private."
+)
 
 
 def _notes(release: ReleasedLabels) -> tuple[str, ...]:

@@ -1,4 +1,11 @@
-"""Read text tables (CSV): the format is recognised from public facts, and every private cell is read by itself."""
+"""Read text tables (CSV): the format is recognised from public facts, and every private cell is read by itself.
+
+Of a private file every line after the header is a record, an empty one too; one with another number of cells, a NUL
+byte or letters of another encoding cannot be used. A cell may span lines as writers of CSV files write it: in quotes,
+every quote in it twice. In a file without such cells (nor quotes inside unquoted ones) *any* bytes may stand in the
+place of a line, and all other records are the same. Where cells do span lines, a line that is broken in its quotes may
+take others with it. The last line needs its end.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +27,12 @@ from typing import IO, TYPE_CHECKING, Any, AnyStr
 import numpy as np
 import numpy.typing as npt
 
+from pate._core.checks import shown
+from pate._core.curator import tell_curator
 from pate._core.types import Mask
 from pate.data._cells import usable_records
 from pate.data._files._npz import gunzip, readable
-from pate.exceptions import CuratorWarning, InvalidInputError
+from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,6 +95,12 @@ class Wanted:
     decimal: str | None = None
     sheet: str | None = None
     recognise: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no text, before any file is opened."""
+        for name in self.said():
+            if not isinstance(getattr(self, name), str):
+                raise InvalidInputError(f"{name} must be a text or None, got {shown(getattr(self, name))}.")
 
     def said(self) -> list[str]:
         """Return the names of what was said."""
@@ -478,8 +493,8 @@ def _named(header: list[str]) -> tuple[str, ...]:
 def _check_text(text: str, path: Path) -> None:
     if _BINARY.search(text):
         raise InvalidInputError(
-            f"{path} is not text: it has control characters in it, as binary files have. Name a table, or say how its "
-            "letters are written (encoding=, --encoding utf-16, say)."
+            f"{path} is not text: it has control characters in it, as binary files have. Name a table, or name its "
+            "encoding: encoding= (--encoding), such as utf-16."
         )
 
 
@@ -544,11 +559,9 @@ def _private_encoding(data: bytes, path: Path, wanted: Wanted, like: TableFormat
     # With a mark of its own, what the public file starts with says nothing about this one.
     name = "utf-8" if name in ("utf-16", "utf-32") else name
     if name != "utf-8" and not data.isascii() and _is(data, "utf-8"):
-        warnings.warn(
+        tell_curator(
             f"{path.name} is read as {name}, as the public file is, and looks like UTF-8: if it is, say "
             "encoding='utf-8' (--encoding utf-8). (This is private: do not publish it.)",
-            CuratorWarning,
-            stacklevel=5,
         )
     return data, name
 
@@ -582,7 +595,7 @@ def _strictly(data: bytes, encoding: str, path: Path) -> str:
 
 def _not_of(encoding: str, path: Path) -> InvalidInputError:
     return InvalidInputError(
-        f"{path} is not {encoding} text. Say how its letters are written: encoding= (--encoding), such as cp1252 "
+        f"{path} is not {encoding} text. Name its encoding: encoding= (--encoding), such as cp1252 "
         "(Windows, western Europe), latin-1 or utf-16; or save it as UTF-8."
     )
 
@@ -614,8 +627,8 @@ def _separator(text: str, path: Path, wanted: Wanted, like: TableFormat | None, 
     if len(fit) == 1:
         return fit[0]
     raise InvalidInputError(
-        f"{path}: its header line has {' and '.join(map(repr, found))} in it, and each may part its cells. Say which: "
-        "sep= (--sep)."
+        f"{path}: its header line has {' and '.join(map(repr, found))} in it, and each may separate its cells. Say "
+        "which: sep= (--sep)."
     )
 
 
@@ -650,8 +663,8 @@ def _check_cells(path: Path, text: str, sep: str) -> tuple[list[str], set[int]]:
             if row and len(row) != len(header):
                 raise InvalidInputError(
                     f"{path}, line {reader.line_num}: {len(row)} cells where the header has {len(header)}. The file "
-                    f"may be truncated, or a cell with {sep!r} in it lacks its quotes; if something else parts its "
-                    "cells, say sep= (--sep)."
+                    f"may be truncated, or a cell with {sep!r} in it lacks its quotes; if another character "
+                    "separates its cells, say sep= (--sep)."
                 )
             if coded:
                 zeros.update(i for i, cell in enumerate(row) if cell[:1] in ("0", " ") and _CODE.fullmatch(cell))

@@ -138,7 +138,7 @@ def open_table(
         hint = " Save an old .xls as .xlsx." if place.suffix.lower() == ".xls" else ""
         raise InvalidInputError(
             f"path must end in {', '.join(SUFFIXES)}, or name a database (duckdb:FILE?table=NAME, sqlite:...), got "
-            f"{place.name!r}. Convert the file, or rename it to what it is.{hint}"
+            f"{place.name!r}. Convert the file, or give it the right ending.{hint}"
         )
     if not place.is_file():
         raise InvalidInputError(f"there is no file {place}. Check the name and the folder.")

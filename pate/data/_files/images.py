@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import check_choice, check_int
-from pate._core.curator import need
+from pate._core.curator import need, tell_curator
 from pate._core.progress import track
 from pate.data._files._npz import readable
-from pate.exceptions import CuratorWarning, InvalidInputError
+from pate.exceptions import InvalidInputError
 
 #: What the files may be; decided by their contents, the names only say what is meant to be an image.
 _SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -91,7 +91,7 @@ def read_images(
     like: ImageFolder | None = None,
     verbose: bool = False,
 ) -> ImageFolder:
-    """Read all images of a folder, in the order of their names; hidden files, ``Thumbs.db`` and such are left out.
+    """Read all images of a folder, in the order of their names; hidden and system files are skipped.
 
     Parameters
     ----------
@@ -185,11 +185,9 @@ def read_images(
     if aside:
         if y is not None:
             y[list(aside)] = None
-        warnings.warn(
+        tell_curator(
             f"{len(aside)} of {len(files)} images of {root} cannot be used and are set aside; the first: "
             f"{next(iter(aside.values()))} (This is private: do not publish it.)",
-            CuratorWarning,
-            stacklevel=2,
         )
     return ImageFolder(pixels, names, y, groups, root)
 
@@ -223,7 +221,9 @@ def _entries(folder: Path) -> list[Path]:
         shown = (e for e in folder.iterdir() if not e.name.startswith(".") and e.name.lower() not in _LEFT_BEHIND)
         return sorted(shown, key=lambda e: e.name)
     except OSError as error:
-        raise InvalidInputError(f"the folder {folder} cannot be read ({error.strerror}). Check its rights.") from None
+        raise InvalidInputError(
+            f"the folder {folder} cannot be read ({error.strerror}). Check its permissions."
+        ) from None
 
 
 def _check_inside(entry: Path, root: Path, said: str) -> None:
@@ -267,7 +267,7 @@ def _pixels(
             if not resize:
                 raise InvalidInputError(
                     f"{said} is not {wanted[0]} x {wanted[1]} pixels like the others. Bring them to one size, or "
-                    "allow resizing (resize=True, --resize)."
+                    "pass resize=True (--resize)."
                 )
             loaded = loaded.resize(wanted, Image.Resampling.BILINEAR)
         return np.asarray(loaded, dtype=np.uint8), wanted, found
@@ -279,9 +279,7 @@ def _color_of(mode: str) -> str | None:
 
 def _in_color(image: Any, said: str, color: str | None, convert: bool) -> Any:
     if image.mode.startswith(("I", "F")):
-        raise InvalidInputError(
-            f"{said} has more than 8 bits a colour. Save it with 8: what to cut off is your choice."
-        )
+        raise InvalidInputError(f"{said} has more than 8 bits per colour. Save it with 8 bits per colour.")
     found = _color_of(image.mode)
     if found is not None and color in (None, found):
         return image
@@ -290,6 +288,6 @@ def _in_color(image: Any, said: str, color: str | None, convert: bool) -> Any:
     kind = found or "neither grey nor plain colour (a palette, transparency, black and white or print colours)"
     wanted = f", and {color} is wanted" if color else ""
     raise InvalidInputError(
-        f"{said} is {kind}{wanted}. Convert the files, or name the colour to bring them all to (color= and "
-        "convert=True, --color)."
+        f"{said} is {kind}{wanted}. Convert the files, or name the colour to bring them all to: color= and "
+        "convert=True (--color; of pate predict --resize)."
     )

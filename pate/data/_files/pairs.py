@@ -25,11 +25,10 @@ from pate.data._files.tables import (
     check_features,
     check_names,
     check_there,
-    quoted,
     take_columns,
     uses_of,
 )
-from pate.data._validation import is_frame
+from pate.data._validation import is_frame, other_names, quoted
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -48,8 +47,12 @@ _PEOPLE = re.compile(
 _FEWEST, _MOST_EACH = 10, 100
 
 
-def about_owners(held: Any, *, without: Collection[str | None] = ()) -> list[CuratorMessage]:
+def about_owners(
+    held: Any, *, without: Collection[str | None] = (), how: str = "group={0!r} (--group {0})"
+) -> list[CuratorMessage]:
     """Return columns of a private table, opened or read whole, that seem to hold owners, where none was named.
+
+    ``how`` says how one is named.
 
     **Guarantees.** What comes back is private, and nothing else comes of it. No cell can stop it.
     """
@@ -74,16 +77,20 @@ def about_owners(held: Any, *, without: Collection[str | None] = ()) -> list[Cur
             found.append(
                 CuratorMessage(
                     f"the column {name!r} has {n_values:,} values in {len(cells):,} records, as ids of people do. If "
-                    f"one person may have several records, protect people, not records: group={name!r} (--group "
-                    f"{name})."
+                    f"one person may have several records, protect people, not records: {how.format(name)}."
                 )
             )
     return found
 
 
+def about_people(X: Any, groups: Any) -> list[CuratorMessage]:
+    """Return the same of rows in memory: of a DataFrame that comes without ``groups``."""
+    return about_owners(X, how="groups=X[{0!r}]") if groups is None and is_frame(X) else []
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TablePair:
-    """What :func:`read_both` returns.
+    """A private and a public table with the same features; :func:`read_both` returns it.
 
     Attributes
     ----------
@@ -93,7 +100,7 @@ class TablePair:
         Its features are those of ``private``, in the same order. ``y`` where that file has the target too: labels as
         they are written, None where there is none; nothing is learnt from them.
     columns : tuple of ColumnUse
-        Of every column of either file.
+        What became of every column of either file.
     told : tuple of CuratorMessage
         Messages to the curator about private columns that may be ids of people. **Sensitive.**
 
@@ -130,7 +137,7 @@ def read_both(
     dates: str = "auto",
     verbose: bool = False,
 ) -> TablePair:
-    r"""Read a private table as the public one has its columns, and both with the same features.
+    r"""Read a private and a public table together, so that both have the same features.
 
     Parameters
     ----------
@@ -149,9 +156,9 @@ def read_both(
     only_common : bool
         Leave out columns that are in one file only. Otherwise such are refused.
     sep, encoding, sheet : str or None
-        Of the private file; of the public one where it cannot be recognised. See :func:`read_table`.
+        For the private file; also for the public one if they cannot be recognised there. See :func:`read_table`.
     decimal : {".", ","} or None
-        Of the private file; and of the public one's columns that hold decimal commas.
+        For the private file, and for those columns of the public one that hold decimal commas.
     dates
         See :func:`read_table`.
     verbose : bool
@@ -176,14 +183,26 @@ def read_both(
     >>> import tempfile
     >>> from pathlib import Path
     >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "private.csv").write_text("age;ward;town;ill\n50,5;3;Oslo;no\n51;?;Rome;yes\n")
+    >>> _ = (folder / "private.csv").write_text(
+    ...     "age;ward;town;ill\n50,5;3;Oslo;no\n51;?;Rome;yes\n"
+    ... )
     >>> _ = (folder / "public.csv").write_text("visit,town,age\nv1,Oslo,40.5\nv2,Bonn,\n")
     >>> read_both(folder / "private.csv", folder / "public.csv", target="ill", id="visit")
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: the public file's columns differ from the private file's: it lacks 'ward'. ...
-    >>> pair = read_both(folder / "private.csv", folder / "public.csv", target="ill", id="visit", only_common=True,
-    ...     decimal=",")
-    >>> pair.private.X.values.tolist(), pair.public.X.values.tolist(), pair.public.ids.tolist()
+    >>> pair = read_both(
+    ...     folder / "private.csv",
+    ...     folder / "public.csv",
+    ...     target="ill",
+    ...     id="visit",
+    ...     only_common=True,
+    ...     decimal=",",
+    ... )
+    >>> (
+    ...     pair.private.X.values.tolist(),
+    ...     pair.public.X.values.tolist(),
+    ...     pair.public.ids.tolist(),
+    ... )
     ([[50.5, 'Oslo'], [51.0, 'Rome']], [[40.5, 'Oslo'], [nan, 'Bonn']], ['v1', 'v2'])
     >>> print(*pair.columns, sep="\n")
     age: number
@@ -238,13 +257,13 @@ def label_cells(
     wanted = Wanted(**written)
     shown = open_table(like, _heeded(wanted, like, recognise=True))
     held = open_table(private, _heeded(wanted, private), like=shown.format, names=list(names))
-    check_there("target", names, held.names, f"not in {held.name}")
+    check_there("target", names, held.names, f"not in {held.name}, which has")
     frame = held.frame(list(names), {}) if held.blocks is None else pd.concat(held.blocks(list(names)))
     return frame[list(names)]
 
 
 def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iterable[str] = ()) -> pd.DataFrame:
-    """Return the public features in the private features' order, or say what does not match.
+    """Return the public features in the order of the private ones; raise if the columns do not match.
 
     Parameters
     ----------
@@ -318,10 +337,11 @@ def _features(held: Opened, shown: Opened, roles: Roles, *, only_common: bool) -
     for role, names in (roles.named() | {"text": roles.text}).items():
         if role in ("target", "group", "tiers"):
             parted = role == "target" and len(held.names) == 1 and held.spelt  # something else may part its cells
-            otherwise = ", or say what parts its cells: sep= (--sep)" if parted else ""
-            check_there(role, names, held.names, f"not in {held.name}", otherwise=otherwise)
+            otherwise = ", or say what separates its cells: sep= (--sep)" if parted else ""
+            check_there(role, names, held.names, f"not in {held.name}, which has", otherwise=otherwise)
         else:
-            check_there(role, names, [*held.names, *shown.names], f"in neither {held.name} nor {shown.name}")
+            both = f"in neither {held.name} nor {shown.name}, which have"
+            check_there(role, names, [*held.names, *shown.names], both)
     mine, theirs = roles.features(held.names), roles.features(shown.names)
     private_only, public_only = tuple(n for n in mine if n not in theirs), tuple(n for n in theirs if n not in mine)
     common = [n for n in mine if n in theirs]
@@ -340,12 +360,11 @@ def _features(held: Opened, shown: Opened, roles: Roles, *, only_common: bool) -
 
 def _check_same(private_only: tuple[str, ...], public_only: tuple[str, ...]) -> None:
     if private_only or public_only:
-        parts = [f"it lacks {quoted(private_only)}"] if private_only else []
-        parts += [f"it also has {quoted(public_only)}"] if public_only else []
         raise InvalidInputError(
-            f"the public file's columns differ from the private file's: {'; '.join(parts)}. Both need the same "
-            "features: rename, or leave out what only one of them has, by only_common=True (--only-common), by drop= "
-            "(--drop) or, of an id, by id= (--id)."
+            f"the public file's columns differ from the private file's: {other_names(private_only, public_only)}. Both "
+            "need the same features: rename, or leave out what only one of them has, by only_common=True "
+            "(--only-common), by drop= (--drop) or, of an id, by id= (--id). A column that says whose row it is: "
+            "group= (--group)."
         )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import check_choice, did_you_mean
+from pate._core.checks import as_names, check_choice, check_path, did_you_mean
 from pate._core.files import mapped
 from pate.data._columns import (
     DATE,
@@ -28,6 +28,7 @@ from pate.data._columns import (
     days_in,
     ids_of,
     labels_of,
+    numbers_alone,
     odd_cells,
     owners_of,
     tidy_like,
@@ -35,7 +36,7 @@ from pate.data._columns import (
 )
 from pate.data._files._csv import TableFormat, Wanted, comma_numbers
 from pate.data._files._opened import Opened, open_table
-from pate.data._validation import is_frame
+from pate.data._validation import is_frame, quoted
 from pate.data.schema import Schema
 from pate.exceptions import InvalidInputError
 
@@ -118,8 +119,7 @@ class Roles:
         cls, target: str | None, group: str | None, id: str | None, drop: Iterable[str], text: Iterable[str]
     ) -> Self:
         """Return the roles that a person gave."""
-        drop, text = ((names,) if isinstance(names, str) else tuple(names) for names in (drop, text))
-        return cls(target, group, id, drop, text)
+        return cls(target, group, id, as_names("drop", drop), as_names("text", text))
 
     def named(self) -> dict[str, tuple[str, ...]]:
         """Return the columns that are no features, by role."""
@@ -152,13 +152,9 @@ class Roles:
         return Roles(target, group, id, self.drop, tuple(name for name in written if name in names), tiers)
 
 
-#: So many columns are named in a message that could name hundreds.
-_NAMED = 10
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    r"""Rows of a file; what :func:`read_table` returns.
+    r"""The rows of a file: features, labels, groups and ids; :func:`read_table` returns it.
 
     Attributes
     ----------
@@ -230,46 +226,46 @@ def read_table(
 ) -> Table:
     r"""Read a table into features, labels and groups: CSV, Parquet, Excel, npz, npy, SQLite or DuckDB.
 
-    For a private and a public file together there is :func:`pate.data.read_both`.
+    To read a private and a public file together, use :func:`pate.data.read_both`.
 
     Parameters
     ----------
     path : path
         - ``.csv``, ``.tsv``, ``.txt``, or one of them with ``.gz``: a header line, then one row a line.
         - ``.parquet``, or a folder of such files; its sub-folders ``a=1`` are the column ``a``.
-        - ``.xlsx``, ``.xlsm`` (``pip install 'pate[excel]'``): the first line is the header.
+        - ``.xlsx``, ``.xlsm`` (``pip install 'pate-privacy[excel]'``): the first line is the header.
         - ``.npz``: either the array ``X`` (rows first) with, optionally, ``y`` and ``groups``, which are then taken
           without being named, and ``columns`` (names of the features); or one one-dimensional array per column.
           ``.npy``: such an ``X`` alone, its columns named x0, x1, ..., or a structured array.
-        - ``sqlite:FILE?table=NAME``, ``duckdb:FILE?table=NAME`` (``pip install 'pate[duckdb]'``), or ``query=SELECT
-          ...`` for ``table=``. Nothing is written there. A query should end in ``ORDER BY``.
+        - ``sqlite:FILE?table=NAME``, ``duckdb:FILE?table=NAME`` (``pip install 'pate-privacy[duckdb]'``), or
+          ``query=SELECT ...`` for ``table=``. Nothing is written there. A query should end in ``ORDER BY``.
     target : str or None
-        Column of the labels; None: there is none, every column is a feature.
+        Column of the labels. None: there is none, and every column is a feature.
     group : str or None
-        Column of the owner of each row; it is no feature. Ids are texts, each cell by itself: an odd id changes no
-        other. Whole numbers are one person however they are written (``007``, ``7``, ``7.0``).
+        Column of the person each row belongs to; it is not a feature. Ids are read as texts, each cell by itself. The
+        same whole number is the same person however it is written (``007``, ``7``, ``7.0``).
     id : str or None
-        Column that is returned as ``ids`` and is no feature. May be ``group`` too.
+        Column that is returned as ``ids`` and is not a feature. It may be the ``group`` column.
     drop : iterable of str
         Columns to leave out.
     text : iterable of str
-        Columns that hold text, codes say, even where every cell looks like a number: their cells stay as they are
-        written. May name the target.
+        Columns that hold text even if every cell looks like a number, such as codes: their cells stay as they are
+        written. It may include the target.
     like : Table, DataFrame, Schema or None
         The public rows (``read_table(public)``): give them whenever the file is **private**. Its columns are then
         numbers, dates or text as the public ones are, and every cell is read by itself; see the notes. A DataFrame does
-        not say which of its numbers were dates, nor how the file was written; a
-        :class:`pate.data.Schema` says all but the latter.
+        not tell which of its numbers were dates, nor how the public file was written; a :class:`pate.data.Schema` tells
+        everything except how it was written.
     sep : str or None
-        The separator of a CSV file: one character, or ``"tab"``; None: a comma, semicolon, tab or pipe, by the
+        The separator of a CSV file: one character, or ``"tab"``. None finds a comma, semicolon, tab or pipe in the
         header line.
     encoding : str or None
-        The encoding. None: by the file's first bytes; else a public file is UTF-8 or, where it cannot
-        be, cp1252, and a private one is as the public one.
+        The text encoding. None: as the file's first bytes say; if they do not, a public file is read as UTF-8 or, if
+        that fails, as cp1252, and a private one as the public one was.
     decimal : {".", ","} or None
-        The decimal mark of a CSV file. Thousands are not parted. None: a point, or as in ``like``.
+        The decimal mark of a CSV file; separators of thousands are not read. None: a point, or as in ``like``.
     sheet : str or None
-        Which sheet of a workbook that has several.
+        The sheet to read, if a workbook has several.
     dates : {"auto", "day-first", "month-first", "text"}
         A public column of dates alone (2020-01-31, 31.1.2020, with or without a time; or of a declared type) becomes
         days since 1970-01-01. ``"auto"`` keeps texts where day and month are ambiguous; ``"text"`` keeps all.
@@ -314,6 +310,7 @@ def read_table(
     pate.exceptions.InvalidInputError: target column 'sick' is not in a.csv, which has: 'age', 'born', 'ill'. ...
     """
     check_choice("dates", dates, DATE_ORDERS)
+    check_path("path", path, remedy="It names a file; a DataFrame needs no reading.")
     roles = Roles.said(target, group, id, drop, text)
     known = _kinds_of(like, asis=(*roles.text, target, group, id))
     wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
@@ -321,6 +318,9 @@ def read_table(
     opened = open_table(path, wanted, like=written, names=None if known is None else list(known))
     kinds = None if known is None else {n: kind for n, kind in known.items() if n not in (target, group, id)}
     roles = roles.of_matrix(opened.names) if opened.matrix else roles
+    if isinstance(like, Schema):  # categories that are numbers or truth values, as a person declared them
+        coded = [one.name for one in like.columns if one.categories and numbers_alone(one.categories)]
+        roles = replace(roles, text=(*roles.text, *(name for name in coded if name in opened.names)))
     return take_columns(opened, features_of(opened, roles), roles, kinds=kinds, dates=dates)
 
 
@@ -343,7 +343,7 @@ def features_of(opened: Opened, roles: Roles) -> list[str]:
     """Return the names of the columns that have no role, or refuse roles that do not fit the file."""
     check_names(opened)
     for role, names in (roles.named() | {"text": roles.text}).items():
-        check_there(role, names, opened.names, f"not in {opened.name}")
+        check_there(role, names, opened.names, f"not in {opened.name}, which has")
     return check_features(opened, roles.features(opened.names))
 
 
@@ -362,7 +362,7 @@ def check_there(role: str, names: Iterable[str], there: Iterable[str], where: st
     absent = [name for name in names if name not in known]
     if absent:
         raise InvalidInputError(
-            f"{role} column {quoted(absent)} is {where}, which has: {quoted(known)}."
+            f"{role} column {quoted(absent)} is {where}: {quoted(known)}."
             f"{did_you_mean(absent[0], known) or f' Use one of those{otherwise}.'}"
         )
 
@@ -376,13 +376,6 @@ def check_features(opened: Opened, features: list[str]) -> list[str]:
             f"Name it, or leave it out with drop=[{quoted(unnamed)}] (--drop)."
         )
     return features
-
-
-def quoted(names: Iterable[Any]) -> str:
-    """Return names for a message: the first ones, where they are many."""
-    known = [repr(str(n)) for n in names]
-    more = len(known) - _NAMED if len(known) > 2 * _NAMED else 0
-    return ", ".join(known[: -more or None]) + (f" and {more:,} more" if more else "")
 
 
 def take_columns(
@@ -407,7 +400,8 @@ def take_columns(
     frame = opened.frame(asis, kinds).reset_index(drop=True)
     if not len(frame) or not features:
         raise InvalidInputError(
-            f"{opened.name} has {len(frame)} rows and {len(features)} feature columns. A table needs one of each."
+            f"{opened.name} has {len(frame)} rows and {len(features)} feature columns. A table needs at least one of "
+            "each."
         )
     if kinds is not None:
         return _table(opened, tidy_like(frame[features], opened.name, kinds, text=roles.text), roles, [frame])
@@ -501,7 +495,8 @@ def _tidy(
             tidy[name] = as_text(column) if kind == "text" else as_float(column)
         if kind == "numeric" and np.isinf(tidy[name].to_numpy()).any():
             raise InvalidInputError(
-                f"{opened.name}: column {name!r} holds infinite numbers. Leave such cells empty, or cap them."
+                f"{opened.name}: column {name!r} holds infinite numbers. Leave such cells empty, or put the "
+                "largest sensible number there."
             )
         if name in text or tidy[name].notna().any():
             kinds[name] = kind

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +62,7 @@ REDRAWS = ("all rows", "training rows", "nothing")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PrivateRows:
-    """The rows to protect: **sensitive**.
+    """The private rows of a :class:`Dataset`, which are to be protected: **sensitive**.
 
     Attributes
     ----------
@@ -73,7 +74,9 @@ class PrivateRows:
 
     Examples
     --------
-    >>> PrivateRows(np.zeros((2, 3), dtype=np.float32), y=np.array([0, 1]), groups=np.array([7, 7]))
+    >>> PrivateRows(
+    ...     np.zeros((2, 3), dtype=np.float32), y=np.array([0, 1]), groups=np.array([7, 7])
+    ... )
     PrivateRows(n=2, grouped=True)
     """
 
@@ -146,15 +149,26 @@ class Draw:
     recoded: bool = False
 
 
+#: What a data set may hold.
+KINDS = ("image", "table")
+
+
+def _missing(name: str, kind: str) -> NoReturn:
+    raise InvalidInputError(f"{name} must be a pate.data.{kind}, got none. Pass Dataset(..., {name}={kind}(...)).")
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """A data set cut into parts: what :func:`load_dataset` returns, or made by hand.
+    """A data set with private, public and test rows; :func:`load_dataset` returns one, or build it from your own data.
+
+    A name, the classes and the three parts are enough (docs/extend.md).
 
     Attributes
     ----------
     name, protocol, description : str
+        How it was cut (``"own"`` if nothing else is said), and a sentence for reports.
     kind : str
-        ``"image"`` or ``"table"``.
+        ``"image"`` or ``"table"``; by itself it is images where ``image_shape`` is said.
     classes : tuple
         The public class values; labels are indices into it. Empty where the target is a number.
     image_shape : tuple of int or None
@@ -163,7 +177,7 @@ class Dataset:
     public : PublicRows
     test : HeldOutRows
     target_range : (float, float) or None
-        Of a numeric target: two numbers that it lies between, from public knowledge; None where it is classes.
+        For a numeric target: its least and largest value, from public knowledge. None for classes.
 
     Examples
     --------
@@ -173,16 +187,20 @@ class Dataset:
     """
 
     name: str
-    protocol: str
-    kind: str
-    classes: tuple[Any, ...]
-    image_shape: tuple[int, ...] | None
-    description: str
-    private: PrivateRows
-    public: PublicRows
-    test: HeldOutRows
+    protocol: str = "own"
+    kind: str = ""
+    classes: tuple[Any, ...] = ()
+    image_shape: tuple[int, ...] | None = None
+    description: str = ""
+    private: PrivateRows = field(default_factory=partial(_missing, "private", "PrivateRows"))
+    public: PublicRows = field(default_factory=partial(_missing, "public", "PublicRows"))
+    test: HeldOutRows = field(default_factory=partial(_missing, "test", "HeldOutRows"))
     target_range: tuple[float, float] | None = None
     _draw: Draw = field(default_factory=Draw, init=False)
+
+    def __post_init__(self) -> None:
+        kind = self.kind or ("table" if self.image_shape is None else "image")
+        object.__setattr__(self, "kind", check_choice("kind", kind, KINDS))
 
     @property
     def published(self) -> bool:
@@ -223,7 +241,11 @@ class Dataset:
         --------
         >>> from pate import load_dataset
         >>> digits = load_dataset("digits")
-        >>> bool((digits.redrawn(5).test.y == load_dataset("digits", random_state=5).test.y).all())
+        >>> bool(
+        ...     (
+        ...         digits.redrawn(5).test.y == load_dataset("digits", random_state=5).test.y
+        ...     ).all()
+        ... )
         True
         """
         check_int("random_state", random_state, low=0)
@@ -261,7 +283,7 @@ class Dataset:
         Parameters
         ----------
         make : function of a seed that returns a Dataset
-            Of the same classes and columns.
+            It must return data of the same classes and columns.
         redraws : {"all rows", "training rows", "nothing"}
             With ``"training rows"`` test rows have to be the same to the last value, in the same order.
         published : bool
@@ -279,7 +301,9 @@ class Dataset:
         --------
         >>> from pate import load_dataset
         >>> few = load_dataset("digits", n_private=300)
-        >>> few.drawn_by(lambda seed: load_dataset("digits", n_private=300, random_state=seed)).published
+        >>> few.drawn_by(
+        ...     lambda seed: load_dataset("digits", n_private=300, random_state=seed)
+        ... ).published
         False
         """
         if not callable(make):
@@ -304,8 +328,13 @@ class Dataset:
 
         Examples
         --------
-        >>> mine = Dataset("mine", "own", "table", (0, 1), None, "", PrivateRows([[1.0], [2.0]], np.array([0, 1])),
-        ...                PublicRows([[3.0]], np.array([1])), HeldOutRows([[4.0]], np.array([1])))
+        >>> mine = Dataset(
+        ...     "mine",
+        ...     classes=(0, 1),
+        ...     private=PrivateRows([[1.0], [2.0]], np.array([0, 1])),
+        ...     public=PublicRows([[3.0]], np.array([1])),
+        ...     test=HeldOutRows([[4.0]], np.array([1])),
+        ... )
         >>> mine.redraws, mine.pooled().redraws, mine.pooled().n_pool
         ('nothing', 'all rows', 4)
         """

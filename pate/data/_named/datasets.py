@@ -168,7 +168,7 @@ class _Named:
 
 
 def list_datasets() -> tuple[str, ...]:
-    """Return the names :func:`load_dataset` knows.
+    """Return the names that :func:`load_dataset` knows.
 
     Examples
     --------
@@ -201,9 +201,9 @@ def load_dataset(
     Parameters
     ----------
     name : str
-        One of :func:`list_datasets`; ``fashion-mnist``, ``cifar-10`` are understood too. With ``target`` also a table
-        of your own, a path as :func:`pate.data.read_table` takes it. It is cut at random, and by another seed again:
-        you declare by this that no one's privacy is at stake (:meth:`Dataset.pooled`).
+        A name of :func:`list_datasets`; ``fashion-mnist`` and ``cifar-10`` are understood too. With ``target`` it may
+        also be a table of your own, a path as :func:`pate.data.read_table` takes it. It is cut at random, and
+        differently with another seed: use it only for data that need no privacy (:meth:`Dataset.pooled`).
     protocol : {"standard", "paper"}
         ``standard``: private and public rows are cut at random from the training set (public: 15% unless ``n_public``
         says otherwise), and test is the whole test set. ``paper``, as in the PATE papers: private is the whole
@@ -213,7 +213,7 @@ def load_dataset(
     data_home : path or None
         Folder of the files; None takes the environment variable ``PATE_DATA_HOME``, else the platform's cache folder.
     random_state : int or None
-        Seed of the cuts; None draws from the operating system.
+        Seed of the random cuts; None draws it from the operating system.
     download : bool
         Whether a missing file may be fetched from its canonical source into the folder.
     n_public : int or None
@@ -221,9 +221,9 @@ def load_dataset(
     n_private : int or None
         Keep only so many private rows, chosen at random.
     target : str or None
-        A column of numbers that is to be predicted in place of the classes, which become the column ``label``.
+        A numeric column to predict in place of the classes; the classes become the column ``label``.
     target_range : (float, float) or None
-        Two numbers that the target lies between, from public knowledge: needed beside ``target``.
+        The least and the largest value of the target, from public knowledge; needed with ``target``.
 
     Returns
     -------
@@ -241,7 +241,20 @@ def load_dataset(
     -----
     **Guarantees.** Private, public and test rows are disjoint. In ``diabetes130``, where a patient has several rows,
     they are disjoint by *patient*, and ``private.groups`` holds the owner of each. The cuts use the number of rows
-    and their owners, never at features or labels.
+    and their owners, never features or labels.
+
+    **Sets.** Rows of a published training and test set, and what a row is:
+
+    - ``digits``: 1,797; 8 x 8 pixels; scikit-learn has it
+    - ``mnist``, ``fashion_mnist``: 60,000 + 10,000; 28 x 28 pixels
+    - ``svhn``: 73,257 + 26,032, ``cifar10``: 50,000 + 10,000; 3 x 32 x 32 pixels
+    - ``optdigits``: 3,823 + 1,797; 8 x 8 pixels. ``pendigits``: 7,494 + 3,498; 16 numbers
+    - ``adult``: 32,561 + 16,281; 6 numbers, 8 categories; 2 classes
+    - ``diabetes130``: 101,766 of 71,518 patients; 8 numbers, 39 categories; 3 classes
+    - ``spambase``: 4,601; 57 numbers; 2 classes
+
+    Images come flattened, as float32 in [0, 1], row by row, in colour the red plane first; tables with categories as a
+    DataFrame, the others as float32 arrays. Labels are indices into ``classes``.
 
     Examples
     --------
@@ -443,7 +456,7 @@ _MNIST_PARTS = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PublishedVotes:
-    """Votes that were published with a paper, and so are public.
+    """Votes of teachers that were published with a paper, and are therefore public.
 
     Attributes
     ----------
@@ -457,7 +470,9 @@ class PublishedVotes:
 
     Examples
     --------
-    >>> PublishedVotes("made up", "two queries", np.eye(2, dtype=int), np.arange(2), np.arange(1))
+    >>> PublishedVotes(
+    ...     "made up", "two queries", np.eye(2, dtype=int), np.arange(2), np.arange(1)
+    ... )
     PublishedVotes('made up', n_queries=2, n_classes=2, n_teachers=1)
     """
 
@@ -511,7 +526,7 @@ def list_votes() -> tuple[str, ...]:
 
 
 def load_votes(name: str, *, data_home: str | os.PathLike[str] | None = None, download: bool = True) -> PublishedVotes:
-    """Load the published votes of a paper's teachers, checked by their SHA-256.
+    """Load the votes of teachers that were published with a paper; the file's SHA-256 is checked.
 
     Parameters
     ----------

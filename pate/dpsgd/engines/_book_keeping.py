@@ -30,7 +30,7 @@ from pate.dpsgd._checks import Trial
 from pate.dpsgd.clipping import Clip, as_clip
 from pate.dpsgd.engines._engine import PerRecordEngine, check_units, loss_gradient
 from pate.exceptions import InvalidInputError
-from pate.networks import hooked
+from pate.networks import hooked, steady_kernels
 
 # Gradients of single records in one layer, from what goes into it and what comes back to it.
 
@@ -80,7 +80,7 @@ class Whole:
 
     def add(self, factors: Tensor, totals: Sequence[Tensor], blocks: Sequence[int] | None = None) -> None:
         flat = totals[0].view(-1)
-        for some, kind in _cuts(len(factors), factors.dtype, blocks):
+        for some, kind in _cuts(self.rows, factors.dtype, blocks):
             flat += factors[some].to(kind) @ self.rows[some].to(kind)
 
     def without(self, odd: Tensor) -> Whole:
@@ -151,18 +151,20 @@ def _looked(layer: nn.Embedding, ids: Tensor, g: Tensor, k: int) -> Looked:
     return Looked(("weight",), units, ids, rows, n)
 
 
-def _cuts(n: int, kind: torch.dtype, blocks: Sequence[int] | None) -> Iterator[tuple[slice, torch.dtype]]:
+def _cuts(rows: Tensor, kind: torch.dtype, blocks: Sequence[int] | None) -> Iterator[tuple[slice, torch.dtype]]:
     """Yield blocks of units, and the type in which their products are added up."""
-    at = 0
-    for size in [BLOCK] * -(-n // BLOCK) if blocks is None else blocks:
+    at, n = 0, len(rows)
+    # In float64 blocks only save memory, and on a GPU each is a launch.
+    most = max(1, n) if kind == torch.float64 and rows.is_cuda else BLOCK
+    for size in [most] * -(-n // most) if blocks is None else blocks:
         yield slice(at, at + size), torch.float64 if blocks is not None and size > FEW else kind
         at += size
 
 
 def _add_products(left: Tensor, right: Tensor, total: Tensor, blocks: Sequence[int] | None) -> None:
     """Add left^T right to ``total``, block by block in their own type."""
-    if blocks is not None:
-        for some, kind in _cuts(len(left), left.dtype, blocks):
+    if blocks is not None or left.is_cuda:
+        for some, kind in _cuts(left, left.dtype, blocks):
             total += left[some].to(kind).t() @ right[some].to(kind)
         return
     n_blocks, whole = len(left) // BLOCK, len(left) - len(left) % BLOCK
@@ -249,14 +251,33 @@ def _weight(layer: Any, kept: Tensor, g: Tensor, k: int) -> Tensor:
             back, rows = (x.reshape(n, -1, x.shape[-1]) for x in (g, kept))  # places of all rows of a unit
             return (back.transpose(1, 2) @ rows).flatten(1)
         case nn.Conv2d():
-            patches = F.unfold(kept, layer.kernel_size, layer.dilation, layer.padding, layer.stride)  # type: ignore[arg-type]
+            patches = _patches(kept, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
             return _by_unit((g.flatten(2) @ patches.transpose(1, 2)).flatten(1), k)
         case nn.Conv1d():
             sizes = zip((1, 1, 0, 1), (layer.kernel_size, layer.dilation, layer.padding, layer.stride), strict=True)
-            patches = F.unfold(kept.unsqueeze(2), *[(flat, int(size[0])) for flat, size in sizes])
+            patches = _patches(kept.unsqueeze(2), *[(flat, int(size[0])) for flat, size in sizes])
             return _by_unit((g @ patches.transpose(1, 2)).flatten(1), k)
         case _:
             return _by_unit(_summed(layer, g * kept), k)
+
+
+def _patches(x: Tensor, size: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
+    """Return what a convolution's weights meet at each place, shape (n, channels of all places of the kernel, places).
+
+    Torch's unfold launches one kernel per row on a GPU; there it is one copy of all.
+    """
+    return (_copied if x.is_cuda else F.unfold)(x, size, dilation, padding, stride)
+
+
+def _copied(x: Tensor, size: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
+    x = F.pad(x, (padding[1], padding[1], padding[0], padding[0])).contiguous()
+    n, channels, *sides = x.shape
+    places = [(a - d * (k - 1) - 1) // s + 1 for a, k, d, s in zip(sides, size, dilation, stride, strict=True)]
+    row, channel, *steps = x.stride()
+    apart = [step * d for step, d in zip(steps, dilation, strict=True)]
+    moved = [step * s for step, s in zip(steps, stride, strict=True)]
+    seen = x.as_strided((n, channels, *size, *places), (row, channel, *apart, *moved))
+    return seen.reshape(n, channels * math.prod(size), math.prod(places))
 
 
 def _summed(layer: Any, x: Tensor) -> Tensor:
@@ -441,7 +462,7 @@ def _knows(layer: Any) -> bool:
 
 
 def _changed(module: nn.Module) -> bool:
-    """Whether something is hung onto the module that its type does not tell of."""
+    """Whether the module has attachments (hooks, replaced methods) that its type does not show."""
     return hooked(module) or bool({"forward", "_call_impl", "__call__"} & set(vars(module)))
 
 
@@ -457,6 +478,8 @@ def _each_once(module: nn.Module, steps: list[Step]) -> bool:
 
 #: Records in one pass: as many as keep about so many numbers, so that memory does not grow with the batch.
 _KEPT, _FEWEST, _MOST = 2**24, 16, 4096
+#: ... and how many times as many on a GPU, where a pass costs its launches.
+_ON_GPU = 4
 _ROUNDING = 2.0**-24
 #: A factor below is 0: float32 would round it, up too. A shorter vector is within the norm.
 _LEAST = 1e-30
@@ -470,7 +493,7 @@ def _excess(m: int) -> float:
 
 
 class BookKeepingEngine:
-    """Runs many records at once through layers that are known to keep them apart; takes modules made of such layers.
+    """The fast engine, for modules of torch's common layers: it computes clipped sums for many records in one pass.
 
     One pass back to the layers' outputs gives every record's norm without forming its gradient (a linear layer's is an
     outer product), and one weighted sum the clipped gradients' sum: Bu, Wang, Zha and Karypis, *Differentially Private
@@ -495,8 +518,8 @@ class BookKeepingEngine:
     adding, hence by m gamma_m C for m vectors that are within C over all groups of parameters. A replaced unit changes
     one block, by 2 C and 2 m gamma_m C: :attr:`excess` is m gamma_m, and the noise is larger by as much. A unit that is
     there or not changes it by C and 2 m gamma_m C: with ``blocks``, by units' numbers so that none moves into another
-    one, m is at most :data:`FEW`. Larger blocks, matrix products that are allowed less than float32 (TF32), and
-    ``shared`` without blocks, where a unit more moves all of them, are in float64. Of a unit of
+    one, m is at most :data:`FEW`. Larger blocks, matrix products that are allowed less than float32 (TF32),
+    ``shared`` without blocks, where a unit more moves all of them, and all on a GPU are in float64. Of a unit of
     several rows there is one product in these sums: what its rows give is added up, and rounded, before its norm is
     taken.
 
@@ -509,7 +532,9 @@ class BookKeepingEngine:
     --------
     >>> linear = nn.Linear(2, 3)
     >>> engine = BookKeepingEngine(linear, read_program(linear))
-    >>> weight, bias = engine.clipped_sum(torch.ones(5, 2), torch.zeros(5, dtype=torch.int64), 1.0, seed=0)
+    >>> weight, bias = engine.clipped_sum(
+    ...     torch.ones(5, 2), torch.zeros(5, dtype=torch.int64), 1.0, seed=0
+    ... )
     >>> weight.shape, bias.shape
     (torch.Size([3, 2]), torch.Size([3]))
     """
@@ -525,10 +550,19 @@ class BookKeepingEngine:
         self.program = program
         trainable = [name for name, p in nn.Module.named_parameters(module) if p.requires_grad]
         self._order = {name: i for i, name in enumerate(trainable)}
-        self.at_once = _MOST
+        self._at_once = _MOST
         #: What a unit of several rows costs beyond its rows.
         formed = (step.layer for step in program if not isinstance(step.layer, nn.Embedding))
         self._formed = 1 + sum(p.numel() for layer in formed for p in _own(layer) if p.requires_grad)
+
+    @property
+    def at_once(self) -> int:
+        """How many rows are handed over at a time: by the device that the module is on."""
+        return self._at_once * (_ON_GPU if any(p.is_cuda for p in nn.Module.parameters(self.module)) else 1)
+
+    @at_once.setter
+    def at_once(self, number: int) -> None:
+        self._at_once = number
 
     @classmethod
     def takes(cls, module: nn.Module) -> bool:
@@ -582,9 +616,11 @@ class BookKeepingEngine:
         # Products may be of fewer digits than float32 has: TF32, bfloat16.
         coarse = torch.get_float32_matmul_precision() != "highest"
         coarse = coarse or (X.is_cuda and torch.backends.cuda.matmul.allow_tf32)
-        exact = coarse or (shared and blocks is None)
+        # On a GPU blocks are launches, which take longer than double precision does.
+        exact = coarse or X.is_cuda or (shared and blocks is None)
         # A caller's autocast would round blocks to eight bits; anomaly detection raises at what is not finite.
-        with torch.autocast(X.device.type, enabled=False), torch.autograd.set_detect_anomaly(False):
+        no_autocast = torch.autocast(X.device.type, enabled=False)
+        with no_autocast, torch.autograd.set_detect_anomaly(False), steady_kernels(X.device):
             for some, within in passes(len(X), most, None if exact else blocks):
                 with torch.enable_grad():
                     logits, taps = self._forward(X[some])

@@ -1,8 +1,8 @@
 """What an engine of DP-SGD is, what it promises, and the trial of that promise on made-up rows.
 
-The mechanism is one, whatever the engine: :mod:`pate.dpsgd._run` draws the records of a step, hands them to an
-engine in parts, adds up what comes back and adds the noise, once. Sampling, noise and account are not the engine's: it
-knows no rate, no budget and no source of noise. So one engine may stand for another without a word of the statement
+The mechanism is one, whatever the engine: :mod:`pate.dpsgd._run` draws the records of a step, hands them to an engine
+in parts, adds up what comes back and adds the noise, once. Sampling, noise and account are not the engine's: it knows
+no rate, no budget and no source of noise. So one engine may replace another without any change of the statement
 changing, as long as it keeps its promise, C being the clipping norm:
 
 * **Clipped.** ``clipped_sum`` is the sum, over exactly the records it was given, of one vector g_i for each, with
@@ -23,7 +23,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Protocol
 
@@ -31,11 +31,12 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
+from pate._core.curator import warn
 from pate._core.secret import training_seed
 from pate.dpsgd._checks import SIZES, Trial, close, tensors_of
 from pate.dpsgd.clipping import Clip, FlatClipping, PerLayerClipping, as_clip
 from pate.exceptions import InvalidInputError, PerformanceWarning
-from pate.networks import own_generator
+from pate.networks import own_generator, steady_kernels
 
 #: Clipping norm of the trial: below the gradients of nearly all records, so that what is clipped is seen. And another
 #: one, that of most runs: an engine may not heed it, or keep to it only where it is small.
@@ -46,15 +47,15 @@ _UNITS = {1: 4, 2: 3}
 
 
 class Engine(Protocol):
-    """Whatever computes sums of clipped gradients; the module's docstring has what it promises.
+    """The interface of an engine of DP-SGD, which computes sums of clipped per-record gradients.
 
     Attributes
     ----------
     module : torch.nn.Module
         What is trained. Its parameters are read at every call, and written by the optimiser alone.
     excess : float
-        By how many clipping norms at most rounding in a sum differs between neighbours, beside their units' own
-        vectors; the noise is larger by as much.
+        The most, in clipping norms, by which rounding of a sum differs between neighbours, besides their units' own
+        vectors; the noise is made larger by as much.
     at_once : int
         How many rows are handed over at a time, if not given (but one unit at least): memory grows with
         it.
@@ -65,7 +66,9 @@ class Engine(Protocol):
     --------
     >>> from pate.dpsgd.engines import PerRecordEngine
     >>> engine: Engine = PerRecordEngine(nn.Linear(2, 3))
-    >>> weight, bias = engine.clipped_sum(torch.ones(5, 2), torch.zeros(5, dtype=torch.int64), 1.0, seed=0)
+    >>> weight, bias = engine.clipped_sum(
+    ...     torch.ones(5, 2), torch.zeros(5, dtype=torch.int64), 1.0, seed=0
+    ... )
     >>> weight.shape, bias.shape
     (torch.Size([3, 2]), torch.Size([3]))
     """
@@ -262,7 +265,7 @@ _OTHERS = (
 
 
 class PerRecordEngine:
-    """Computes the gradient of each record by itself, with respect to the trainable parameters; takes any module.
+    """The engine for any module: it computes the gradient of one record at a time.
 
     Parameters
     ----------
@@ -277,7 +280,9 @@ class PerRecordEngine:
     Examples
     --------
     >>> engine = PerRecordEngine(nn.Linear(2, 3))
-    >>> weight, bias = engine.gradients(torch.ones(5, 2), torch.zeros(5, dtype=torch.int64), seed=0)
+    >>> weight, bias = engine.gradients(
+    ...     torch.ones(5, 2), torch.zeros(5, dtype=torch.int64), seed=0
+    ... )
     >>> weight.shape, bias.shape
     (torch.Size([5, 3, 2]), torch.Size([5, 3]))
     """
@@ -312,11 +317,10 @@ class PerRecordEngine:
             warnings.simplefilter("ignore")
             how = _side_by_side(trial)
         if how is None:
-            warnings.warn(
+            warn(
                 "module cannot be run on records side by side (it looks at the values of its rows: control flow, numpy "
                 "or .item(); or torch's vmap has no rule for a part of it): they are run one after the other, slowly.",
                 PerformanceWarning,
-                stacklevel=2,
             )
             return cls(module, vectorised=False)
         return cls(module, each_its_own=how)
@@ -375,8 +379,8 @@ class PerRecordEngine:
 
     def _own_kernels(self, device: torch.device) -> AbstractContextManager[None]:
         """Keep recurrent layers off cuDNN: its dropout draws from a state of its own, which no unit's seed reaches."""
-        recurrent = device.type == "cuda" and any(isinstance(part, nn.RNNBase) for part in self.module.modules())
-        return torch.backends.cudnn.flags(enabled=False) if recurrent else nullcontext()
+        recurrent = any(isinstance(part, nn.RNNBase) for part in self.module.modules())
+        return steady_kernels(device, enabled=False if recurrent else None)
 
     def _loss(self) -> Callable[..., torch.Tensor]:
         """Return the loss of one unit under given parameters, by a module that has never run.

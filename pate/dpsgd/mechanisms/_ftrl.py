@@ -467,24 +467,24 @@ FACTORISATIONS = ("optimised", "square-root", "inverse-square-root")
 
 @dataclass(frozen=True)
 class BandedFTRL(_CyclicFTRL):
-    """Noise correlated by a banded Toeplitz matrix, in steps that a unit is in by turns.
+    """DP-FTRL: each step's noise partly cancels that of the steps before; units take part at most every few steps.
 
     Parameters
     ----------
     n_bands : int
-        Steps that a step's noise depends on, itself included; 1 is independent noise. Memory: ``n_bands - 1`` float64
-        for each parameter.
+        Over how many steps noise is correlated (by a banded Toeplitz matrix); 1 is independent noise. Memory: ``n_bands
+        - 1`` float64 for each parameter.
     separation : int or None
-        Steps from one turn of a unit to its next; None for one turn an epoch. With fewer, units toss coins at their
-        turns, which amplifies privacy where ``n_bands <= separation`` (``BandedFTRL(1, separation=1)`` is DP-SGD).
-        :func:`choose_bands` finds the best.
+        A unit may take part in one step of every ``separation`` steps (its turns); None: one turn per epoch. With
+        fewer, units toss coins at their turns, which amplifies privacy where ``n_bands <= separation`` (``BandedFTRL(1,
+        separation=1)`` is DP-SGD). :func:`choose_bands` finds the best.
     factorisation : {"optimised", "square-root", "inverse-square-root"}
         The bands: optimised in milliseconds (``n_bands <= separation`` only); the square root of prefix sums, cut off;
         or such that the *inverse* has bands, cut off its square root, which is better than the former with fewer bands
         than half the separation, and never amplified. At 512 steps and 8 turns, 64, 32 and 8 bands leave errors of
         9.30, 10.86, 17.39; 9.62, 11.64, 19.26; 10.33, 9.98, 13.77; independent noise 45.3.
     momentum : float
-        The optimiser's, which the bands then suit; privacy does not depend on it.
+        The optimiser's momentum, for which the bands are optimised; privacy does not depend on it.
 
     Examples
     --------
@@ -516,7 +516,9 @@ class BandedFTRL(_CyclicFTRL):
 
         Examples
         --------
-        >>> C = BandedFTRL(32, factorisation="inverse-square-root").strategy(Shape(6400, 1 / 64, 512, 100))
+        >>> C = BandedFTRL(32, factorisation="inverse-square-root").strategy(
+        ...     Shape(6400, 1 / 64, 512, 100)
+        ... )
         >>> round(C.rmse() * C.sensitivity(64), 2)
         9.98
         """
@@ -568,11 +570,11 @@ class BandedFTRL(_CyclicFTRL):
 
 @dataclass(frozen=True)
 class TreeFTRL(_CyclicFTRL):
-    """Noise correlated by binary trees whose nodes are all used at best (Honaker 2015, full); no amplification.
+    """DP-FTRL with tree noise: noise correlated by binary trees (Honaker 2015, full); no amplification by sampling.
 
-    Memory: log2 of the steps, for each parameter. :class:`BandedFTRL` is ahead of it wherever its memory is there. New
-    trees begin after ``restart`` steps (None: never; ``"epoch"`` of the papers is the separation); ``separation`` as
-    there.
+    It keeps log2 of the steps numbers for each parameter. :class:`BandedFTRL` is better wherever its memory can be
+    afforded. New trees begin after ``restart`` steps (None: never; ``"epoch"`` of the papers is the separation);
+    ``separation`` as there.
 
     Examples
     --------
@@ -662,7 +664,7 @@ def choose_bands(
     momentum: float = 0.0,
     most_bands: int = 64,
 ) -> BandedFTRL:
-    """Return the banded mechanism with the least root mean squared error of the iterates at a budget.
+    """Return the :class:`BandedFTRL` mechanism whose noise disturbs training least at a budget.
 
     Separations of 1, 2, 4, ... and the longest are tried, each with as many optimised bands: from independent noise,
     whose coins amplify most (DP-SGD, but for groups of one), to noise that cancels best (Choquette-Choo, Ganesh et al.
@@ -673,7 +675,10 @@ def choose_bands(
     Examples
     --------
     >>> shape = Shape(400, 0.25, 8, 100)
-    >>> [choose_bands(Budget(epsilon, 1e-5), shape, adjacency="zero-out").n_bands for epsilon in (1.0, 10.0)]
+    >>> [
+    ...     choose_bands(Budget(epsilon, 1e-5), shape, adjacency="zero-out").n_bands
+    ...     for epsilon in (1.0, 10.0)
+    ... ]
     [1, 4]
     """
     check_int("most_bands", most_bands, low=1)
@@ -685,17 +690,19 @@ def choose_bands(
 
 
 def banded_error(mechanism: BandedFTRL, budget: Budget, shape: Shape, adjacency: str = "replace-one") -> float:
-    """Return the root mean squared error that is left at a budget, of a coordinate of the iterates, in clipping norms.
+    """Return the root mean squared error that noise leaves in the iterates at a budget, in units of the clipping norm.
 
-    To about 0.1 %. That of sums of clipped gradients, before they are divided by the expected batch size and
-    multiplied by the learning rate.
+    Per coordinate, exact to about 0.1 %, and for sums of clipped gradients, before they are divided by the expected
+    batch size and multiplied by the learning rate.
 
     Examples
     --------
     Eight turns, 512 steps: mu from the budget, 2 sqrt(8) / mu the noise, and 3.29 of it is left.
 
     >>> from pate.privacy.convert import gdp_from_budget
-    >>> error = banded_error(BandedFTRL(64), Budget(1.0, 1e-5), Shape(6400, 1 / 64, 512, 100))
+    >>> error = banded_error(
+    ...     BandedFTRL(64), Budget(1.0, 1e-5), Shape(6400, 1 / 64, 512, 100)
+    ... )
     >>> round(error * gdp_from_budget(1.0, 1e-5) / 2, 2)
     9.3
     """

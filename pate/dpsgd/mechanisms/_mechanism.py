@@ -67,7 +67,7 @@ def gaussian(source: NoiseSource, size: int) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Shape:
-    """The public numbers of one run, whatever its mechanism.
+    """The public numbers of one training run: units, steps, batch size.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Shape:
 
 
 class TrainingMechanism(Hashable, Protocol):
-    """Settings alone, frozen: what comes out of them follows from these, a :class:`Shape` and a source of noise.
+    """Base class of training mechanisms: how units are sampled, which noise is added, and what a run costs.
 
     Examples
     --------
@@ -193,7 +193,7 @@ class _Independent:
 
 @dataclass(frozen=True)
 class PoissonSGD(_Independent):
-    """Each unit enters each step independently with the same probability; every step has noise of its own.
+    """DP-SGD with Poisson sampling: each unit enters each step independently, with independent noise per step.
 
     Examples
     --------
@@ -273,7 +273,7 @@ class PoissonSGD(_Independent):
 
 @dataclass(frozen=True)
 class TruncatedPoissonSGD(_Independent):
-    """Poisson samples; where more than ``max_batch_size`` are in, so many of them, drawn uniformly. Replace-one only.
+    """DP-SGD with Poisson sampling, cut to ``max_batch_size`` units by a uniform draw if there are more. Replace-one.
 
     Parameters
     ----------
@@ -294,8 +294,13 @@ class TruncatedPoissonSGD(_Independent):
     Examples
     --------
     >>> from pate.dpsgd.mechanisms import Shape
-    >>> mechanism, shape = TruncatedPoissonSGD(max_batch_size=40), Shape(1000, 0.032, 10, 32)
-    >>> [len(batch) <= 40 for batch in mechanism.batches(shape, 1000, NoiseSource())] == [True] * 10
+    >>> mechanism, shape = (
+    ...     TruncatedPoissonSGD(max_batch_size=40),
+    ...     Shape(1000, 0.032, 10, 32),
+    ... )
+    >>> [len(batch) <= 40 for batch in mechanism.batches(shape, 1000, NoiseSource())] == [
+    ...     True
+    ... ] * 10
     True
     >>> print(mechanism.words(shape))
     Poisson sampling at rate 0.032, at most 40 a step, cut at random
@@ -331,7 +336,10 @@ class TruncatedPoissonSGD(_Independent):
         >>> shape = Shape(1000, 0.256, 80, 256)
         >>> loose, tight = TruncatedPoissonSGD(400), TruncatedPoissonSGD(260)
         >>> options = {"delta": 1e-5, "adjacency": "replace-one", "interval": 1e-3}
-        >>> round(loose.epsilon(2.5, shape, **options), 2), tight.epsilon(2.5, shape, **options) > 9
+        >>> (
+        ...     round(loose.epsilon(2.5, shape, **options), 2),
+        ...     tight.epsilon(2.5, shape, **options) > 9,
+        ... )
         (8.85, True)
         """
         self.check(shape, adjacency)
@@ -454,10 +462,11 @@ def _losses(q: float, noise_multiplier: float, shape: Shape, max_batch_size: int
 
 @dataclass(frozen=True)
 class ShuffledSGD(_Independent):
-    """Every epoch a new secret permutation, cut into batches of one size. Replace-one or zero-out, and dear.
+    """DP-SGD with shuffling: each epoch permutes the units and cuts them into batches. Its proved epsilon is large.
 
-    Most code that calls itself DP-SGD shuffles and quotes the epsilon of Poisson sampling, which can be several times
-    too small (Chua et al. 2024; Annamalai et al. 2024). Here the epsilon is the one that is proved.
+    For replace-one or zero-out adjacency. Much code that is called DP-SGD shuffles, but states the epsilon of Poisson
+    sampling, which can be several times too small (Chua et al. 2024; Annamalai et al. 2024). Here the epsilon is the
+    proved one, and more noise is needed for the same budget.
 
     Notes
     -----
@@ -473,9 +482,12 @@ class ShuffledSGD(_Independent):
     Examples
     --------
     >>> from pate.dpsgd.mechanisms import Shape
-    >>> shape = Shape(10, 0.4, 6, 4)   # two epochs of 4 + 4 + 2
+    >>> shape = Shape(10, 0.4, 6, 4)  # two epochs of 4 + 4 + 2
     >>> batches = list(ShuffledSGD().batches(shape, 10, NoiseSource()))
-    >>> [len(batch) for batch in batches], sorted(np.concatenate(batches[:3]).tolist()) == list(range(10))
+    >>> (
+    ...     [len(batch) for batch in batches],
+    ...     sorted(np.concatenate(batches[:3]).tolist()) == list(range(10)),
+    ... )
     ([4, 4, 2, 4, 4, 2], True)
     >>> print(ShuffledSGD().words(shape))
     batches of 4 from a new secret permutation every epoch (2 epochs; amplification by shuffling is not claimed)
@@ -502,8 +514,13 @@ class ShuffledSGD(_Independent):
 
         Examples
         --------
-        >>> shape = Shape(1000, 0.25, 40, 250)   # 10 epochs
-        >>> round(ShuffledSGD().epsilon(10.0, shape, delta=1e-5, adjacency="replace-one", interval=1e-3), 3)
+        >>> shape = Shape(1000, 0.25, 40, 250)  # 10 epochs
+        >>> round(
+        ...     ShuffledSGD().epsilon(
+        ...         10.0, shape, delta=1e-5, adjacency="replace-one", interval=1e-3
+        ...     ),
+        ...     3,
+        ... )
         2.594
         """
         self.check(shape, adjacency)

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.decomposition import TruncatedSVD
 
 from pate._core.checks import shown
-from pate.data import is_frame, is_sparse, is_texts, read_rows
+from pate.data import is_frame, is_sparse, is_text_column, is_texts, read_rows
 from pate.data.schema import MOST_VALUES, Schema
 from pate.dpsgd._optimizers import Optimizer
 from pate.dpsgd._units import ImageAugmentation
@@ -55,7 +55,7 @@ _ANY_SIZE = 1e6
 
 @dataclass(frozen=True)
 class RecipePlan:
-    """A recipe, chosen and ready: the representation is fitted, on public rows or constants, and nothing private seen.
+    """A recipe that is ready to train: its representation is fitted on public rows or constants, on nothing private.
 
     Attributes
     ----------
@@ -77,7 +77,12 @@ class RecipePlan:
     >>> plan.recipe.name, plan.transform(X[:2]).shape
     ('tabular-kernel', (2, 35))
     >>> clf = DPSGDClassifier(budget=budget, classes=range(10), **plan.settings())
-    >>> bool(clf.fit(plan.transform(X[400:1400]), y[400:1400]).score(plan.transform(X[1400:]), y[1400:]) > 0.7)
+    >>> bool(
+    ...     clf.fit(plan.transform(X[400:1400]), y[400:1400]).score(
+    ...         plan.transform(X[1400:]), y[1400:]
+    ...     )
+    ...     > 0.7
+    ... )
     True
     """
 
@@ -110,7 +115,7 @@ class RecipePlan:
         Parameters
         ----------
         row_shape : tuple of int
-            Of the private rows; nothing else of them is asked.
+            Shape of the private rows; nothing else about them is used.
         X_public : rows or None
             Public rows, without labels.
         n_units, n_classes, budget, adjacency, most_gradients
@@ -229,7 +234,7 @@ def _of_texts(X_public: Any, random_state: int) -> Representation | None:
     if X_public is None:
         return None
     rows = read_rows(X_public, name="X_public")
-    if is_texts(rows):
+    if is_texts(rows) or is_text_column(rows):
         return TextMap()
     if not is_sparse(rows):
         return None

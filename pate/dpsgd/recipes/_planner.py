@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pate._core.checks import check_choice, check_int, check_real
-from pate.data import heavy_tailed, is_frame, is_sparse, is_texts, of_one_unit, read_rows
+from pate.data import are_components, heavy_tailed, is_frame, is_sparse, is_texts, of_one_unit, read_rows
 from pate.dpsgd._calibration import ADJACENCIES
 from pate.dpsgd._optimizers import OPTIMIZERS, SCHEDULES
 from pate.exceptions import InvalidInputError
@@ -25,7 +25,7 @@ AVERAGING = ("tail", "ema")
 
 @dataclass(frozen=True)
 class DPSGDRecipe:
-    """A frozen recipe: model, representation and settings. The planner chooses each number that is None.
+    """A recipe of DP-SGD: model, representation and settings. The planner chooses each number that is None.
 
     Parameters
     ----------
@@ -70,7 +70,9 @@ class DPSGDRecipe:
 
     Examples
     --------
-    >>> DPSGDRecipe("mine", module="tanh-mlp", source="my own", learning_rate=0.5).averaging is None
+    >>> DPSGDRecipe(
+    ...     "mine", module="tanh-mlp", source="my own", learning_rate=0.5
+    ... ).averaging is None
     True
     >>> DPSGDRecipe("mine", module="linear", source="my own", max_grad_norm=0)
     Traceback (most recent call last):
@@ -170,7 +172,7 @@ def named_recipes() -> tuple[str, ...]:
 
 
 def recipe(name: str) -> DPSGDRecipe:
-    """Return a preset by its name; :func:`dataclasses.replace` changes it.
+    """Return a recipe (a preset of DP-SGD) by its name; change it with :func:`dataclasses.replace`.
 
     =================== =============================================================================================
     linear              images, public rows: linear on components of wavelet scattering (Tramer and Boneh 2021)
@@ -229,7 +231,8 @@ class TrainingFacts:
     row_shape : tuple of int
         Shape of one row; of images (height, width) or (channels, height, width).
     scale : {"common", "apart", "heavy"}
-        Of public columns of numbers: of one unit (as pixels are), of several, or with long tails.
+        The scale of the public columns of numbers: one common unit (as for pixels, and for principal components),
+        several units, or long tails.
     adjacency : {"replace-one", "add-or-remove", "zero-out"}
     most_gradients : int
         The limit on computing: gradients of single records in all steps together. The default is about a minute of one
@@ -244,7 +247,9 @@ class TrainingFacts:
 
     Examples
     --------
-    >>> facts = TrainingFacts("image", 51_000, 10, Budget(1.0, 1e-5), n_public=9_000, row_shape=(28, 28))
+    >>> facts = TrainingFacts(
+    ...     "image", 51_000, 10, Budget(1.0, 1e-5), n_public=9_000, row_shape=(28, 28)
+    ... )
     >>> round(facts.evidence), round(facts.mu, 3)
     (967, 0.268)
     """
@@ -301,7 +306,7 @@ def facts_of(
     most_gradients: int = LINEAR_GRADIENTS,
     given: bool = False,
 ) -> TrainingFacts:
-    """Return the facts of a data set: the shape of its rows, and what its public rows look like.
+    """Return the public facts that a recipe is chosen from: the shape of the rows, and what the public rows look like.
 
     Parameters
     ----------
@@ -343,6 +348,8 @@ def facts_of(
                 kind = "mixed"
             else:
                 scale = "common" if of_one_unit(numbers) else "heavy" if heavy_tailed(numbers) else "apart"
+                if scale == "apart" and are_components(numbers):
+                    scale = "common"
     if given:
         kind = "features"
     elif len(shape) > 1 and min(shape[-2:]) >= _SMALL_IMAGE:
@@ -385,16 +392,16 @@ _NETWORK_STEPS = 600
 def choose_recipe(
     facts: TrainingFacts, name: str | DPSGDRecipe | None = None, *, numbers: Mapping[str, Any] | None = None
 ) -> DPSGDRecipe:
-    """Return the recipe for these facts, with every number filled in; its ``reasons`` say what was chosen, and why.
+    """Choose a recipe of DP-SGD, with all its settings, from public facts; its ``reasons`` say why.
 
     Parameters
     ----------
     facts : TrainingFacts
     name : str, DPSGDRecipe or None
-        Of a preset, or a recipe, whose open numbers are filled in. None chooses: images with public rows ``linear``,
-        without ``linear-group-norm``; tables of numbers with public rows ``tabular-kernel``, with categories
-        ``tabular-logistic``, with declared ranges ``declared``, without anything public ``unit-rows``; features of a
-        representation ``pretrained``.
+        A preset's name, or a recipe; numbers that it leaves open are filled in. None chooses: images with public rows
+        ``linear``, without ``linear-group-norm``; tables of numbers with public rows ``tabular-kernel``, with
+        categories ``tabular-logistic``, with declared ranges ``declared``, without anything public ``unit-rows``;
+        features of a representation ``pretrained``.
     numbers : mapping or None
         Fields that are fixed already; the others follow from them.
 
@@ -415,7 +422,15 @@ def choose_recipe(
     Examples
     --------
     >>> from pate import Budget
-    >>> facts = TrainingFacts("table", 1_038, 10, Budget(1.0, 1e-5), n_public=400, row_shape=(64,), scale="common")
+    >>> facts = TrainingFacts(
+    ...     "table",
+    ...     1_038,
+    ...     10,
+    ...     Budget(1.0, 1e-5),
+    ...     n_public=400,
+    ...     row_shape=(64,),
+    ...     scale="common",
+    ... )
     >>> chosen = choose_recipe(facts)
     >>> chosen.name, chosen.n_components, chosen.expected_batch_size, chosen.epochs
     ('tabular-kernel', 17, 1038, 40)

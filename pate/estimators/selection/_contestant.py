@@ -103,10 +103,9 @@ _NOT_ITS_OWN = {
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A classifier that is differentially private by itself, at a price that you state.
+    """A private classifier of another package as a candidate of :func:`private_select`, at a cost that you state.
 
-    For classifiers of other packages; :class:`pate.DPSGDClassifier` and :class:`pate.PATEClassifier` know their own
-    price and are passed as they are.
+    :class:`pate.DPSGDClassifier` and :class:`pate.PATEClassifier` know their own cost: pass them as they are.
 
     Parameters
     ----------
@@ -118,7 +117,9 @@ class Candidate:
     Examples
     --------
     >>> from sklearn.dummy import DummyClassifier
-    >>> Candidate(DummyClassifier(strategy="constant", constant=0), Charge.zero()).charge.pure
+    >>> Candidate(
+    ...     DummyClassifier(strategy="constant", constant=0), Charge.zero()
+    ... ).charge.pure
     0.0
     """
 

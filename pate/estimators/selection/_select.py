@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pate._core.checks import check_classes, check_int, check_real, quietly, shown
+from pate._core.events import event, is_logged, unlogged
 from pate._core.provenance import now
 from pate._core.types import IntArray
-from pate.data import private_cells, read_rows, recognised_by
+from pate.data import has_texts, private_cells, read_rows, recognised_by
 from pate.estimators.selection._contestant import (
     Candidate,
     Contestant,
@@ -114,7 +115,7 @@ def one_run(
     # Drawn in any case, so that a failure changes nothing that comes after it.
     seed = int(source.words(1)[0] >> np.uint64(2)) if source.seeded else None
     model = contestant.made(noise, seed)
-    with warnings.catch_warnings():
+    with unlogged(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             own = trained.copied()  # what a run does to its rows no other run sees
@@ -131,14 +132,14 @@ def one_run(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Selection:
-    """The best of a secret number of private runs. Everything in it is covered by the one guarantee.
+    """The result of :func:`private_select`: the winner, its name and its noisy score, all under one guarantee.
 
     Attributes
     ----------
     winner : fitted classifier
         Its ``statement_`` and ``guarantee_`` are the selection's.
     name : str
-        Of the candidate that won.
+        Name of the candidate that won.
     score : float
         The winner's share of right answers on the held-out units, with its noise; may lie outside [0, 1]. The best of
         several noisy numbers is too good on average: for a fair one use other rows.
@@ -188,22 +189,23 @@ def private_select(
     stated: Mapping[str, str] | None = None,
     noise_seed: int | None = None,
 ) -> Selection:
-    """Choose among private settings on the private data itself, and release the best run alone.
+    """Tune hyperparameters on the private data itself, within one budget; only the best run is released.
 
-    A random, secret number of runs: each draws a candidate, trains it on one part of the private units and counts, with
-    noise, how many of the held-out units it tells right. Only the run with the best noisy score is kept. That costs a
-    small multiple of one run, however many candidates there are; comparing k settings in the open costs k runs, and
-    comparing them without an account costs nobody knows what.
+    It makes a random number of runs, which stays secret. Each run draws a candidate, trains it on one part of the
+    private units (records, or persons with ``groups``), and counts, with noise, how many of the held-out units it
+    predicts right. Only the run with the best noisy score is kept. This costs a small multiple of one run, however many
+    candidates there are. To try k settings and publish all results costs k runs; a choice by private results that is
+    not accounted for has an unknown privacy cost.
 
     Parameters
     ----------
     candidates : mapping of str to classifier, or sequence of classifiers
         :class:`pate.DPSGDClassifier`, :class:`pate.PATEClassifier` (record voters, heads or shards), or
         :class:`pate.estimators.selection.Candidate` for any other with a price that you state. Names and settings are
-        public. Their own ``budget`` is not used: all noise is chosen here, so that the whole selection fits. A DP-SGD
-        candidate keeps a ``noise_multiplier`` that it says itself, and a PATE candidate its ``mechanism``. What a
-        DP-SGD candidate leaves to a recipe is planned once, before any price, of public facts and of one run's share of
-        the budget.
+        public. Their own ``budget`` is not used: the noise is chosen here, so that the whole selection fits ``budget``.
+        A DP-SGD candidate keeps its own ``noise_multiplier`` if it has one, and a PATE candidate its ``mechanism``.
+        What a DP-SGD candidate leaves to a recipe is planned once, before any cost is computed, from public facts and
+        one run's share of the budget.
     X, y : rows and array-like of shape (n,)
         Private records and class values.
     budget : Budget
@@ -211,27 +213,28 @@ def private_select(
     classes : iterable
         Every class that could occur: public knowledge.
     groups : array-like of shape (n,) or None
-        Whose record it is: persons are then protected, trained on and held out as one. Every candidate must take it.
+        The person each record belongs to: then persons are protected, and each is trained on or held out as a whole.
+        Every candidate's ``fit`` must take it.
     X_public : rows or None
-        For candidates that label public rows, or fit a representation on them.
+        Public rows, for candidates that label them or fit a representation on them.
     ledger : Ledger or None
-        Charge the whole selection there, before the first fit. One that counts in ``"renyi"`` or has no charge yet.
+        The whole selection is charged there before the first fit. It must count in ``"renyi"`` or have no charge yet.
     mean_runs : float
-        Mean number of runs, above 1. Two or three for every candidate find the best one mostly.
+        Mean number of runs, above 1. Two or three runs per candidate find the best one most of the time.
     distribution : {"poisson", "geometric", "logarithmic"}
-        Of the number of runs, see :class:`pate.privacy.compose.repetitions.Repetitions`. Poisson's is the steadiest,
-        and mostly the best value; with probability exp(-mean_runs) it is 0 and nothing is selected.
+        Distribution of the number of runs, see :class:`pate.privacy.compose.repetitions.Repetitions`. Poisson's varies
+        least and usually costs least; with probability exp(-mean_runs) it is 0 and nothing is selected.
     weights : sequence of int or None
-        How often each candidate is drawn, in proportion: public. None draws uniformly.
+        Each candidate is drawn with a probability in proportion to its weight; public. None draws uniformly.
     holdout : float
-        Share of the units that score; the winner has learnt from the others only.
+        Share of the units that are held out for the scores; the winner has learnt from the others only.
     score_noise : float or None
-        Standard deviation of the noise on the number of units predicted right. None takes the least that costs nothing
-        beside the candidates' own price (a unit is trained on or scored, not both).
+        Standard deviation of the noise on the number of units predicted right. None takes the least noise that adds
+        nothing to the candidates' own cost (a unit is trained on or scored, not both).
     tuning : str
-        What else was tuned on the private data, for the statement.
+        For the statement: what else was tuned on the private data.
     stated : mapping of str to str, or None
-        What a person states for the statement; see :func:`pate.release_labels`.
+        What you vouch for in the statement; see :func:`pate.release_labels`.
     noise_seed : int or None
         For tests and experiments only: repeats all draws, and then nothing is private.
 
@@ -249,17 +252,17 @@ def private_select(
     LedgerError
         The ledger could not be written, or is for other private data; nothing was trained.
     NothingSelectedError
-        No run, or none that succeeded. It is paid for.
+        There was no run, or none succeeded. The selection is charged all the same.
 
     Notes
     -----
     **Guarantees.** The winner, its name and its score together are (epsilon, delta)-differentially private for one unit
     under replace-one adjacency: Papernot and Steinke 2022 ("Hyperparameter tuning with Renyi differential privacy"),
     Theorem 2 (geometric: Liu and Talwar 2019, "Private selection from private candidates"; logarithmic) and Theorem 6
-    (Poisson). One run draws a candidate without looking at data, so it costs at most the dearest candidate's Renyi
-    curve. A replaced unit stands either among those that train, which the model's cost covers, or among those that
-    score, where it moves a count by at most 1, which the score's noise covers: the larger of the two counts, not their
-    sum. The split is random, and neighbours are split alike.
+    (Poisson). One run draws a candidate without looking at data, so it costs at most the Renyi curve of the most
+    expensive candidate. A replaced unit stands either among those that train, which the model's cost covers, or among
+    those that score, where it moves a count by at most 1, which the score's noise covers: the larger of the two counts,
+    not their sum. The split is random, and neighbours are split alike.
 
     The price holds while **the number of runs is not known**: it is not kept, not shown, not written down (there is no
     progress bar for that reason), and the statement carries the time of the charge, not of the end. Who can watch how
@@ -278,10 +281,18 @@ def private_select(
     >>> from pate import Budget, DPSGDClassifier
     >>> X, y = load_digits(return_X_y=True)
     >>> budget = Budget(8.0, 1e-4)
-    >>> dpsgd = lambda rate: DPSGDClassifier("linear", budget=budget, epochs=3, learning_rate=rate, random_state=0)
+    >>> dpsgd = lambda rate: DPSGDClassifier(
+    ...     "linear", budget=budget, epochs=3, learning_rate=rate, random_state=0
+    ... )
     >>> both = {"fast": dpsgd(2.0), "slow": dpsgd(1e-4)}
-    >>> found = private_select(both, X / 16, y, budget=budget, classes=range(10), mean_runs=5)
-    >>> found.name, found.guarantee.epsilon <= 8.0, found.winner.statement_ is found.statement
+    >>> found = private_select(
+    ...     both, X / 16, y, budget=budget, classes=range(10), mean_runs=5
+    ... )
+    >>> (
+    ...     found.name,
+    ...     found.guarantee.epsilon <= 8.0,
+    ...     found.winner.statement_ is found.statement,
+    ... )
     ('fast', True, True)
     """
     budget, values = check_budget(budget), check_classes(classes)
@@ -375,7 +386,7 @@ def _contestant(name: Any, candidate: Any, facts: Facts) -> Contestant:
         raise InvalidInputError(f"candidates must have texts for names, got {shown(name)}.")
     if isinstance(candidate, Candidate):
         return StatedContestant(name, candidate.estimator, facts, candidate.charge)
-    # By name: nobody pays for importing torch who has no use for it.
+    # By name, so that torch is imported only if it is needed.
     rooms = {kind.__module__.rpartition(".")[0] for kind in type(candidate).__mro__}
     if "pate.dpsgd" in rooms:
         from pate.estimators.selection._by_dpsgd import DPSGDContestant
@@ -392,7 +403,7 @@ def _contestant(name: Any, candidate: Any, facts: Facts) -> Contestant:
 
 def _read(X: Any, y: Any, groups: Any, classes: tuple[Any, ...], X_public: Any) -> tuple[PrivateRows, Any, Any, int]:
     X, readable = quietly("X", private_cells, X, texts=True, like=X_public)
-    rows = read_rows(X)
+    rows = read_rows(X, objects=has_texts(X_public))
     n = int(rows.shape[0])
     labels = class_indices(label_column(y, n), classes)
     target = np.empty(n, dtype=object)
@@ -427,7 +438,7 @@ def _weights(weights: Any, n: int) -> tuple[int, ...]:
 def _rehearse(contestant: Contestant, noise: float, rows: Any) -> None:
     """Find out on made-up rows what fails for public reasons: nothing private is in what is said."""
     try:
-        with warnings.catch_warnings():
+        with unlogged(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             contestant.rehearse(noise, rows)
     except PateError as error:
@@ -454,6 +465,9 @@ def _pay(
 ) -> tuple[int, ...]:
     """Charge the whole selection, durably and before the first run: a constant that no run changes."""
     if ledger is None:
+        if is_logged("release"):
+            delta = facts.budget.delta
+            event("release", "charged", kind="selection", epsilon=price.whole.guarantee(delta).epsilon, delta=delta)
         return ()
     ledger.open_total(ledger.total or facts.budget)
     release = ledger.record(

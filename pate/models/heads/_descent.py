@@ -25,12 +25,13 @@ _AGAINST = 4.0
 
 
 class DescentHead(LinearHead):
-    """Softmax regression by full-batch gradient descent on noisy sums of clipped residuals, one released round a step.
+    """Softmax regression by gradient descent: each step uses one released noisy sum of the records' clipped residuals.
 
-    In every round each record votes with phi(x) (x) clip_C(e_y - p(x)), p being this head's answer so far, and the
-    released sum moves the weights. Its fixed point is where the clipped residuals of the *private* records cancel;
-    public rows matter only for the ballots' space, so that they may be few or drawn otherwise. With a small clip
-    nearly every residual has full norm, at a sensitivity of 2C (C where one is added or removed).
+    In every round each record votes with its residual, how far the model so far is off for it: phi(x) (x) clip_C(e_y -
+    p(x)), with this head's probabilities p so far. The released sum moves the weights. The fixed point is where the
+    clipped residuals of the *private* records cancel. Public rows matter only for the map phi, so they may be few, or
+    drawn from another distribution. With a small clip C nearly every residual has full norm, at a sensitivity of 2C (C
+    where one record is added or removed).
 
     Round k of K with noise sigma_k moves the weights by ``logit_noise`` / (sigma_k sqrt K) times its sum, and less
     where there is hardly any noise: that of all rounds together is at most ``logit_noise`` on every weight, and on the
@@ -68,13 +69,17 @@ class DescentHead(LinearHead):
     >>> from types import SimpleNamespace
     >>> head = DescentHead(n_rounds=2, constant=False).start(1, (0, 1))
     >>> for votes in ([[4.0, -4.0]], [[2.0, -2.0]]):
-    ...     head = head.updated(SimpleNamespace(statistics=votes, sigma=4.0, n_units=100, classes=(0, 1), clip=0.1))
+    ...     head = head.updated(
+    ...         SimpleNamespace(
+    ...             statistics=votes, sigma=4.0, n_units=100, classes=(0, 1), clip=0.1
+    ...         )
+    ...     )
     >>> head.predict_proba([[1.0]]).round(3)
     array([[0.906, 0.094]])
     """
 
-    _arrays: ClassVar[tuple[str, ...]] = ("coef_", "sum_")
-    _scalars: ClassVar[tuple[str, ...]] = ("n_seen_", "variance_")
+    fitted_arrays: ClassVar[tuple[str, ...]] = ("coef_", "sum_")
+    fitted_scalars: ClassVar[tuple[str, ...]] = ("n_seen_", "variance_")
 
     sum_: FloatArray
     n_seen_: int
@@ -155,7 +160,9 @@ class DescentHead(LinearHead):
         --------
         >>> from types import SimpleNamespace
         >>> head = DescentHead(n_rounds=1, constant=False).start(1, (0, 1))
-        >>> release = SimpleNamespace(statistics=[[9.0, -9.0]], sigma=4.0, n_units=100, classes=(0, 1), clip=0.1)
+        >>> release = SimpleNamespace(
+        ...     statistics=[[9.0, -9.0]], sigma=4.0, n_units=100, classes=(0, 1), clip=0.1
+        ... )
         >>> [round(value, 1) for value in head.updated(release).agreement()]
         [21.6, 56.9]
         """
@@ -170,7 +177,9 @@ class DescentHead(LinearHead):
         --------
         >>> from types import SimpleNamespace
         >>> head = DescentHead(n_rounds=1, constant=False).start(1, (0, 1))
-        >>> release = SimpleNamespace(statistics=[[9.0, -9.0]], sigma=4.0, n_units=100, classes=(0, 1), clip=0.1)
+        >>> release = SimpleNamespace(
+        ...     statistics=[[9.0, -9.0]], sigma=4.0, n_units=100, classes=(0, 1), clip=0.1
+        ... )
         >>> round(head.updated(release).logit_variance([[1.0]]), 2)  # of 2 * 1.6^2, shrunk
         4.39
         """

@@ -17,12 +17,12 @@ from pate.representations import own_product
 
 
 class SelfTrainedHead(Head):
-    """Ridge regression, on public features, of another head's labels of the public rows.
+    """Ridge regression on public features, trained on another head's labels of the public rows (self-training).
 
-    Labels from few noisy numbers are noisy; a smooth map of the features follows the clusters of the rows instead
-    (self-training, Scudder, IEEE Trans. Information Theory 11, 1965). It helps where classes are clusters and noise is
-    large, and costs a point of accuracy where they overlap and noise is small. Post-processing of released numbers and
-    public rows, and free: Dwork & Roth (2014), Proposition 2.1.
+    Labels from few noisy numbers are noisy; a smooth function of the features follows the clusters of the rows instead
+    (Scudder, IEEE Trans. Information Theory 11, 1965). It helps where classes are clusters and noise is large, and
+    costs a point of accuracy where they overlap and noise is small. It is post-processing of released numbers and
+    public rows, and costs no privacy: Dwork & Roth (2014), Proposition 2.1.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ class SelfTrainedHead(Head):
     True
     """
 
-    _arrays: ClassVar[tuple[str, ...]] = ("coef_",)
-    _scalars: ClassVar[tuple[str, ...]] = ("takes", "n_components_")
+    fitted_arrays: ClassVar[tuple[str, ...]] = ("coef_",)
+    fitted_scalars: ClassVar[tuple[str, ...]] = ("takes", "n_components_")
     exact_: ClassVar[bool] = True
 
     coef_: FloatArray
@@ -95,11 +95,11 @@ _LEAST = 1e-4
 
 
 class ForestHead(Head):
-    """Extremely randomised trees on public columns, trained on a head's probabilities and corrected by released sums.
+    """Extremely randomised trees on the public rows' columns, trained on a head's probabilities, then corrected.
 
     Trees on the rows' columns (Geurts, Ernst and Wehenkel, Machine Learning 63, 2006) average a head's noise over
-    similar rows, and use single columns. The sums correct what they smooth away wrongly: logits are the log of the
-    forest's probabilities plus phi V, with the V that maximises the likelihood of all released rounds (as
+    similar rows, and use single columns. Released sums correct the trees' errors: logits are the log of the forest's
+    probabilities plus phi V, with the V that maximises the likelihood of all released rounds (as
     :class:`LikelihoodHead`, with a narrower prior). Post-processing of released numbers and public rows, and free:
     Dwork & Roth (2014), Proposition 2.1.
 
@@ -131,14 +131,19 @@ class ForestHead(Head):
     --------
     >>> from types import SimpleNamespace
     >>> phi, columns = np.repeat(np.eye(2), 50, axis=0), np.arange(100.0)[:, None]
-    >>> release = SimpleNamespace(statistics=[[30.0, -30.0], [-20.0, 20.0]], sigma=2.0, n_units=100, classes=(0, 1))
+    >>> release = SimpleNamespace(
+    ...     statistics=[[30.0, -30.0], [-20.0, 20.0]],
+    ...     sigma=2.0,
+    ...     n_units=100,
+    ...     classes=(0, 1),
+    ... )
     >>> first = LikelihoodHead().fit(release, phi)
     >>> ForestHead().fit(first, phi, columns).predict([[1, 0, 3.0], [0, 1, 80.0]])
     array([0, 1])
     """
 
-    _arrays: ClassVar[tuple[str, ...]] = ("coef_", "splits_", "thresholds_", "values_", "roots_")
-    _scalars: ClassVar[tuple[str, ...]] = ("takes", "n_components_")
+    fitted_arrays: ClassVar[tuple[str, ...]] = ("coef_", "splits_", "thresholds_", "values_", "roots_")
+    fitted_scalars: ClassVar[tuple[str, ...]] = ("takes", "n_components_")
     exact_: ClassVar[bool] = True
 
     coef_: FloatArray

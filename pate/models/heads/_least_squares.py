@@ -182,15 +182,16 @@ def temperature(scores: FloatArray, agreement: float, doubt: float) -> float:
 
 
 class LeastSquaresHead(LinearHead):
-    """W = U f(L) U^T B/n with the covariance U L U^T of public rows, shrunk by Stein's risk, and calibrated.
+    """Least squares with the covariance of public rows, shrunk by Stein's unbiased risk estimate, and calibrated.
 
-    If private and public rows are drawn alike this is least squares of e_y - 1/m on phi in which only the cross moment
-    is private. How much is shrunk is chosen by an unbiased estimate of the risk E |W^T phi - c_y|^2 that needs the
-    noisy moments and public numbers only (Stein, "Estimation of the Mean of a Multivariate Normal Distribution",
-    Annals of Statistics 9, 1981): with u_j a public direction, e_j = |u_j^T B/n|^2 and v_j what noise (and the draw
-    of the records) adds to its expectation, the risk is sum_j f_j^2 L_j e_j - 2 f_j (e_j - v_j) and a constant; the
-    quadratic part is taken over public rows that u and L were not computed from. Logits are t W^T phi; t makes the
-    probabilities agree with the records (:func:`temperature`).
+    The weights are W = U f(L) U^T B/n, with the covariance U L U^T of public rows and the released sum B. If private
+    and public rows are drawn alike, this is least squares of e_y - 1/m on phi in which only the cross moment is
+    private. The shrinkage is chosen by an unbiased estimate of the risk E |W^T phi - c_y|^2 that needs the noisy
+    moments and public numbers only (Stein, "Estimation of the Mean of a Multivariate Normal Distribution", Annals of
+    Statistics 9, 1981): with u_j a public direction, e_j = |u_j^T B/n|^2 and v_j what noise (and the draw of the
+    records) adds to its expectation, the risk is sum_j f_j^2 L_j e_j - 2 f_j (e_j - v_j) and a constant; the quadratic
+    part is taken over public rows that u and L were not computed from. Logits are t W^T phi; t makes the probabilities
+    agree with the records (:func:`temperature`).
 
     Rows that are not drawn alike (covariate shift) bias it. All of it is post-processing, and free: Dwork & Roth
     (2014), Proposition 2.1.
@@ -210,7 +211,7 @@ class LeastSquaresHead(LinearHead):
     Attributes
     ----------
     coef_ : float64 array of shape (n_components, n_classes)
-        Of the logits: temperature times W.
+        Weights of the logits: temperature times W.
     scale_ : float
         The temperature.
     lambda_, power_ : float
@@ -223,13 +224,18 @@ class LeastSquaresHead(LinearHead):
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> release = SimpleNamespace(statistics=[[30.0, -30.0], [-20.0, 20.0]], sigma=2.0, n_units=100, classes=(0, 1))
+    >>> release = SimpleNamespace(
+    ...     statistics=[[30.0, -30.0], [-20.0, 20.0]],
+    ...     sigma=2.0,
+    ...     n_units=100,
+    ...     classes=(0, 1),
+    ... )
     >>> head = LeastSquaresHead(n_folds=1).fit(release, [[1.0, 0.0], [0.0, 1.0]])
     >>> head.predict([[1.0, 0.0], [0.0, 1.0]])
     array([0, 1])
     """
 
-    _scalars: ClassVar[tuple[str, ...]] = ("risk_", "lambda_", "power_", "scale_", "n_effective_")
+    fitted_scalars: ClassVar[tuple[str, ...]] = ("risk_", "lambda_", "power_", "scale_", "n_effective_")
 
     power_: float
     scale_: float
@@ -290,7 +296,7 @@ def log_sum_exp(logits: FloatArray) -> FloatArray:
 def residual_step(
     head: Head, release: ReleasedBallots, phi_public: Any, *, power: float | str | None = None, n_folds: int = 5
 ) -> LinearHead:
-    """Return a better head by one Newton step on released residuals, with the curvature of public rows.
+    """Return a better head by one Newton step on released sums of residuals, with the curvature of public rows.
 
     Every record voted with its residual under ``head``: phi(x) (x) clip_C(e_y - p(x)), a vector of norm <= C, so
     that replacing a record moves the sum by at most Delta = 2C (adding one by C), and noise of sigma costs mu =
@@ -329,8 +335,12 @@ def residual_step(
     --------
     >>> from types import SimpleNamespace
     >>> head = LinearHead.of([[0.0, 0.0]], (0, 1))
-    >>> release = SimpleNamespace(statistics=[[2500.0, -2500.0]], sigma=1.0, n_units=10000, classes=(0, 1))
-    >>> residual_step(head, release, [[1.0], [1.0]], n_folds=1).predict_proba([[1.0]]).round(2)
+    >>> release = SimpleNamespace(
+    ...     statistics=[[2500.0, -2500.0]], sigma=1.0, n_units=10000, classes=(0, 1)
+    ... )
+    >>> residual_step(head, release, [[1.0], [1.0]], n_folds=1).predict_proba(
+    ...     [[1.0]]
+    ... ).round(2)
     array([[0.75, 0.25]])
     """
     if not isinstance(head, LinearHead):
@@ -376,7 +386,7 @@ _FLOOR = 1e-6
 
 
 class LabelPropagationHead(Head):
-    """Probabilities of a least-squares head, smoothed over the nearest-neighbour graph of the public rows.
+    """A least-squares head whose probabilities are smoothed over the nearest-neighbour graph of the public rows.
 
     Minimises sum_i |F_i - p_i|^2 + strength sum_ij w_ij |F_i - F_j|^2 / 2 over the public rows (the Gaussian fields of
     Zhu, Ghahramani & Lafferty, "Semi-Supervised Learning Using Gaussian Fields and Harmonic Functions", 2003, with a
@@ -404,14 +414,19 @@ class LabelPropagationHead(Head):
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> release = SimpleNamespace(statistics=[[30.0, -30.0], [-20.0, 20.0]], sigma=2.0, n_units=100, classes=(0, 1))
+    >>> release = SimpleNamespace(
+    ...     statistics=[[30.0, -30.0], [-20.0, 20.0]],
+    ...     sigma=2.0,
+    ...     n_units=100,
+    ...     classes=(0, 1),
+    ... )
     >>> rows = np.repeat([[1.0, 0.1], [0.1, 1.0]], 4, axis=0)
     >>> LabelPropagationHead(n_neighbors=2).fit(release, rows).predict(rows)
     array([0, 0, 0, 0, 1, 1, 1, 1])
     """
 
-    _arrays: ClassVar[tuple[str, ...]] = ("coef_", "rows_", "smoothed_")
-    _scalars: ClassVar[tuple[str, ...]] = ("risk_", "lambda_")
+    fitted_arrays: ClassVar[tuple[str, ...]] = ("coef_", "rows_", "smoothed_")
+    fitted_scalars: ClassVar[tuple[str, ...]] = ("risk_", "lambda_")
 
     coef_: FloatArray
     smoothed_: FloatArray

@@ -73,7 +73,7 @@ def _misfit(rounds: list[_Round], p: FloatArray) -> tuple[float, FloatArray]:
 
 
 class LikelihoodHead(Head):
-    """Softmax regression on public features that maximises the likelihood of the released sums.
+    """Softmax regression on public features, fitted by maximum likelihood to the released noisy sums.
 
     With p(x) = softmax(psi(x) W) the records' sums have the expectation n E_pub[phi (p - 1/m)], and for a round of
     residuals of a public model q, clipped to C, n E_pub[phi (s p - q <s, p>)] with s_c = min(1, C/|e_c - q|): the
@@ -104,13 +104,20 @@ class LikelihoodHead(Head):
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> release = SimpleNamespace(statistics=[[30.0, -30.0], [-20.0, 20.0]], sigma=2.0, n_units=100, classes=(0, 1))
-    >>> LikelihoodHead().fit(release, [[1.0, 0.0], [0.0, 1.0]]).predict([[1.0, 0.0], [0.0, 1.0]])
+    >>> release = SimpleNamespace(
+    ...     statistics=[[30.0, -30.0], [-20.0, 20.0]],
+    ...     sigma=2.0,
+    ...     n_units=100,
+    ...     classes=(0, 1),
+    ... )
+    >>> LikelihoodHead().fit(release, [[1.0, 0.0], [0.0, 1.0]]).predict(
+    ...     [[1.0, 0.0], [0.0, 1.0]]
+    ... )
     array([0, 1])
     """
 
-    _arrays: ClassVar[tuple[str, ...]] = ("coef_",)
-    _scalars: ClassVar[tuple[str, ...]] = ("scale_", "constant_", "takes", "n_components_")
+    fitted_arrays: ClassVar[tuple[str, ...]] = ("coef_",)
+    fitted_scalars: ClassVar[tuple[str, ...]] = ("scale_", "constant_", "takes", "n_components_")
     exact_: ClassVar[bool] = True
 
     coef_: FloatArray
@@ -267,7 +274,9 @@ class CorrectedHead(LikelihoodHead):
     Examples
     --------
     >>> from pate.records import SignedSpace
-    >>> z = np.array([[0.3, 2.0, -2.0], [-0.4, -1.0, 1.0], [0.9, 3.0, 0.0]])  # a feature, and logits of two classes
+    >>> z = np.array(
+    ...     [[0.3, 2.0, -2.0], [-0.4, -1.0, 1.0], [0.9, 3.0, 0.0]]
+    ... )  # a feature, and logits of two classes
     >>> head = CorrectedHead.of(SignedSpace(1).fit(z), z, ("no", "yes"))
     >>> head.predict(z).tolist(), head.takes
     ([0, 1, 0], 'representation')

@@ -40,7 +40,9 @@ class ReleasedBallots(Protocol):
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> release: ReleasedBallots = SimpleNamespace(statistics=[[1.0, -1.0]], sigma=1.0, n_units=2, classes=(0, 1))
+    >>> release: ReleasedBallots = SimpleNamespace(
+    ...     statistics=[[1.0, -1.0]], sigma=1.0, n_units=2, classes=(0, 1)
+    ... )
     >>> read_moments(release, [[1.0]]).n_classes
     2
     """
@@ -155,16 +157,22 @@ _FORMER = ("MomentLogisticHead",)
 
 
 class Head(BaseEstimator):
-    """Base class of classifiers fitted on released ballots and public rows, at no further privacy cost.
+    """Base class of heads: classifiers computed from noisy sums of ballots and public rows, at no further privacy cost.
 
-    All that is computed from a release and public rows alone costs no privacy: post-processing, Dwork & Roth, "The
-    Algorithmic Foundations of Differential Privacy" (2014), Proposition 2.1. A head's guarantee is the release's.
+    A *ballot* is one private record's vote, a vector of bounded length (docs/records.md). Whatever is computed from a
+    release and public rows alone costs no privacy: post-processing, Dwork & Roth, "The Algorithmic Foundations of
+    Differential Privacy" (2014), Proposition 2.1. A head has the guarantee of its release.
+
+    A head of your own (docs/extend.md) says :meth:`fit`, :meth:`decision_function` and ``fitted_arrays``.
 
     Attributes
     ----------
     classes_ : tuple
         Class values, in the order of the columns.
     n_components_ : int
+    fitted_arrays, fitted_scalars : tuple of str
+        The fitted attributes on which its answers depend: arrays, and numbers or texts. A file holds them, and
+        :meth:`fingerprint` covers them.
     exact_ : bool
         Whether a row's probabilities are the same to the last bit for any place and any other rows, as they should be
         for a head that residuals are cast under (:meth:`pate.RecordVoters.cast_residuals`).
@@ -181,9 +189,8 @@ class Head(BaseEstimator):
 
     #: Name in a saved file -> class.
     _kinds: ClassVar[dict[str, type[Head]]] = {}
-    #: Fitted attributes that are arrays, and those that go into JSON.
-    _arrays: ClassVar[tuple[str, ...]] = ()
-    _scalars: ClassVar[tuple[str, ...]] = ()
+    fitted_arrays: ClassVar[tuple[str, ...]] = ()
+    fitted_scalars: ClassVar[tuple[str, ...]] = ()
     #: A row's probabilities are the same to the last bit wherever it stands (see pate.representations._exact).
     exact_: ClassVar[bool] = False
     own_: ClassVar[bool] = True
@@ -221,17 +228,25 @@ class Head(BaseEstimator):
 
     def fingerprint(self) -> str:
         """Return a digest of all that its answers depend on; it identifies ballots of its residuals. Public."""
-        check_is_fitted(self, "classes_")
+        self._check_named()
         facts = {"kind": type(self).__name__, "classes": [str(c) for c in self.classes_], **self._decisive()}
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-        for name in self._arrays:
+        for name in self.fitted_arrays:
             array = np.ascontiguousarray(getattr(self, name), dtype="<f8")
             digest.update(f"\n{name} {array.shape} ".encode() + array.tobytes())
         return digest.hexdigest()
 
+    def _check_named(self) -> None:
+        check_is_fitted(self, "classes_")
+        if not self.fitted_arrays:  # all fits would have one fingerprint, and their files would be empty
+            raise InvalidInputError(
+                f"fitted_arrays of {type(self).__name__} must name the fitted arrays that its answers depend on, got "
+                '(). Write fitted_arrays = ("coef_",), say.'
+            )
+
     def _decisive(self) -> dict[str, Any]:
         """Return the plain values, beside the arrays, that answers depend on."""
-        found = {name: getattr(self, name, None) for name in self._scalars}
+        found = {name: getattr(self, name, None) for name in self.fitted_scalars}
         return {k: v if v is None or isinstance(v, str) else float(v).hex() for k, v in found.items()}
 
     def _rows(self, phi: Any) -> FloatArray:
@@ -245,18 +260,18 @@ class Head(BaseEstimator):
         ----------
         path : path
         """
-        check_is_fitted(self, "classes_")
+        self._check_named()
         facts = {
             "kind": type(self).__name__,
             "parameters": self.get_params(deep=False),
             "classes": list(self.classes_),
-            "scalars": {name: getattr(self, name) for name in self._scalars},
+            "scalars": {name: getattr(self, name) for name in self.fitted_scalars},
         }
-        save_tensors(path, {name: getattr(self, name) for name in self._arrays}, facts, form=_FORM)
+        save_tensors(path, {name: getattr(self, name) for name in self.fitted_arrays}, facts, form=_FORM)
 
 
 def load_head(path: str | os.PathLike[str]) -> Head:
-    """Return a head that :meth:`Head.save` wrote.
+    """Read a head from a file that :meth:`Head.save` wrote.
 
     Raises
     ------
@@ -274,7 +289,7 @@ def load_head(path: str | os.PathLike[str]) -> Head:
     arrays, facts = load_tensors(path, form=_FORM)
     former = facts.get("kind") in _FORMER
     kind = LinearHead if former else Head._kinds.get(facts.get("kind", ""))
-    if kind is None or set(arrays) != set(kind._arrays) or set(facts["scalars"]) != set(kind._scalars):
+    if kind is None or set(arrays) != set(kind.fitted_arrays) or set(facts["scalars"]) != set(kind.fitted_scalars):
         raise InvalidInputError(f"{str(path)!r} is not a head of this version of pate. Pass a file that save wrote.")
     head = kind(**({} if former else facts["parameters"]))
     head.classes_ = tuple(facts["classes"])
@@ -284,7 +299,7 @@ def load_head(path: str | os.PathLike[str]) -> Head:
 
 
 class LinearHead(Head):
-    """A fitted head with the logits ``phi @ coef_``.
+    """A fitted head whose logits are linear: ``phi @ coef_``.
 
     Attributes
     ----------
@@ -296,8 +311,8 @@ class LinearHead(Head):
     array([[0.881, 0.119]])
     """
 
-    _arrays: ClassVar[tuple[str, ...]] = ("coef_",)
-    _scalars: ClassVar[tuple[str, ...]] = ("risk_", "lambda_", "n_effective_")
+    fitted_arrays: ClassVar[tuple[str, ...]] = ("coef_",)
+    fitted_scalars: ClassVar[tuple[str, ...]] = ("risk_", "lambda_", "n_effective_")
     exact_: ClassVar[bool] = True
 
     coef_: FloatArray

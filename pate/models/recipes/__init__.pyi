@@ -13,6 +13,7 @@ from ._expected import (
     Expectation as Expectation,
     at_epsilon as at_epsilon,
     better_budget as better_budget,
+    caution as caution,
     check_expected as check_expected,
     expected as expected,
     least_useful as least_useful,
@@ -25,14 +26,18 @@ from ._model import (
     check_decide as check_decide,
     decided as decided,
     keep_linear as keep_linear,
+    keep_maps as keep_maps,
     keep_record_model as keep_record_model,
     made_of as made_of,
     made_of_linear as made_of_linear,
     read_linear as read_linear,
+    read_maps as read_maps,
     read_record_model as read_record_model,
+    public_variances as public_variances,
     some_rows as some_rows,
     temperature_as_measured as temperature_as_measured,
     tempered as tempered,
+    to_equal as to_equal,
 )
 from ._rule import (
     FEWEST_PUBLIC as FEWEST_PUBLIC,
@@ -43,4 +48,12 @@ from ._rule import (
     chosen_method as chosen_method,
     without_student as without_student,
 )
-from ._run import Ask as Ask, RecordsPlan as RecordsPlan
+from ._run import (
+    Ask as Ask,
+    RecordsPlan as RecordsPlan,
+    Rounds as Rounds,
+    cast_round as cast_round,
+    counted_right as counted_right,
+    held_where_it_fits as held_where_it_fits,
+    most_student_components as most_student_components,
+)

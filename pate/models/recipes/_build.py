@@ -12,7 +12,18 @@ from sklearn.decomposition import TruncatedSVD
 
 from pate._core.checks import check_choice
 from pate._core.types import FloatArray
-from pate.data import heavy_tailed, is_frame, is_sparse, is_texts, of_one_unit, read_rows
+from pate.data import (
+    are_components,
+    check_image_shape,
+    check_n_pixels,
+    heavy_tailed,
+    is_frame,
+    is_sparse,
+    is_text_column,
+    is_texts,
+    of_one_unit,
+    read_rows,
+)
 from pate.models.heads import DescentHead, LikelihoodHead
 from pate.models.recipes._rule import Recipe
 from pate.records.spaces import BallotSpace, SignedSpace, SoftSpace
@@ -75,7 +86,10 @@ _MOSTLY = 0.5
 
 
 def kind_of(X_public: Any, image_shape: tuple[int, ...] | None = None) -> str:
-    """Return the kind of data of these public rows: "table", "mixed", "image" or "text".
+    """Return what kind of data these public rows are: "table", "mixed" (a table with categories), "image" or "text".
+
+    A DataFrame of one column counts as texts where most cells have several words and few are equal; a column that is
+    declared a category (``astype("category")``) holds categories.
 
     Parameters
     ----------
@@ -86,13 +100,20 @@ def kind_of(X_public: Any, image_shape: tuple[int, ...] | None = None) -> str:
 
     Examples
     --------
-    >>> kind_of(np.random.default_rng(0).normal(size=(9, 3))), kind_of(np.zeros((9, 784)), (28, 28))
+    >>> (
+    ...     kind_of(np.random.default_rng(0).normal(size=(9, 3))),
+    ...     kind_of(np.zeros((9, 784)), (28, 28)),
+    ... )
     ('table', 'image')
     """
     rows = read_rows(X_public, name="X_public")
-    if is_texts(rows):
+    if is_texts(rows) or is_text_column(rows):
         return "text"
-    shape = image_shape if image_shape is not None else tuple(np.shape(rows))[1:] if rows.ndim > 2 else None
+    shape = check_image_shape(image_shape)
+    if shape is not None:
+        check_n_pixels(shape, math.prod(np.shape(rows)[1:]))
+    elif rows.ndim > 2:
+        shape = tuple(np.shape(rows))[1:]
     if shape is not None:
         return "image" if min(shape[-2:]) >= _SMALL_IMAGE else "table"
     if is_sparse(rows):
@@ -118,7 +139,7 @@ def fitted_representation(
     checkpoint_dir: str | os.PathLike[str] | None = None,
     verbose: bool = False,
 ) -> Representation:
-    """Return a representation fitted on the public rows: the given one, or the default of this kind of data.
+    """Return a representation (a map from rows to vectors) fitted on the public rows: the given one, or the default.
 
     A fitted one is returned as it is; ``max_categories`` is the most categories of a column of text
     (:class:`pate.representations.TableMap`). ``image_shape`` is as in :func:`kind_of`, ``random_state`` is public;
@@ -178,7 +199,12 @@ def default_representation(
     if image_shape is not None:  # pixels are of one unit: a common scale
         return kernel
     numbers = np.asarray(read_rows(X_public, name="X_public"), dtype=np.float64)
-    scaling = "quantile" if heavy_tailed(numbers) else "common" if of_one_unit(numbers) else "standard"
+    if heavy_tailed(numbers):
+        scaling = "quantile"
+    elif are_components(numbers):
+        return kernel
+    else:
+        scaling = "common" if of_one_unit(numbers) else "standard"
     return chain(TableMap(numeric=[scaling]), kernel)
 
 

@@ -36,7 +36,7 @@ _PLURAL = {"image": "images", "glyph": "images", "text": "texts", "mixed": "tabl
 
 @dataclass(frozen=True)
 class Expectation:
-    """The expected share of the accuracy without noise, and whether it is known.
+    """The expected accuracy, as a share of the accuracy without noise, and whether stored runs support it.
 
     "Without noise" is what the rule would reach with the same records and public rows at mu = 50; public facts cannot
     say how accurate that is.
@@ -81,7 +81,7 @@ class Expectation:
 
 
 def expected(facts: PublicFacts, recipe: Recipe) -> Expectation:
-    """Return the expected accuracy, as a share of what the rule reaches without noise, and whether it is known.
+    """Return the expected accuracy of record voters, as a share of the accuracy without noise, from public facts.
 
     The share above chance is a logistic function of log evidence, log public rows and whether there are two classes,
     fitted by ``experiments/_expected_law.py`` to the stored runs of ``rule_development.py``.
@@ -248,18 +248,38 @@ def check_expected(
     )
 
 
+def caution(facts: PublicFacts, hope: Expectation, commonest: float | None = None) -> str:
+    """Return a warning where labels may be no better than the commonest class, or nobody knows; "" elsewhere.
+
+    Examples
+    --------
+    >>> from pate.models.recipes import choose
+    >>> none = PublicFacts(n_units=450, n_classes=10, mu=0.03, n_public=1_000)
+    >>> caution(none, expected(none, choose(none)))
+    'how good the labels will be is not known: with so few records ... no better than always answering the commonest...'
+    """
+    about = ""
+    if not hope.within:
+        about = f"how good the labels will be is {hope}"
+    elif hope.share < least_useful(facts.n_classes, commonest):
+        about = f"about {hope.share:.0%} of the accuracy without noise is expected"
+    return about and f"{about}. They may be no better than always answering the commonest class."
+
+
 def without_privacy(facts: PublicFacts, commonest: float | None = None) -> str:
     """Return a text on alternatives that cost no privacy: naming the commonest class, and labelling by hand.
 
     Examples
     --------
-    >>> without_privacy(PublicFacts(n_units=90_000, n_classes=10, mu=0.1, n_public=400), commonest=0.4)
+    >>> without_privacy(
+    ...     PublicFacts(n_units=90_000, n_classes=10, mu=0.1, n_public=400), commonest=0.4
+    ... )
     'always answering the commonest class would be right for 40%'
     >>> few = PublicFacts(n_units=900, n_classes=10, mu=0.1, n_public=400)
     >>> without_privacy(few).partition("; ")[2]
     '100 public rows labelled by hand would reach about as much (so in ... of ... development runs with as few r...'
     """
-    named = "always answering the commonest class would reach its share (--commonest, where it is publicly known)"
+    named = "always answering the commonest class would reach its share (say it by --commonest, if publicly known)"
     if commonest is not None:
         named = f"always answering the commonest class would be right for {commonest:.0%}"
     found = by_hand(facts)
@@ -277,7 +297,9 @@ def better_budget(facts: PublicFacts, delta: float, least: float) -> str:
 
     Examples
     --------
-    >>> better_budget(PublicFacts(n_units=900, n_classes=10, mu=0.02, n_public=400), 1e-5, 0.145)
+    >>> better_budget(
+    ...     PublicFacts(n_units=900, n_classes=10, mu=0.02, n_public=400), 1e-5, 0.145
+    ... )
     'Take epsilon ... (... of the accuracy without noise...)'
     """
     wanted = max(_GOOD, least)

@@ -19,6 +19,7 @@ from pate._core.progress import track
 from pate._core.secret import training_seed
 from pate._core.tensors import load_tensors, save_tensors
 from pate._core.types import FloatArray, IntArray, Mask
+from pate.data import is_frame
 from pate.exceptions import InvalidInputError
 from pate.models.heads import CorrectedHead, DescentHead, ForestHead, LikelihoodHead, load_head
 from pate.models.heads._linear import as_sure, read_moments, softmax
@@ -112,6 +113,11 @@ def check_decide(decide: Any) -> str:
     return check_choice("decide", decide, DECISIONS)
 
 
+def to_equal(decide: str) -> float:
+    """Return how far decisions move the classes' shares towards equal ones."""
+    return _TO_EQUAL if decide == "balanced" else 0.0
+
+
 # The temperature where accuracy was not measured: from released sums, the distribution of their noise, and public rows.
 
 #: The prior on the logarithm of a temperature: mean, standard deviation, and range.
@@ -137,9 +143,18 @@ def unmeasured_temperature(head: Any, rounds: Sequence[Any], phi: FloatArray, pr
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> phi, head = np.array([[1.0], [-1.0]]), DescentHead(n_rounds=1, constant=False).start(1, (0, 1))
+    >>> phi, head = (
+    ...     np.array([[1.0], [-1.0]]),
+    ...     DescentHead(n_rounds=1, constant=False).start(1, (0, 1)),
+    ... )
     >>> for votes in (90.0, 9.0):
-    ...     ballots = SimpleNamespace(statistics=[[votes, -votes]], sigma=4.0, n_units=2_000, classes=(0, 1), clip=0.1)
+    ...     ballots = SimpleNamespace(
+    ...         statistics=[[votes, -votes]],
+    ...         sigma=4.0,
+    ...         n_units=2_000,
+    ...         classes=(0, 1),
+    ...         clip=0.1,
+    ...     )
     ...     made = head.updated(ballots)
     ...     print(unmeasured_temperature(made, [ballots], phi, made.predict_proba(phi)))
     1.49
@@ -202,6 +217,8 @@ def _of_ballots(release: Any, phi: FloatArray, probability: FloatArray) -> Calla
 _SEED_PATH = (0x20B11C,)
 #: Maps and heads are fitted on so many public rows at most: more cost time and memory, and hardly change them.
 _MOST_ROWS = 20_000
+#: Columns that an error names.
+_NAMED = 10
 #: Rows that are predicted at once.
 _SLAB = 8192
 
@@ -264,10 +281,10 @@ class Answers(ClassifierMixin, BaseEstimator):
 
 @dataclass(repr=False, eq=False)
 class RecordModel(Answers):
-    """A public model made from released ballots: it maps raw rows to probabilities, at no further privacy cost.
+    """The public model of record voters, computed from released noisy sums: it takes raw rows and gives probabilities.
 
-    ``voters`` hold the public maps; ``columns`` is the map to columns for a head that takes them beside the direction.
-    For ``temperature`` and ``weights`` see ``predict_proba`` and ``predict``.
+    Predicting costs no privacy. ``voters`` hold the public maps; ``columns`` is the map to columns, for a head that
+    uses them beside the direction. For ``temperature`` and ``weights`` see ``predict_proba`` and ``predict``.
 
     Examples
     --------
@@ -365,6 +382,32 @@ def some_rows(X_public: Any, random_state: int = 0) -> Any:
     return take(X_public, np.sort(chosen))
 
 
+def public_variances(z: npt.NDArray[Any], some: Any) -> tuple[float, ...]:
+    """Return the variances of public rows' numbers, the largest first; refuse rows ``some`` that all become the same.
+
+    Examples
+    --------
+    >>> public_variances(np.array([[0.0, 1.0], [4.0, 1.0]]), None)
+    (4.0, 0.0)
+    """
+    variances = tuple(np.sort(z.var(axis=0))[::-1].tolist())
+    if any(variances):
+        return variances
+    said = "; ".join(_of_no_use(name, some[name]) for name in some.columns[:_NAMED]) if is_frame(some) else ""
+    raise InvalidInputError(
+        f"the public rows all become the same numbers, and nothing can be learnt from those{f': {said}' * bool(said)}. "
+        "Add a column of numbers, or of categories that several public rows share. Texts of several words can be read "
+        "where they are all that there is: pass a list of texts, or a table of that one column."
+    )
+
+
+def _of_no_use(name: Any, column: Any) -> str:
+    n = column.nunique()
+    if n > 1:
+        return f"{name!r} is left out, as each of its {n} categories is in one row only"
+    return f"{name!r} is {'the same in all rows' if n else 'empty'}"
+
+
 # The model that DP-SGD of a planned recipe trains: a linear model of public maps, stored as arrays.
 
 _LINEAR_FORM, _WEIGHTS = "linear model 1", "weights.safetensors"
@@ -372,14 +415,16 @@ _LINEAR_FORM, _WEIGHTS = "linear model 1", "weights.safetensors"
 
 @dataclass(repr=False, eq=False)
 class MappedLinear(Answers):
-    """A linear model after a chain of public maps: it maps raw rows to probabilities.
+    """A linear classifier after a chain of public maps: it takes raw rows and gives probabilities.
 
     ``maps`` were fitted on public rows or are constants; there are none where rows are taken as they are; ``coef``,
     float32 of shape (n_classes, n_features), is of the logits; for the others see :class:`RecordModel`.
 
     Examples
     --------
-    >>> MappedLinear((), np.eye(2, dtype=np.float32)).predict(np.array([[0.2, 0.1], [0.0, 3.0]]))
+    >>> MappedLinear((), np.eye(2, dtype=np.float32)).predict(
+    ...     np.array([[0.2, 0.1], [0.0, 3.0]])
+    ... )
     array([0, 1])
     """
 
@@ -440,13 +485,9 @@ _FORM = "corrected head 1"
 _STUDENTS = "pate.models.students._features"
 
 
-def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
-    """Write a model into a folder, and return the facts that :func:`read_record_model` needs besides."""
-    voters, head, seen = model.voters, model.head, model.voters.representation
-    if not (is_own(voters.space, ".records") and is_own(head, ".models.heads")):
-        raise InvalidInputError(
-            "a model with a space or a head of your own cannot be saved: model files hold no code. Use pate's own."
-        )
+def keep_maps(voters: RecordVoters, folder: Path) -> str:
+    """Write the public maps of voters into a folder, and return what their representation is, for :func:`read_maps`."""
+    seen = voters.representation
     of_student = type(seen).__module__ == _STUDENTS
     if of_student:
         from pate.models.students._features import keep_features  # torch, which few need
@@ -459,6 +500,40 @@ def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
             f"a {type(seen).__name__} cannot be saved in a model file. Wrap it in pate.representations.FromTransformer."
         )
     voters.space.save(folder / _SPACE)
+    return "student" if of_student else "none" if seen is None else "map"
+
+
+def read_maps(
+    folder: Path,
+    kind: str,
+    classes: tuple[Any, ...],
+    *,
+    classes_inferred: bool = False,
+    module: Any = None,
+    own: bool = False,
+) -> RecordVoters:
+    """Return voters with the maps that :func:`keep_maps` wrote; ``own``: nothing but maps of pate's own is built."""
+    seen: Any = None
+    if kind == "student":
+        from pate.models.students._features import read_features
+
+        seen = read_features(folder)
+    elif kind != "none":
+        seen = load(folder / _MAP, module=module, own=own)
+    return RecordVoters(seen, load_space(folder / _SPACE), classes=classes, classes_inferred=classes_inferred)
+
+
+def keep_record_model(model: RecordModel, folder: Path, *, maps: bool = True) -> dict[str, Any]:
+    """Write a model into a folder, and return the facts that :func:`read_record_model` needs besides.
+
+    Without ``maps`` its voters are left out: who reads it has them.
+    """
+    voters, head = model.voters, model.head
+    if not (is_own(voters.space, ".records") and is_own(head, ".models.heads")):
+        raise InvalidInputError(
+            "a model with a space or a head of your own cannot be saved: model files hold no code. Use pate's own."
+        )
+    kind = keep_maps(voters, folder) if maps else ""
     if isinstance(head, CorrectedHead):
         facts = {"tau": head.tau, "max_iter": head.max_iter, "n_components": head.n_components_}
         save_tensors(folder / _HEAD, {"coef": head.coef_}, facts, form=_FORM)
@@ -467,7 +542,7 @@ def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
     if model.columns is not None:
         model.columns.save(folder / _COLUMNS)
     return {
-        "representation": "student" if of_student else "none" if seen is None else "map",
+        "representation": kind,
         "corrected": isinstance(head, CorrectedHead),
         "columns": model.columns is not None,
         "classes_inferred": voters.classes_inferred,
@@ -476,21 +551,26 @@ def keep_record_model(model: RecordModel, folder: Path) -> dict[str, Any]:
     }
 
 
-def read_record_model(folder: Path, facts: Any, classes: tuple[Any, ...], *, module: Any = None) -> RecordModel:
-    """Return the model that :func:`keep_record_model` wrote; it predicts exactly the same numbers."""
-    seen: Any = None
-    if facts["representation"] == "student":
-        from pate.models.students._features import read_features
+def read_record_model(
+    folder: Path,
+    facts: Any,
+    classes: tuple[Any, ...],
+    *,
+    module: Any = None,
+    voters: RecordVoters | None = None,
+) -> RecordModel:
+    """Return the model that :func:`keep_record_model` wrote; it predicts exactly the same numbers.
 
-        seen = read_features(folder)
-    elif facts["representation"] != "none":
-        seen = load(folder / _MAP, module=module)
-    space = load_space(folder / _SPACE)
-    voters = RecordVoters(seen, space, classes=classes, classes_inferred=bool(facts["classes_inferred"]))
+    ``voters`` are those of a model that was kept without its maps: nothing but columns of pate's own is then built.
+    """
+    own = voters is not None
+    if voters is None:
+        inferred = bool(facts["classes_inferred"])
+        voters = read_maps(folder, facts["representation"], classes, classes_inferred=inferred, module=module)
     head: Any
     if facts["corrected"]:
         arrays, settings = load_tensors(folder / _HEAD, form=_FORM)
-        head = CorrectedHead(space, tau=settings["tau"], max_iter=settings["max_iter"])
+        head = CorrectedHead(voters.space, tau=settings["tau"], max_iter=settings["max_iter"])
         head.coef_, head.n_components_ = arrays["coef"], int(settings["n_components"])
         head.takes, head.scale_, head.constant_ = "representation", 1.0, 0.0
     else:
@@ -500,7 +580,7 @@ def read_record_model(folder: Path, facts: Any, classes: tuple[Any, ...], *, mod
         _check_forest(head)
     if [voters.fingerprint(), head.fingerprint()] != facts["fingerprints"]:
         raise InvalidInputError("the model's maps and head are not those that were saved. Fetch the file again.")
-    columns = load(folder / _COLUMNS) if facts["columns"] else None
+    columns = load(folder / _COLUMNS, own=own) if facts["columns"] else None
     return RecordModel(voters, head, columns, **read_answering(facts, len(classes)))
 
 

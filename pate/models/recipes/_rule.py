@@ -118,7 +118,7 @@ STUDENTS = ("ridge", "forest", "image")
 
 @dataclass(frozen=True)
 class Round:
-    """One round of ballots: its share of the budget, and what records vote on.
+    """One round in which every record casts a ballot: its share of the budget, and what records vote on.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The settings of record voters, from representation to student; printed, one line of reason for each choice.
+    """A recipe: all settings of record voters, from representation to student, with the reason for each choice.
 
     Attributes
     ----------
@@ -177,7 +177,9 @@ class Recipe:
     Examples
     --------
     >>> from pate.models.recipes import PublicFacts, choose
-    >>> print(choose(PublicFacts(n_units=1_000, n_classes=10, mu=0.14, n_public=400)))  # doctest: +ELLIPSIS
+    >>> print(
+    ...     choose(PublicFacts(n_units=1_000, n_classes=10, mu=0.14, n_public=400))
+    ... )  # doctest: +ELLIPSIS
     representation kernel: ...
     """
 
@@ -315,9 +317,10 @@ _RIDGE_BELOW = 100.0
 
 
 def choose(facts: PublicFacts) -> Recipe:
-    """Return the settings of record voters for public facts.
+    """Return the recipe for record voters: all settings, chosen by a rule from public facts alone.
 
-    It depends on ``facts`` alone, so that the choice costs no privacy.
+    It depends on ``facts`` alone, so the choice costs no privacy. Record voters: every private record votes
+    (docs/records.md).
 
     Examples
     --------
@@ -347,7 +350,7 @@ def by_descent(facts: PublicFacts, *, ordered: bool = False) -> Recipe:
         (f"signed ballots of {n} components", f"{_evidence(facts)}, {facts.n_public} public rows"),
         (
             f"{n_rounds} rounds, clipped to {_CLIP:g}",
-            "each record votes with its residual under the model so far; private and public rows may differ",
+            "each record votes with its residual under the model so far; private rows may differ from public ones",
         ),
         ("descent", "every released sum is a step of gradient descent, shrunk by its known noise"),
     )
@@ -399,7 +402,9 @@ def without_student(recipe: Recipe) -> Recipe:
 
     Examples
     --------
-    >>> known = choose(PublicFacts(n_units=40_000, n_classes=10, mu=0.14, n_public=9_000, kind="image"))
+    >>> known = choose(
+    ...     PublicFacts(n_units=40_000, n_classes=10, mu=0.14, n_public=9_000, kind="image")
+    ... )
     >>> bare = without_student(known)
     >>> (known.student, bare.student), round(sum(r.share for r in bare.rounds), 9)
     (('image', None), 1.0)

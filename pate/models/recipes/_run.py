@@ -6,13 +6,13 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 from sklearn.base import clone
@@ -34,14 +34,25 @@ from pate.models.recipes._model import (
     check_decide,
     decided,
     noise_temperature,
+    public_variances,
     some_rows,
     temperature_as_measured,
     tempered,
     unmeasured_temperature,
 )
 from pate.models.recipes._rule import PublicFacts, Recipe, Round, check_recipe, choose
+from pate.privacy.cost import Charge
 from pate.privacy.tiers import WHOLE
-from pate.records import MOST_HELD_BYTES, BallotSum, HeldRecords, RecordVoters, Tiers, UnitTiers, count_right
+from pate.records import (
+    MOST_HELD_BYTES,
+    BallotSum,
+    HeldRecords,
+    RecordVoters,
+    RightCounts,
+    Tiers,
+    UnitTiers,
+    count_right,
+)
 from pate.records.spaces import SoftSpace
 from pate.release import (
     BallotRelease,
@@ -121,13 +132,37 @@ def _moved(folder: Path, generation: int) -> Path:
     return found
 
 
+def most_student_components(n_public: int, n_classes: int) -> int:
+    """Return how many components the space of a student of so many public rows has at most."""
+    return max(2, min(_CENTRES * n_classes, n_public // _ROWS_PER_CENTRE))
+
+
 def student_space(z: FloatArray, n_classes: int, *, random_state: int = 0) -> SoftSpace:
     """Return the space of residual ballots on a student's features, unfitted."""
-    n = max(2, min(_CENTRES * n_classes, len(z) // _ROWS_PER_CENTRE))
+    n = most_student_components(len(z), n_classes)
     return SoftSpace(n, max(1, min(_NEAREST, n - 1)), n_dims=z.shape[1] - n_classes, random_state=random_state)
 
 
 _Learning = TypeVar("_Learning", LikelihoodHead, DescentHead)
+
+
+class Rounds(Protocol):
+    """Who answers the rounds of a plan: records at hand, or sites that each keep their own.
+
+    ``charge`` is the cost of all rounds together; it is paid before the first answer.
+    """
+
+    @property
+    def charge(self) -> Charge: ...
+
+    def ask(self, voters: RecordVoters, head: Head, asked: Round) -> BallotRelease:
+        """Release the next sum of ballots: of the records' classes, or of their residuals under the head."""
+
+    def measure(self, model: RecordModel) -> list[ReleasedCounts]:
+        """Release how many records the model is right about, as was paid for: the count, and cells by class."""
+
+    def swift(self, voters: RecordVoters) -> bool:
+        """Whether a round by these voters shows no progress of its own."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -169,12 +204,14 @@ class Ask:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RecordsPlan(PricedRounds, Ask):
-    """A plan of ballots, with its public space and its price, made without reading private data.
+    """A plan for record voters: public maps, rounds of ballots and their cost, made without reading private data.
 
-    ``z`` and ``phi`` are representation and directions of the public rows that maps and heads are fitted on (at most
-    20,000 of ``rows``); ``columns`` is the map to columns for trees, where the recipe has them, and ``table`` those
-    columns. ``force`` allows rounds with more noise than all ballots together. The parts of mu^2 in
-    ``measured_shares`` measure the accuracy in the end, by the count and by cells by class; empty: not measured.
+    A *ballot* is one record's vote, a vector of bounded length. ``z`` and ``phi`` are representation and directions of
+    the public rows that maps and heads are fitted on (at most 20,000 of ``rows``); ``columns`` is the map to columns
+    for trees, where the recipe has them, and ``table`` those columns. ``force`` allows rounds with more noise than all
+    ballots together. The parts of mu^2 in ``measured_shares`` measure the accuracy in the end, by the count and by
+    cells by class; empty: not measured. ``noise_ratio`` is the standard deviation of the noise that is added over that
+    of the noise that is charged for: above 1 among sites, of which some are trusted with no noise.
 
     Examples
     --------
@@ -193,6 +230,7 @@ class RecordsPlan(PricedRounds, Ask):
     table: FloatArray | None = None
     measured_shares: tuple[float, ...] = ()
     session: BallotSession | None = None
+    noise_ratio: float = 1.0
 
     @classmethod
     def of(
@@ -205,6 +243,7 @@ class RecordsPlan(PricedRounds, Ask):
         recipe: Recipe | None = None,
         rule: Callable[[PublicFacts], Recipe] = choose,
         session: BallotSession | None = None,
+        noise_ratio: float = 1.0,
         **asked: Any,
     ) -> RecordsPlan:
         """Choose the recipe, fit the ballots' space on public rows, and return the plan; nothing is spent.
@@ -227,7 +266,7 @@ class RecordsPlan(PricedRounds, Ask):
         z = np.asarray(representation.transform(some), dtype=np.float64)
         # Of the whole budget, not of the rest in a ledger: the same plan must be recognised when it is run again.
         paying = GaussianSum.for_budget(terms.budget) if session is None else session.mechanisms[-1]
-        mu = 1 / paying.noise_multiplier
+        mu = 1 / (paying.noise_multiplier * noise_ratio)
         measuring = measured_shares(ask.measure, n=ask.weight, mu=mu)
         facts = PublicFacts(
             n_units=ask.weight,
@@ -235,7 +274,7 @@ class RecordsPlan(PricedRounds, Ask):
             mu=mu * math.sqrt(1 - math.fsum(measuring)),
             n_public=len(z),
             kind=_kind_for_rule(kind, some, ask.image_shape),
-            spectrum=tuple(np.sort(z.var(axis=0))[::-1].tolist()),
+            spectrum=public_variances(z, some),
         )
         chosen = rule(facts) if recipe is None else recipe
         if chosen.student == "image" and kind != "image":
@@ -267,6 +306,7 @@ class RecordsPlan(PricedRounds, Ask):
             table=None if columns is None else columns.vectors(some),
             measured_shares=measuring,
             session=session,
+            noise_ratio=noise_ratio,
         )
 
     @property
@@ -284,15 +324,19 @@ class RecordsPlan(PricedRounds, Ask):
         return super().mechanisms
 
     def _bought(self) -> tuple[GaussianSum, ...]:
-        n_measured, n_units = len(self.measured_shares), self.weight
+        # Against more noise than is paid for, as few units as these outvote as much.
+        n_measured, n_units = len(self.measured_shares), max(1, round(self.weight / self.noise_ratio))
         budget, ledger = self.terms.budget, self.terms.ledger
         return buy_rounds(budget, self.shares, ledger, n_units=n_units, force=self.force, n_measured=n_measured)
 
     @property
     def mu(self) -> float:
-        """The cost of the ballots, without measuring accuracy, as Gaussian differential privacy."""
+        """What ballots can tell at the noise in them, without measuring accuracy, as Gaussian differential privacy.
+
+        It is their cost, where all noise is charged for.
+        """
         cast = self.mechanisms[: len(self.recipe.rounds)]
-        return math.sqrt(math.fsum(m.noise_multiplier**-2 for m in cast))
+        return math.sqrt(math.fsum(m.noise_multiplier**-2 for m in cast)) / self.noise_ratio
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -308,15 +352,10 @@ class RecordsPlan(PricedRounds, Ask):
             text += f" {self.of_tiers.facts}"
         return "records " + hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def _held(self, X: Any, y: Any, groups: Any) -> HeldRecords | None:
-        """Return the records with stored directions, where memory allows it; ballots are the same to the last bit.
-
-        For a table on disk they are stored on disk; for any other each round computes them again.
-        """
-        fits = 4 * n_rows(X) * self.phi.shape[1] <= MOST_HELD_BYTES
-        if len(self.recipe.rounds) < 2 or not (fits or any_mapped()):
-            return None
-        return self.voters.hold(X, y, groups=groups, tiers=self.tiers, on_disk=not fits)
+    @property
+    def answered(self) -> str:
+        """What identifies the model that records are counted about, beside what this session released."""
+        return f"{self.name} {self.recipe.student} {self.recipe.prior_scale} {self.decide}"
 
     def run(
         self,
@@ -332,32 +371,31 @@ class RecordsPlan(PricedRounds, Ask):
         ``commonest`` is the share of the commonest class, if stated: labels that are no better cause a warning.
         Raises as :func:`pate.open_ballot_session` and :meth:`pate.RecordVoters.cast` do.
         """
-        evidence, voters = evidence or Evidence(), self.voters
         if self.session is not None:
             self.session.split(self.shares)
         _ = self.mechanisms  # refused before anything is cast
+        with _AtHand(self, X, y, groups) as source:
+            return self.learn(source, evidence=evidence, commonest=commonest)
+
+    def learn(
+        self, source: Rounds, *, evidence: Evidence | None = None, commonest: float | None = None
+    ) -> tuple[RecordLabels, RecordModel]:
+        """Ask for every round of whoever answers them, and return the labels of all public rows and the model."""
+        evidence, voters = evidence or Evidence(), self.voters
         rounds: list[BallotRelease] = []
-        # Every round casts the same directions: rows are mapped once, where memory allows it.
-        held = self._held(X, y, groups)
-        own = (X, y, groups, self.tiers)
-        records = own if held is None else (held, None, None, None)
         start = make_head(self.recipe, voters.space, voters.classes)
-        # Before anything is charged, so that errors in casting cost nothing.
-        ballots = _cast(voters, records, start, self.recipe.rounds[0])
-        with self._opened(ballots) as session:
-            session.binds = False  # only the last statement is released
-            corrected = partial(self._corrected, session, rounds)
-            with threadpool_limits(1):  # thin products: threads would only wait for each other
-                rounds.append(session.ask(ballots))
-                first = start.fit if self.recipe.rounds[0].clip is None else start.updated
-                head = corrected(first(rounds[0], self.phi), voters, records, self.phi)
-            model = self._with_student(head, partial(corrected, records=own, of_student=True))
-            found = model.untempered(self.rows)
-            model.temperature = noise_temperature(head, self.phi)
-            if self.decide == "balanced":
-                model.weights = balancing(found, model.temperature)
-            counts = self._measured(session, model, held, (X, y, groups))
-            charge = session.charge
+        rounds.append(source.ask(voters, start, self.recipe.rounds[0]))
+        corrected = partial(self._corrected, source, rounds)
+        with threadpool_limits(1):  # thin products: threads would only wait for each other
+            first = start.fit if self.recipe.rounds[0].clip is None else start.updated
+            head = corrected(first(rounds[0], self.phi), voters, self.phi)
+        model = self._with_student(head, partial(corrected, of_student=True))
+        found = model.untempered(self.rows)
+        model.temperature = noise_temperature(head, self.phi)
+        if self.decide == "balanced":
+            model.weights = balancing(found, model.temperature)
+        counts = source.measure(model) if self.measured_shares else []
+        charge = source.charge
         labels = decided(found, model.weights)
         paid = rounds[-1].statement
         if counts and counts[-1].statement is not None:
@@ -379,54 +417,15 @@ class RecordsPlan(PricedRounds, Ask):
         probability = tempered(found, model.temperature)
         release = RecordLabels.of(probability, tuple(rounds), charge, statement, labels=labels)
         cells = counts[1] if len(counts) > 1 else None
-        return doubted(release, n_map=self.facts.n_public, commonest=commonest, cells=cells), model
-
-    def _opened(self, ballots: BallotSum) -> AbstractContextManager[BallotSession]:
-        """Return the session that was given, which stays open, or a new one."""
-        if self.session is not None:
-            return nullcontext(self.session)
-        return open_on_terms(
-            self.terms,
-            self.name,
-            shares=self.shares,
-            classes=self.voters.classes,
-            n_units=ballots.facts.n,
-            unit=self.unit,
-            fingerprint=ballots.registration().fingerprint,
-            force=self.force,
-            n_measured=len(self.measured_shares),
-            tiers=ballots.unit_owners.tiers,
-        )
-
-    def _measured(
-        self, session: BallotSession, model: RecordModel, held: HeldRecords | None, records: tuple[Any, Any, Any]
-    ) -> list[ReleasedCounts]:
-        """Count the records that the model is right about, and release the counts that were paid for."""
-        X, y, groups = records
-        found: list[ReleasedCounts] = []
-        if not self.measured_shares:
-            return found
-        with threadpool_limits(1):
-            known = held if model.takes_held(held, self.voters) else X
-            answers = model.answers(known, verbose=self.voters.verbose and groups is None)
-        labels = class_indices(label_column(y, len(answers)), self.voters.classes)
-        # The model depends on these and on what this session released, which identifies it.
-        text = f"{self.name} {self.recipe.student} {self.recipe.prior_scale} {self.decide}"
-        for by_class in (False, True)[: len(self.measured_shares)]:
-            right = count_right(
-                answers, labels, classes=self.voters.classes, groups=groups, tiers=self.tiers, by_class=by_class,
-                model=text, own=model.own(unit=self.unit),
-            )  # fmt: skip
-            found.append(session.measure(right))
-        return found
+        balanced, n_map = self.decide == "balanced", self.facts.n_public
+        return doubted(release, n_map=n_map, commonest=commonest, cells=cells, balanced=balanced), model
 
     def _corrected(
         self,
-        session: BallotSession,
+        source: Rounds,
         asked: list[BallotRelease],
         head: _Learning,
         voters: RecordVoters,
-        records: tuple[Any, ...],
         phi: FloatArray,
         *,
         of_student: bool = False,
@@ -434,13 +433,9 @@ class RecordsPlan(PricedRounds, Ask):
         """Return the head after the next rounds of residuals: all that are of the student, or all that are not."""
         rounds = self.recipe.rounds
         left = list(takewhile(lambda later: later.of_student == of_student, rounds[len(asked) :]))
-        held = isinstance(records[0], HeldRecords)  # else every round shows its own progress
-        for later in track(left, total=len(left), label="rounds", show=held and voters.verbose):
+        for later in track(left, total=len(left), label="rounds", show=source.swift(voters) and voters.verbose):
             voters.step = f"round {len(asked) + 1} of {len(rounds)}"
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", CuratorWarning)  # the first round warned
-                cast = _cast(voters, records, head, later)
-            asked.append(session.ask(cast))
+            asked.append(source.ask(voters, head, later))
             head = head.updated(asked[-1], phi)
         return head
 
@@ -488,12 +483,101 @@ class RecordsPlan(PricedRounds, Ask):
         return Path(folder) / f"student-{digest}"
 
 
-def _cast(voters: RecordVoters, records: tuple[Any, ...], head: Head, asked: Round) -> BallotSum:
+class _AtHand:
+    """Records at hand answer: they are mapped once, where memory allows it, and pay once the first ballots are cast."""
+
+    def __init__(self, plan: RecordsPlan, X: Any, y: Any, groups: Any) -> None:
+        self._plan, self._own, self._exit = plan, (X, y, groups, plan.tiers), ExitStack()
+        # Every round casts the same directions: rows are mapped once, where memory allows it.
+        self._held = held_where_it_fits(plan.voters, X, y, groups, plan.tiers) if len(plan.recipe.rounds) > 1 else None
+        self._session: BallotSession | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._exit.close()
+
+    @property
+    def charge(self) -> Charge:
+        assert self._session is not None
+        return self._session.charge
+
+    def swift(self, voters: RecordVoters) -> bool:
+        return self._held is not None and voters is self._plan.voters
+
+    def ask(self, voters: RecordVoters, head: Head, asked: Round) -> BallotRelease:
+        records = (self._held, None, None, None) if self.swift(voters) else self._own
+        if self._session is None:  # before anything is charged, so that errors in casting cost nothing
+            ballots = cast_round(voters, records, head, asked.clip)
+            self._session = self._opened(ballots)
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CuratorWarning)  # the first round warned
+                ballots = cast_round(voters, records, head, asked.clip)
+        return self._session.ask(ballots)
+
+    def _opened(self, ballots: BallotSum) -> BallotSession:
+        """Return the session that was given, which stays open, or a new one."""
+        plan, session = self._plan, self._plan.session
+        if session is None:
+            opened = open_on_terms(
+                plan.terms,
+                plan.name,
+                shares=plan.shares,
+                classes=plan.voters.classes,
+                n_units=ballots.facts.n,
+                unit=plan.unit,
+                fingerprint=ballots.registration().fingerprint,
+                force=plan.force,
+                n_measured=len(plan.measured_shares),
+                tiers=ballots.unit_owners.tiers,
+            )
+            session = self._exit.enter_context(opened)
+        session.binds = False  # only the last statement is released
+        return session
+
+    def measure(self, model: RecordModel) -> list[ReleasedCounts]:
+        plan, (X, y, groups, tiers) = self._plan, self._own
+        assert self._session is not None
+        known = self._held if model.takes_held(self._held, plan.voters) else X
+        cells = (False, True)[: len(plan.measured_shares)]
+        counts = counted_right(model, known, y, groups=groups, tiers=tiers, text=plan.answered, by_class=cells)
+        return [self._session.measure(right) for right in counts]
+
+
+def held_where_it_fits(
+    voters: RecordVoters, X: Any, y: Any, groups: Any, tiers: Tiers | None = None
+) -> HeldRecords | None:
+    """Return the records with stored directions, where memory allows it; ballots are the same to the last bit.
+
+    For a table on disk they are stored on disk; for any other each round computes them again.
+    """
+    fits = 4 * n_rows(X) * int(voters.space.n_components_) <= MOST_HELD_BYTES
+    if not (fits or any_mapped()):
+        return None
+    return voters.hold(X, y, groups=groups, tiers=tiers, on_disk=not fits)
+
+
+def cast_round(voters: RecordVoters, records: tuple[Any, ...], head: Any, clip: float | None) -> BallotSum:
     """Return the ballots of a round: of the records' classes, or of their residuals under the head."""
     X, y, groups, tiers = records
-    if asked.clip is None:
+    if clip is None:
         return voters.cast(X, y, groups=groups, tiers=tiers)
-    return voters.cast_residuals(X, y, head, clip=asked.clip, groups=groups, tiers=tiers)
+    return voters.cast_residuals(X, y, head, clip=clip, groups=groups, tiers=tiers)
+
+
+def counted_right(
+    model: RecordModel, known: Any, y: Any, *, groups: Any, tiers: Tiers | None, text: str, by_class: Sequence[bool]
+) -> list[RightCounts]:
+    """Count the records, held ones perhaps, that the model is right about; ``text`` identifies it."""
+    voters = model.voters
+    with threadpool_limits(1):
+        answers = model.answers(known, verbose=voters.verbose and groups is None)
+    labels = class_indices(label_column(y, len(answers)), voters.classes)
+    own = model.own(unit="record" if groups is None else "group")
+    about = {"classes": voters.classes, "groups": groups, "tiers": tiers, "model": text, "own": own}
+    return [count_right(answers, labels, by_class=cells, **about) for cells in by_class]
 
 
 def _kind_for_rule(kind: str, X_public: Any, image_shape: tuple[int, ...] | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -17,6 +17,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 
 from pate._core.checks import check_choice, check_int
+from pate._core.curator import warn
 from pate._core.recorder import note
 from pate.data import read_rows
 from pate.exceptions import InvalidInputError, PateError, StudentError, StudentWarning
@@ -46,7 +47,7 @@ def mapped_student(n_public: int, *, noisy_counts: bool) -> VoteSpreading | Logi
 
 
 def default_student(X_public: Any, *, noisy_counts: bool) -> VoteSpreading | None:
-    """Return the student that measured best for such public rows; None where the teachers' own kind did.
+    """Return the student that was most accurate in tests on such public rows; None if a copy of the teachers was.
 
     :class:`VoteSpreading` on columns of one scale, where noisy counts are released (not labels alone) and the public
     rows are 2 to 20,000 rows of finite numbers: figures are in ``docs/defaults.md``. It depends on public facts alone.
@@ -77,7 +78,7 @@ _SEMI_SUPERVISED_NAMES: dict[str, Callable[[], Any]] = {
 
 
 def named_students() -> tuple[str, ...]:
-    """Return the names that :func:`make_student` knows: every classifier's, and semi-supervised ones.
+    """Return the names that :func:`make_student` knows: those of classifiers, and of semi-supervised students.
 
     Examples
     --------
@@ -90,9 +91,9 @@ def named_students() -> tuple[str, ...]:
 def make_student(name: Any) -> Any:
     """Return an unfitted student by name; a classifier is returned as it is.
 
-    ``label-spreading`` (Zhou et al. 2004) spreads the released labels to similar public rows, and so learns from rows
-    without an answer too; ``vote-spreading`` does so with the noisy counts; ``image`` (for square images) is a
-    convolutional network that does.
+    ``label-spreading`` (Zhou et al. 2004) spreads the released labels to similar public rows, so it also learns from
+    rows without an answer; ``vote-spreading`` does so with the noisy counts; ``image`` (for square images) is a
+    convolutional network that also learns from all rows.
 
     Examples
     --------
@@ -131,7 +132,8 @@ def check_is_student(student: Any) -> None:
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: student must be a scikit-learn classifier, or a name ..., got <object ...
     """
-    can = not isinstance(student, type) and all(hasattr(student, m) for m in ("fit", "predict", "get_params"))
+    can = not isinstance(student, type) and all(hasattr(student, m) for m in ("fit", "get_params"))
+    can = can and (hasattr(student, "predict") or isinstance(student, ClassifierMixin))  # a stack, once it is fitted
     problem = "" if can else "it lacks fit, predict or get_params"
     if can:
         try:
@@ -186,7 +188,9 @@ def fit_student(
     Examples
     --------
     >>> from sklearn.linear_model import LogisticRegression
-    >>> fit_student(LogisticRegression(), [[0.0], [1.0], [2.0]], [0, 1, -1]).predict([[3.0]])
+    >>> fit_student(LogisticRegression(), [[0.0], [1.0], [2.0]], [0, 1, -1]).predict(
+    ...     [[3.0]]
+    ... )
     array([1])
     """
     check_is_student(student)
@@ -208,10 +212,9 @@ def fit_student(
         model.set_params(**dict.fromkeys(names, random_state))
     if len(seen) < 2:
         what = "no label was released" if not len(seen) else "all released labels are of one class"
-        warnings.warn(
+        warn(
             f"{what}: the student is a constant. Ask more queries, use more teachers or a larger budget.",
             StudentWarning,
-            stacklevel=3,
         )
         constant = int(seen[0]) if len(seen) else 0
         return DummyClassifier(strategy="constant", constant=constant).fit(np.zeros((1, 1)), [constant])
@@ -260,7 +263,13 @@ def try_student(
     Examples
     --------
     >>> from sklearn.neighbors import KNeighborsClassifier
-    >>> try_student(KNeighborsClassifier(5), np.eye(9), n_classes=2, queries=np.arange(9), n_answers=4)
+    >>> try_student(
+    ...     KNeighborsClassifier(5),
+    ...     np.eye(9),
+    ...     n_classes=2,
+    ...     queries=np.arange(9),
+    ...     n_answers=4,
+    ... )
     Traceback (most recent call last):
     pate.exceptions.InvalidInputError: student must be able to learn from 4 labels: KNeighborsClassifier() cannot ...
     """

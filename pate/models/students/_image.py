@@ -103,12 +103,12 @@ _FORMAT = 1
 
 @dataclass(repr=False, eq=False)
 class ImageStudent(ClassifierMixin, BaseEstimator):
-    """A convolutional network trained on every public image, with or without a released answer.
+    """A student for images: a convolutional network trained on all public images, with or without a released label.
 
     Targets are probabilities, each with a weight. Images are augmented at random. A moving average of the network's
-    weights is the student. After a part of the training its predictions are taken as the prior of the targets, so that
-    they replace uncertain answers and sure ones stay (self-adaptive targets, after Huang et al. 2020; a mean teacher,
-    after Tarvainen and Valpola 2017, which predicts the images without augmentation once an epoch).
+    weights is the student. After a part of the training its predictions become the prior of the targets: they replace
+    uncertain answers, while sure ones stay (self-adaptive targets, after Huang et al. 2020; a mean teacher, after
+    Tarvainen and Valpola 2017, which predicts the images without augmentation once an epoch).
 
     All inputs are public, so training is post-processing, and costs no privacy.
 
@@ -127,7 +127,7 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
         Duration of training, in place of ``epochs``; two runs then differ in their number of steps.
     batch_size : int
     learning_rate, weight_decay : float
-        Of AdamW; the rate rises for two epochs and falls as a cosine, to a fifth.
+        Parameters of AdamW; the rate rises for two epochs, then falls as a cosine to a fifth.
     augmentation : float
         Strength of the random augmentation; 0 is none. 1 suits glyphs, 0.5 clothes.
     flip : bool
@@ -149,13 +149,14 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     patience : int or None
         Stop when no row changed its label for so many epochs, a public fact.
     precision : "auto", "float32" or "bfloat16"
-        Of training. ``"auto"`` takes bfloat16 where it is faster on this machine. Predictions are float32.
+        Number format of training. ``"auto"`` takes bfloat16 where it is faster on this machine. Predictions are
+        float32.
     device : str
         ``"auto"`` takes a GPU where there is one.
     random_state : int or None
     checkpoint_dir : path or None
-        Where the training is saved after every epoch (safetensors); an interrupted fit resumes from it, on the CPU with
-        identical results. It is not removed afterwards; one of another training is refused.
+        Folder where the training is saved after every epoch (safetensors); an interrupted fit resumes from it, on the
+        CPU with identical results. It is not removed afterwards. A checkpoint of another training is refused.
     verbose : bool
         A progress bar.
 
@@ -184,7 +185,9 @@ class ImageStudent(ClassifierMixin, BaseEstimator):
     >>> images = rng.uniform(size=(60, 8, 8)) * 0.2
     >>> images[truth == 1, 2:6, 2:6] += 0.8
     >>> some = np.where(np.arange(60) < 40, truth, -1)
-    >>> student = ImageStudent(epochs=10, batch_size=10, random_state=0, device="cpu").fit(images, some)
+    >>> student = ImageStudent(epochs=10, batch_size=10, random_state=0, device="cpu").fit(
+    ...     images, some
+    ... )
     >>> float((student.predict(images) == truth).mean()) > 0.9
     True
     """

@@ -374,7 +374,7 @@ class Training:
 
         Right predictions disagree about as often as the answers' probabilities imply that these are wrong; further
         disagreement lowers the quality. Predicting the commonest class has quality 0: an untrained student would
-        otherwise replace the answers for good.
+        otherwise replace the answers permanently.
         """
         weights = self.given / self.given.sum()
         agreement = float(((predicted.argmax(1) == self.released.argmax(1)) * weights).sum())

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,14 +21,16 @@ from typing import Any
 import joblib
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.compose import make_column_selector
 from sklearn.dummy import DummyClassifier
 from sklearn.preprocessing import FunctionTransformer
 from threadpoolctl import threadpool_limits
 
+from pate._core.curator import CuratorMessage, warn, warn_curator
 from pate._core.secret import global_generators
 from pate._core.types import IntArray, Mask
 from pate.data import is_frame
-from pate.exceptions import StudentWarning
+from pate.exceptions import CuratorWarning, StudentWarning
 from pate.records import BLOCK_ROWS, count_right, own_throughout, slabs, take
 from pate.release import LabelRelease, PaidCounts, ReleasedCounts, message_of_counts
 from pate.representations import Representation
@@ -46,6 +49,12 @@ _OF_OTHER_PARTS = frozenset(("PCA", "IncrementalPCA", "KernelPCA", "TruncatedSVD
 _NOT = frozenset(("IterativeImputer",))
 #: Random strategies of DummyClassifier.
 _DRAWN = ("uniform", "stratified")
+#: Types that a parameter such as ``dtype`` names.
+_TYPES = frozenset((bool, int, float, str, object, *np.sctypeDict.values()))
+#: Where scikit-learn's own functions stand that ``fit`` alone calls: scores by which columns are chosen.
+_OF_FIT = ("sklearn.feature_selection._univariate_selection", "sklearn.feature_selection._mutual_info")
+#: The curator is told where asking record by record would take so many seconds, by the first ones of it.
+_LONG, _FIRST = 60.0, 2.0
 
 
 def answers_alone(student: Any, rows: Any, usable: Mask, *, n_classes: int, keep_places: bool) -> IntArray:
@@ -60,13 +69,38 @@ def answers_alone(student: Any, rows: Any, usable: Mask, *, n_classes: int, keep
     known = is_known_throughout(student)
     size = BLOCK_ROWS if keep_places and known else 1
     fresh = (lambda: student) if known else _copies(student)
-    with threadpool_limits(1), warnings.catch_warnings(), np.errstate(all="ignore"), global_generators():
-        warnings.simplefilter("ignore")  # they may quote private values
-        for start, end in slabs(len(usable), size):
-            asked = np.flatnonzero(usable[start:end])
-            if len(asked):
-                _ask(fresh, rows, start, asked, size, n_classes, found)
+    todo = slabs(len(usable), size)
+
+    def ask(until: float) -> int:
+        with threadpool_limits(1), warnings.catch_warnings(), np.errstate(all="ignore"), global_generators():
+            warnings.simplefilter("ignore")  # they may quote private values
+            for start, end in todo:
+                asked = np.flatnonzero(usable[start:end])
+                if len(asked):
+                    _ask(fresh, rows, start, asked, size, n_classes, found)
+                if time.process_time() > until:
+                    return end
+        return len(usable)
+
+    if size == 1:
+        begun = time.process_time()
+        end = ask(begun + _FIRST)
+        wanted = (time.process_time() - begun) * len(usable) / max(end, 1)
+        if end < len(usable) and wanted > _LONG:
+            with suppress(CuratorWarning):  # raised by python -W error: what is paid for goes on
+                warn_curator([_slow(student, wanted, len(usable), known)])
+    ask(np.inf)
     return found
+
+
+def _slow(student: Any, seconds: float, n: int, known: bool) -> CuratorMessage:
+    why = "the student has code that is not scikit-learn's or pate's, which might look at other rows"
+    if known:
+        why = "a person's records may move the places of all others"
+    return CuratorMessage(
+        f"to measure accuracy the student ({type(student).__name__}) is asked about each of {n:,} records by itself, "
+        f"which takes about {max(1, round(seconds / 60))} min: {why}. measure=False (--measure no) leaves it out."
+    )
 
 
 def _copies(student: Any) -> Callable[[], Any]:
@@ -136,7 +170,8 @@ def is_known_throughout(student: Any) -> bool:
     listed = (part in _ROW_BY_ROW or name in _OF_OTHER_PARTS) and name not in _NOT
     if package != "pate" and not (package == "sklearn" and listed):
         return False
-    if isinstance(student, FunctionTransformer) and student.func is not None:
+    own = isinstance(student, FunctionTransformer) and student.func is not None
+    if own and (student.kw_args or not isinstance(student.func, np.ufunc)):
         return False
     if isinstance(student, DummyClassifier) and student.strategy in _DRAWN:
         return False
@@ -163,9 +198,13 @@ def _is_known(value: Any) -> bool:
         return all(map(_is_known, value.values()))
     if isinstance(value, list | tuple):
         return all(map(_is_known, value))
+    if isinstance(value, type):
+        return value in _TYPES
+    if isinstance(value, np.ufunc):  # number by number, where it is compiled
+        return value.nin == value.nout == 1 and value.signature is None and value.types != ["O->O"]
     if hasattr(value, "fit") or hasattr(value, "transform"):
         return is_known_throughout(value)
-    return not callable(value)
+    return not callable(value) or isinstance(value, make_column_selector) or getattr(value, "__module__", "") in _OF_FIT
 
 
 def measured_labels(
@@ -209,11 +248,10 @@ def measured_labels(
             break
         found.append(drawn)
     if not found and asked_for:
-        warnings.warn(
+        warn(
             "the count of right answers that was paid for with these labels is of another student: this one is not "
             "measured, and nothing was charged.",
             StudentWarning,
-            stacklevel=3,
         )
     if not found:
         return release, None

@@ -23,11 +23,11 @@ from pate.votes import ABSTAIN
 
 @dataclass(repr=False, eq=False)
 class VoteSpreading(ClassifierMixin, BaseEstimator):
-    """Spread noisy vote counts over a neighbour graph of the public rows, then classify by the nearest of them.
+    """A student that averages noisy vote counts over similar public rows, then classifies by the nearest of them.
 
-    The local and global consistency method of Zhou et al. 2004, with released noisy counts in place of one-hot
-    labels: F = (I - alpha S)^-1 Y on the symmetric k-nearest-neighbour graph. A close vote has little weight, and the
-    noise of neighbouring answers averages out, so no answer needs to be dropped for a small gap. All of it is
+    The local and global consistency method of Zhou et al. 2004, with released noisy counts in place of one-hot labels:
+    F = (I - alpha S)^-1 Y on the symmetric k-nearest-neighbour graph. A close vote has little weight, and the noise of
+    neighbouring answers averages out, so that no answer has to be dropped for a small gap. All of this is
     post-processing of released counts.
 
     Parameters
@@ -52,7 +52,9 @@ class VoteSpreading(ClassifierMixin, BaseEstimator):
     Examples
     --------
     >>> X = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]])
-    >>> student = VoteSpreading(n_neighbors=2, n_votes=1).fit(X, np.array([0, -1, -1, -1, -1, 1]))
+    >>> student = VoteSpreading(n_neighbors=2, n_votes=1).fit(
+    ...     X, np.array([0, -1, -1, -1, -1, 1])
+    ... )
     >>> student.transduction_
     array([0, 0, 0, 1, 1, 1])
     """

@@ -19,13 +19,13 @@ from pate.privacy.words import Guarantee
 
 
 class Accountant:
-    """The cost of a plan: everything that will be released, declared before any of it is.
+    """Compute the epsilon of several releases together; all are declared before the first is made.
 
-    Label releases, threshold tests, gates, DP-SGD runs and private selection may be mixed; later ones may be chosen
-    by looking at earlier outputs, but how much is charged in all may not. Reading an epsilon closes the plan: one
-    read off while the run goes on, at the order that happens to be best so far, is an odometer reading, of which no
-    guarantee is known. When the end is open use a :class:`pate.privacy.GDPFilter` or
-    :class:`pate.privacy.RenyiFilter`, or a :class:`pate.Ledger`.
+    Label releases, threshold tests, gates, DP-SGD runs and private selection may be mixed; later ones may be chosen by
+    looking at earlier outputs, but the total charge may not. Reading an epsilon closes the plan: an epsilon that is
+    read while the run goes on, at the order that happens to be best so far, is an odometer reading, for which no
+    guarantee is known. If you do not know beforehand how many releases there will be, use a
+    :class:`pate.privacy.GDPFilter` or :class:`pate.privacy.RenyiFilter`, or a :class:`pate.Ledger`.
 
     Guarantees
     ----------
@@ -179,7 +179,7 @@ class _Filter:
 
 
 class GDPFilter(_Filter):
-    """Admit releases as long as the sum of mu^2 stays within the budget's largest: the rule of :class:`pate.Ledger`.
+    """A filter: admit releases while their sum of mu^2 (Gaussian DP) stays within the budget, as a ledger does.
 
     Parameters
     ----------
@@ -201,7 +201,10 @@ class GDPFilter(_Filter):
     Examples
     --------
     >>> from pate.privacy import Budget, Charge
-    >>> one, stop = Charge.gaussian(sensitivity=2**0.5, sigma=40.0), GDPFilter(Budget(1.0, 1e-5))
+    >>> one, stop = (
+    ...     Charge.gaussian(sensitivity=2**0.5, sigma=40.0),
+    ...     GDPFilter(Budget(1.0, 1e-5)),
+    ... )
     >>> n = 0
     >>> while stop.admits(one):
     ...     stop.spend(one)
@@ -215,7 +218,7 @@ class GDPFilter(_Filter):
 
 
 class RenyiFilter(_Filter):
-    """Admit releases as long as the sum of Renyi divergences at ONE order, fixed beforehand, stays within the budget.
+    """A filter: admit releases while their sum of Renyi divergences, at one fixed order, stays within the budget.
 
     Parameters
     ----------
@@ -255,7 +258,7 @@ class RenyiFilter(_Filter):
 
     @property
     def order(self) -> float:
-        """The order, fixed for good."""
+        """The order, fixed beforehand."""
         return self._order
 
     def __repr__(self) -> str:

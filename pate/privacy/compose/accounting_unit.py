@@ -21,7 +21,7 @@ from pate.privacy.budget import Budget
 from pate.privacy.convert import DEFAULT_ORDERS, delta_left, gdp_to_epsilon, pure_to_mu_squared, rdp_overhead
 from pate.privacy.cost import Charge, check_charge
 
-_ALLOWED = "None, 'gdp', 'pure', 'renyi' (its order by the first charge), 'renyi:12.5' or ('renyi', 12.5)"
+_ALLOWED = "None, 'gdp', 'pure', 'renyi' (the first charge chooses its order) or 'renyi:ORDER', such as 'renyi:12.5'"
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _order(value: Any) -> float:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    return check_real("the order of a currency", number, low=1, low_open=True, remedy="Orders of 5 to 50 are usual.")
+    return check_real("ORDER of 'renyi:ORDER'", number, low=1, low_open=True, remedy="Orders of 5 to 50 are usual.")
 
 
 @lru_cache(maxsize=4096)
@@ -210,7 +210,11 @@ class Terms:
                 "all such costs. Take a smaller delta0, or set more aside (failure_delta) when opening"
             )
         if math.fsum((*prices, price, -self.limit)) > 0:
-            return "it does not fit into what is left"
+            left = largest_of(0.0, math.fsum((self.limit, *(-p for p in prices))))
+            return (
+                f"it takes {price / self.limit:.1%} of the total, as {self.currency.unit} counts it: more than the "
+                f"{left / self.limit:.1%} that is left"
+            )
         return ""
 
 

@@ -101,7 +101,7 @@ def least_between(low: float, high: float, fits: Callable[[float], bool], *, wit
 def calibrate(
     mechanism: M, budget: Budget, *, n_queries: int, max_answers: int | None = None, left: Allowance | None = None
 ) -> M:
-    """Return the mechanism with all its noise scaled so that the release just fits the budget.
+    """Return the mechanism with its noise scaled so that the release just fits the budget.
 
     Parameters
     ----------

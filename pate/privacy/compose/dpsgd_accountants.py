@@ -1,4 +1,4 @@
-"""What different accountants say of the same run of DP-SGD: for the picture that every course shows, not for spending.
+"""The epsilons of different accountants for the same run of DP-SGD: for teaching and comparison, not for spending.
 
 All take n_steps rounds of the Poisson-subsampled Gaussian: each record enters a round with probability q, noise is
 noise_multiplier clipping norms.
@@ -39,7 +39,7 @@ _MARGIN = 1 + 1e-7
 
 
 def from_dp_event(event: Any) -> Charge:
-    """Return the cost of a dp_accounting event under replace-one adjacency.
+    """Return the cost of an event of Google's ``dp_accounting`` library, under replace-one adjacency.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ class AccountedEpsilon:
 def dpsgd_epsilons(
     noise_multiplier: float, *, sample_rate: float, n_steps: int, delta: float, adjacency: str = "add-or-remove"
 ) -> tuple[AccountedEpsilon, ...]:
-    """Return what each accountant says of one run of DP-SGD, the tightest bound first.
+    """Return the epsilon of one run of DP-SGD by each of several accountants, the tightest bound first.
 
     Parameters
     ----------
@@ -291,7 +291,9 @@ def dpsgd_epsilons(
 
     Examples
     --------
-    >>> rows = dpsgd_epsilons(4.0, sample_rate=0.01, n_steps=10_000, delta=1e-5)   # Abadi et al. 2016, figure 2
+    >>> rows = dpsgd_epsilons(
+    ...     4.0, sample_rate=0.01, n_steps=10_000, delta=1e-5
+    ... )  # Abadi et al. 2016, figure 2
     >>> {row.accountant: round(row.epsilon, 2) for row in rows if row.is_bound}
     {'pld': 0.95, 'rdp': 1.04, 'moments': 1.26, 'strong composition': 14.18}
     >>> {row.accountant: round(row.epsilon, 2) for row in rows if not row.is_bound}

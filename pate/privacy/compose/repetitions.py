@@ -32,7 +32,7 @@ def select_best(
     ledger: BudgetBackend | None = None,
     what: str = "private selection",
 ) -> Charge:
-    """Return the cost of running a mechanism a random number of times and releasing the best run alone.
+    """Return the cost of private selection: run a mechanism a random number of times, release only the best run.
 
     Each run draws its hyperparameters at random from a public list, and its score is part of its own (private)
     output. The *number* of runs is drawn, before the first, from exactly the distribution named here and is not
@@ -41,7 +41,7 @@ def select_best(
     Parameters
     ----------
     cost : Charge
-        Of one run, score included.
+        The cost of one run, score included.
     mean_runs : float
         Mean number of runs, above 1.
     shape : float
@@ -73,7 +73,9 @@ def select_best(
     Examples
     --------
     >>> one = Charge.gaussian(sensitivity=1.0, sigma=10.0)
-    >>> select_best(one, mean_runs=10).guarantee(1e-5).epsilon / one.guarantee(1e-5).epsilon < 4
+    >>> select_best(one, mean_runs=10).guarantee(1e-5).epsilon / one.guarantee(
+    ...     1e-5
+    ... ).epsilon < 4
     True
     """
     one = check_charge(cost)

@@ -250,7 +250,10 @@ def group_ranks(counts: npt.NDArray[np.integer], margins: FloatArray | None = No
 
     Examples
     --------
-    >>> group_ranks(np.array([[2, 5, 2]])), group_ranks(np.array([[2, 5, 2]]), np.array([[1.0, 3.0, 2.0]]))
+    >>> (
+    ...     group_ranks(np.array([[2, 5, 2]])),
+    ...     group_ranks(np.array([[2, 5, 2]]), np.array([[1.0, 3.0, 2.0]])),
+    ... )
     (array([[1, 0, 1]]), array([[2, 0, 1]]))
     """
     keys = [-counts.astype(np.int64)] if margins is None else [-margins, -counts.astype(np.int64)]

@@ -52,7 +52,7 @@ CHUNK = 2048
 
 
 def upper_bound(divergences: npt.ArrayLike) -> FloatArray:
-    """Return divergences certainly not below the true ones.
+    """Return divergences rounded up, so that they are certainly not below the true ones.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def upper_bound(divergences: npt.ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True)
 class ExactDivergences:
-    """Divergences of distinct histograms; its repr shows sizes only.
+    """The result of :func:`exact_divergences`, by distinct vote histogram; its repr shows sizes only.
 
     Attributes
     ----------
@@ -74,7 +74,9 @@ class ExactDivergences:
 
     Examples
     --------
-    >>> found = exact_divergences([[3, 1], [1, 3], [2, 2]], [2.0, 8.0], noise=GaussianNoise(2.0))
+    >>> found = exact_divergences(
+    ...     [[3, 1], [1, 3], [2, 2]], [2.0, 8.0], noise=GaussianNoise(2.0)
+    ... )
     >>> found.forward.shape, found.per_query().shape
     ((2, 2), (3, 2))
     >>> found
@@ -259,7 +261,7 @@ def exact_divergences(
     threshold: ThresholdTest | None = None,
     engine: str = "auto",
 ) -> ExactDivergences:
-    """Exact divergences of noisy-max queries, the largest over all neighbours.
+    """Compute the exact divergences of noisy-max queries, the largest over all neighbours.
 
     Parameters
     ----------
@@ -321,7 +323,7 @@ def exact_rdp(
     noise: NoiseLike,
     threshold: ThresholdTest | None = None,
 ) -> FloatArray:
-    """Largest divergence of each query over neighbours and directions: (n_queries, n_orders).
+    """Return each query's largest Renyi divergence over neighbours and directions, shape (n_queries, n_orders).
 
     Raises
     ------
@@ -337,7 +339,7 @@ def exact_rdp(
 
 
 def log_probs(counts: npt.ArrayLike, *, noise: NoiseLike, threshold: ThresholdTest | None = None) -> FloatArray:
-    """Exact log probability of every outcome: (n_queries, n_classes), one more column (refused) with a threshold.
+    """Return exact log probabilities of all outcomes: (n_queries, n_classes), with a threshold one more for refusal.
 
     Raises
     ------

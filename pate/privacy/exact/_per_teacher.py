@@ -148,7 +148,7 @@ def per_teacher_rdp(
     counts: npt.ArrayLike | None = None,
     n_classes: int | None = None,
 ) -> FloatArray:
-    """Divergence that each teacher's votes cost in total, for any replacement of that teacher.
+    """Return the total Renyi divergence of each teacher's votes, for any replacement of that teacher.
 
     Parameters
     ----------

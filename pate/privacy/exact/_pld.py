@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-# Epsilon over every sequence of votes that one person could stand behind, when only counts are known.
+# Epsilon over every sequence of votes that one person could have changed, when only counts are known.
 
 #: Masses below this are moved to the next larger loss, which is safe and keeps rows short.
 _NEGLIGIBLE = 1e-14
@@ -239,7 +239,7 @@ _MEMORY = 2.0**30
 
 @dataclass(frozen=True)
 class PldEpsilon:
-    """Epsilon of a list of queries at ``delta``; private, its repr shows no value that depends on the votes.
+    """The epsilon of a list of queries at ``delta``: private; its repr shows no value that depends on the votes.
 
     Examples
     --------
@@ -326,7 +326,7 @@ def pld_epsilon(
     threshold: ThresholdTest | None = None,
     discretization: float | None = None,
 ) -> PldEpsilon:
-    """Epsilon of a list of histograms, over every sequence of votes one person could stand behind.
+    """Return the epsilon of a list of vote histograms: the largest over all sequences of votes one person can change.
 
     Up to `SWEEP_LIMIT` queries a sweep over all sequences (see `worst_sequence`); beyond, the lesser of the Renyi
     bound and of the composition of pairs that dominate every neighbour of a query at once.
@@ -389,7 +389,7 @@ def per_teacher_pld_epsilon(
     n_classes: int | None = None,
     discretization: float | None = None,
 ) -> PldEpsilon:
-    """Epsilon of a list of queries over all teachers, each standing behind its own votes.
+    """Return the epsilon of a list of queries from each teacher's own votes, the largest over all teachers.
 
     Parameters
     ----------
@@ -458,7 +458,7 @@ def composed_pld(
     discretization: float = 1e-3,
     tail: float = 1e-15,
 ) -> privacy_loss_distribution.PrivacyLossDistribution:
-    """Privacy loss distribution of a whole list of queries, to compose with others in dp_accounting.
+    """Return the privacy loss distribution of a list of queries, to compose with others in ``dp_accounting``.
 
     It dominates every neighbour of every query at once, so its epsilon alone is above that of :func:`pld_epsilon`.
 

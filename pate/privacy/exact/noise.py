@@ -200,7 +200,7 @@ class ThresholdTest:
     threshold, scale : float
         In votes.
     offsets : tuple of float, of tuples of float, or None
-        Of each class, or of each class of each query; public. None: no offsets.
+        Numbers of votes taken off the count of each class, or of each class of each query; public. None: no offsets.
 
     Guarantees
     ----------

@@ -1,8 +1,7 @@
-"""Exact samplers: what is drawn has the law that is charged, bit by bit."""
+"""Exact samplers of noise: what is drawn has exactly the distribution that is charged."""
 
 from pate.privacy.noise._endless import WordSource
-from pate.privacy.noise.integers import discrete_gaussian, discrete_laplace, noisy_argmax
-from pate.privacy.noise.integers import uniform_below as uniform_below
+from pate.privacy.noise.integers import discrete_gaussian, discrete_laplace, noisy_argmax, uniform_below
 from pate.privacy.noise.reals import real_argmax, real_at_least, rounded_counts
 from pate.privacy.noise.reals import rounded_up as rounded_up
 from pate.privacy.noise.source import NoiseSource
@@ -16,4 +15,5 @@ __all__ = [
     "real_argmax",
     "real_at_least",
     "rounded_counts",
+    "uniform_below",
 ]

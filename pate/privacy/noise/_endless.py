@@ -29,7 +29,7 @@ TAIL = np.uint64(1 << 30)
 
 
 class WordSource(Protocol):
-    """Whatever gives uniform 64-bit words, such as ``pate.privacy.noise.source.NoiseSource``.
+    """The interface of a source of uniform 64-bit words, such as ``pate.privacy.noise.source.NoiseSource``.
 
     Examples
     --------
@@ -129,8 +129,9 @@ def below_exp(uniform: LazyUniform, gamma: Fraction) -> bool:
     Examples
     --------
     >>> from pate.privacy.noise.source import NoiseSource
-    >>> below_exp(LazyUniform(0, 64, NoiseSource(0)), Fraction(1)), below_exp(
-    ...     LazyUniform(2**63, 64, NoiseSource(0)), Fraction(1)
+    >>> (
+    ...     below_exp(LazyUniform(0, 64, NoiseSource(0)), Fraction(1)),
+    ...     below_exp(LazyUniform(2**63, 64, NoiseSource(0)), Fraction(1)),
     ... )
     (True, False)
     """

@@ -1,7 +1,8 @@
 """Integer noise, exactly: the discrete Gaussian and Laplace (Canonne, Kamath and Steinke 2020), ties at random.
 
-Not what the mechanisms use (real noise is cheaper to account for): for users who want integers. What they cost is not
-``rho_star``: see docs/public-curve.md, theorem 3 and section 5.
+Not what the mechanisms of one curator use (real noise is cheaper to account for): for sites that each add a share of
+the noise (:mod:`pate.mechanisms._shares`), and for users who want integers. What they cost is not ``rho_star``: see
+docs/public-curve.md, theorem 3 and section 5.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from pate.exceptions import InvalidInputError
 from pate.privacy.noise._endless import CHUNK, TAIL, LazyUniform, WordSource, below_exp, check_counts, check_scale
 
 _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-6, 2.0**20
+#: Of the discrete Gaussian, which is drawn in parts above the other limit: its values stay far within 64 bits.
+_LARGEST_SIGMA = 2.0**45
 _TRUST = 2.0**-36  # relative error granted to float64 exp, log; they are 2^-50
 
 
@@ -84,6 +87,26 @@ def _geometric(scale: float, size: int, source: WordSource) -> IntArray:
     return out
 
 
+def _large_geometric(scale: int, size: int, source: WordSource) -> IntArray:
+    """Return the same law for a whole scale of any size: U + scale V, as a float's logarithm would be too coarse.
+
+    Canonne et al. 2020, algorithm 2: U is uniform below the scale, kept with probability exp(-U/scale); V is geometric
+    of scale 1.
+    """
+
+    def kept(ask: int) -> IntArray:
+        low = uniform_below(np.full(ask, scale), source)
+        word = source.words(ask)
+        chance = np.exp(-low.astype(np.float64) / scale)  # between 1/e and 1
+        share = word.astype(np.float64) * 2.0**-64
+        keep = share < chance * (1.0 - _TRUST)
+        for n in np.flatnonzero(~keep & (share < chance * (1.0 + _TRUST))):
+            keep[n] = below_exp(LazyUniform(int(word[n]), 64, source), Fraction(int(low[n]), scale))
+        return np.asarray(low[keep])
+
+    return _filled(size, 1.6, kept) + scale * _geometric(1.0, size, source)
+
+
 def _signed(size: int, magnitudes: Callable[[int], IntArray], source: WordSource) -> IntArray:
     """Attach a fair sign, refusing minus zero, until ``size`` values stand."""
 
@@ -146,7 +169,7 @@ def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], source: WordSo
     Parameters
     ----------
     sigma : float
-        In votes; taken as the exact rational that the float is.
+        In votes, from 2^-6 to 2^45; taken as the exact rational that the float is.
     shape : int or tuple of ints
     source : WordSource
 
@@ -162,14 +185,17 @@ def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], source: WordSo
     >>> bool(abs(x.std() - 40) < 2)
     True
     """
-    sigma = _scale("sigma", sigma)
+    sigma = check_scale("sigma", sigma, low=_SMALLEST_SCALE, high=_LARGEST_SIGMA)
     size = int(np.prod(shape))
     t = int(np.floor(sigma)) + 1
     variance = Fraction(sigma) ** 2
     centre = float(variance / t)
 
+    def magnitudes(ask: int) -> IntArray:
+        return _geometric(float(t), ask, source) if sigma <= _LARGEST_SCALE else _large_geometric(t, ask, source)
+
     def kept(ask: int) -> IntArray:
-        y = _signed(ask, lambda m: _geometric(float(t), m, source), source)
+        y = _signed(ask, magnitudes, source)
         word = source.words(ask)
         gap = np.abs(y).astype(np.float64) - centre
         chance = np.exp(-0.5 * (gap / sigma) ** 2)
@@ -188,7 +214,7 @@ def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], source: WordSo
 def noisy_argmax(
     counts: npt.ArrayLike, *, scale: float, source: WordSource, noise: str = "discrete_gaussian"
 ) -> IntArray:
-    """Return the argmax of counts + integer noise, ties broken uniformly.
+    """Return the argmax of counts + integer noise; ties are broken uniformly at random.
 
     Parameters
     ----------

@@ -235,7 +235,12 @@ def rounded_up(value: Fraction, *, scale: Fraction, grid: Fraction, source: Word
     Examples
     --------
     >>> from pate.privacy.noise.source import NoiseSource
-    >>> rounded_up(Fraction(5), scale=Fraction(1, 10**9), grid=Fraction(1, 100), source=NoiseSource(0)) in (500, 501)
+    >>> rounded_up(
+    ...     Fraction(5),
+    ...     scale=Fraction(1, 10**9),
+    ...     grid=Fraction(1, 100),
+    ...     source=NoiseSource(0),
+    ... ) in (500, 501)
     True
     """
     check_choice("noise", noise, ["gaussian", "laplace"])

@@ -13,7 +13,7 @@ from pate.exceptions import InvalidInputError
 
 
 class NoiseSource:
-    """Random numbers for privacy noise.
+    """The source of random bits for privacy noise: the operating system, or a seed for tests.
 
     Parameters
     ----------
@@ -67,7 +67,10 @@ class NoiseSource:
         Examples
         --------
         >>> a, b = NoiseSource(7).child(1), NoiseSource(7).child(2)
-        >>> bool((a.words(2) == b.words(2)).any()), bool((a.words(1) == NoiseSource(7).words(1)).any())
+        >>> (
+        ...     bool((a.words(2) == b.words(2)).any()),
+        ...     bool((a.words(1) == NoiseSource(7).words(1)).any()),
+        ... )
         (False, False)
         """
         if self._key is not None:

@@ -67,7 +67,7 @@ def _bound(orders: FloatArray, h: float, kind: int) -> FloatArray:
 
 
 def rho_star(orders: npt.ArrayLike, sigma: float) -> FloatArray:
-    """Return the public Renyi divergence of one released argmax of counts + N(0, sigma^2).
+    """Return the public Renyi divergence of one answer of GNMax (argmax of counts + N(0, sigma^2)), whatever the votes.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def rho_star(orders: npt.ArrayLike, sigma: float) -> FloatArray:
 
 
 def threshold_rho_star(orders: npt.ArrayLike, sigma1: float) -> FloatArray:
-    """Return the public Renyi divergence of one released bit ``top count + N(0, sigma1^2) >= T``.
+    """Return the public Renyi divergence of one threshold test: the bit ``top count + N(0, sigma1^2) >= T``.
 
     The top count moves by at most 1. The same number bounds a noisy argmax when one single count moves by 1 (a voter
     abstains in one of the two worlds).
@@ -151,7 +151,12 @@ def vote_cap_rho_star(orders: npt.ArrayLike, sigma: float, max_votes: int) -> Fl
 
     Examples
     --------
-    >>> float((vote_cap_rho_star([8.0], sigma=40.0, max_votes=3) / rho_star([8.0], sigma=40.0))[0].round(9))
+    >>> float(
+    ...     (
+    ...         vote_cap_rho_star([8.0], sigma=40.0, max_votes=3)
+    ...         / rho_star([8.0], sigma=40.0)
+    ...     )[0].round(9)
+    ... )
     3.0
     """
     max_votes = check_int("max_votes", max_votes, low=1)

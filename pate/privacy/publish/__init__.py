@@ -1,1 +1,1 @@
-"""What makes a number publishable that depends on the votes: gates and smooth sensitivity."""
+"""How a number that depends on the votes becomes publishable: gates and smooth sensitivity."""

@@ -5,4 +5,5 @@ from ._fits import (
     count_selection as count_selection,
     counted_elsewhere as counted_elsewhere,
     join_kin as join_kin,
+    naming_fits_before as naming_fits_before,
 )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import os
 import threading
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -22,7 +21,8 @@ from weakref import WeakKeyDictionary
 from sklearn.base import BaseEstimator
 from sklearn.base import clone as _clone
 
-from pate.exceptions import RepeatedFitWarning
+from pate._core.curator import warn
+from pate.exceptions import BudgetExceededError, RepeatedFitWarning
 from pate.privacy.convert import format_up
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
@@ -150,27 +150,25 @@ class CountedFits(BaseEstimator):
         if guarantee.kind == "seeded" or ledger is not None:
             return
         if total.n > 1 and not total.n & (total.n - 1):
-            warnings.warn(
+            warn(
                 f"fit {total.n} of this {type(self).__name__} and its clones in this process (a grid search, a "
                 f"cross-validation, or fit called again): each is a fresh spend. On the same records, together: "
                 f"{total.words(guarantee.delta)}. Scores on private rows, and what is chosen by them, no number "
                 "covers. pate.private_select chooses settings within one budget; the statement keeps count.",
                 RepeatedFitWarning,
-                stacklevel=4,
             )
         elif total.n == 1 and kin.elsewhere:
-            warnings.warn(
+            warn(
                 f"this {type(self).__name__} came from another process (a search with n_jobs, a pickle): each fit is a "
                 "fresh spend, and those of other processes are not counted here. A search in one process (n_jobs=1) "
                 "is counted; pate.private_select chooses settings within one budget.",
                 RepeatedFitWarning,
-                stacklevel=4,
             )
 
     def _told(self, statement: PrivacyStatement) -> PrivacyStatement:
         """Return a statement that also names the fits beside this one; as it is where there are none to tell of.
 
-        Where all of them were charged to one ledger it says nothing: that counts whatever was let out, in whichever
+        Where all of them were charged to one ledger it says nothing: the ledger counts every release, in whichever
         process. A fit before the ledger was named is in none.
         """
         kin, ledger = self._kin(), getattr(self, "ledger", None)
@@ -179,6 +177,28 @@ class CountedFits(BaseEstimator):
         if alone or kept or statement.seeded or _UNCOUNTED.get():
             return statement
         return replace(statement, assumptions=(*statement.assumptions, _tuning(kin, statement.guarantee.delta)))
+
+
+@contextmanager
+def naming_fits_before(estimator: CountedFits) -> Iterator[None]:
+    """Have a refusal for lack of budget say that fits before this one, of folds perhaps, were charged to the ledger."""
+    try:
+        yield
+    except BudgetExceededError as error:
+        ledger = getattr(estimator, "ledger", None)
+        kin = Kin() if _UNCOUNTED.get() or ledger is None else estimator._kin()
+        if _name(ledger) in kin.ledgers:
+            error.add_note(_BEFORE.format(kin.total.n))
+        raise
+
+
+#: What a refusal adds where this estimator or a clone of it was charged before.
+_BEFORE = (
+    "(Fits of this estimator and its clones in this process that were charged before: {}. In a cross-validation or a "
+    "search the first fold is charged before the next one is refused, and stays spent. Cross-validate without a "
+    "ledger, on data that are not private alone; of private data fit all records once, or choose settings by "
+    "pate.private_select: docs/scikit-learn.md.)"
+)
 
 
 def _name(ledger: Any) -> str | None:

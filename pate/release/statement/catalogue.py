@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pate._core.files import write_text, writing
+from pate._core.files import read_toml_file, write_text, writing
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import format_up
 from pate.release.statement.plain import check_text
@@ -164,24 +164,8 @@ def read_catalogue(path: str | os.PathLike[str]) -> Catalogue:
     InvalidInputError
         It cannot be read, has an entry that English lacks, or a text with other fields than the English one.
     """
-    file = Path(path)
-    try:
-        with file.open("rb") as stream:
-            data = stream.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise InvalidInputError(
-            f"the catalogue {file} cannot be read ({error.strerror}). Check the name and the folder."
-        ) from error
-    if len(data) > _MAX_BYTES:
-        raise InvalidInputError(f"{file} is no catalogue: it is larger than {_MAX_BYTES} bytes. Name the right file.")
-    try:
-        values = tomllib.loads(data.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
-        why = f": {error}" if isinstance(error, tomllib.TOMLDecodeError) else ""
-        raise InvalidInputError(
-            f"the catalogue {file} is not readable as TOML in UTF-8{why}. Every line is a name, = and a text in quotes."
-        ) from None
-    flat = _flat(values)
+    remedy = "Every line of a catalogue is a name, = and a text in quotes."
+    flat = _flat(read_toml_file(path, what="catalogue", most_bytes=_MAX_BYTES, remedy=remedy))
     language, name = flat.pop("language", None), flat.pop("name", None)
     if not isinstance(language, str) or not _CODE.fullmatch(language):
         raise InvalidInputError(

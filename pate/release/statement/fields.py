@@ -9,11 +9,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
-from importlib import metadata
 from typing import Any, ClassVar, Self
 
 from pate._core.provenance import git_commit, now
+from pate._core.version import version_of
 from pate.exceptions import InvalidInputError, SensitiveValueError
+from pate.mechanisms import VIEWERS
 from pate.privacy.convert import format_up, gdp_to_epsilon
 from pate.privacy.words import Guarantee
 from pate.release.statement.plain import (
@@ -78,7 +79,14 @@ class Assumption(Part):
 
     Examples
     --------
-    >>> print(Assumption(name="noise", claim="nobody can repeat the noise", how="the system's generator", by="pate"))
+    >>> print(
+    ...     Assumption(
+    ...         name="noise",
+    ...         claim="nobody can repeat the noise",
+    ...         how="the system's generator",
+    ...         by="pate",
+    ...     )
+    ... )
     nobody can repeat the noise (seen to by pate: the system's generator)
     >>> print(Assumption(name="one person", claim="one person is one record"))
     one person is one record (open: nobody vouches for it)
@@ -295,10 +303,10 @@ class ClassRecall(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredAccuracy(Part):
-    """How often a released model is right: counted on the private records with noise, and corrected. Public.
+    """The accuracy of a released model, measured by a noisy count on the private records and corrected. Public.
 
-    An estimate, not a fact about the records: of what the model reaches on records drawn as the private ones were,
-    though it was measured on those that it learnt from (:func:`pate.release.measured_accuracy`).
+    It estimates the accuracy on new records, drawn as the private ones were, although the count is over the records
+    that the model learnt from: hence the correction (:func:`pate.release.measured_accuracy`).
 
     Parameters
     ----------
@@ -329,8 +337,17 @@ class MeasuredAccuracy(Part):
 
     Examples
     --------
-    >>> found = MeasuredAccuracy(estimate=0.873, low=0.861, high=0.885, unit="record", n=9000, counted=0.88,
-    ...     correction=0.007, sigma=18.7, share=0.04)
+    >>> found = MeasuredAccuracy(
+    ...     estimate=0.873,
+    ...     low=0.861,
+    ...     high=0.885,
+    ...     unit="record",
+    ...     n=9000,
+    ...     counted=0.88,
+    ...     correction=0.007,
+    ...     sigma=18.7,
+    ...     share=0.04,
+    ... )
     >>> print(found)
     right on 87.3% of the private records, 86.1 to 88.5 (95%)
     >>> MeasuredAccuracy.from_dict(found.to_dict()) == found
@@ -431,7 +448,17 @@ class MeasuredErrors(Part):
 
     Examples
     --------
-    >>> print(MeasuredErrors(mae=8.2, mae_error=0.1, r2=0.45, r2_error=0.01, unit="record", n=3000, clip=60.0))
+    >>> print(
+    ...     MeasuredErrors(
+    ...         mae=8.2,
+    ...         mae_error=0.1,
+    ...         r2=0.45,
+    ...         r2_error=0.01,
+    ...         unit="record",
+    ...         n=3000,
+    ...         clip=60.0,
+    ...     )
+    ... )
     off by 8.2 (standard error 0.1) on average, R2 0.450 (standard error 0.010); errors above 60 count as that
     """
 
@@ -505,7 +532,7 @@ _ROUNDED = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class TierGuarantee(Part):
-    """What a unit of one tier is promised, where tiers have budgets of their own. Public.
+    """The guarantee for a unit of one tier, if each tier has its own budget. Public.
 
     Parameters
     ----------
@@ -520,7 +547,11 @@ class TierGuarantee(Part):
 
     Examples
     --------
-    >>> print(TierGuarantee(name="basic", n=900, weight=0.25, epsilon=1.0, delta=1e-5, mu=0.268))
+    >>> print(
+    ...     TierGuarantee(
+    ...         name="basic", n=900, weight=0.25, epsilon=1.0, delta=1e-5, mu=0.268
+    ...     )
+    ... )
     basic: epsilon = 1 at delta = 1e-05 (0.268-GDP) for each of 900, who weigh 0.25
     """
 
@@ -543,6 +574,64 @@ class TierGuarantee(Part):
             f"{self.name}: epsilon = {format_up(self.epsilon)} at delta = {format_up(self.delta, 6)} "
             f"({format_up(self.mu)}-GDP) for each of {self.n:,}, who weigh {self.weight:.3g}"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewerGuarantee(Part):
+    """What one who looks learns at most, where several institutions take part and each knows its own noise. Public.
+
+    Parameters
+    ----------
+    viewer : {"coalition", "coordinator", "outsider"}
+    n_parties : int
+        So many parties of the run put together what they have; 0: none, and only what is published is seen.
+    sees : str
+        What they have, in words.
+    epsilon, delta : float
+    advantage : float
+        True and false positive rate of any test between two neighbours differ by at most so much.
+
+    Examples
+    --------
+    >>> print(
+    ...     ViewerGuarantee(
+    ...         viewer="coalition",
+    ...         n_parties=3,
+    ...         sees="sums",
+    ...         epsilon=1.0,
+    ...         delta=1e-5,
+    ...         advantage=0.1,
+    ...     )
+    ... )
+    coalition of 3: epsilon = 1 at delta = 1e-05, a guess is right at most 55 times in 100; sees sums
+    """
+
+    viewer: str
+    n_parties: int
+    sees: str
+    epsilon: float
+    delta: float
+    advantage: float
+    _called = "a viewer"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.viewer, str) or self.viewer not in VIEWERS:
+            raise InvalidInputError(f"a viewer's viewer must be one of {', '.join(VIEWERS)}. Name who looks.")
+        object.__setattr__(self, "n_parties", check_whole("a viewer's n_parties", self.n_parties, low=0))
+        check_text("a viewer's sees", self.sees)
+        for name, high in (("epsilon", LARGEST), ("delta", 1), ("advantage", 1)):
+            object.__setattr__(self, name, check_number(f"a viewer's {name}", getattr(self, name), low=0, high=high))
+
+    @property
+    def success(self) -> float:
+        """How often a guess between two neighbours, each as likely, is right at most."""
+        return (1 + self.advantage) / 2
+
+    def __str__(self) -> str:
+        who = f"{self.viewer} of {self.n_parties}" if self.viewer == "coalition" else self.viewer
+        at = f"epsilon = {format_up(self.epsilon)} at delta = {format_up(self.delta, 6)}"
+        right = f"a guess is right at most {format_up(100 * self.success)} times in 100"
+        return f"{who}: {at}, {right}; sees {self.sees}"
 
 
 def _charged(tier: TierGuarantee, *, of: TierGuarantee) -> bool:
@@ -578,8 +667,20 @@ class LabelFigures(Part):
 
     Examples
     --------
-    >>> print(LabelFigures(name="ill", prevalence=0.1, accuracy=0.9, accuracy_error=0.01, precision=0.5,
-    ...     precision_error=0.02, recall=None, recall_error=None, f1=0.52, f1_error=0.02))
+    >>> print(
+    ...     LabelFigures(
+    ...         name="ill",
+    ...         prevalence=0.1,
+    ...         accuracy=0.9,
+    ...         accuracy_error=0.01,
+    ...         precision=0.5,
+    ...         precision_error=0.02,
+    ...         recall=None,
+    ...         recall_error=None,
+    ...         f1=0.52,
+    ...         f1_error=0.02,
+    ...     )
+    ... )
     ill (10.0%): accuracy 0.900 (0.010), precision 0.500 (0.020), recall unknown, F1 0.520 (0.020)
     """
 
@@ -630,9 +731,26 @@ class MeasuredQuality(Part):
 
     Examples
     --------
-    >>> quality = MeasuredQuality(labels=[{"name": "ill", "prevalence": 0.1, "accuracy": 0.9, "accuracy_error": 0.01,
-    ...     "precision": None, "precision_error": None, "recall": None, "recall_error": None, "f1": None,
-    ...     "f1_error": None}], f1=0.52, f1_error=0.02, unit="record", n=900)
+    >>> quality = MeasuredQuality(
+    ...     labels=[
+    ...         {
+    ...             "name": "ill",
+    ...             "prevalence": 0.1,
+    ...             "accuracy": 0.9,
+    ...             "accuracy_error": 0.01,
+    ...             "precision": None,
+    ...             "precision_error": None,
+    ...             "recall": None,
+    ...             "recall_error": None,
+    ...             "f1": None,
+    ...             "f1_error": None,
+    ...         }
+    ...     ],
+    ...     f1=0.52,
+    ...     f1_error=0.02,
+    ...     unit="record",
+    ...     n=900,
+    ... )
     >>> print(quality)
     right in 90.0% of labels; micro F1 0.520 (0.020), macro F1 unknown, as noise hides 1 of 1 labels
     """
@@ -722,17 +840,8 @@ def versions() -> dict[str, str]:
     True
     """
     used = [name for module, name in _IF_IMPORTED.items() if module in sys.modules]
-    found = {name: _version(name) for name in ("pate", "numpy", "scipy", "dp-accounting", *used)}
+    found = {name: version_of(name) for name in ("pate", "numpy", "scipy", "dp-accounting", *used)}
     return {**{name: v for name, v in found.items() if v}, "python": platform.python_version()}
-
-
-@lru_cache
-def _version(name: str) -> str | None:
-    """Return a package's version, asked once: files are read for it."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 #: The format of the JSON; another number when a field changes its meaning.
@@ -786,6 +895,7 @@ class StatementFields:
     errors: MeasuredErrors | None = None
     tier_budgets: tuple[TierGuarantee, ...] = ()
     quality: MeasuredQuality | None = None
+    viewers: tuple[ViewerGuarantee, ...] = ()
     created: str = field(default_factory=now)
     versions: dict[str, str] = field(default_factory=versions)
     commit: str = field(default_factory=_commit)
@@ -837,6 +947,7 @@ class StatementFields:
         object.__setattr__(self, "doubts", check_doubts(self.doubts))
         self._check_promises()
         self._check_tiers()
+        self._check_viewers()
         if not isinstance(self.versions, dict):
             raise InvalidInputError("versions must be a dictionary of names to versions.")
         for name, version in self.versions.items():
@@ -874,6 +985,22 @@ class StatementFields:
                     f"the statement contradicts itself: tier {tier.name!r} of tier_budgets is promised less than is "
                     "said, by its weight. Ask for the file as it was written."
                 )
+
+    def _check_viewers(self) -> None:
+        held, g = self.viewers, self.guarantee
+        if isinstance(held, str) or not isinstance(held, Sequence) or len(held) > len(VIEWERS):
+            raise InvalidInputError(f"viewers must be a list of at most {len(VIEWERS)} viewers. Put them into a list.")
+        viewers = ViewerGuarantee.listed("viewers", held)
+        object.__setattr__(self, "viewers", () if self.seeded else viewers)
+        if not self.viewers:
+            return
+        most = max(viewers, key=lambda one: one.epsilon)
+        named = [one.viewer for one in viewers]
+        if len(set(named)) < len(named) or {(most.epsilon, one.delta) for one in viewers} != {(g.epsilon, g.delta)}:
+            raise InvalidInputError(
+                "the statement contradicts itself: its guarantee must be that of the viewer who learns most, and each "
+                "viewer named once, at one delta. Ask for the file as it was written."
+            )
 
     def _check_promises(self) -> None:
         for name in ("mu", "rho"):

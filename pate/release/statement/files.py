@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from pate._core.curator import warn
+from pate._core.events import event, is_logged
 from pate._core.files import read_json_file, write_text, writing
 from pate._core.recorder import playing
 from pate.exceptions import InvalidInputError, LedgerError, PateWarning
@@ -85,6 +86,14 @@ def check_against_ledger(
 
 def bind_statement(statement: PrivacyStatement, ledger: Ledger | None) -> None:
     """Let the ledger know a statement that is about to be handed out; what was paid for never fails for it."""
+    if is_logged("statement"):
+        event(
+            "statement",
+            "made",
+            digest=statement.digest,
+            epsilon=statement.guarantee.epsilon,
+            delta=statement.guarantee.delta,
+        )
     if statement.ledger_releases:
         bind_released(ledger, [statement.to_dict()])
 
@@ -92,7 +101,7 @@ def bind_statement(statement: PrivacyStatement, ledger: Ledger | None) -> None:
 def bind_released(
     ledger: Ledger | None, things: Iterable[Mapping[str, Any]] = (), contents: Mapping[str, bytes] | None = None
 ) -> None:
-    """Bind what a release hands out (:meth:`pate.Ledger.bind`): a warning says so where that cannot be done.
+    """Bind the files of a release to its ledger (:meth:`pate.Ledger.bind`); warn where that cannot be done.
 
     Nothing is bound without a ledger, nor in a replay, whose releases belong to no ledger.
     """
@@ -101,11 +110,10 @@ def bind_released(
     try:
         ledger.bind(*things, contents=contents)
     except LedgerError as error:
-        warnings.warn(
+        warn(
             f"what is released stays as it is, but the ledger could not note its digests, so `pate verify` will not "
             f"know it: {error} `pate ledger bind LEDGER FILES` (Ledger.bind) notes them later.",
             PateWarning,
-            stacklevel=3,
         )
 
 
@@ -126,7 +134,7 @@ def render_statement(
     language: str = "en",
     catalogue: str | os.PathLike[str] | None = None,
 ) -> str:
-    """Make the page of a statement's JSON file again.
+    """Write the readable page of a statement from its JSON file.
 
     Parameters
     ----------
@@ -135,7 +143,8 @@ def render_statement(
     out : path or None
         Where to write the page: ``.html`` or ``.txt``. None writes nothing.
     language : str
-        Of the plain words of an ``.html`` page; one that ships. Plain text is the record alone, in English.
+        Language of the plain words of an ``.html`` page: one that the package has. A ``.txt`` page has the record
+        alone, in English.
     catalogue : path or None
         A translation of those words; see :meth:`PrivacyStatement.html`.
 
@@ -156,7 +165,9 @@ def render_statement(
     >>> from pate import Budget, GNMax, Votes, release_labels
     >>> from pate._core.files import write_json
     >>> folder = Path(tempfile.mkdtemp())
-    >>> release = release_labels(Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5))
+    >>> release = release_labels(
+    ...     Votes.from_counts([[9, 1]]), GNMax(sigma=9.0), budget=Budget(2.0, 1e-5)
+    ... )
     >>> write_json(folder / "a.json", release.statement.to_dict())
     >>> render_statement(folder / "a.json", folder / "a.html")[:15]
     '<!doctype html>'

@@ -34,18 +34,18 @@ from pate.release.statement.plain import as_plain_text, check_keys, promises
 
 __all__ = ["DERIVED", "OPEN_TUNING", "SCHEMA", "UNITS", "Assumption", "PrivacyStatement", "versions"]
 
-#: Where noise came from that anybody can repeat.
+#: The source of noise that anybody can repeat.
 SEEDED = "a fixed seed: NOT PRIVATE"
 #: Derived from the fields, for readers of the JSON; a file in which they differ from the fields is refused. The digest
 #: covers all other entries, so it comes last: what the others say against each other is said first.
 DERIVED = ("schema", "headline", "private", "tier", "meaning", "digest")
 #: Entries that came later: absent where there is nothing to say.
-_OPTIONAL = ("audits", "measured", "doubts", "errors", "tier_budgets", "quality")
+_OPTIONAL = ("audits", "measured", "doubts", "errors", "tier_budgets", "quality", "viewers")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PrivacyStatement(StatementFields):
-    """What was protected, against whom, how, and at which price.
+    """The privacy statement of a release: epsilon and delta, what they protect, how, and who vouches for what.
 
     Attributes
     ----------
@@ -97,17 +97,26 @@ class PrivacyStatement(StatementFields):
     tier_budgets : tuple of TierGuarantee
         What each tier of units is promised, where they have budgets of their own; ``guarantee`` is that of the largest.
         Empty: there are none, and the JSON has no entry.
+    viewers : tuple of ViewerGuarantee
+        What each viewer learns, where several institutions take part; ``guarantee`` is that of who learns most. Empty:
+        one curator holds the data, and the JSON has no entry.
     created : str
     versions : dict of str to str
     commit : str
-        Of the checkout the code ran from; empty for an installed package.
+        Commit of the checkout that the code ran from; empty for an installed package.
     schema : str
-        Of the JSON: that of this version, or of the earlier one that wrote it.
+        Version of the JSON format: that of this package, or of the earlier one that wrote it.
 
     Examples
     --------
-    >>> s = PrivacyStatement(released="labels", unit="record", n_units=100, mechanism="GNMax(sigma=40)",
-    ...     guarantee=Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp"), accounting="GDP")
+    >>> s = PrivacyStatement(
+    ...     released="labels",
+    ...     unit="record",
+    ...     n_units=100,
+    ...     mechanism="GNMax(sigma=40)",
+    ...     guarantee=Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp"),
+    ...     accounting="GDP",
+    ... )
     >>> s.headline
     'epsilon = 1 at delta = 1e-05 (strong) for one record (one row of the private data), replace-one adjacency'
     """
@@ -251,8 +260,14 @@ class PrivacyStatement(StatementFields):
         Examples
         --------
         >>> g = Guarantee(epsilon=1.0, delta=1e-5, kind="public", method="gdp")
-        >>> PrivacyStatement(released="labels", unit="record", n_units=None, mechanism="m", guarantee=g,
-        ...     accounting="GDP").rows()[4]
+        >>> PrivacyStatement(
+        ...     released="labels",
+        ...     unit="record",
+        ...     n_units=None,
+        ...     mechanism="m",
+        ...     guarantee=g,
+        ...     accounting="GDP",
+        ... ).rows()[4]
         ('Released', 'labels')
         """
         return plain_language.rows(self, self.digest)
@@ -269,7 +284,7 @@ class PrivacyStatement(StatementFields):
         Parameters
         ----------
         language : str
-            Of the plain words: one that ships (``"en"``).
+            Language of the plain words: one that the package has (``"en"``).
         catalogue : path or None
             A translation of them (:func:`pate.release.statement.catalogue.new_catalogue`); comes first.
             What it lacks is in English, and marked.
@@ -304,7 +319,7 @@ def made_statement(
     stated: Mapping[str, str] | None = None,
     **said: Any,
 ) -> PrivacyStatement:
-    """Return a statement of what is paid for by now: no text of anybody's may stop it.
+    """Return a statement of a release that is already paid for: no text that a user gave may make it fail.
 
     Seeded noise is no promise, whatever the guarantee says; ``charge`` promises more than one (epsilon, delta); the
     head is of the entry with the answers, ``head`` or the last one of ``releases``, not of the one with the charge: a

@@ -17,7 +17,14 @@ from pate.privacy.attacker import attack_bounds, detection_bound, in_words, larg
 from pate.privacy.convert import format_up, gdp_from_budget
 from pate.privacy.words import tier as by_epsilon
 from pate.release.statement.catalogue import Catalogue, Line
-from pate.release.statement.fields import BY_PAIR, OPEN_TUNING, UNITS, StatementFields, TierGuarantee
+from pate.release.statement.fields import (
+    BY_PAIR,
+    OPEN_TUNING,
+    UNITS,
+    StatementFields,
+    TierGuarantee,
+    ViewerGuarantee,
+)
 
 # A statement in words: one list of headings and texts, shown as plain text, and as the page's part for experts.
 
@@ -100,6 +107,7 @@ def rows(s: StatementFields, digest: str) -> list[tuple[str, str | tuple[str, ..
         ("Guarantee", headline(s)),
         ("In words", meaning(s)),
         *([("Budgets of tiers", _tiers(s))] if s.tier_budgets else []),
+        *([("Learnt by whom", tuple(map(str, s.viewers)))] if s.viewers else []),
         ("What was protected", f"{UNITS[s.unit]}{known}; {g.adjacency}: data sets that differ in one unit's data"),
         ("Against whom", s.threat_model),
         ("Released", s.released),
@@ -117,7 +125,7 @@ def rows(s: StatementFields, digest: str) -> list[tuple[str, str | tuple[str, ..
         *([("At other deltas", _curve(s))] if s.curve else []),
         ("Covered", s.covered or "the release alone"),
         ("Not covered", s.not_covered or "nothing named"),
-        ("Assumptions", tuple(map(str, s.assumptions)) or "none named"),
+        ("Assumptions", tuple(f"{a.name}: {a}" for a in s.assumptions) or "none named"),
         ("Tuned on private data", tuning),
         *([("Audited", tuple(map(str, s.audits)))] if s.audits else []),
         ("Ledger", _ledger(s)),
@@ -165,6 +173,8 @@ def _curve(s: StatementFields) -> str:
 
 
 def _ledger(s: StatementFields) -> str:
+    if s.viewers and not s.ledger_head and not s.ledger_releases:
+        return "each institution's own, in which this release is charged; what another ledger holds is not counted"
     if not s.ledger_head and not s.ledger_releases:
         return "none: other releases from the same private data are not counted"
     line = f"releases {', '.join(map(str, s.ledger_releases)) or 'not named'}"
@@ -183,6 +193,7 @@ _KINDS = {
     "teachers": ("NoisyHistogram", "NoisyBallots", "LNMax", "GNMax", "ConfidentGNMax", "VoteCap"),
     "dpsgd": ("DP-SGD", "DP-FTRL", "shuffled DP-SGD"),
     "selection": ("private selection",),
+    "federation": ("SharedGaussian", "SharedGNMax"),
 }
 
 
@@ -312,7 +323,15 @@ def _who(s: StatementFields, say: Catalogue) -> Section:
     how = "present" if _asked(s) else "replaced"
     texts = (say(f"who.{s.unit}"), say(f"who.{how}_{s.unit}"), say("who.against"))
     tiers = tuple(_tier(tier, say) for tier in s.tier_budgets)
-    return Section(say("who.title"), texts, ((say("who.tiers"), tiers),) if tiers else ())
+    viewers = tuple(_viewer(one, say) for one in s.viewers)
+    found = (("who.tiers", tiers), ("who.viewers", viewers))
+    return Section(say("who.title"), texts, tuple((say(key), lines) for key, lines in found if lines))
+
+
+def _viewer(one: ViewerGuarantee, say: Catalogue) -> Line:
+    at = {"epsilon": say.number(one.epsilon), "delta": say.number(one.delta, 6)}
+    named = {"parties": say.whole(one.n_parties)} if one.viewer == "coalition" else {}
+    return say(f"who.viewer_{one.viewer}", n=of_hundred(one.success), **named, **at)
 
 
 def _tier(tier: TierGuarantee, say: Catalogue) -> Line:
@@ -393,9 +412,9 @@ def _claim(name: str, claim: str, s: StatementFields, say: Catalogue) -> Line:
 
 
 def _not(s: StatementFields, say: Catalogue) -> Section:
-    others = say("not.ledger" if s.ledger_releases or s.ledger_head else "not.others")
+    ledger = "not.ledger" if s.ledger_releases or s.ledger_head else "not.ledgers" if s.viewers else "not.others"
     tuning = say("not.tuning") if s.tuning == OPEN_TUNING else say("not.tuning_stated", text=s.tuning)
-    more = (say("not.general"), others, tuning, *(say(f"not.{name}") for name in ("inside", "right", "law")))
+    more = (say("not.general"), say(ledger), tuning, *(say(f"not.{name}") for name in ("inside", "right", "law")))
     return Section(say("not.title"), (), ((Line(""), more),))
 
 

@@ -18,7 +18,7 @@ from pate.representations.images._pixels import Pixels
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How far an image may be changed; every change is drawn for each image by itself, evenly up to these bounds.
+    """The largest random changes of an image (shift, scale, ...); each is drawn uniformly, for each image by itself.
 
     Attributes
     ----------

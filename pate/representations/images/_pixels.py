@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pate._core.checks import check_int, shown
+from pate._core.checks import check_int
+from pate.data import check_image_shape, check_n_pixels
 from pate.exceptions import InvalidInputError
 from pate.networks import one_device
 from pate.representations._base import Representation
@@ -46,31 +47,13 @@ class ImageCells(NumberCells):
         return cls(plain.fill, low * everywhere, high * everywhere, plain.names, seen)
 
 
-def check_image_shape(value: Any) -> tuple[int, int, int] | None:
-    """Return (channels, height, width), or None where it is left to the rows."""
-    if value is None:
-        return None
-    whole = isinstance(value, tuple | list) and all(isinstance(n, int | np.integer) and n >= 1 for n in value)
-    if not whole or len(value) not in (2, 3):
-        raise InvalidInputError(
-            "image_shape must be (height, width), (channels, height, width) or None, got "
-            f"{tuple(value) if whole else shown(value)}. None takes it from the images, or square ones."
-        )
-    channels, height, width = value if len(value) == 3 else (1, *value)
-    return int(channels), int(height), int(width)
-
-
 def image_shape_of(cells: ImageCells, wanted: tuple[int, int, int] | None) -> tuple[int, int, int]:
     """Return (channels, height, width) of the rows: as wanted, as they were handed over, or square ones."""
     n_pixels = cells.n_features
     if wanted is None and len(cells.seen) > 1:
         wanted = check_image_shape(cells.seen)
     if wanted is not None:
-        if math.prod(wanted) != n_pixels:
-            raise InvalidInputError(
-                f"image_shape={wanted} has {math.prod(wanted)} pixels, the public rows have {n_pixels}. Flattened "
-                "images are channels first."
-            )
+        check_n_pixels(wanted, n_pixels)
         return wanted
     for channels in (1, 3):
         side = math.isqrt(n_pixels // channels)
@@ -118,7 +101,7 @@ class ImageMap(Representation):
 
 @dataclass(repr=False, eq=False)
 class Pixels(ImageMap):
-    """Pixels, scaled to [0, 1] by the public range, smaller by whole factors if wanted.
+    """Use an image's pixels, scaled to [0, 1] by the public range; averaged to a smaller image if wanted.
 
     Parameters
     ----------
@@ -130,7 +113,9 @@ class Pixels(ImageMap):
     Examples
     --------
     >>> import numpy as np
-    >>> Pixels(shrink=2).fit_transform(np.arange(16.0).reshape(1, 4, 4)).astype(float).round(2).tolist()
+    >>> Pixels(shrink=2).fit_transform(np.arange(16.0).reshape(1, 4, 4)).astype(
+    ...     float
+    ... ).round(2).tolist()
     [[0.17, 0.3, 0.7, 0.83]]
     """
 
@@ -219,10 +204,11 @@ def _wrapped(values: npt.NDArray, height: int, width: int) -> npt.NDArray:
 
 @dataclass(repr=False, eq=False)
 class Scattering(ImageMap):
-    """The scattering transform: local averages of wavelet moduli, of wavelet moduli of those, and of the image.
+    """The wavelet scattering transform: image features that need no training.
 
-    Stable to small shifts and deformations without having seen an image, which is why it serves where public images
-    are few. For images of 28 x 28 pixels, two scales and eight angles: 81 maps of 7 x 7.
+    Its features are local averages of the image, of its wavelet moduli, and of the wavelet moduli of those. They are
+    stable to small shifts and deformations without having seen an image, so that it is useful where public images are
+    few. For images of 28 x 28 pixels, two scales and eight angles: 81 maps of 7 x 7.
 
     Parameters
     ----------

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
@@ -20,13 +19,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pate._core.checks import check_choice, check_int, check_real
+from pate._core.curator import warn
 from pate._core.progress import track
 from pate._core.secret import training_seed
+from pate.data import check_image_shape
 from pate.exceptions import CheckpointWarning, InvalidInputError
 from pate.networks import has_bf16, one_device, own_generator, read_state, save_state, state_of, take_state
 from pate.representations._exact import one_sign
 from pate.representations.images._augment import Augmentation, fitting
-from pate.representations.images._pixels import ImageMap, check_image_shape
+from pate.representations.images._pixels import ImageMap
 
 # What two changed views of the same images are to agree on.
 
@@ -235,9 +236,7 @@ def _resume(state: _State, file: Path) -> None:
         tensors, facts = read_state(file, "training", "a training")
         epoch, losses = int(facts["epoch"]), tuple(map(float, facts["losses"]))
     except Exception as error:  # a damaged file may raise anything
-        warnings.warn(
-            f"{file.name} is damaged ({type(error).__name__}): training starts again.", CheckpointWarning, stacklevel=3
-        )
+        warn(f"{file.name} is damaged ({type(error).__name__}): training starts again.", CheckpointWarning)
         return
     take_state(tensors, {"encoder": state.encoder}, state.optimizer, "/")
     state.epoch, state.losses = epoch, losses
@@ -249,11 +248,11 @@ _SHOWN, _FEWEST, _MOST = 400_000, 20, 200
 
 @dataclass(repr=False, eq=False)
 class SelfSupervised(ImageMap):
-    """A network trained on public images so that two changed views of one image are near, and not all images are.
+    """A network trained on public images without labels, so that two changed views of one image get similar vectors.
 
-    A vector is what the network's convolutions see, scaled to length 1 and turned to the principal axes of the public
-    images. Vectors put images of one class together where the changes (:class:`Augmentation`) leave the class as
-    it is. Private images cannot show which those are: the public images decide, and none are mirrored.
+    A vector is the output of the network's convolutions, scaled to length 1 and rotated to the principal axes of the
+    public images. Images of one class get similar vectors if the changes (:class:`Augmentation`) do not change the
+    class. Which changes to use is decided from public images alone, and no image is mirrored.
 
     Parameters
     ----------
@@ -270,7 +269,7 @@ class SelfSupervised(ImageMap):
     batch_size : int
         At least 2; each image of a batch is contrasted with all others in it.
     temperature : float
-        Of ``"simclr"`` only; smaller ones weigh the nearest others most.
+        Used by ``"simclr"`` only; with smaller values the nearest other images weigh most.
     learning_rate, weight_decay : float
         Of AdamW.
     augmentation : str or dict
@@ -284,7 +283,7 @@ class SelfSupervised(ImageMap):
     precision : {"auto", "float32", "bf16"}
         What training computes in; ``"auto"`` is bf16 where the processor has it. Vectors are computed in float32.
     checkpoint_dir : path or None
-        Where a checkpoint of a training is saved while it runs, so that one that was cut off goes on.
+        Folder for a checkpoint of the training, so that an interrupted training goes on.
     verbose : bool
 
     Attributes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from itertools import islice
@@ -18,10 +17,11 @@ from torch import nn
 
 from pate._core.checks import check_choice, check_int, check_real
 from pate._core.cluster import on_cluster, workers
+from pate._core.curator import tell_curator, warn
 from pate._core.frames import plain_rows
 from pate._core.types import Mask
 from pate.data import private_cells, read_numbers
-from pate.exceptions import CuratorWarning, InvalidInputError, PerformanceWarning
+from pate.exceptions import InvalidInputError, PerformanceWarning
 from pate.networks import module_arguments, named_device, visible_devices
 from pate.teachers._base import Shard as ShardRows
 from pate.teachers._base import ShardEnsemble, rehearse
@@ -49,11 +49,10 @@ _FEW = 10
 
 @dataclass(repr=False, eq=False)
 class TorchTeacherEnsemble(ShardEnsemble):
-    """Train one copy of a torch module on each of ``n_teachers`` disjoint shards, and let them vote.
+    """Train one copy of a torch module on each of ``n_teachers`` disjoint shards; the copies vote on public rows.
 
-    The contract is that of :class:`pate.TeacherEnsemble`: ``fit``, ``vote``, no ``predict``. On CPUs teachers are
-    trained one after the other in ``n_jobs`` single-threaded workers; on GPUs hundreds of them go through the same
-    kernels.
+    It has the methods of :class:`pate.TeacherEnsemble`: ``fit``, ``vote``, no ``predict``. On CPUs teachers are trained
+    one after the other in ``n_jobs`` single-threaded workers; on GPUs hundreds of them are trained together.
 
     Parameters
     ----------
@@ -67,47 +66,47 @@ class TorchTeacherEnsemble(ShardEnsemble):
     classes : iterable or None
         Every class that could occur: **public** knowledge. None takes them from the private ``y`` and warns.
     epochs : int or None
-        Passes over a teacher's own shard, in which every record is used once; the last batch of one may be smaller.
-        None: ``n_steps`` says how long training is.
+        Passes over a teacher's own shard, each record once per pass; the last batch of a pass may be smaller. None:
+        ``n_steps`` says how long training is.
     n_steps : int or None
-        Steps of the optimizer, as many for every teacher whatever its shard holds. None (and no ``epochs``): 500, and
-        at least those of 20 passes over the average shard, ``20 * ceil(n_units / n_teachers / batch_size)``: by the
-        numbers of records (of people, with ``groups``) and teachers, which are public (docs/teachers.md).
+        Steps of the optimizer, the same for every teacher whatever its shard holds. None (and no ``epochs``): 500, or
+        20 passes over the average shard if that is more, ``20 * ceil(n_units / n_teachers / batch_size)``. The numbers
+        of records (of people, with ``groups``) and of teachers are public (docs/defaults.md).
     batch_size : int
     optimizer : {"adam", "adamw", "sgd"}
     learning_rate, weight_decay : float
-        With torch's meanings for that optimiser.
+        As in torch's optimiser of that name.
     momentum : float
-        Of sgd only.
+        Used by sgd only.
     augment : callable or None
-        ``augment(rows, generator)``: rows of one teacher's epoch, shape (n_shard, ...), on the CPU, and a
+        ``augment(rows, generator)`` gets the rows of one teacher's epoch, shape (n_shard, ...), on the CPU, and a
         ``torch.Generator`` from which all its randomness must come. See :mod:`pate.teachers.torch.augment`.
     precision : {"float32", "bf16", "float64"}
-        What training computes in; bf16 keeps float32 weights for the optimiser. Votes are never computed in bf16.
+        The number format of training; with bf16 the optimiser keeps float32 weights. Votes are never computed in bf16.
     device : str
         ``"auto"`` takes every visible CUDA device (one worker process each), else MPS, else the CPU.
     group_size : int or "auto"
-        Teachers trained as one. ``"auto"``: 1 on a CPU, all of a device's (up to 256) on a GPU. Halved, for as long
-        as it takes, when a GPU's memory does not hold a group, before any shard is looked at.
+        How many teachers are trained together. ``"auto"``: 1 on a CPU, all of a device's teachers (up to 256) on a GPU.
+        It is halved until a group fits into the GPU's memory, before any shard is used.
     n_jobs : int or None
-        Worker processes on the CPU, as in joblib; None leaves it to ``joblib.parallel_config`` (1 otherwise). GPUs
-        have one each, whatever is said here.
+        Worker processes on the CPU, as in joblib; None leaves it to ``joblib.parallel_config`` (1 otherwise). Each GPU
+        always has one.
     random_state : int or None
         Seed of the teachers' training; None draws one from the operating system. It does not decide the shards.
     partition_seed : int or None
-        None cuts the shards by a secret from the operating system: who shares a shard with whom must not be known. A
-        number makes the cut repeatable, for experiments on public data; statements then say what that
-        assumes. See :func:`pate.partition`.
+        None cuts the shards by a secret from the operating system, because nobody may know which records share a shard.
+        A number makes the cut repeatable, for experiments on public data; statements then say what that assumes. See
+        :func:`pate.partition`.
     checkpoint_dir : path or None
-        Keep every finished teacher here (safetensors, sealed), so that a killed run goes on with the remaining ones.
-        The folder is as sensitive as the data.
+        Keep every finished teacher here (as safetensors files with a seal), so that a killed run goes on with the
+        remaining ones. The folder is as sensitive as the data.
     verbose : bool
         Show progress: teachers done, records per second, time left.
 
     Attributes
     ----------
     partition_ : Partition
-        Who went to which shard.
+        Which record is in which shard.
     teachers_ : list of dict of arrays
         **Sensitive.** Every teacher's weights by name; :meth:`module_of` makes a module of them. None for one that
         failed.
@@ -138,7 +137,9 @@ class TorchTeacherEnsemble(ShardEnsemble):
     >>> from sklearn.datasets import load_digits
     >>> from pate.networks import MLP
     >>> X, y = load_digits(return_X_y=True)
-    >>> teachers = TorchTeacherEnsemble(MLP, 5, classes=range(10), device="cpu", random_state=0)
+    >>> teachers = TorchTeacherEnsemble(
+    ...     MLP, 5, classes=range(10), device="cpu", random_state=0
+    ... )
     >>> votes = teachers.fit(X[:500] / 16, y[:500]).vote(X[500:600] / 16)
     >>> votes, bool((votes.labels == y[500:600]).mean() > 0.7)
     (Votes(n_queries=100, n_classes=10, n_teachers=5, counts=<sensitive>), True)
@@ -173,7 +174,9 @@ class TorchTeacherEnsemble(ShardEnsemble):
         --------
         >>> from pate.networks import MLP
         >>> X, y = np.eye(4, dtype=np.float32), [0, 1, 0, 1]
-        >>> teachers = TorchTeacherEnsemble(MLP, 2, classes=(0, 1), n_steps=50, device="cpu", random_state=0).fit(X, y)
+        >>> teachers = TorchTeacherEnsemble(
+        ...     MLP, 2, classes=(0, 1), n_steps=50, device="cpu", random_state=0
+        ... ).fit(X, y)
         >>> teachers.module_of(1)(torch.zeros(1, 4)).shape
         torch.Size([1, 2])
         """
@@ -258,11 +261,9 @@ class TorchTeacherEnsemble(ShardEnsemble):
             said = self.epochs * math.ceil(n_shard / self.batch_size)
             words = f"epochs={self.epochs} ({said} steps of the optimizer)"
         if said is not None and said * _FEW < by_rule:
-            warnings.warn(
+            tell_curator(
                 f"{words} is hardly any training for shards of {n_shard} records: teachers may be little better than "
                 f"chance. Leave epochs and n_steps out (the rule takes {by_rule} steps), or ask for more.",
-                CuratorWarning,
-                stacklevel=4,
             )
         return by_rule if said is None else self.n_steps
 
@@ -323,12 +324,11 @@ class TorchTeacherEnsemble(ShardEnsemble):
         n_teachers = len(shards)
         places = self._places(n_teachers)
         if places.group_size > 1 and waiting and stacked_forward(self._recipe) is None:
-            warnings.warn(
+            warn(
                 f"{getattr(self.module, '__name__', 'module')} cannot be run for many teachers at once (batch "
                 "normalisation, dropout, control flow, or numbers that it does not take): they are trained one by one, "
                 "slowly on a GPU. Group normalisation and no dropout go together.",
                 PerformanceWarning,
-                stacklevel=4,
             )
         unfinished = set(waiting)
 

@@ -1,4 +1,4 @@
-"""Many teachers in one set of kernels: on a GPU a step of one small teacher is nothing but launches.
+"""Train many teachers together on a GPU, where the step of one small teacher is mostly the overhead of launches.
 
 Every array of a group has one constant shape, (teachers of the group, batch size, ...) or (teachers, rows kept on the
 device, ...), decided by public numbers before any shard is looked at, and a teacher's place in it comes from its index:
@@ -181,6 +181,20 @@ def faster_step(
     return recorded if faster else step
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class _Replay:
+    """A recorded step: its graph knows tensors by their addresses alone, so the step that holds them is kept."""
+
+    graph: torch.cuda.CUDAGraph
+    fixed: tuple[torch.Tensor, ...]
+    step: GroupStep
+
+    def __call__(self, *given: torch.Tensor) -> None:
+        for place, tensor in zip(self.fixed, given, strict=True):
+            place.copy_(tensor)
+        self.graph.replay()
+
+
 def _recorded(step: GroupStep, batch: tuple[torch.Tensor, ...], device: torch.device) -> GroupStep:
     fixed = tuple(t.contiguous().clone() for t in batch)
     side = torch.cuda.Stream(device)
@@ -193,12 +207,7 @@ def _recorded(step: GroupStep, batch: tuple[torch.Tensor, ...], device: torch.de
     with torch.cuda.graph(graph):
         step(*fixed)
 
-    def replay(*given: torch.Tensor) -> None:
-        for place, tensor in zip(fixed, given, strict=True):
-            place.copy_(tensor)
-        graph.replay()
-
-    return replay
+    return _Replay(graph, fixed, step)
 
 
 def _seconds(step: GroupStep, batch: tuple[torch.Tensor, ...], device: torch.device) -> float:

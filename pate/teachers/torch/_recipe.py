@@ -1,6 +1,7 @@
 """What makes one torch teacher, wherever it is trained: its weights, the order of its records, its steps.
 
 Everything random comes from (seed, teacher, epoch), on the CPU: it does not depend on grouping, workers or devices.
+Only what a module itself draws on its way forward (dropout) is drawn on the device, from the same.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import torch
 
 from pate._core.checks import check_int
 from pate.exceptions import InvalidInputError
-from pate.networks import held_threads, own_generator, visible_devices
+from pate.networks import held_threads, own_generator, steady_kernels, visible_devices
 from pate.teachers._shards import Asked, Failure, Trained, interruptible, out_of_memory
 from pate.teachers._usable import slices
 from pate.teachers.checkpoints import pack_weights
@@ -144,7 +144,7 @@ def train_shards(
     keep_freed_memory()
     devices = visible_devices(device)
     place = devices[slot % len(devices)]
-    with contained_torch(), interruptible():
+    with contained_torch(), interruptible(), steady_kernels(place):
         done: list[Trained] = [Trained(s.index, failure=s.failure) for s in shards if s.failure is not None]
         forward = _together(recipe, [s.index for s in shards], group_size)
         if forward is not None:
@@ -284,7 +284,7 @@ def ask_teachers(
     place = devices[slot % len(devices)]
     size = _VOTE_ROWS[place.type] if chunk_size is None else chunk_size
     dtype = np.int16 if recipe.n_classes <= np.iinfo(np.int16).max else np.int32
-    with contained_torch():
+    with contained_torch(), steady_kernels(place):
         forward = _together(recipe, [i for i, _ in teachers], group_size, training=False)
         if forward is None:
             return [_ask(i, weights, X, recipe, place, size, dtype) for i, weights in teachers if weights is not None]

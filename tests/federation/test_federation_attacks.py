@@ -1,0 +1,265 @@
+"""Attacks on a site: what a coordinator could say to make it consent to, count, run or reveal what it should not."""
+
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sites_of import ASKS, CONSENT, PLAN, Local, blobs
+from sklearn.base import clone
+
+from pate.exceptions import FederationError, InvalidInputError
+from pate.federation import SiteRecords, _site
+from pate.federation._archive import Question
+from pate.federation._channel import Refusal, as_told
+from pate.federation._config import SITES
+from pate.federation._contract import Heard
+from pate.federation._site import mechanisms_of
+from pate.models.file import InputSpec
+from pate.records import HardSpace, RecordVoters, SignedSpace, SoftSpace
+from pate.release import open_shares
+
+X, Y = blobs(120)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    return Local(tmp_path_factory.mktemp("attacked"))
+
+
+class SiteRecordsSums:
+    """What a site's records sum to, by a space of its own."""
+
+    def __init__(self, site):
+        voters = RecordVoters(None, SignedSpace().fit(X[:50]), classes=(0, 1))
+        self.found = voters.cast(X, Y)
+        self.n_cells = self.found.sums.size
+
+
+def post(site, path, caller=ASKS, **head):
+    return site.answer(caller, path, head, b"")
+
+
+@pytest.mark.parametrize("where", ["sites", "recipients", "coordinator"])
+@pytest.mark.parametrize(
+    "text", ["x\x1b[2K\rcosts epsilon 0.1", "a\nb", "", " site-1", "Site-1", "s" * 300, 7, None, ["a"]]
+)
+def test_a_plan_cannot_write_on_the_terminal_where_it_is_agreed_to(local, where, text):
+    """Names are shown to a person beside the price: an escape sequence would put another price there."""
+    shown = []
+    site = local.site(0, (X, Y), classes=(0, 1), approve=lambda plan, price: shown.append(plan) or True)
+    said = PLAN.to_dict()
+    said[where] = text if where == "coordinator" else [*said[where], text]
+    if where == "sites":
+        said["n_units"] = [*said["n_units"], 50]
+    with pytest.raises(Refusal, match="no plan that this version"):
+        post(site, "/plan", plan=said)
+    assert not shown
+    assert post(site, "/plan", plan=PLAN.to_dict())["accepted"]
+    site._end(site.at_work)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"recipients": []}, {"recipients": ["site-9"]}, {"n_units": [120, 0, 50]}, {"n_units": [120, "9", 50]}]
+)
+def test_a_plan_opens_to_parties_and_counts_units(local, changed):
+    site = local.site(0, (X, Y), classes=(0, 1), consent=CONSENT)
+    with pytest.raises(Refusal, match="no plan that this version"):
+        post(site, "/plan", plan=PLAN.to_dict() | changed)
+
+
+def test_names_that_a_coordinator_made_up_are_not_counted_among_the_sites(tmp_path):
+    """Of ten sites, eight of them its own, the honest two would add a share made for nine."""
+    local = Local(tmp_path)
+    made_up = tuple(f"fake-{i}" for i in range(7))
+    more = replace(PLAN, sites=(*PLAN.sites, *made_up), n_units=(*PLAN.n_units, *[50] * 7))
+    # What each would add: far less than what the site was promised by three of whom one is not trusted.
+    assert mechanisms_of(more)[0].share_scale(100) < 0.5 * mechanisms_of(PLAN)[0].share_scale(100)
+    bundle = local.bundles["site-0"]
+    bundle.certificate.with_name(SITES).write_text(local.members.text())
+    for how in ({"consent": CONSENT}, {"approve": lambda plan, price: True}):
+        site = local.site(0, (X, Y), classes=(0, 1), **how)
+        assert post(site, "/plan", plan=more.to_dict()) == {
+            "accepted": False, "reason": "it names parties that are not in this site's sites.toml",
+        }  # fmt: skip
+        asks = replace(PLAN, coordinator="fake-1", recipients=("fake-1",))
+        assert not post(site, "/plan", frozenset({"fake-1"}), plan=asks.to_dict())["accepted"]
+        assert post(site, "/plan", plan=PLAN.to_dict())["accepted"]
+        site._end(site.at_work)
+    assert site.ledger.show() == []
+
+
+def test_a_plan_that_is_declined_late_ends_no_other(local):
+    """Ended by its coordinator while a person looks at it, and another agreed to meanwhile."""
+    later = replace(PLAN, nonce="cd")
+
+    def approve(plan, price):
+        if plan == later:
+            return True
+        post(site, "/end", digest=plan.digest)
+        assert post(site, "/plan", plan=later.to_dict())["accepted"]
+        return False
+
+    site = local.site(0, (X, Y), classes=(0, 1), approve=approve)
+    assert not post(site, "/plan", plan=PLAN.to_dict())["accepted"]
+    assert site.at_work is not None
+    assert site.at_work.plan == later
+    assert post(site, "/alive", digest=later.digest) == {}
+    with pytest.raises(Refusal, match="at work on another ask"):
+        post(site, "/plan", plan=replace(PLAN, nonce="ef").to_dict())
+    site._end(site.at_work)
+
+
+def test_what_an_engine_quotes_of_a_coordinator_cannot_write_on_the_sites_terminal(local, monkeypatch):
+    """The host of an engine is the coordinator's word: an escape sequence would show another charge there."""
+
+    def engine(parties, me, **how):
+        raise Heard(f"this party cannot listen on {parties[me].host}")
+
+    monkeypatch.setattr(_site, "MPyCAggregator", engine)
+    site = local.site(0, (X, Y), classes=(0, 1))
+    assert post(site, "/plan", plan=PLAN.to_dict())["accepted"]
+    local.said.clear()
+    parties = [[name, "\x1b[2K\rcharged 0.1\n", site.engine_port] for name in ("registry", *PLAN.sites)]
+    with pytest.raises(Refusal) as found:
+        post(site, "/join", digest=PLAN.digest, parties=parties, deadline=1.0)
+    assert found.value.heard
+    assert any(text.startswith("join failed: this party cannot listen") for text in local.said)
+    assert all(text.isprintable() for text in local.said)
+    assert site.at_work is None
+
+
+def test_a_round_whose_secure_sum_failed_is_neither_asked_nor_drawn_again(tmp_path):
+    """Its shares may have left: the same sums under other noise would be one more release."""
+    given = []
+
+    def fails(values, **how):
+        given.append(values)
+        raise Heard("site-1 did not answer")
+
+    site = Local(tmp_path).site(0, (X, Y), classes=(0, 1))
+    sums = SiteRecordsSums(site)
+    plan = replace(PLAN, n_cells=2 * sums.n_cells)
+    assert post(site, "/plan", plan=plan.to_dict())["accepted"]
+    site.at_work.engine = SimpleNamespace(sum=fails, close=lambda: None)
+    site._data.sums = lambda *asked: sums.found
+    for said in ("site-1 did not answer", "served or broken off before"):
+        with pytest.raises(Refusal, match=said) as found:
+            post(site, "/round", digest=plan.digest, index=0, kind="ballots", bound=1 << 190)
+        assert found.value.heard
+    with pytest.raises(Refusal, match="served or broken off before"):
+        post(site, "/plan", plan=plan.to_dict())
+    assert len(given) == len(site.ledger.show()) == 1
+    assert post(site, "/end", digest=plan.digest) == {"charged": True}
+
+
+def test_a_site_listens_nowhere_but_where_it_says(local):
+    site = local.site(0, (X, Y), classes=(0, 1), consent=CONSENT)
+    assert post(site, "/plan", plan=PLAN.to_dict())["accepted"]
+    parties = [[name, "127.0.0.1", 1 + site.engine_port] for name in ("registry", *PLAN.sites)]
+    with pytest.raises(Refusal, match="another port for this site's engine"):
+        post(site, "/join", digest=PLAN.digest, parties=parties, deadline=1.0)
+    assert site.at_work is None
+
+
+def test_no_refusal_names_a_file_of_the_site(local, tmp_path):
+    site = local.site(1, (X, Y), classes=(0, 1), consent=CONSENT)
+    sums = SimpleNamespace(registration=site._data.registration)
+    open_shares(
+        mechanisms_of(PLAN), data=site._data.registration(), budget=site.budget, ledger=site.ledger,
+        request=PLAN.digest, n_cells=80,
+    )  # fmt: skip
+    with pytest.raises(FederationError, match="charged for this plan before") as found:
+        site._paid(PLAN, sums)  # as where another process serves the same plan
+    assert str(local.folder) not in str(found.value)
+
+
+_WORDS = """
+import sys
+from types import SimpleNamespace
+sys.argv = ["party"]
+from pate.federation._exchange import Session
+for word in (b'["done", [1e999]]', b'["silent", [Infinity]]', b"[" * 100_000, b'[1, "x"]', b"{}", bytes([255])):
+    found = []
+    Session.heard(SimpleNamespace(n_parties=3, fail=lambda why, who: found.append((why, list(who)))), 2, word)
+    print(found)
+"""
+
+
+@pytest.mark.long
+def test_whatever_a_peers_last_word_is_the_peer_is_named(tmp_path):
+    """In a process of its own, as MPyC reads its options when it is imported."""
+    pytest.importorskip("cryptography")
+    found = subprocess.run([sys.executable, "-c", _WORDS], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert found.stdout.split("\n")[:-1] == ["[('refused', [2])]"] * 6, found.stderr[-500:]
+
+
+def test_what_a_site_says_changes_nothing_on_the_coordinators_terminal():
+    assert as_told("no\x1b[2K\r\nall agreed\u202e") == "no [2K  all agreed "
+    assert len(as_told("x" * 10_000)) == 500
+
+
+def test_a_round_of_more_numbers_than_were_paid_for_gives_nothing(tmp_path):
+    """It is charged, as it was agreed to; the refusal does not say otherwise, and no share is drawn."""
+    local = Local(tmp_path)
+    site = local.site(2, (X, Y), classes=(0, 1), consent=CONSENT)
+    sums = SiteRecordsSums(site)
+    plan = replace(PLAN, sites=("site-2", "site-1", "site-0"), n_cells=sums.n_cells - 1)
+    assert post(site, "/plan", plan=plan.to_dict())["accepted"]
+    site.at_work.engine = SimpleNamespace(close=lambda: None)
+    site._data.sums = lambda *asked: sums.found
+    with pytest.raises(Refusal, match="does not pay for this step") as found:
+        post(site, "/round", digest=plan.digest, index=0, kind="ballots", bound=1 << 190)
+    assert "charged" not in str(found.value)
+    assert post(site, "/end", digest=plan.digest) == {"charged": True}
+
+
+@pytest.mark.parametrize("kind", [SignedSpace(), SoftSpace(8, 3), HardSpace(8)], ids=lambda one: one.kind)
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, 1e300], ids=str)
+def test_numbers_of_an_archive_that_nothing_holds_are_refused_and_end(kind, odd):
+    """A space's numbers are brought to so many bits in a loop: with infinite ones it would never end."""
+    voters = RecordVoters(None, clone(kind).fit(X[:50]), classes=(0, 1))
+    space = voters.space
+    (space.components_ if space.kind == "signed" else space.centres_)[0, 0] = odd
+    space.bounds_[1, 0] = 1e300
+    asked = Question(
+        kind="ballots", voters=voters, unit="record", door=InputSpec(kind="array", n_features=3, mixed=False)
+    ).to_bytes()
+    plan = replace(PLAN, representation=voters.fingerprint())
+    with pytest.raises(InvalidInputError, match="must be a saved ballot space"):
+        SiteRecords(X, Y, classes=(0, 1)).sums(plan, "ballots", asked)
+
+
+def test_no_cell_of_a_record_refuses_a_round_where_warnings_are_errors():
+    """A refusal is told to the coordinator, before anything is charged: it must not depend on a record."""
+    voters = RecordVoters(None, SignedSpace().fit(X[:50]), classes=(0, 1))
+    asked = Question(
+        kind="ballots", voters=voters, unit="record", door=InputSpec(kind="array", n_features=3, mixed=False)
+    ).to_bytes()
+    plan = replace(PLAN, representation=voters.fingerprint())
+    odd = X.astype(object)
+    odd[7, 1] = "not a number"
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("error")
+        found = [SiteRecords(rows, Y, classes=(0, 1)).sums(plan, "ballots", asked) for rows in (X, odd)]
+    far = sum(int(one) ** 2 for one in (found[0].sums - found[1].sums).ravel())
+    assert 0 < far <= found[0].delta_squared
+
+
+def test_what_a_coordinator_may_not_say_about_rounds(local):
+    site = local.site(0, (X, Y), classes=(0, 1), consent=CONSENT)
+    for head in (
+        {"index": 1, "bound": 10**30}, {"index": -1, "bound": 10**30}, {"index": None, "bound": 10**30},
+        {"index": "0", "bound": 10**30}, {"index": 0, "bound": None}, {"index": 0, "bound": 1e30},
+        {"index": 0, "bound": True}, {"index": 0, "bound": 1 << 201},
+    ):  # fmt: skip
+        plan = replace(PLAN, nonce=repr(head))
+        assert post(site, "/plan", plan=plan.to_dict())["accepted"]
+        site.at_work.engine = SimpleNamespace(close=lambda: None)
+        with pytest.raises(Refusal):
+            post(site, "/round", digest=plan.digest, kind="ballots", **head)
+        assert site.at_work is None
+    assert site.ledger.show() == []
