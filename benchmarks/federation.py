@@ -6,6 +6,9 @@ Ours is ``MPyCAggregator``: every party in a process of its own, mutual TLS, no 
 the sum in the clear (every party sends its counts to one, which adds them, over plain loopback sockets), and MPyC as it
 comes (one script per party, pickles, no TLS; ``-K 30``, its default, and ``-K 60``; above 8 parties ``--no-prss``,
 without which it does not end). One party receives.
+
+Sums are of 8,192 steps a vote, as :class:`pate.mechanisms.SharedGaussian` has them for ten votes of noise; labels of
+eight, as :func:`pate.release.buy_labels` takes them for 40 votes (fewer for more), and of whole votes.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from statistics import median
@@ -32,6 +36,8 @@ import numpy as np
 from _machine import HERE, machine
 
 from pate.federation import MPyCAggregator, Party, issue, make_authority
+
+SUM, LABELS, WHOLE = "sum:8192", "labels:8", "labels:1"
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,10 @@ class Config:
     def bound(self) -> int:
         """Votes of 20 sites, and room for noise."""
         return 20 * self.votes + 1_000
+
+    def tasks(self, labels: bool) -> tuple[str, ...]:
+        """Return what is opened, each with its steps a vote."""
+        return (SUM, LABELS, WHOLE) if labels else (SUM,)
 
 
 def votes(config: Config, party: int) -> list[int]:
@@ -90,26 +100,28 @@ def ours(config: Config, n: int, tolerate: int, labels: bool) -> dict[str, Any]:
         start = time.perf_counter()
         engines = at_once([lambda i=i: MPyCAggregator(parties, i, **terms, **bundles[i]) for i in range(n)])
         found["start_s"] = time.perf_counter() - start
-        length, own = config.n_queries * config.n_classes, [votes(config, i) for i in range(n)]
-        given = {"length": length, "bound": config.bound, "deadline": 600.0}
-        for what in ("sum", "labels") if labels else ("sum",):
+        length = config.n_queries * config.n_classes
+        for task in config.tasks(labels):
+            what, lattice = task.split(":")[0], int(task.split(":")[1])
+            own = [[lattice * one for one in votes(config, i)] for i in range(n)]
+            given: dict[str, Any] = {"length": length, "bound": lattice * config.bound, "deadline": 600.0}
+            if what == "labels":
+                given["n_classes"] = config.n_classes
+            asked = [
+                partial(e.sum if what == "sum" else e.argmax, v, **given) for e, v in zip(engines, own, strict=True)
+            ]
             before, start = engines[0].n_bytes_sent, time.perf_counter()
-            if what == "sum":
-                opened = at_once([lambda i=i: engines[i].sum(own[i], **given) for i in range(n)])
-            else:
-                opened = at_once(
-                    [lambda i=i, m=config.n_classes: engines[i].argmax(own[i], n_classes=m, **given) for i in range(n)]
-                )
+            opened = at_once(asked)
             seconds = time.perf_counter() - start
             bytes_sent = max(engine.n_bytes_sent for engine in engines) - before
-            found[what] = {"s": seconds, "bytes": bytes_sent, "checksum": int(sum(opened[0]))}
+            found[task] = {"s": seconds, "bytes": bytes_sent, "checksum": int(sum(opened[0]))}
         at_once([engine.close for engine in engines])
     return found
 
 
 def in_the_clear(config: Config, n: int) -> dict[str, Any]:
     """Let every party send its counts to one that adds them: what there is without secrecy."""
-    own = [np.array(votes(config, i), dtype="<i8").tobytes() for i in range(n)]
+    own = [np.array([8192 * one for one in votes(config, i)], dtype="<i8").tobytes() for i in range(n)]
     server = socket.create_server(("127.0.0.1", 0))
 
     def send(i: int) -> None:
@@ -129,14 +141,14 @@ def in_the_clear(config: Config, n: int) -> dict[str, Any]:
     for thread in threads:
         thread.join()
     server.close()
-    return {"sum": {"s": seconds, "bytes": len(own[0]), "checksum": int(total.sum())}}
+    return {SUM: {"s": seconds, "bytes": len(own[0]), "checksum": int(total.sum())}}
 
 
 def mpyc_as_it_comes(config: Config, n: int, tolerate: int, labels: bool, bits: int) -> dict[str, Any]:
     """Run MPyC's own way in processes of its own."""
     command = [sys.executable, str(HERE / "_mpyc_as_it_comes.py"), "-M", str(n), "-T", str(tolerate), "-K", str(bits)]
     command += ["-B", str(free_ports(1)[0] % 20_000 + 10_000), "--no-log", *(["--no-prss"] if n > 8 else [])]
-    command += [str(v) for v in (config.n_queries, config.n_classes, config.bound, int(labels))]
+    command += [str(v) for v in (config.n_queries, config.n_classes, config.bound)] + list(config.tasks(labels))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as first:
         try:
             return dict(json.loads(first.communicate(timeout=900)[0]))
@@ -155,7 +167,7 @@ def measure(config: Config) -> list[dict[str, Any]]:
             "MPyC, K=60": lambda n=n, t=tolerate, b=labels: mpyc_as_it_comes(config, n, t, b, 60),
         }
         repeats = [{name: run() for name, run in ways.items()} for _ in range(config.n_repeats)]
-        for what in ("sum", "labels") if labels else ("sum",):
+        for what in config.tasks(labels):
             sums = {one[what]["checksum"] for repeat in repeats for one in repeat.values() if what in one}
             assert len(sums) == 1, "the ways do not agree"
             for name in ways:

@@ -25,7 +25,7 @@ from pate.exceptions import BudgetExceededError, FederationError, InvalidInputEr
 from pate.federation._channel import Json, Refusal, Unanswered, as_told, call, rows_to_bytes
 from pate.federation._config import Member, Members, bundle_of
 from pate.federation._contract import Heard, Trust, check_tolerate
-from pate.federation._plan import OPENS, STEPS_PER_VOTE, Plan, mechanisms_of
+from pate.federation._plan import OPENS, Plan, mechanisms_of
 from pate.federation._rounds import SitesPlan, took_part
 from pate.federation._site import Run, Site
 from pate.jobs import JobPlan, Learnt, LeavesModel, Pupil, check_id, in_planes, input_spec_of, read_public_alone
@@ -223,17 +223,16 @@ def _votes(
     rows, n_queries, n_classes, labels = rows_to_bytes(X), len(X), len(facts.classes), opens == "labels"
     n_cells, moved = n_queries * n_classes, 2 if labels else 2 * n_queries
     among = {"n_sites": len(line.names)} | {name: terms[name] for name in ("tolerate", "max_sites_per_person")}
-    if sigma is not None:
-        noise = check_real("sigma", sigma, low=1e-3) / moved**0.5
-    elif labels:
-        bought = buy_labels(budget, n_queries, **among, n_classes=n_classes, steps_per_vote=STEPS_PER_VOTE)
-        noise = bought.noise_multiplier * (1 + 1e-12)
-    else:
+    noise, steps = 0.0 if sigma is None else check_real("sigma", sigma, low=1e-3) / moved**0.5, 1
+    if labels:
+        bought = buy_labels(budget, n_queries, sigma=sigma, n_classes=n_classes, **among)
+        noise, steps = noise or bought.noise_multiplier * (1 + 1e-12), bought.steps_per_vote
+    elif sigma is None:
         noise = buy_shares(budget, [1.0], n_cells=n_cells, **among)[0].noise_multiplier
 
     plan = Plan(
         nonce="", sites=line.names, n_units=facts.n_units, opens=opens, noise_multipliers=(noise,), n_cells=n_cells,
-        classes=facts.classes, unit=facts.unit, queries=hashlib.sha256(rows).hexdigest(), **terms,
+        classes=facts.classes, unit=facts.unit, queries=hashlib.sha256(rows).hexdigest(), steps_per_vote=steps, **terms,
     )  # fmt: skip
     (mechanism,) = mechanisms_of(plan)
     charge = rounds_charge([mechanism], n_cells)

@@ -24,8 +24,6 @@ _OPENED = {
     "labels": "labels alone, of votes with noise",
 }
 OPENS = tuple(_OPENED)
-#: Of labels: so fine that their price is a Gaussian's, which any ledger can pay.
-STEPS_PER_VOTE = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +48,8 @@ class Plan:
     noise_multipliers : tuple of float
         Round by round: standard deviation of what *honest sites alone* (all but t) add together, over the most that one
         unit moves the sum. Counts and labels are one round.
+    steps_per_vote : int
+        Of labels: noise is whole multiples of one over this power of two.
     n_cells : int
         At most so many numbers are opened over all rounds (labels: so many are compared).
     classes : tuple
@@ -94,6 +94,7 @@ class Plan:
     classes: tuple[Any, ...]
     unit: str
     max_sites_per_person: int = 1
+    steps_per_vote: int = 1
     representation: str = ""
     queries: str = ""
     columns: tuple[str, ...] = ()
@@ -166,7 +167,7 @@ def mechanisms_of(plan: Plan) -> tuple[SharedGaussian | SharedGNMax, ...]:
     if len(plan.noise_multipliers) != 1:
         raise InvalidInputError("a plan that opens labels must have one round.")
     sigma = plan.noise_multipliers[0] * math.sqrt(2)
-    return (SharedGNMax(sigma, k, t, len(plan.classes), c, steps_per_vote=STEPS_PER_VOTE),)
+    return (SharedGNMax(sigma, k, t, len(plan.classes), c, steps_per_vote=plan.steps_per_vote),)
 
 
 # In plain words: what is opened to whom, what it withstands, and what it costs by viewer.

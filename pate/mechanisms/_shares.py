@@ -26,9 +26,9 @@ from pate.privacy.noise.source import NoiseSource
 #: Who looks: t parties that put together all they have, the coordinator alone, and whoever sees only what is published.
 VIEWERS = ("coalition", "coordinator", "outsider")
 #: Standard deviation of the honest shares together, in steps of their lattice, at least.
-LEAST_STEPS = 1 << 27
-#: By so much a number on that lattice may differ from a rounded Gaussian one: theorem 2.
-DELTA_OF_CELL = 2.0**-58
+LEAST_STEPS = 1 << 16
+#: With at most this probability a number on that lattice is no rounded Gaussian one: theorem 2.
+DELTA_OF_CELL = 2.0**-70
 #: Of a share of integer noise, in votes: below it the sum of shares is no discrete Gaussian any more (theorem 3).
 LEAST_SHARE = 2.0
 #: A sum is beyond so many standard deviations of all shares with probability below 1e-340.
@@ -92,10 +92,12 @@ class _Shared(Noisy):
     def share_scale(self, delta_squared: int) -> float:
         """Return the standard deviation of one site's noise, in whole numbers.
 
-        The least float for which the honest shares, less a variance of 1/11 square step, have that which is paid for.
+        The least float for which the honest shares have the variance that is paid for, and what theorem 2 adds to it
+        in square steps: 1/12, and 1/100 of its inverse.
         """
         lattice = self.lattice(delta_squared)
-        wanted = (self._variance(delta_squared) * lattice**2 + Fraction(1, 11)) / self.n_honest
+        paid = self._variance(delta_squared) * lattice**2
+        wanted = (paid + Fraction(1, 12) + 1 / (100 * paid)) / self.n_honest
         steps = math.sqrt(wanted) * (1 - 2.0**-50)
         while Fraction(steps) ** 2 < wanted:
             steps = math.nextafter(steps, math.inf)
@@ -159,10 +161,10 @@ class SharedGaussian(_Shared):
     Guarantees
     ----------
     A share is discrete Gaussian (:func:`pate.privacy.noise.integers.discrete_gaussian`, exact) on a lattice so fine
-    that the honest ones together have a standard deviation of 2^27 steps at least. Whoever has the opened sums and all
-    of t parties' inputs and shares has the sums plus k - t shares. With probability 1 - 2^-58 a number, whatever the
+    that the honest ones together have a standard deviation of 2^16 steps at least. Whoever has the opened sums and all
+    of t parties' inputs and shares has the sums plus k - t shares. With probability 1 - 2^-70 a number, whatever the
     data, these are post-processed Gaussian noise of noise_multiplier Delta (docs/federation-noise.md, theorems 1 and
-    2): 1/noise_multiplier-GDP (Dong, Roth, Su 2022, Theorem 2.7) but for ``delta0`` = n_cells 2^-58. mu^2 and delta0
+    2): 1/noise_multiplier-GDP (Dong, Roth, Su 2022, Theorem 2.7) but for ``delta0`` = n_cells 2^-70. mu^2 and delta0
     add up over rounds, adaptively chosen ones too. Nothing that looks at the data costs less, and whatever is computed
     from opened sums is free.
 
@@ -213,7 +215,7 @@ class SharedGaussian(_Shared):
         return replace(far, delta0=whole.delta0)
 
     def lattice(self, delta_squared: int) -> int:
-        """Return L, the least power of two at which the honest shares together have 2^27 steps."""
+        """Return L, the least power of two at which the honest shares together have 2^16 steps."""
         variance, lattice = self._variance(delta_squared), 1
         while variance * lattice**2 < LEAST_STEPS**2:
             lattice *= 2
@@ -262,8 +264,8 @@ class SharedGNMax(_Shared):
     plus the shares that a viewer does not know. Of whole votes their Renyi divergence is that of a Gaussian but for
     tau (2a - 1)/(a - 1) a count that moved, tau below 1e-16 (Canonne, Kamath, Steinke 2020, Proposition 5; Kairouz,
     Liu, Steinke 2021; docs/federation-noise.md, theorem 3); mu is not known then: pay from a ledger that counts Renyi
-    divergence. Of finer steps it is sqrt(2)/sigma-GDP a query but for a probability of 1/(16 sigma^2) square steps a
-    count that moved (theorem 2). Two counts a query move. These are public curves: neither ``rho_star`` nor anything
+    divergence. Of finer steps it is sqrt(2)/sigma-GDP a query but for a probability of 1/(128 sigma^4), sigma in steps,
+    a count that moved (theorem 2). Two counts a query move. These are public curves: neither ``rho_star`` nor anything
     that depends on the votes holds for a coalition, whose own shares move the histogram that it faces.
 
     Raises
@@ -276,9 +278,9 @@ class SharedGNMax(_Shared):
     >>> labels = SharedGNMax(sigma=40.0, n_sites=10, tolerate=3, n_classes=10)
     >>> print(labels.charge(3000).guarantee(1e-5))
     (2.71411, 1e-05)-DP, public, by rdp (order 8), adjacency replace-one, both directions, adaptive
-    >>> finer = replace(labels, steps_per_vote=4096)
+    >>> finer = replace(labels, steps_per_vote=32)
     >>> print(finer.charge(3000).guarantee(1e-5))
-    (2.50177, 1e-05)-DP, public, by gdp, adjacency replace-one, both directions, adaptive
+    (2.50175, 1e-05)-DP, public, by gdp, adjacency replace-one, both directions, adaptive
     """
 
     sigma: float
@@ -335,7 +337,7 @@ class SharedGNMax(_Shared):
         far, sigma = math.sqrt(2) * n_votes, self.sigma * math.sqrt(unknown / self.n_honest) * (1 - 2.0**-50)
         one = Charge.gaussian(sensitivity=far * (1 + 2.0**-50), sigma=sigma)
         if self.steps_per_vote > 1:
-            failing = moved * DELTA_OF_CELL * (LEAST_STEPS / (self.sigma * self.steps_per_vote)) ** 2
+            failing = moved * _failing(self.sigma * self.steps_per_vote)
             return replace(one * n_queries, delta0=(n_queries * failing + let_out) * (1 + 2.0**-50))
         off = moved * _tau(self.share_scale(2), unknown)
         curve = (n_queries * (d + off * (2 * a - 1) / (a - 1)) for a, d in zip(one.orders, one.rdp, strict=True))
@@ -353,6 +355,11 @@ class SharedGNMax(_Shared):
         return Fraction(self.sigma) ** 2
 
 
+def _failing(steps: float) -> float:
+    """Return with which probability noise of so many steps (standard deviation) is no rounded Gaussian: theorem 2."""
+    return 1 / (128 * steps**4)
+
+
 def _tau(share: float, n: int) -> float:
     """Return by how much log P of a sum of n discrete Gaussians is off one of their variance: Kairouz et al. 2021."""
     return 10 * math.fsum(math.exp(-2 * (math.pi * share) ** 2 * j / (j + 1)) for j in range(1, n))
@@ -365,7 +372,7 @@ def rounds_charge(mechanisms: Sequence[Any], n_cells: int, viewer: str = "coalit
     --------
     >>> rounds = [SharedGaussian(4.0, n_sites=5, tolerate=2)] * 2
     >>> cost = rounds_charge(rounds, 64)
-    >>> cost.mu_squared, cost.delta0 == 2.0**-52
+    >>> cost.mu_squared, cost.delta0 == 2.0**-64
     (0.125, True)
     """
     return _total(mechanisms, n_cells, lambda one, cells: one.charge_of(viewer, cells))

@@ -26,6 +26,13 @@ Sums = BallotSum | RightCounts | VectorSum | Votes
 
 #: Share of a site's delta that is set aside for what noise on a lattice may fail by (theorem 2 mostly needs far less).
 SET_ASIDE = 2.0**-7
+#: Steps a vote, at most.
+_FINEST = 1 << 24
+
+
+def _payable(budget: Budget) -> Budget:
+    """Return what a site's ledger of this total pays for noise: the same epsilon, at what of delta is not set aside."""
+    return Budget(budget.epsilon, budget.delta * (1 - SET_ASIDE))
 
 
 def site_ledger(path: Any, total: Budget, *, labels: bool = False) -> Ledger:
@@ -60,12 +67,17 @@ class _Rounds:
     """Several rounds whose noise grows together, as :func:`pate.privacy.compose.calibrate.calibrate` takes it."""
 
     mechanisms: tuple[Shared, ...]
+    n_cells: int = 0
+    may_fail: float = 1.0
 
     def charge(self, n_queries: int, max_answers: int | None = None) -> Charge:
         return rounds_charge(self.mechanisms, n_queries)
 
     def scaled(self, factor: float) -> _Rounds:
-        return _Rounds(tuple(one.scaled(factor) for one in self.mechanisms))
+        scaled = replace(self, mechanisms=tuple(one.scaled(factor) for one in self.mechanisms))
+        if rounds_charge(scaled.mechanisms, self.n_cells, "outsider").delta0 > self.may_fail:
+            raise InvalidInputError("noise of so few steps fails more often than is set aside for it.")
+        return scaled
 
 
 def buy_shares(
@@ -79,6 +91,9 @@ def buy_shares(
     ledger: Ledger | None = None,
 ) -> tuple[SharedGaussian, ...]:
     """Return one mechanism a round such that all together just fit the budget at every site; nothing is spent.
+
+    A site whose ledger (:func:`site_ledger`) has this total can pay for it: the noise is for the part of delta that is
+    not set aside there.
 
     Parameters
     ----------
@@ -104,8 +119,8 @@ def buy_shares(
     ... )
     >>> round((one.noise_multiplier / two.noise_multiplier) ** 2, 6)
     3.0
-    >>> round(rounds_charge([one, two], 5000).guarantee(1e-5).epsilon, 6)
-    1.0
+    >>> round(rounds_charge([one, two], 5000).guarantee(1e-5).epsilon, 3)
+    0.999
     """
     parts = [check_real(f"shares[{i}]", share, low=1e-9, high=1e9) for i, share in enumerate(shares)]
     if not parts:
@@ -115,42 +130,81 @@ def buy_shares(
     )
     rounds = _Rounds(tuple(one((sum(parts) / part) ** 0.5) for part in parts))
     left = None if ledger is None else ledger.remaining(default_total=budget)
-    bought = calibrate(rounds, budget, n_queries=check_int("n_cells", n_cells, low=1), left=left).mechanisms
+    bought = calibrate(rounds, _payable(budget), n_queries=check_int("n_cells", n_cells, low=1), left=left).mechanisms
     return tuple(one for one in bought if isinstance(one, SharedGaussian))
 
 
-def buy_labels(budget: Budget, n_queries: int, *, ledger: Ledger | None = None, **said: Any) -> SharedGNMax:
+def buy_labels(
+    budget: Budget,
+    n_queries: int,
+    *,
+    sigma: float | None = None,
+    steps_per_vote: int | None = None,
+    ledger: Ledger | None = None,
+    **among: Any,
+) -> SharedGNMax:
     """Return the least noise with which so many labels fit the budget at every site; nothing is spent.
+
+    As for :func:`buy_shares`, a site whose ledger has this total can pay for it.
 
     Parameters
     ----------
     budget : Budget
     n_queries : int
+    sigma : float or None
+        This noise, in votes, instead of what the budget buys.
+    steps_per_vote : int or None
+        None: as few as leave the price that of Gaussian noise; each bit more takes time to compare.
     ledger : Ledger or None
         Also fit what is left there.
-    **said
+    **among
         ``n_sites``, ``tolerate``, ``n_classes`` and whatever else :class:`pate.mechanisms.SharedGNMax` takes.
+
+    Raises
+    ------
+    BudgetExceededError
+        Nothing is left.
+    InvalidInputError
+        A bad parameter, or too small a delta for so many comparisons.
 
     Examples
     --------
-    >>> labels = buy_labels(
-    ...     Budget(1.0, 1e-5),
-    ...     100,
-    ...     n_sites=10,
-    ...     tolerate=3,
-    ...     n_classes=10,
-    ...     steps_per_vote=4096,
-    ... )
-    >>> round(labels.sigma, 1), round(labels.charge(1000).guarantee(1e-5).epsilon, 6)
-    (52.8, 1.0)
+    >>> sites = {"n_sites": 10, "tolerate": 3, "n_classes": 10}
+    >>> labels = buy_labels(Budget(1.0, 1e-5), 100, **sites)
+    >>> round(labels.sigma, 1), labels.steps_per_vote
+    (52.8, 4)
+    >>> round(labels.charge(1000).guarantee(1e-5).epsilon, 3)
+    0.999
     """
-    most = SharedGNMax(sigma=1e9, **said)  # whose sites are checked
+    if steps_per_vote is None:
+        labels = buy_labels(budget, n_queries, sigma=sigma, steps_per_vote=_FINEST, ledger=ledger, **among)
+        few, n_cells, steps = budget.delta * SET_ASIDE / 16, n_queries * labels.n_classes, 2
+        while steps < _FINEST and _of_lattice(replace(labels, steps_per_vote=steps), n_cells) > few:
+            steps *= 2
+        return buy_labels(budget, n_queries, sigma=sigma, steps_per_vote=steps, ledger=ledger, **among)
+
+    most = SharedGNMax(sigma=1e9 if sigma is None else sigma, steps_per_vote=steps_per_vote, **among)
+    n_cells, may_fail = check_int("n_queries", n_queries, low=1) * most.n_classes, budget.delta * SET_ASIDE
+    if 2 * (compared := most.charge(n_cells).delta0 - _of_lattice(most, n_cells)) > may_fail:
+        raise InvalidInputError(
+            f"delta must be at least {2 * compared / SET_ASIDE:.3g} for {n_queries:,} queries of {most.n_classes} "
+            f"classes, got {budget.delta:g}: a secure comparison reveals more than its result with probability "
+            f"2^-{most.comparison_bits}, and little of delta is set aside for that. Ask fewer queries, or open noisy "
+            "counts."
+        )
+    if sigma is not None:
+        return most
     least = replace(most, sigma=LEAST_SHARE * most.n_honest**0.5 * (1 + 2.0**-40))
     left = None if ledger is None else ledger.remaining(default_total=budget)
-    n_cells = check_int("n_queries", n_queries, low=1) * least.n_classes
-    (bought,) = calibrate(_Rounds((least,)), budget, n_queries=n_cells, left=left).mechanisms
+    rounds = _Rounds((least,), n_cells, may_fail / 2)
+    (bought,) = calibrate(rounds, _payable(budget), n_queries=n_cells, left=left).mechanisms
     assert isinstance(bought, SharedGNMax)
     return bought
+
+
+def _of_lattice(labels: SharedGNMax, n_cells: int) -> float:
+    """Return what of delta0 is of noise on a lattice; an outsider does not see what is of comparisons."""
+    return labels.charge_of("outsider", n_cells).delta0
 
 
 class ShareSession(OneHolder):

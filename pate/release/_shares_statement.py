@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from pate._core.checks import check_int
 from pate._core.recorder import playing
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger
-from pate.mechanisms import VIEWERS, SharedGaussian, SharedGNMax, institution_charge, rounds_charge
+from pate.mechanisms import DELTA_OF_CELL, VIEWERS, SharedGaussian, SharedGNMax, institution_charge, rounds_charge
 from pate.privacy.convert import format_up
 from pate.records import BallotFacts, RightFacts, VectorFacts
 from pate.release._quote import counted
@@ -269,7 +270,8 @@ def _recipe(mechanisms: Sequence[SharedGaussian | SharedGNMax], n_cells: int, de
     if isinstance(first, SharedGNMax):
         return f"pate.mechanisms.{first}.charge({n_cells}).guarantee({delta!r})"
     squares = " + ".join(f"{n}/{one.noise_multiplier!r}^2" for one, n in Counter(mechanisms).items())
+    off = f"{n_cells} x 2^{math.log2(DELTA_OF_CELL):g}"
     return (
-        f"mu^2 = {first.max_sites_per_person}^2 ({squares}); delta0 = {n_cells} x 2^-58; then epsilon at delta "
-        f"{delta!r} - delta0 (Balle, Wang 2018)"
+        f"mu^2 = {first.max_sites_per_person}^2 ({squares}); delta0 = {off}; then epsilon at delta {delta!r} - delta0 "
+        "(Balle, Wang 2018)"
     )

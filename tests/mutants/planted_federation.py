@@ -62,29 +62,29 @@ def _at_three(kind: type[SharedGaussian]) -> Any:
     return kind(40 / 2**0.5, 5, 2, max_sites_per_person=3).charge(2) * ASKED
 
 
-# ---- delta0 of a lattice ----
+# ---- noise on a lattice ----
 
-#: So coarse a lattice that its kinks are seen: the honest sum has eight steps.
+#: So coarse a lattice that it shows: the honest sum has eight steps.
 STEPS = 8.0
 
 
-def _paid_on_a_coarse_lattice() -> Any:
+class NoMoreThanPaid(SharedGaussian):
+    """A lattice's noise has the variance of the Gaussian noise that is paid for, and nothing for rounding."""
+
+    def share_scale(self, delta_squared: int) -> float:
+        return self.noise_multiplier * math.sqrt(delta_squared / self.n_honest)
+
+
+def _kinks(kind: type[SharedGaussian]) -> str:
+    """Brute force: the hockey-stick of one share of eight steps, one count moved, against what is paid."""
     with (
         patch.object(_shares, "LEAST_STEPS", STEPS),
-        patch.object(_shares, "DELTA_OF_CELL", 1 / (16 * STEPS**2)),
+        patch.object(_shares, "DELTA_OF_CELL", 1 / (128 * STEPS**4)),
     ):
-        return SharedGaussian(STEPS, n_sites=3, tolerate=2).charge(1)
-
-
-def _without_delta0() -> Any:
-    paid = _paid_on_a_coarse_lattice()
-    return paid.total([(SharedGaussian(math.sqrt(1 / paid.mu_squared), 3, 2).charge(0), 1)])
-
-
-def _kinks(paid: Any) -> str:
-    """Brute force: the hockey-stick of one share of eight steps, one count moved, against what was paid."""
+        mechanism = kind(STEPS, n_sites=3, tolerate=2)
+        paid, scale = mechanism.charge(1), mechanism.share_scale(1) * mechanism.lattice(1)
     k = np.arange(-320, 321)
-    law = np.exp(-(k**2) / (2 * STEPS**2))
+    law = np.exp(-(k**2) / (2 * scale**2))
     law /= law.sum()
     mu = math.sqrt(paid.mu_squared)
     for epsilon in np.linspace(0, 6 * mu, 600):
@@ -220,7 +220,7 @@ MUTANTS = (
     Mutant(
         "a lattice's noise charged as Gaussian",
         "discrete Gaussians with the epsilon of continuous ones",
-        {"check": by_check(_paid_on_a_coarse_lattice, _without_delta0, _kinks)},
+        {"check": by_check(lambda: SharedGaussian, lambda: NoMoreThanPaid, _kinks)},
     ),
     Mutant(
         "a share drawn before it is charged",

@@ -513,7 +513,8 @@ class MeasuredErrors(Part):
 
     def doubts(self) -> tuple[Doubt, ...]:
         """Return what speaks against relying on the model: these errors do not tell it from the mean of all."""
-        if self.r2 is not None and self.r2_error is not None and self.r2 > 2 * self.r2_error:
+        # No R2 is above 1: with a large standard error one near it says nothing.
+        if self.r2 is not None and self.r2_error is not None and self.r2_error < 1 / 3 and self.r2 > 2 * self.r2_error:
             return ()
         found = "is not known" if self.r2 is None else f"is {self.r2:.2f} with standard error {self.r2_error:.2f}"
         of = f"{self.n:,} held-out {self.unit}s" if self.held_out else f"{self.n:,} {self.unit}s"
