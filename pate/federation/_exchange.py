@@ -52,14 +52,16 @@ class Numbers:
 
     def dumps(self, values: Any) -> bytes:
         """Return the bytes of an array of field elements."""
-        return b"".join([len(values).to_bytes(4, "little"), *(int(v).to_bytes(self.width, "little") for v in values)])
+        numbers = np.asarray(values, dtype=object).tolist()
+        return b"".join([len(numbers).to_bytes(4, "little"), *[v.to_bytes(self.width, "little") for v in numbers]])
 
     def loads(self, data: Any) -> Any:
         """Return the array behind the bytes; refused where it is none."""
         n, width = int.from_bytes(data[:4], "little"), self.width
         if len(data) != 4 + n * width:
             raise Broken("refused", [data.peer])
-        values = [int.from_bytes(data[i : i + width], "little") for i in range(4, len(data), width)]
+        parts = np.ndarray(n, f"V{width}", data, offset=4).tolist()
+        values = [int.from_bytes(part, "little") for part in parts]
         if max(values, default=0) >= self.order:
             raise Broken("refused", [data.peer])
         return np.fromiter(values, dtype=object, count=n)

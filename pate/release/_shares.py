@@ -25,7 +25,7 @@ Shared = SharedGaussian | SharedGNMax
 Sums = BallotSum | RightCounts | VectorSum | Votes
 
 #: Share of a site's delta that is set aside for what noise on a lattice may fail by (theorem 2 mostly needs far less).
-SET_ASIDE = 2.0**-7
+SET_ASIDE = 2.0**-10
 #: Steps a vote, at most.
 _FINEST = 1 << 24
 
@@ -38,7 +38,7 @@ def _payable(budget: Budget) -> Budget:
 def site_ledger(path: Any, total: Budget, *, labels: bool = False) -> Ledger:
     """Return a site's ledger, begun if there is none, that can pay for noise in shares again and again.
 
-    Less than a hundredth of delta is set aside for the probability by which such noise may fail: a ledger keeps that
+    Less than a thousandth of delta is set aside for the probability by which such noise may fail: a ledger keeps that
     apart, and one that was begun for something else has none.
 
     Parameters
@@ -120,7 +120,7 @@ def buy_shares(
     >>> round((one.noise_multiplier / two.noise_multiplier) ** 2, 6)
     3.0
     >>> round(rounds_charge([one, two], 5000).guarantee(1e-5).epsilon, 3)
-    0.999
+    1.0
     """
     parts = [check_real(f"shares[{i}]", share, low=1e-9, high=1e9) for i, share in enumerate(shares)]
     if not parts:
@@ -174,11 +174,11 @@ def buy_labels(
     >>> round(labels.sigma, 1), labels.steps_per_vote
     (52.8, 4)
     >>> round(labels.charge(1000).guarantee(1e-5).epsilon, 3)
-    0.999
+    1.0
     """
     if steps_per_vote is None:
         labels = buy_labels(budget, n_queries, sigma=sigma, steps_per_vote=_FINEST, ledger=ledger, **among)
-        few, n_cells, steps = budget.delta * SET_ASIDE / 16, n_queries * labels.n_classes, 2
+        few, n_cells, steps = budget.delta * SET_ASIDE / 4, n_queries * labels.n_classes, 2
         while steps < _FINEST and _of_lattice(replace(labels, steps_per_vote=steps), n_cells) > few:
             steps *= 2
         return buy_labels(budget, n_queries, sigma=sigma, steps_per_vote=steps, ledger=ledger, **among)

@@ -457,6 +457,7 @@ def test_the_demo_leaves_a_page_and_no_process(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_ends_all_that_it_started(tmp_path, how):
     words = [sys.executable, "-m", "pate", "federation", "demo", "--sites", "3", "--out", str(tmp_path / "demo")]

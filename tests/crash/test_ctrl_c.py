@@ -57,6 +57,6 @@ def test_every_test_that_presses_ctrl_c_uses_the_fixture():
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 body = ast.get_source_segment(text, node) or ""
                 marks = " ".join(ast.unparse(mark) for mark in node.decorator_list)
-                if "SIGINT" in body and "usefixtures('ctrl_c')" not in marks:
+                if "SIGINT" in body + marks and "usefixtures('ctrl_c')" not in marks:
                     without.append(f"{file.name}::{node.name}")
     assert without == []

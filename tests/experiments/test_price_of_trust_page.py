@@ -15,6 +15,7 @@ from pate.federation import SitesPlan
 from pate.models.recipes import RecordsPlan, fitted_representation
 from pate.privacy.convert import gdp_from_budget, gdp_to_epsilon
 from pate.release import ReleaseTerms
+from pate.release._shares import SET_ASIDE
 
 ROOT = Path(__file__).parents[2]
 #: The script takes two seconds to import.
@@ -63,7 +64,7 @@ def test_the_plan_of_a_real_federation_expects_the_simulated_run(k, t, c):
     sites = SitesPlan.of(
         X, budget=Budget(1.0, 1e-5), n_units=[500] * k, tolerate=t, max_sites_per_person=c, measure=False, **asked
     )
-    mu = gdp_from_budget(1.0, 1e-5) * math.sqrt((k - t) / k) / c
+    mu = gdp_from_budget(1.0, 1e-5 * (1 - SET_ASIDE)) * math.sqrt((k - t) / k) / c
     terms = ReleaseTerms(budget=Budget(gdp_to_epsilon(mu, 1e-5), 1e-5))
     one = RecordsPlan.of(
         terms, X, n_units=500 * k, representation=fitted_representation("table", X), measure=False, **asked

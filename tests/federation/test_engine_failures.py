@@ -222,8 +222,9 @@ ALONE = """
 """
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_no_child_and_no_folder_outlive_the_parent(tmp_path, how, ctrl_c):
+def test_no_child_and_no_folder_outlive_the_parent(tmp_path, how):
     code = textwrap.dedent(ALONE).format(tests=str(Path(__file__).parent), folder=str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
         assert parent.stdout.readline() == b"waiting\n"

@@ -63,9 +63,10 @@ def test_records_at_three_sites_label_public_rows(local, tmp_path):
     for site in sites:
         (row,) = site.ledger.show()
         assert row["kind"] == "noise shares"
-        assert row["epsilon"] == pytest.approx(3.0, abs=1e-6)
+        assert row["epsilon"] == release.guarantee.epsilon
         assert site.ledger.registration["n_units"] == 400
-    assert release.guarantee.epsilon == pytest.approx(3.0, abs=1e-6)
+    # At the delta that sites do not set aside it is the budget's.
+    assert 0 <= 3.0 - release.guarantee.epsilon < 2e-4
     assert (PATEClassifier.load(tmp_path / "m.pate").predict(PUBLIC) == release.labels).mean() > 0.99
     # Asked again it comes from what was stored: no site is there any more.
     again = ask(PUBLIC, **local.terms(recipe=RECIPE))

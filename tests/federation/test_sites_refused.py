@@ -130,7 +130,7 @@ def test_the_price_is_worked_out_here_and_an_operator_sees_it(shared):
 @pytest.mark.parametrize("n_queries", [1, 7])
 def test_votes_are_priced_as_the_central_mechanisms_for_all_queries(n_queries):
     counts = replace(PLAN, opens="counts", n_cells=2 * n_queries, noise_multipliers=(5.0 / (2 * n_queries) ** 0.5,))
-    labels = replace(PLAN, opens="labels", n_cells=2 * n_queries, noise_multipliers=(5.0 / 2**0.5,))
+    labels = replace(PLAN, opens="labels", n_cells=2 * n_queries, noise_multipliers=(5.0 / 2**0.5,), steps_per_vote=8)
     cost = rounds_charge(mechanisms_of(counts), counts.n_cells)
     assert cost.mu_squared == pytest.approx(NoisyHistogram(5.0).charge(n_queries).mu_squared)
     cost = rounds_charge(mechanisms_of(labels), labels.n_cells)
