@@ -60,6 +60,11 @@ class Config:
         return (SUM, LABELS, WHOLE) if labels else (SUM,)
 
 
+def in_words(task: str) -> str:
+    kind, steps = task.split(":")
+    return f"{kind} of whole votes" if steps == "1" else f"{kind}, {int(steps):,} steps a vote"
+
+
 def votes(config: Config, party: int) -> list[int]:
     """Return a party's counts, query by query."""
     even = [1 / config.n_classes] * config.n_classes
@@ -175,7 +180,13 @@ def measure(config: Config) -> list[dict[str, Any]]:
                 if found:
                     seconds = [one["s"] for one in found]
                     starts = [repeat[name]["start_s"] for repeat in repeats if "start_s" in repeat[name]]
-                    row = {"parties": n, "tolerate": tolerate, "what": what, "way": name, "s": median(seconds)}
+                    row = {
+                        "parties": n,
+                        "tolerate": tolerate,
+                        "what": in_words(what),
+                        "way": name,
+                        "s": median(seconds),
+                    }
                     row |= {"s_low": min(seconds), "s_high": max(seconds), "bytes": max(one["bytes"] for one in found)}
                     rows.append(row | ({"start_s": median(starts)} if starts else {}))
                     print(row, flush=True)

@@ -143,8 +143,6 @@ def of_engine(result: Told) -> str:
         found.setdefault((row["parties"], row["tolerate"], row["what"]), {})[row["way"]] = row
     rows = []
     for (parties, t, what), ways in found.items():
-        kind, steps = what.split(":")
-        what = f"{kind}, {int(steps):,} steps a vote" if steps != "1" else f"{kind} of whole votes"
         plain = [f"{ways[way]['s']:.2g}" if way in ways else "·" for way in ("MPyC, K=60", "in the clear")]
         own = ways["ours"]
         times = (f"{own[name]:.2g}" for name in ("start_s", "s"))
