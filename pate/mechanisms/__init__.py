@@ -20,6 +20,7 @@ from pate.mechanisms._noisy_max import (
 from pate.mechanisms._noisy_max import read_mechanisms as read_mechanisms
 from pate.mechanisms._shares import DELTA_OF_CELL as DELTA_OF_CELL
 from pate.mechanisms._shares import LEAST_SHARE as LEAST_SHARE
+from pate.mechanisms._shares import MOST_STEPS as MOST_STEPS
 from pate.mechanisms._shares import VIEWERS as VIEWERS
 from pate.mechanisms._shares import SharedGaussian, SharedGNMax
 from pate.mechanisms._shares import institution_charge as institution_charge

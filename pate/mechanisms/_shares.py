@@ -31,6 +31,8 @@ LEAST_STEPS = 1 << 16
 DELTA_OF_CELL = 2.0**-70
 #: Of a share of integer noise, in votes: below it the sum of shares is no discrete Gaussian any more (theorem 3).
 LEAST_SHARE = 2.0
+#: Steps a vote, of labels.
+MOST_STEPS = 1 << 14
 #: A sum is beyond so many standard deviations of all shares with probability below 1e-340.
 _TAIL = 40
 _MOST_SITES, _MOST_CELLS = 1000, 1 << 40
@@ -298,7 +300,8 @@ class SharedGNMax(_Shared):
         super().__post_init__()
         check_int("n_classes", self.n_classes, low=2)
         check_int("comparison_bits", self.comparison_bits, low=1, high=1000)
-        steps = check_int("steps_per_vote", self.steps_per_vote, low=1, high=1 << 24)
+        # So that a share of the most noise that is allowed is no larger than the sampler draws.
+        steps = check_int("steps_per_vote", self.steps_per_vote, low=1, high=MOST_STEPS)
         if steps & (steps - 1):
             raise InvalidInputError(f"steps_per_vote must be a power of two, got {steps}. Use 1 for whole votes.")
         if self.sigma < LEAST_SHARE * math.sqrt(self.n_honest):

@@ -11,7 +11,7 @@ from pate._core.checks import check_int, check_real, shown
 from pate._core.types import IntArray
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger, Registration
-from pate.mechanisms import LEAST_SHARE, SharedGaussian, SharedGNMax, rounds_charge
+from pate.mechanisms import LEAST_SHARE, MOST_STEPS, SharedGaussian, SharedGNMax, rounds_charge
 from pate.privacy.budget import Budget
 from pate.privacy.compose.calibrate import calibrate
 from pate.privacy.cost import Charge
@@ -26,8 +26,6 @@ Sums = BallotSum | RightCounts | VectorSum | Votes
 
 #: Share of a site's delta that is set aside for what noise on a lattice may fail by (theorem 2 mostly needs far less).
 SET_ASIDE = 2.0**-10
-#: Steps a vote, at most.
-_FINEST = 1 << 24
 
 
 def _payable(budget: Budget) -> Budget:
@@ -177,9 +175,9 @@ def buy_labels(
     1.0
     """
     if steps_per_vote is None:
-        labels = buy_labels(budget, n_queries, sigma=sigma, steps_per_vote=_FINEST, ledger=ledger, **among)
+        labels = buy_labels(budget, n_queries, sigma=sigma, steps_per_vote=MOST_STEPS, ledger=ledger, **among)
         few, n_cells, steps = budget.delta * SET_ASIDE / 4, n_queries * labels.n_classes, 2
-        while steps < _FINEST and _of_lattice(replace(labels, steps_per_vote=steps), n_cells) > few:
+        while steps < MOST_STEPS and _of_lattice(replace(labels, steps_per_vote=steps), n_cells) > few:
             steps *= 2
         return buy_labels(budget, n_queries, sigma=sigma, steps_per_vote=steps, ledger=ledger, **among)
 

@@ -18,7 +18,7 @@ from scipy.stats import chi2
 
 from pate import Budget, Charge, InvalidInputError
 from pate.mechanisms import SharedGaussian, SharedGNMax, rounds_charge
-from pate.mechanisms._shares import DELTA_OF_CELL, LEAST_STEPS, VIEWERS, _failing, _tau
+from pate.mechanisms._shares import DELTA_OF_CELL, LEAST_STEPS, MOST_STEPS, VIEWERS, _failing, _tau
 from pate.privacy.convert import DEFAULT_ORDERS
 from pate.privacy.noise import integers
 from pate.privacy.noise.source import NoiseSource
@@ -479,6 +479,10 @@ def test_bad_labels():
     assert SharedGNMax(2 * 7**0.5, n_sites=10, tolerate=3, n_classes=10).share_scale(2) >= 2
     with pytest.raises(InvalidInputError, match="n_classes"):
         SharedGNMax(40.0, n_sites=10, tolerate=3, n_classes=1)
+    finest = SharedGNMax(1e9, n_sites=2, tolerate=1, n_classes=2, steps_per_vote=MOST_STEPS)
+    assert len(finest.sample(np.zeros((1, 2), np.int64), 2, NoiseSource(1))) == 2
+    with pytest.raises(InvalidInputError, match="steps_per_vote"):
+        replace(finest, steps_per_vote=2 * MOST_STEPS)
     with pytest.raises(InvalidInputError, match="delta_squared must be 2"):
         SharedGNMax(40.0, n_sites=10, tolerate=3, n_classes=2).sample(np.zeros((1, 2), np.int64), 4, NoiseSource(1))
 
