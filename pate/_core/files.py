@@ -44,13 +44,21 @@ def read_json_file(path: str | os.PathLike[str], *, what: str, most_bytes: int) 
         ) from None
 
 
+#: In one line of TOML.
+_MOST_DOTS = 200
+
+
 def read_toml_file(path: str | os.PathLike[str], *, what: str, most_bytes: int, remedy: str) -> dict[str, Any]:
     """Return the entries of such a file in TOML; ``remedy`` is for a file that is none."""
     data = _at_most(path, what, most_bytes)
     try:
-        return tomllib.loads(data.decode("utf-8-sig"))
+        text = data.decode("utf-8-sig")
+        # The parser takes the square of a dotted name's length: a crafted file would keep it busy for days.
+        if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
+            raise ValueError(f"a line has more than {_MOST_DOTS} dots")
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
-        why = f": {error}" if isinstance(error, tomllib.TOMLDecodeError) else ""
+        why = "" if isinstance(error, UnicodeDecodeError | RecursionError) else f": {error}"
         raise InvalidInputError(f"{Path(path)} is not readable as TOML in UTF-8{why}. {remedy}") from None
 
 

@@ -484,7 +484,7 @@ def demo(
     data = DemoData(sites)
     cohort = data.write(folder, [bundles[one.name] for one in others])
     classes = [str(digit) for digit in range(10)]
-    said = {"private": Path("records.csv"), "target": TARGET, "classes": classes, "total_epsilon": 2 * epsilon}
+    said = {"private": Path("records.csv"), "target": TARGET, "classes": classes, "total_epsilon": epsilon}
     configs = {one: write_site_file(bundles[one.name], **said, max_epsilon=epsilon) for one in others}
     say(
         f"{sites} sites, each with about {len(data.parts[0])} of scikit-learn's digits, and {asks.name}, who asks them "

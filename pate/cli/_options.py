@@ -10,7 +10,6 @@ import itertools
 import math
 import os
 import re
-import tomllib
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -470,7 +469,6 @@ _KINDS: dict[Any, tuple[str, tuple[type, ...]]] = {
     bool: ("true or false", (bool,)),
 }
 _MOST_BYTES = 1_000_000
-_MOST_DOTS = 200
 
 
 def read_job_file(path: str | os.PathLike[str], uses: Mapping[str, Use]) -> dict[str, Any]:
@@ -479,6 +477,8 @@ def read_job_file(path: str | os.PathLike[str], uses: Mapping[str, Use]) -> dict
     One option a line, spelled as on the command line: ``max-answers = 100``. Paths start at the file's folder. An
     unknown option is refused (the nearest known one is named), and so is a value of another kind.
     """
+    from pate._core.files import read_toml_file
+
     path = Path(path)
     if path.suffix.lower() in (".yaml", ".yml"):
         raise InvalidInputError(
@@ -487,18 +487,7 @@ def read_job_file(path: str | os.PathLike[str], uses: Mapping[str, Use]) -> dict
         )
     if path.suffix.lower() != ".toml":
         raise InvalidInputError(f"--config must end in .toml, got {path.name!r}. Write the options as a TOML file.")
-    if not path.is_file():
-        raise InvalidInputError(f"there is no file {path}. Check the name and the folder.")
-    if path.stat().st_size > _MOST_BYTES:
-        raise InvalidInputError(f"{path} is larger than a megabyte, which no job file is. Check the name.")
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        # The parser takes the square of a dotted name's length: a crafted file would keep it busy for days.
-        if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
-            raise ValueError(f"a line with more than {_MOST_DOTS} dots")
-        held = tomllib.loads(text)
-    except (OSError, ValueError, RecursionError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
-        raise InvalidInputError(f"{path} is not a readable TOML file: {error}. Write NAME = VALUE lines.") from None
+    held = read_toml_file(path, what="job file", most_bytes=_MOST_BYTES, remedy="Write NAME = VALUE lines.")
     found: dict[str, Any] = {}
     for key, value in held.items():
         name = key.replace("-", "_")

@@ -130,6 +130,7 @@ def test_init_wants_sites_one_way(tmp_path):
     [
         ("authority = 3", "must have authority, coordinator and a list of sites, and nothing else"),
         ("not toml", "not readable as TOML"),
+        ("x" + ".x" * 201 + " = 1", "more than 200 dots"),
         ("\xff", "not readable as TOML"),
     ],
 )

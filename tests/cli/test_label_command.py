@@ -382,9 +382,10 @@ def test_the_order_of_options_does_not_matter(tables):
         ),
         ("on-exhausted = 1", "on-exhausted must be a text"),
         ("max-answers = 1\nmax_answers = 2", "twice"),
-        ("epsilon = ", "not a readable TOML file"),
-        ("x = " + "[" * 5000, "not a readable TOML file"),
-        ("epsilon = 1\nepsilon = 2", "not a readable TOML file"),
+        ("epsilon = ", "job.toml is not readable as TOML"),
+        ("x" + ".x" * 201 + " = 1", "a line has more than 200 dots. Write NAME = VALUE lines"),
+        ("x = " + "[" * 5000, "job.toml is not readable as TOML"),
+        ("epsilon = 1\nepsilon = 2", "job.toml is not readable as TOML"),
     ],
 )
 def test_bad_files(tables, line, text):
@@ -395,11 +396,13 @@ def test_bad_files(tables, line, text):
 def test_files_that_are_not(tables):
     (tables / "job.yaml").write_text("epsilon: 1")
     refused(pate("label", "--config", "job.yaml", cwd=tables), "must be a TOML file")
-    refused(pate("label", "--config", "none.toml", cwd=tables), "there is no file")
+    refused(pate("label", "--config", "none.toml", cwd=tables), "none.toml cannot be read (No such file")
     (tables / "big.toml").write_text("#" * 1_000_001)
-    refused(pate("label", "--config", "big.toml", cwd=tables), "larger than a megabyte")
+    refused(
+        pate("label", "--config", "big.toml", cwd=tables), "big.toml is no job file: it is larger than 1000000 bytes"
+    )
     (tables / "job.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InvalidInputError, match="not a readable TOML"):
+    with pytest.raises(InvalidInputError, match="not readable as TOML"):
         read_job_file(tables / "job.toml", uses_of(LabelOptions))
 
 
