@@ -27,7 +27,7 @@ demo: $(READY)  ## the main job on an embedded data set; ends with a report to o
 # Compiled tests and modules are kept: every worker, and every process that a test starts, would compile them again.
 test test-all: export PYTHONDONTWRITEBYTECODE =
 
-test: $(READY)  ## the short tests and doctests, and one of each kind of long test, in three minutes on two cores
+test: $(READY)  ## the short tests and doctests, and one of each kind of long test, in five minutes on two cores
 	$(BIN)/python -m pytest -q $(PARALLEL) -m "not slow and (not long or sample)"
 
 test-all: $(READY)  ## all tests and doctests but for the minutes-long ones; what .ci/run runs
