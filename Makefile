@@ -7,6 +7,12 @@ READY := $(VENV)/.ready
 # Tests start processes of their own: more than a few at a time do not help.
 PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 
+SHORT := -m "not slow and (not long or sample)"
+
+# Tests of what depends on places: files beside each other, processes, links, the package's own folder.
+PLACES := README.md docs tests/_core tests/audit/test_replay_pipelines.py tests/cli tests/crash tests/docs tests/federation \
+	tests/jobs tests/ledger $(wildcard tests/test_*.py)
+
 LOWEST := .venv-lowest
 LOWEST_PYTHON ?= python3.11
 
@@ -14,7 +20,7 @@ LOWEST_PYTHON ?= python3.11
 PY ?= 3.13
 OTHER := .venv-$(PY)
 
-.PHONY: demo test test-all test-lowest test-python check format slow audit docs wheel clean
+.PHONY: demo test test-all test-places test-lowest test-python search check format slow audit docs wheel clean
 
 $(READY): pyproject.toml constraints.txt setup.py pate/privacy/exact/_native.c
 	$(PYTHON) -m venv $(VENV)
@@ -28,10 +34,13 @@ demo: $(READY)  ## the main job on an embedded data set; ends with a report to o
 test test-all: export PYTHONDONTWRITEBYTECODE =
 
 test: $(READY)  ## the short tests and doctests, and one of each kind of long test, in five minutes on two cores
-	$(BIN)/python -m pytest -q $(PARALLEL) -m "not slow and (not long or sample)"
+	$(BIN)/python -m pytest -q $(PARALLEL) $(SHORT)
 
 test-all: $(READY)  ## all tests and doctests but for the minutes-long ones; what .ci/run runs
 	$(BIN)/python -m pytest -q $(PARALLEL)
+
+test-places: $(READY)  ## the short tests of what depends on where the checkout lies, which .ci/run runs elsewhere too
+	$(BIN)/python -m pytest -q $(PARALLEL) $(SHORT) $(PLACES)
 
 $(LOWEST)/.ready: pyproject.toml constraints-lowest.txt setup.py pate/privacy/exact/_native.c
 	$(LOWEST_PYTHON) -m venv $(LOWEST)
@@ -47,7 +56,10 @@ $(OTHER)/.ready: pyproject.toml constraints.txt setup.py pate/privacy/exact/_nat
 	touch $@
 
 test-python: $(OTHER)/.ready  ## the short tests with another Python, python3.13 or PY=3.12, where there is one
-	$(OTHER)/bin/python -m pytest -q $(PARALLEL) -m "not slow and (not long or sample)"
+	$(OTHER)/bin/python -m pytest -q $(PARALLEL) $(SHORT)
+
+search: $(READY)  ## tests that try cases, other cases each time
+	$(BIN)/python -m pytest -q $(PARALLEL) -m "hypothesis and not slow" --hypothesis-profile=search
 
 slow: $(READY)  ## what make test-all leaves out
 	$(BIN)/python -m pytest -q -m slow

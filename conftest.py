@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads of theirs would wait for each other
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -16,6 +17,11 @@ from pate._core import secret as _random
 collect_ignore = ["pate/federation/_exchange.py", "tests/federation/dying_party.py"]
 #: Examples run whole: tests/docs/test_gallery.py.
 collect_ignore_glob = ["docs/gallery/*.py", "docs/examples/*"]
+
+# Tests that search try the same cases each time: what passed once passes again. make search searches at random.
+settings.register_profile("same", derandomize=True, database=None, deadline=None)
+settings.register_profile("search", derandomize=False, deadline=None, print_blob=True)
+settings.load_profile("same")
 
 #: CPU seconds, those of the processes that a test starts too. What takes longer is marked ``long``.
 LONG = 0.5

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import pate
 from pate.ledger._store import FORMAT
@@ -48,6 +49,15 @@ def test_before_a_commit_runs_what_make_check_runs():
     hooks = re.findall(r"entry: ([^,]+), language: system", text_of(".pre-commit-config.yaml"))
     assert hooks == commands
     assert "repo: http" not in text_of(".pre-commit-config.yaml")
+
+
+def test_tests_that_search_try_the_same_cases_each_time_unless_asked_for_others():
+    usual, search = settings.get_profile("same"), settings.get_profile("search")
+    assert usual.derandomize and usual.database is None and not search.derandomize
+    assert "--hypothesis-profile=search" in text_of("Makefile")
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):  # else make search would try the same cases too
+        own = file != Path(__file__) and re.search(r"derandomize|@seed\(|load_profile", file.read_text("utf-8"))
+        assert not own, file.name
 
 
 def test_citation_and_versioning_name_what_is_so():

@@ -269,7 +269,7 @@ def paths(value, at=()):
 
 
 @pytest.mark.long
-@settings(max_examples=120, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from([at for at in paths(GOOD) if at]), ODD, st.booleans())
 def test_whatever_is_read_is_an_audit_or_refused(at, odd, drop):
     values = copy.deepcopy(GOOD)

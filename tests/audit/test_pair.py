@@ -136,7 +136,7 @@ def test_the_worst_neighbour_is_the_exact_analysis():
 
 
 @pytest.mark.long
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.integers(0, 10_000), st.sampled_from([GNMax(6.0), LNMax(5.0), ConfidentGNMax(12, 8.0, 6.0)]))
 def test_pair_below_data_dependent_below_public(seed, mechanism):
     counts, moved = some_pair(seed, n_queries=8, n_teachers=20, p=(0.55, 0.25, 0.1, 0.1))

@@ -117,7 +117,7 @@ def test_labels_may_be_texts_and_longer_than_before():
 
 
 @given(st.sampled_from(KINDS), st.integers(0, 50), st.integers(0, 50), st.integers(0, 9), st.booleans(), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_whatever_is_chosen_is_a_neighbour_or_refused(kind, at, other, label, people, add):
     adjacency = "add-or-remove" if add else "replace-one"
     records = Records.of((X, Y, PEOPLE if people else None))

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from pate import (
     release_labels,
 )
 from pate.audit import neighbours, replay, replay_search
+from pate.audit.replays import _compare
 from pate.audit.replays._trace import _kind, summary
 from pate.data.queries import select_queries
 from pate.exceptions import InvalidInputError, MissingExtraError, ReplayError, SensitiveValueError
@@ -231,6 +233,27 @@ def test_leaks_are_found_and_named(pipeline, named):
     assert found.refuted
     assert named in found.finding
     assert found["pairs that leak"].value == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "is_library"),
+    [
+        ("pate/.venv/lib/python3.11/site-packages/sklearn/base.py", True),  # a clone is called pate
+        ("ein Ort/für pate/.venv/lib/site-packages/numpy/a.py", True),
+        ("usr/lib/python3/dist-packages/numpy/a.py", True),
+        ("pate/site-packages.py", False),
+        ("my-site-packages/pate/notebook.py", False),
+    ],
+)
+def test_a_library_is_told_by_its_folders_not_by_a_piece_of_its_path(tmp_path, file, is_library):
+    assert _compare._is_library(compile("0", str(tmp_path / file), "exec")) == is_library
+
+
+def test_this_package_is_no_library_where_it_is_installed(monkeypatch):
+    installed = Path(sys.prefix) / "lib" / "site-packages" / "pate"
+    monkeypatch.setattr(_compare, "_PACKAGE", installed)
+    for file, is_library in ((installed / "votes.py", False), (installed.with_name("pate_extra") / "votes.py", True)):
+        assert _compare._is_library(compile("0", str(file), "exec")) == is_library
 
 
 def test_teachers_that_share_a_model_object():

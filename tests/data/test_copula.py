@@ -91,7 +91,7 @@ def test_special_values_and_missing_ones_have_cells_of_their_own(codes):
 CELL = st.none() | st.floats() | st.sampled_from(["Oslo", "Kyiv", "7.3.1970", 0, -9, 12, -1, True, 3 + 1j, b"x"])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(*[CELL] * 5), min_size=2, max_size=5), st.tuples(*[CELL] * 5))
 def test_a_row_is_read_by_itself(table, other):
     marginals = copula.fit_marginals(CELLS, np.ones(sum(SIZES)), 1, 0.0)

@@ -363,7 +363,7 @@ def plain(value):
 
 
 @pytest.mark.long
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(IDS, IDS)
 def test_ids_have_equal_bytes_when_they_are_equal_and_only_then(a, b):
     assert (id_bytes(a) == id_bytes(b)) == (plain(a) == plain(b))

@@ -431,9 +431,7 @@ def fuzz(reader: Reader, folder: Path, cases: int) -> Counter[str]:
     ended: Counter[str] = Counter()
     number = iter(range(10**9))
 
-    @settings(
-        max_examples=cases, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=cases, suppress_health_check=list(HealthCheck))
     @given(CASE)
     def one(case):
         place = folder / f"{next(number)}"

@@ -15,7 +15,7 @@ from pate.data import Partition, count_cross_shard_duplicates, partition
 from pate.exceptions import InvalidInputError
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 300), st.data())
 def test_record_shards_are_disjoint_cover_all_and_differ_by_at_most_one(n, data):
     k = data.draw(st.integers(1, n))
@@ -30,7 +30,7 @@ def test_record_shards_are_disjoint_cover_all_and_differ_by_at_most_one(n, data)
     assert (p.unit, p.n_units, p.adjacency) == ("record", n, "replace-one")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=80), st.data())
 def test_groups_are_never_split_and_shards_may_be_empty(groups, data):
     n_groups = len(set(groups))
@@ -228,7 +228,7 @@ def _brute(X, assignment):
     return sum(len(s) > 1 for s in places.values())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.lists(st.sampled_from([0.0, -0.0, 1.0, float("nan")]), min_size=2, max_size=2), min_size=3),
     st.integers(0, 3),

@@ -53,7 +53,7 @@ def test_a_private_file_has_the_public_ones_columns(tmp_path):
 
 
 @pytest.mark.long
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     row=st.integers(0, 2),
     column=st.integers(0, 5),

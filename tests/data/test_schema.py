@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pate import Budget, DPSGDClassifier, InvalidInputError, PATEClassifier
@@ -63,7 +63,6 @@ def schemas(draw):
     return Schema(tuple(draw(columns(name)) for name in names), rows)
 
 
-@settings(deadline=None)
 @given(schemas())
 def test_a_file_gives_back_what_was_written(schema):
     with tempfile.TemporaryDirectory() as folder:

@@ -201,7 +201,7 @@ PEOPLE = [["1980-05-05", "2,5", "Oslo", "no"], ["1981-05-05", "0,1", "Rome", "ye
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     row=st.integers(0, 2),
     column=st.integers(0, 3),

@@ -23,7 +23,7 @@ def flat(parts):
     return torch.cat([part.flatten() for part in parts])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 3000), st.floats(0.001, 1.0), st.integers(BLOCK, 900), st.integers(0, 2**30))
 def test_a_units_block_is_its_own(n, rate, at_once, seed):
     rng = np.random.default_rng(seed)

@@ -47,7 +47,7 @@ def clips(norm, share):
 
 
 @given(rows=st.lists(st.tuples(NORMS, NORMS, NORMS), min_size=1, max_size=6), norm=LIMITS, share=st.floats(1e-3, 1e3))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_no_unit_is_longer_than_the_norm(rows, norm, share):
     for clip, n_groups in clips(norm, share):
         norms = torch.tensor(rows, dtype=torch.float64)[:, :n_groups]
@@ -145,7 +145,6 @@ def test_golden_noise(sigma, noise, expected):
 
 
 @given(sigma=st.floats(0.1, 100.0), ratio=st.floats(0.501, 1e3))
-@settings(deadline=None)
 def test_gradients_and_count_together_are_one_gaussian_of_the_noise_that_is_accounted(sigma, ratio):
     clip = QuantileClipping(count_noise=ratio * sigma)
     noise = clip.gradient_noise_multiplier(sigma, 1.0)

@@ -39,7 +39,7 @@ def exact_delta(mu, epsilon):
         return mpmath.ncdf(-epsilon / mu + mu / 2) - tail
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     mu=st.floats(0.01, 20),
     n_steps=st.integers(1, 20_000),

@@ -91,7 +91,7 @@ def test_earlier_draws_stay_as_they_were():
 # ---------------------------------------------------------------- turns
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     n_units=st.integers(0, 60),
     n_steps=st.integers(1, 30),

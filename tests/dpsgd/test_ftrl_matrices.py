@@ -115,7 +115,7 @@ def test_the_error_is_that_of_the_dense_matrices(C, momentum):
 # ---------------------------------------------------------------- sensitivity
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.lists(st.floats(0, 1), min_size=1, max_size=10),
     n=st.integers(1, 10),
@@ -132,7 +132,7 @@ def test_of_all_turns_that_far_apart_none_move_a_falling_toeplitz_more(steps, n,
     assert found == pytest.approx(float(np.linalg.norm(dense[:, ::separation].sum(1))), rel=1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 9), separation=st.integers(1, 9), signed=st.booleans())
 def test_no_gradients_at_any_turns_of_a_unit_move_more(seed, n, separation, signed):
     """Any lower triangular matrix, turns left out too, gradients of several dimensions."""
@@ -192,7 +192,7 @@ def test_a_unit_in_every_step(n_steps):
     assert found == pytest.approx(sum(2**h * (2 ** (h + 1) - 1) for h in heights))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(n_steps=st.integers(1, 40), restart=st.integers(1, 40), separation=st.integers(1, 45))
 def test_the_trees_sensitivity_is_that_of_their_matrix(n_steps, restart, separation):
     forest = Forest(n_steps, restart)

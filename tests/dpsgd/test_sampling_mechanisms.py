@@ -92,7 +92,7 @@ def test_no_neighbours_written_down_whole_are_further_apart_than_the_pair(n, q, 
 
 
 @pytest.mark.long
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     n=st.integers(2, 5000),
     rate=st.floats(0.01, 0.9),
@@ -301,7 +301,7 @@ def test_noise_is_standard_normal_and_independent():
 # ---------------------------------------------------------------- shuffled batches
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(n=st.integers(1, 60), data=st.data(), n_steps=st.integers(1, 40))
 def test_a_record_is_in_no_more_steps_than_epochs_are_paid_for(n, data, n_steps):
     size = data.draw(st.integers(1, n))

@@ -87,7 +87,7 @@ def test_loss_distributions_never_prove_more_than_a_curve_contradicts():
     assert (contestant.deltas(5.0) <= found + 1e-12).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.floats(0.02, 2.0), st.floats(1.2, 50.0), st.floats(0.0, 2.0))
 def test_deltas_lower_the_price_of_a_poisson_number_and_of_no_other(mu, mean, factor):
     one = Charge(math.inf, tuple(a * mu**2 / 2 for a in DEFAULT_ORDERS))

@@ -312,7 +312,7 @@ def test_only_the_owner_can_read_it(path):
 # Sums ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     sizes=st.lists(st.integers(1, 60), min_size=1, max_size=12),
     epsilon=st.floats(0.7, 4.0),
@@ -340,7 +340,7 @@ def test_the_sum_of_any_sequence_stays_within_the_total(tmp_path_factory, sizes,
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     epsilon=st.floats(0.05, 15.0),
     delta=st.sampled_from([1e-9, 1e-6, 1e-3]),

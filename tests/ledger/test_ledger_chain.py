@@ -245,7 +245,7 @@ def test_the_tables_take_no_change(path, statement):
 
 
 @pytest.mark.long
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_any_changed_cell_is_found(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("l") / "ledger.sqlite"
@@ -277,7 +277,7 @@ def test_any_changed_cell_is_found(tmp_path_factory, data):
 
 
 @pytest.mark.long
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(sizes=st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=8))
 def test_whatever_is_recorded_verifies_and_adds_up(tmp_path_factory, sizes):
     path = tmp_path_factory.mktemp("l") / "ledger.sqlite"
@@ -361,7 +361,7 @@ _ODD = [None, True, -1, 1e300, "x" * 50, "\x1b[2J", [], [[]], {}, {"a": 1}]
 
 
 @pytest.mark.long
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seq=st.sampled_from([0, 1, 3]), key=st.integers(0, 20), odd=st.sampled_from(_ODD), keep=st.booleans())
 def test_a_crafted_value_anywhere_in_a_body_is_no_crash(tmp_path_factory, seq, key, odd, keep):
     """With a digest made to fit: the body is what its writer wants it to be."""
@@ -399,7 +399,7 @@ def test_a_crafted_value_anywhere_in_a_body_is_no_crash(tmp_path_factory, seq, k
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_damaged_bytes_are_clear_errors_or_found(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("l") / "ledger.sqlite"

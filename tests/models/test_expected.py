@@ -124,7 +124,7 @@ def test_a_run_that_beats_its_own_accuracy_without_noise_counts_as_all_of_it() -
 
 
 @given(st.integers(2, 100), st.floats(0.1, 1e4), st.floats(1, 100), st.integers(1, 5_000), st.integers(1, 10))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_more_evidence_or_public_rows_are_never_expected_to_give_less(
     n_classes: int, evidence: float, factor: float, n_public: int, times: int
 ) -> None:

@@ -62,7 +62,7 @@ facts = st.builds(
 
 
 @given(facts)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_recipe_can_always_be_followed(some: PublicFacts) -> None:
     recipe = choose(some)
     assert math.fsum(r.share for r in recipe.rounds) == pytest.approx(1)
@@ -81,7 +81,7 @@ def test_a_recipe_can_always_be_followed(some: PublicFacts) -> None:
 
 
 @given(facts, st.floats(1, 50))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_more_budget_or_more_records_never_ask_for_less(some: PublicFacts, factor: float) -> None:
     few, much = choose(some), choose(replace(some, mu=some.mu * factor))
     assert len(few.rounds) <= len(much.rounds) or len(few.rounds) >= 40  # fewer where all take minutes
@@ -93,7 +93,7 @@ def test_more_budget_or_more_records_never_ask_for_less(some: PublicFacts, facto
 
 
 @given(facts, st.integers(2, 20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_records_and_budget_count_by_their_product(some: PublicFacts, factor: int) -> None:
     a = choose(replace(some, n_units=some.n_units * factor))
     b = choose(replace(some, mu=some.mu * factor))

@@ -91,7 +91,7 @@ def test_an_attacker_of_poisson_samples_is_as_good_as_said_and_no_better():
     assert binom.cdf(right, 2 * n, said - 2e-3) > 1e-9
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.floats(0, 60), st.floats(0, 0.5), st.floats(0, 12), st.floats(0, 1),
     st.lists(st.tuples(st.floats(0, 1), st.floats(0, 60)), max_size=3),
@@ -114,7 +114,7 @@ def test_a_replaced_value_lies_two_steps_off():
         assert largest_success(50.0, DELTA, mu=mu) < exact
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.floats(0.01, 6), st.floats(0, 1e-3))
 def test_a_total_variation_is_never_below_what_is_known(mu, delta0):
     whole = Charge.gaussian(sensitivity=mu, sigma=1.0)
@@ -142,7 +142,7 @@ def test_where_there_is_no_mu_the_curve_ends_at_epsilon_0():
 # The budget by it ----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.floats(50.5, 99.999), st.sampled_from([1e-3, 1e-5, 1e-9]))
 def test_a_budget_for_an_attacker_is_the_largest_that_keeps_to_it(attacker, delta):
     budget = Budget.for_attacker(attacker, delta)

@@ -118,7 +118,7 @@ def test_the_figures_of_the_paper_and_of_adult(path):
     assert quote(500, LNMax(20.0), budget=Budget(8.0, 1e-5), ledger=Ledger(path)).guarantee.epsilon < 7.99
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     mechanism=st.sampled_from([GNMax(30.0), LNMax(25.0), NoisyHistogram(30.0), ConfidentGNMax(200, 150, 40)]),
     n=st.integers(1, 900),
@@ -136,7 +136,7 @@ def test_a_budget_that_is_met_to_the_last_digit_is_met_by_a_ledger_too(mechanism
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     epsilon=st.floats(0.05, 20.0),
     delta=st.sampled_from([1e-2, 1e-5, 1e-9, 1e-15]),

@@ -48,7 +48,7 @@ GATE = Charge.at_order(0.3 + 8 / 32, order=8.0, delta0=1e-6)
 CHARGES = [LABEL, HISTOGRAM, LAPLACE, TEST]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from([*CHARGES, GATE]), st.integers(0, 400)), max_size=6))
 def test_n_charges_equal_one_charge_times_n_and_order_does_not_matter(steps):
     at_once, one_by_one = Accountant(), Accountant()

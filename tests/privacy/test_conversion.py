@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.rdp import rdp_privacy_accountant
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import trapezoid
 from scipy.stats import norm
@@ -140,7 +140,6 @@ def test_pure_is_dominated_by_its_gaussian(epsilon):
 
 
 @pytest.mark.long
-@settings(deadline=None)  # a machine may be busy
 @given(st.integers(1, 500), st.floats(5, 100), DELTAS)
 def test_n_charges_equal_one_charge_times_n(n, sigma, delta):
     one = Charge.gaussian(sensitivity=math.sqrt(2), sigma=sigma)

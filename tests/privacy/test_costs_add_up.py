@@ -67,7 +67,7 @@ _PAYMENTS = st.lists(
 
 
 @pytest.mark.long
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(payments=_PAYMENTS, order=st.randoms(use_true_random=False), cut=st.integers(0, 7))
 def test_the_value_of_any_sum_is_the_sum_of_the_values(payments, order, cut):
     """In any order, wrapped in any way, with + or in a plan, in one go or in two."""

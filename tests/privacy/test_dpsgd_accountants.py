@@ -38,7 +38,7 @@ def test_the_2016_papers_figure(epochs):
 
 
 @pytest.mark.long
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     q=st.floats(0.002, 0.4),
     sigma=st.floats(0.9, 6),

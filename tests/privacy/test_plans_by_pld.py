@@ -57,7 +57,7 @@ def test_a_plan_is_composed_tightly_and_never_below_the_truth(parts, histograms,
 
 
 @pytest.mark.long
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     q=st.floats(0.005, 0.3),
     sigma=st.floats(1.2, 5.0),

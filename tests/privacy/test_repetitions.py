@@ -95,7 +95,7 @@ def test_the_parts_of_the_poisson_sampler_have_their_laws():
     assert [_chance(Fraction(p), source) for p in (0, 1)] == [False, True]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(1.001, 1000.0), st.sampled_from(["geometric", "logarithmic"]))
 def test_the_gamma_drawn_with_is_on_the_safe_side_of_the_one_priced(mean, name):
     """Mean at most the one said, gamma at least the one priced: both make the theorem's bound smaller."""
@@ -110,7 +110,7 @@ def test_the_gamma_drawn_with_is_on_the_safe_side_of_the_one_priced(mean, name):
 weights = st.lists(st.floats(0.02, 1.0), min_size=3, max_size=3)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.sampled_from(LAWS), weights, weights)
 def test_no_best_of_a_toy_mechanism_costs_more_than_its_price(law, first, second):
     """Every law of outcomes by enumeration: the theorem's curve, and (epsilon, delta), are never below the truth."""

@@ -189,7 +189,7 @@ def test_more_variance_than_is_paid_for_is_needed():
     assert max(excess) > 10 * cell_delta(8.0)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     noise=st.floats(1e-3, 1e4),
     n=st.integers(1, 40),

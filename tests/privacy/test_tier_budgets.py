@@ -36,7 +36,7 @@ def test_the_weights_are_those_of_the_design():
     st.lists(st.floats(0.05, 1.0), min_size=1, max_size=3),
 )
 @example([(1.0, 1e-5), (1.0, 1e-6)], [1.0])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_tier_is_charged_its_budget_and_hardly_less(pairs, shares):
     tiers = TierBudgets.of({f"t{i}": Budget(*pair) for i, pair in enumerate(pairs)})
     whole = sum_of_rounds(share_rounds(tiers.top, shares))

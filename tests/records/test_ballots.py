@@ -52,7 +52,7 @@ row = st.tuples(number, number, number)
 
 @pytest.mark.long
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_replaced_record_moves_the_sum_past_delta(data):
     m = data.draw(st.sampled_from([2, 3, 10]))
     kind = data.draw(st.sampled_from(["soft", "hard", "signed"]))
@@ -78,7 +78,7 @@ person = st.lists(st.tuples(row, st.integers(0, 9)), min_size=0, max_size=6)
 @given(person, person, st.sampled_from([2, 3, 10]), st.sampled_from(["soft", "signed"]), st.sampled_from([None, 0.5]))
 @example([((1.0, 0.0, 0.0), y) for y in (0, 0, 1)], [((1.0, 0.0, 0.0), 1)] * 5, 2, "soft", None)
 @example([((1.0, 0.0, 0.0), y) for y in range(3)], [((-1.0, 0.0, 0.0), 1)] * 5, 3, "signed", None)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_replaced_person_moves_the_sum_past_delta(a, b, m, kind, clip):
     sums = []
     for records in (a, b):
@@ -210,7 +210,7 @@ def test_exact_products_do_not_depend_on_blocks(monkeypatch):
 
 
 @given(st.lists(row, min_size=1, max_size=5), st.sampled_from(["soft", "signed"]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_row_in_whole_numbers_is_its_own(rows, kind):
     """Alone or among others, whatever they hold; within the norm, and close to what it stands for."""
     whole = quantised(np.array(rows), kind)
@@ -224,7 +224,7 @@ def test_a_row_in_whole_numbers_is_its_own(rows, kind):
 
 
 @given(st.floats(0.01, 1.4), st.integers(-1, 2), st.tuples(*[st.floats(-2, 3) | st.just(math.nan)] * 3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_residuals_are_clipped_in_whole_numbers(clip, label, probabilities):
     r = quantised_residuals(np.array([probabilities]), np.array([label]), clip)[0]
     assert sum(int(v) ** 2 for v in r) <= (clip * GRID) ** 2

@@ -57,7 +57,7 @@ places = st.sampled_from(range(3))
 @given(
     st.data(), places, st.sampled_from(["soft", "hard", "signed"]), st.sampled_from([None, 0.25, 1.2]), st.booleans()
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_unit_moves_a_sum_past_its_weight(data, place, kind, clip, person):
     name, weight = BUDGETS.pairs[place]
     few = st.lists(record, min_size=1, max_size=5 if person else 1)
@@ -139,7 +139,7 @@ def test_a_unit_has_exactly_its_mu_and_no_more(name):
 
 
 @given(st.data(), places, st.booleans(), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_unit_moves_counts_past_its_weight(data, place, by_class, person):
     _, weight = BUDGETS.pairs[place]
     sums = []

@@ -202,7 +202,7 @@ TEXT = st.text(max_size=30)
 
 
 @pytest.mark.long
-@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.fixed_dictionaries(
         {},

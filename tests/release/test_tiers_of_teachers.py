@@ -72,7 +72,7 @@ def asked_of(votes, mechanism=HISTOGRAM, budget=None):
     st.integers(0, 2**32 - 1),
     st.data(),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_unit_moves_the_counts_by_its_weight_times_the_root_of_two_and_reaches_it(epsilons, n_classes, seed, data):
     budgets = {f"t{i}": Budget(epsilon, 1e-6) for i, epsilon in enumerate(epsilons)}
     tiers, rng = TierBudgets.of(budgets), np.random.default_rng(seed)

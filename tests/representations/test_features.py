@@ -19,7 +19,7 @@ def normal(n, d, seed=0):
     return np.random.default_rng(seed).normal(size=(n, d))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(1, 300), st.integers(1, 8), st.integers(-40, 40), st.integers(0, 2**32 - 1))
 def test_sums_are_exact_in_any_order_and_never_pass_2_to_53(n_in, n_out, magnitude, seed):
     rng = np.random.default_rng(seed)

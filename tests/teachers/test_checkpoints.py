@@ -538,7 +538,7 @@ def test_every_truncation_of_a_skops_file_is_refused():
             unpack(SMALL[:length], b"key")
 
 
-@settings(derandomize=True, max_examples=150, deadline=None, database=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_a_mutated_skops_file_is_refused(data):
     content = bytearray(SMALL)

@@ -206,7 +206,7 @@ def test_a_replaced_shard_moves_its_own_vote_alone(kind, n_jobs):
     assert before.query_hashes == after.query_hashes
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**40), st.integers(1, 6), st.integers(0, 2**20))
 def test_a_teacher_votes_as_it_does_alone(seed, batch_size, world):
     """To the last bit: whoever stands beside it, in whatever batches, with whatever sum of floats."""

@@ -200,7 +200,7 @@ CELLS = st.one_of(
 
 
 @pytest.mark.long
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(record=st.integers(0, N - 1), cells=st.lists(CELLS, min_size=D, max_size=D), label=CELLS, owned=st.booleans())
 def test_no_record_decides_whether_there_are_votes(record, cells, label, owned):
     """Whatever one record is, and in whatever kind of table: the same other votes, and no error."""

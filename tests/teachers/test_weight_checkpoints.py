@@ -175,7 +175,7 @@ def test_every_flipped_bit_is_refused():
 
 
 @pytest.mark.long
-@settings(derandomize=True, max_examples=300, deadline=None, database=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_a_mutated_file_gives_the_same_weights_or_none(data):
     content = bytearray(PACKED)
@@ -190,7 +190,7 @@ def test_a_mutated_file_gives_the_same_weights_or_none(data):
     assert same(weights, ARRAYS)
 
 
-@settings(derandomize=True, max_examples=200, deadline=None, database=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=200), st.booleans())
 def test_noise_is_refused(noise, framed):
     content = whole(noise, b"") if framed else noise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import os
 import re
 import sys
 from collections import Counter
@@ -12,8 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from inspect import getargvalues
 from itertools import groupby, zip_longest
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
@@ -30,7 +31,9 @@ from pate.privacy.tiers import WHOLE
 #: Modules whose calls are never the cause.
 _IGNORED_MODULES = {"pate", "joblib", "threadpoolctl", *sys.stdlib_module_names} - {"__main__"}
 _AUDIT = "pate.audit.replays"
-_PATE = f"{os.sep}pate{os.sep}"
+_PACKAGE = Path(__file__).parents[2]
+#: Folders that installers put packages into.
+_LIBRARIES = {"site-packages", "dist-packages"}
 #: Names of wrapper functions.
 _AROUND = re.compile(r"wrapp|inner")
 _DISPATCHER = re.compile(r"^_(\w+)_dispatcher$")
@@ -151,7 +154,14 @@ def _n_differ(mine: Iterable[Any], other: Iterable[Any]) -> int:
 
 
 def _is_library(code: CodeType) -> bool:
-    return "site-packages" in code.co_filename and _PATE not in code.co_filename
+    return _is_library_file(code.co_filename)
+
+
+@cache  # asked at every call of a watched run
+def _is_library_file(name: str) -> bool:
+    """Tell an installed library's files from the user's and from this package's, wherever each of them lies."""
+    file = Path(name)
+    return not _LIBRARIES.isdisjoint(file.parts) and not file.is_relative_to(_PACKAGE)
 
 
 def _arguments(frame: FrameType) -> dict[str, Any]:
