@@ -20,18 +20,19 @@ LOWEST_PYTHON ?= python3.11
 PY ?= 3.13
 OTHER := .venv-$(PY)
 
+# Modules are compiled where they are first imported (most never are), and kept: every process would compile them again.
+export PYTHONDONTWRITEBYTECODE =
+INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
+
 .PHONY: demo test test-all test-places test-lowest test-python search check format slow audit docs wheel clean
 
 $(READY): pyproject.toml constraints.txt setup.py pate/privacy/exact/_native.c
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[dev]"
 	touch $(READY)
 
 demo: $(READY)  ## the main job on an embedded data set; ends with a report to open
 	$(BIN)/pate demo
-
-# Compiled tests and modules are kept: every worker, and every process that a test starts, would compile them again.
-test test-all: export PYTHONDONTWRITEBYTECODE =
 
 test: $(READY)  ## the short tests and doctests, and one of each kind of long test, in five minutes on two cores
 	$(BIN)/python -m pytest -q $(PARALLEL) $(SHORT)
@@ -44,7 +45,7 @@ test-places: $(READY)  ## the short tests of what depends on where the checkout 
 
 $(LOWEST)/.ready: pyproject.toml constraints-lowest.txt setup.py pate/privacy/exact/_native.c
 	$(LOWEST_PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e ".[dev]"
+	$(LOWEST)/bin/python $(INSTALL) -c constraints-lowest.txt -e ".[dev]"
 	touch $@
 
 test-lowest: $(LOWEST)/.ready  ## the same tests with the lowest versions that pyproject.toml allows
@@ -52,7 +53,7 @@ test-lowest: $(LOWEST)/.ready  ## the same tests with the lowest versions that p
 
 $(OTHER)/.ready: pyproject.toml constraints.txt setup.py pate/privacy/exact/_native.c
 	python$(PY) -m venv $(OTHER)
-	$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(OTHER)/bin/python $(INSTALL) -c constraints.txt -e ".[dev]"
 	touch $@
 
 test-python: $(OTHER)/.ready  ## the short tests with another Python, python3.13 or PY=3.12, where there is one

@@ -53,7 +53,9 @@ def test_before_a_commit_runs_what_make_check_runs():
 
 def test_tests_that_search_try_the_same_cases_each_time_unless_asked_for_others():
     usual, search = settings.get_profile("same"), settings.get_profile("search")
-    assert usual.derandomize and usual.database is None and not search.derandomize
+    assert usual.derandomize
+    assert usual.database is None
+    assert not search.derandomize
     assert "--hypothesis-profile=search" in text_of("Makefile")
     for file in sorted((ROOT / "tests").rglob("test_*.py")):  # else make search would try the same cases too
         own = file != Path(__file__) and re.search(r"derandomize|@seed\(|load_profile", file.read_text("utf-8"))

@@ -175,6 +175,7 @@ def test_a_ledger_pays_and_knows_the_records(tmp_path):
         "a private record that cannot be used contributes nothing, and refuses nothing",
     ),
 )
+@pytest.mark.few(5)
 @pytest.mark.filterwarnings("ignore::pate.exceptions.PateWarning")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
