@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -275,9 +275,10 @@ def _of_charge(charge: Charge) -> Claim:
     mu = math.sqrt(charge.mu_squared) if math.isfinite(charge.mu_squared) and not charge.delta0 else None
     if mu and charge.losses is None and math.isinf(charge.pure) and np.allclose(charge.rdp, gaussian, rtol=1e-9):
         return Claim.gaussian(mu)
-    # Each account by itself is a promise; the charge converts them at any delta.
+    # Each account by itself is a promise; the charge converts them at any delta. Its losses follow, composed once.
+    accounts = replace(charge, losses=None)
     deltas = [*_USUAL, *np.geomspace(max(1e-15, 1.01 * charge.delta0), 0.9, 120)]
-    points = [(charge.guarantee(d).epsilon, d) for d in map(float, deltas) if d > charge.delta0 * 1.001]
+    points = [(accounts.guarantee(d).epsilon, d) for d in map(float, deltas) if d > charge.delta0 * 1.001]
     if charge.losses is not None and charge.losses.n_steps:
         points += _of_losses(charge, {d: e for e, d in points}.get(1e-5, math.inf))
     if math.isfinite(charge.pure):

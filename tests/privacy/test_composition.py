@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dp_accounting import pld
 from dp_accounting import rdp as dpa_rdp
-from dp_event_oracle import dominating_event, mechanism_event
+from dp_event_oracle import dominating_event, mechanism_event, per_value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -271,7 +271,7 @@ def epsilon_of(event, orders=DEFAULT_ORDERS):
 def test_a_mechanisms_event_costs_what_it_costs(mechanism, n, cap):
     event = mechanism_event(mechanism, n, cap)
     charge = mechanism.charge(n, cap)
-    back = from_dp_event(event)
+    back = from_dp_event(per_value(event))
     assert back.mu_squared == pytest.approx(charge.mu_squared, rel=1e-12)
     assert (np.array(back.rdp) >= np.array(charge.rdp) * (1 - 1e-9)).all()
     # dp_accounting's own conversion is not exactly ours, its divergences are.
@@ -282,9 +282,9 @@ def test_a_mechanisms_event_costs_what_it_costs(mechanism, n, cap):
 @pytest.mark.parametrize("charge", [LABEL * 3, HISTOGRAM * 10, LAPLACE * 7, TEST])
 def test_the_event_of_a_charge_dominates_it(charge):
     event = dominating_event(charge)
-    assert 1 / event.noise_multiplier**2 >= charge.mu_squared
+    assert (2 / event.noise_multiplier) ** 2 >= charge.mu_squared
     assert (np.array(from_dp_event(event).rdp) >= np.array(charge.rdp) * (1 - 1e-12)).all()
-    exact = pld.PLDAccountant().compose(event).get_epsilon(1e-5)
+    exact = pld.PLDAccountant(dpa.NeighboringRelation.REPLACE_ONE).compose(event).get_epsilon(1e-5)
     assert exact >= charge.guarantee(1e-5).epsilon * (1 - 1e-4)
 
 
@@ -298,11 +298,66 @@ def test_nothing_costs_nothing_and_what_has_no_cost_says_so():
 def test_events_nest():
     gauss, laplace = dpa.GaussianDpEvent(3.0), dpa.LaplaceDpEvent(9.0)
     event = dpa.ComposedDpEvent([dpa.SelfComposedDpEvent(dpa.ComposedDpEvent([gauss, laplace, gauss]), 4), gauss])
-    cost = from_dp_event(event)
-    assert cost.mu_squared == pytest.approx(9 / 9 + 4 * from_dp_event(laplace).mu_squared)
+    cost = from_dp_event(per_value(event))
+    assert cost.mu_squared == pytest.approx(9 / 9 + 4 * from_dp_event(per_value(laplace)).mu_squared)
     assert cost.rdp == pytest.approx(dpa_rdp.RdpAccountant(DEFAULT_ORDERS).compose(event).rdp, rel=1e-9)
     plan = Accountant().add(from_dp_event(gauss), count=5).add(from_dp_event(laplace))
     assert plan.close() == from_dp_event(dpa.ComposedDpEvent([dpa.SelfComposedDpEvent(gauss, 5), laplace]))
+
+
+RELATIONS = dpa.NeighboringRelation
+TRUNCATED = dpa.dp_event.TruncatedSubsampledGaussianDpEvent(500, 0.02, 30, 2.0)
+EVENTS = {
+    "gaussian": dpa.GaussianDpEvent(3.0),
+    "gaussians": dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(2.0), 8),
+    "all sampled": dpa.PoissonSampledDpEvent(1.0, dpa.GaussianDpEvent(3.0)),
+    "nearly all sampled": dpa.PoissonSampledDpEvent(0.9999, dpa.GaussianDpEvent(3.0)),
+    "sampled": dpa.SelfComposedDpEvent(dpa.PoissonSampledDpEvent(0.05, dpa.GaussianDpEvent(1.0)), 20),
+    "truncated": dpa.SelfComposedDpEvent(TRUNCATED, 50),
+    "mixed": dpa.ComposedDpEvent([dpa.GaussianDpEvent(4.0), dpa.PoissonSampledDpEvent(0.1, dpa.GaussianDpEvent(2.0))]),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
+def test_an_events_epsilon_is_that_of_a_replaced_record_and_so_above_that_of_one_record_more(event):
+    """A multiplier is noise over the norm of one value; read as noise over a distance it gave half of epsilon."""
+    epsilon = from_dp_event(event).guarantee(1e-5).epsilon
+    relations = (RELATIONS.REPLACE_ONE, RELATIONS.ADD_OR_REMOVE_ONE)
+    replaced, added = (pld.PLDAccountant(relation).compose(event).get_epsilon(1e-5) for relation in relations)
+    assert epsilon == pytest.approx(replaced, rel=0.01)
+    assert epsilon > 1.15 * added
+
+
+@pytest.mark.parametrize("multiplier", [0.5, 2.0, 9.0])
+def test_a_laplace_event_is_a_shift_of_two(multiplier):
+    """dp_accounting has no replace-one Laplace; two opposite values are one value of twice the norm."""
+    event, twice = dpa.LaplaceDpEvent(multiplier), dpa.LaplaceDpEvent(multiplier / 2)
+    for n in (1, 12):
+        cost = from_dp_event(dpa.SelfComposedDpEvent(event, n))
+        theirs = pld.PLDAccountant().compose(twice, n).get_epsilon(1e-5)
+        assert cost.guarantee(1e-5).epsilon >= theirs * (1 - 1e-9)
+        assert cost.pure == pytest.approx(n * 2 / multiplier)
+        assert cost.rdp == pytest.approx(dpa_rdp.RdpAccountant(DEFAULT_ORDERS).compose(twice, n).rdp, rel=1e-9)
+
+
+def test_the_whole_l1_distance_in_one_coordinate_costs_most():
+    for parts in ((1.0, 1.0), (0.5, 1.5), (0.2,) * 10):
+        together = np.array(Charge.laplace(shifts=(2.0,), scale=3.0).rdp)
+        assert (np.array(Charge.laplace(shifts=parts, scale=3.0).rdp) <= together * (1 + 1e-12)).all()
+
+
+def test_a_charge_uses_the_pairs_that_it_carries():
+    step = from_dp_event(dpa.PoissonSampledDpEvent(0.01, dpa.GaussianDpEvent(1.0)))
+    alone, without = step.guarantee(1e-5), replace(step, losses=None).guarantee(1e-5)
+    assert alone.method == "pld"
+    assert alone.epsilon < 0.7 * without.epsilon
+    for parts in ([step, LABEL], [step * 3, GATE], [step * 2, TEST * 5]):  # mixed charges: as an accountant has them
+        whole, plan = sum(parts[1:], parts[0]), Accountant()
+        for part in parts:
+            plan.add(part)
+        assert whole.guarantee(1e-5) == plan.guarantee(1e-5)
+        assert whole.guarantee(1e-5).epsilon <= replace(whole, losses=None).guarantee(1e-5).epsilon
 
 
 def mp_replace_rdp(q, s, a):
@@ -357,20 +412,20 @@ def test_labels_a_gate_dpsgd_and_selection_in_one_plan():
 @pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, 3.0])
 @pytest.mark.parametrize("mean", [1.5, 20.0])
 def test_selection_agrees_with_dp_accounting(shape, mean):
-    event = dpa.dp_event.RepeatAndSelectDpEvent(dpa.GaussianDpEvent(10.0), mean, shape)
+    event, per_value = (dpa.dp_event.RepeatAndSelectDpEvent(dpa.GaussianDpEvent(s), mean, shape) for s in (10.0, 20.0))
     theirs = dpa_rdp.RdpAccountant(DEFAULT_ORDERS).compose(event).rdp
-    assert from_dp_event(event).rdp == pytest.approx(theirs, rel=1e-6)
+    assert from_dp_event(per_value).rdp == pytest.approx(theirs, rel=1e-6)
 
 
 def test_poisson_selection_agrees_with_dp_accounting():
     """By its Renyi curve alone a Gaussian costs what they say; its mu proves smaller deltas, and so less."""
-    event = dpa.dp_event.RepeatAndSelectDpEvent(dpa.GaussianDpEvent(10.0), 20.0, math.inf)
-    curve_alone = replace(from_dp_event(event.event), mu_squared=math.inf)
+    event, per_value = (dpa.dp_event.RepeatAndSelectDpEvent(dpa.GaussianDpEvent(s), 20.0, math.inf) for s in (10, 20))
+    curve_alone = replace(from_dp_event(per_value.event), mu_squared=math.inf)
     ours = select_best(curve_alone, mean_runs=20.0, shape=math.inf)
     assert ours.guarantee(1e-5).epsilon == pytest.approx(epsilon_of(event), rel=1e-6)
     theirs = dpa_rdp.RdpAccountant(DEFAULT_ORDERS).compose(event).rdp
     assert (np.array(ours.rdp) <= theirs * (1 + 1e-6)).all()
-    assert from_dp_event(event).guarantee(1e-5).epsilon < 0.9 * ours.guarantee(1e-5).epsilon
+    assert from_dp_event(per_value).guarantee(1e-5).epsilon < 0.9 * ours.guarantee(1e-5).epsilon
 
 
 def test_selecting_by_a_pure_mechanism_costs_two_plus_shape_times():
@@ -413,6 +468,6 @@ def test_gamma_of_hardly_more_than_one_run_is_not_above_the_truth(mean):
 
 def test_equal_costs_of_unequal_events_are_not_merged():
     sampled = dpa.PoissonSampledDpEvent(1.0, dpa.GaussianDpEvent(2.0))
-    a, b = from_dp_event(sampled), from_dp_event(dpa.GaussianDpEvent(1.0))
+    a, b = from_dp_event(sampled), from_dp_event(dpa.GaussianDpEvent(2.0))
     assert a == b
-    assert (a + b).mu_squared == from_dp_event(dpa.ComposedDpEvent([sampled, dpa.GaussianDpEvent(1.0)])).mu_squared == 2
+    assert (a + b).mu_squared == from_dp_event(dpa.ComposedDpEvent([sampled, dpa.GaussianDpEvent(2.0)])).mu_squared == 2

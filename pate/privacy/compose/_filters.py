@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable
-from dataclasses import replace
 
 from pate._core.checks import check_real
 from pate.exceptions import BudgetExceededError, InvalidInputError
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.accounting_unit import AccountingUnit, Terms
-from pate.privacy.convert import delta_left
 from pate.privacy.cost import Charge, check_charge, check_times
 from pate.privacy.words import Guarantee
 
@@ -85,9 +83,6 @@ class Accountant:
     def guarantee(self, delta: float) -> Guarantee:
         """Return the guarantee of the whole plan; it closes the plan. See :meth:`pate.Charge.guarantee`.
 
-        Plans with DP-SGD in them are also composed by privacy loss distributions, which takes up to some seconds and
-        says less than the charge does, by 5 to 20 %.
-
         Parameters
         ----------
         delta : float
@@ -98,13 +93,7 @@ class Accountant:
         InvalidInputError
             The gates use up all of delta, or nothing finite is known.
         """
-        whole = self.close()
-        found = whole.guarantee(delta)
-        if whole.losses is None:
-            return found
-        left = delta_left(delta, whole.delta0 * (1 + 1e-9))
-        epsilon = whole.losses.epsilon(left, about=found.epsilon)
-        return found if epsilon >= found.epsilon else replace(found, epsilon=epsilon, method="pld", order=None)
+        return self.close().guarantee(delta)
 
     def __repr__(self) -> str:
         return f"Accountant({', '.join(f'{n} x {what}' for what, _, n in self._steps)})"

@@ -50,10 +50,11 @@ def from_dp_event(event: Any) -> Charge:
     Returns
     -------
     Charge
-        Gaussian and Laplace noise multipliers are read as dp_accounting reads them: noise over the distance of the
-        two neighbours. A (truncated) Poisson-sampled Gaussian's is noise over the *clipping norm*, and neighbours
-        differ in one replaced record, whose two contributions may be opposite (as dp_accounting's REPLACE_ONE in its
-        PLD accountant; its RDP accountant has add-or-remove only, which is cheaper and would be another promise).
+        Every noise multiplier is noise over the largest norm C of *one* record's value, as dp_accounting defines it:
+        two neighbours differ in one replaced record, whose two values may be opposite, so their sums are up to 2 C
+        apart (dp_accounting's REPLACE_ONE in its PLD accountant; its RDP accountant takes them to be C apart, which is
+        add-or-remove, cheaper, and another promise). A ZCDp event states a bound itself: it has to hold under
+        replace-one.
 
     Raises
     ------
@@ -63,7 +64,7 @@ def from_dp_event(event: Any) -> Charge:
     Examples
     --------
     >>> import dp_accounting
-    >>> event = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(2.0), 8)
+    >>> event = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(4.0), 8)
     >>> from_dp_event(event).mu_squared
     2.0
     """
@@ -72,9 +73,10 @@ def from_dp_event(event: Any) -> Charge:
     if isinstance(event, dpa.NoOpDpEvent):
         return Charge.zero()
     if isinstance(event, dpa.GaussianDpEvent):
-        return Charge.gaussian(sensitivity=1.0, sigma=event.noise_multiplier)
+        return Charge.gaussian(sensitivity=2.0, sigma=event.noise_multiplier)
     if isinstance(event, dpa.LaplaceDpEvent):
-        return Charge.laplace(shifts=(1.0,), scale=event.noise_multiplier)
+        # The whole L1 distance in one coordinate costs most: a Laplace curve is convex in its shift, and 0 at 0.
+        return Charge.laplace(shifts=(2.0,), scale=event.noise_multiplier)
     if isinstance(event, dpa.dp_event.ZCDpEvent):
         low, slope = check_real("xi", event.xi, low=0), check_real("rho", event.rho, low=0)
         return Charge(math.inf, tuple(low + slope * a for a in DEFAULT_ORDERS))
