@@ -18,7 +18,7 @@ from pate.ledger import Ledger as _Ledger
 from pate.records import RecordVoters
 from pate.release import BallotSession
 
-folder, budget = Path(sys.argv[1]), Budget(8.0, 1e-5)
+folder, every, budget = Path(sys.argv[1]), int(sys.argv[2]), Budget(8.0, 1e-5)
 rng = np.random.default_rng(0)
 def blobs(n):
     y = rng.integers(0, 2, n)
@@ -45,12 +45,13 @@ def at(owner, name, number, when):
 n_rounds = len(fit(None).release_.rounds)
 assert n_rounds > 1
 # After a round is before the next one, nearly.
-moments = [(BallotSession, "ask", k, "before") for k in range(n_rounds)]
+before = sorted({0, 1, n_rounds - 1, *range(0, n_rounds, every)})
+moments = [(BallotSession, "ask", k, "before") for k in before]
 moments += [(BallotSession, "ask", k, "after") for k in (0, n_rounds - 1)]
 moments += [(RecordVoters, "cast", 0, when) for when in ("before", "after")]
 moments += [(RecordVoters, "cast_residuals", 0, "before")]
 moments += [(os, "fsync", k, when) for k in range(2) for when in ("before", "after")]
-tally = {"moments": 0, "paid before": 0, "rounds": n_rounds}
+tally = {"moments": 0, "paid before": 0, "rounds": len(before)}
 for i, moment in enumerate(moments):
     path = folder / f"ledger-{i}.sqlite"
     pid = os.fork()
@@ -78,9 +79,15 @@ print(json.dumps(tally))
 
 
 @pytest.mark.long
-def test_killed_at_every_step_a_fit_goes_on_and_pays_once(tmp_path):
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_every_step_a_fit_goes_on_and_pays_once(tmp_path, every):
+    """Before every eighth of its rounds, and before every one in ``make slow``."""
     done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False, timeout=280
+        [sys.executable, "-c", _SCRIPT, str(tmp_path), str(every)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr
     tally = json.loads(done.stdout)
