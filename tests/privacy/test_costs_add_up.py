@@ -54,7 +54,7 @@ def test_a_gate_beside_an_equal_cost_is_paid_for_too():
 def test_equal_parts_of_an_event_are_all_read():
     part = dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(3.0), 2)
     both = from_dp_event(dpa.ComposedDpEvent([part, part, dpa.GaussianDpEvent(3.0)]))
-    assert both.mu_squared == pytest.approx(5 / 9, rel=1e-15)
+    assert both.mu_squared == pytest.approx(5 * 4 / 9, rel=1e-15)
 
 
 def _wrapped(cost, how):

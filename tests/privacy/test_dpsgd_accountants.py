@@ -111,3 +111,19 @@ def test_numbers_that_mean_nothing_are_refused(wrong, named):
     right = {"noise_multiplier": 1.0, "sample_rate": 0.1, "n_steps": 10, "delta": 1e-5}
     with pytest.raises(InvalidInputError, match=named):
         dpsgd_epsilons(**(right | wrong))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(60)  # it would take two minutes at each delta
+@pytest.mark.parametrize("adjacency", ["add-or-remove", "replace-one"])
+def test_extreme_settings_take_no_time_and_are_bounds_or_refused(adjacency, caplog):
+    run = {"sample_rate": 0.01, "n_steps": 1000, "adjacency": adjacency}
+    for delta in (0.05, 0.3, 0.9):
+        rows = {row.accountant: row.epsilon for row in dpsgd_epsilons(1.0, delta=delta, **run)}
+        assert 0 <= rows["pld"] <= rows["rdp"] < 2
+    tiny = {"sample_rate": 1e-6, "n_steps": 10, "delta": 1e-15, "adjacency": adjacency}
+    rows = {row.accountant: row.epsilon for row in dpsgd_epsilons(1e4, **tiny)}
+    assert rows["rdp"] >= rows["pld"] > rows["gdp limit"] > 0  # dp_accounting alone says 0: its sum is below rounding
+    with pytest.raises(InvalidInputError, match="noise_multiplier"):
+        dpsgd_epsilons(1e155, delta=1e-5, **run)
+    assert not caplog.records  # the dependency's own lines stay off the screen

@@ -6,6 +6,7 @@ noise_multiplier clipping norms.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp
 
-from pate._core.checks import check_choice, check_int, check_real, least_of
+from pate._core.checks import check_choice, check_int, check_real, largest_of, least_of
 from pate.exceptions import InvalidInputError
 from pate.privacy.compose.repetitions import select_best
 from pate.privacy.convert import DEFAULT_ORDERS, check_delta, check_orders, gdp_to_epsilon, rdp_to_epsilon
@@ -34,6 +35,10 @@ from pate.privacy.losses import (
 
 # Costs of dp_accounting's events, and the Renyi curve of DP-SGD under replace-one adjacency.
 
+#: More noise than this drowns a step's divergence in the rounding of its series.
+_MOST_NOISE = 1e4
+#: Deltas beyond which epsilon may be next to nothing.
+_LARGE_DELTA = 1e-2
 #: Covers quadrature (below 1e-9, see the tests) and rounding.
 _MARGIN = 1 + 1e-7
 
@@ -267,7 +272,7 @@ def dpsgd_epsilons(
     Parameters
     ----------
     noise_multiplier : float
-        Noise over the clipping norm, at least 0.05.
+        Noise over the clipping norm, 0.05 to 10,000.
     sample_rate : float
         In (0, 1].
     n_steps : int
@@ -301,7 +306,7 @@ def dpsgd_epsilons(
     >>> {row.accountant: round(row.epsilon, 2) for row in rows if not row.is_bound}
     {'gdp limit': 0.94, 'strong composition, 2016': 9.35}
     """
-    s = check_real("noise_multiplier", noise_multiplier, low=LEAST_NOISE)
+    s = check_real("noise_multiplier", noise_multiplier, low=LEAST_NOISE, high=_MOST_NOISE)
     q = check_real("sample_rate", sample_rate, low=0, high=1, low_open=True)
     n = check_int("n_steps", n_steps, low=1)
     delta = check_delta(delta)
@@ -324,6 +329,12 @@ def dpsgd_epsilons(
 
 
 def _pld(s: float, q: float, n: int, delta: float, *, about: float, replace_one: bool) -> float:
+    if about == 0:  # Renyi divergence proves the least there is
+        return 0.0
+    if (
+        delta > _LARGE_DELTA
+    ):  # epsilon may be next to nothing while losses reach far: such a grid has millions of points
+        about = largest_of(about, 0.05)
     if replace_one:
         return Losses(0.0, ((SampledGaussianPair.poisson(q, s), n),)).epsilon(delta, about=about)
     from dp_accounting.pld import privacy_loss_distribution as pld
@@ -342,7 +353,18 @@ def _rdp(s: float, q: float, n: int, delta: float, *, replace_one: bool) -> floa
     from dp_accounting import rdp
 
     step = dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(s))
-    return float(rdp.RdpAccountant().compose(step, n).get_epsilon(delta))
+    log = logging.getLogger("absl")
+    level = log.level
+    log.setLevel(logging.ERROR)  # it tells of each order that its series has no sum for, and leaves it out
+    try:
+        found = float(rdp.RdpAccountant().compose(step, n).get_epsilon(delta))
+    finally:
+        log.setLevel(level)
+    # It also says 0 where a divergence drowned in rounding. There 0 is proved by n steps in which a record shows with
+    # probability q, and then by the distance of two Gaussians; else the run without sampling is a bound.
+    if found == 0 and q / s < 1e-6 and n * q * math.erf(1 / (s * math.sqrt(8))) > delta:
+        return gdp_to_epsilon(math.sqrt(n) / s, delta)
+    return found
 
 
 def _moments(s: float, q: float, n: int, delta: float, *, replace_one: bool) -> float:
