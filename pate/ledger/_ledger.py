@@ -113,8 +113,9 @@ class Ledger:
             raise InvalidInputError(
                 f"a ledger must be named by the path of its file, got {shown(path)}. Say Ledger('NAME.sqlite')."
             )
-        # Absolute: after a change of folder the same ledger must not become another, empty one.
-        self.path = Path(path).absolute()
+        # Absolute: after a change of folder the same ledger must not become another, empty one. Without links: its keys
+        # lie beside the file itself.
+        self.path = Path(os.path.realpath(path))
         self.timeout = check_real("timeout", timeout, low=0, remedy="It is in seconds.")
         self._asked = check_accounting_unit(currency)
         #: The records that were last compared with the ledger's, with all that is known of them.
