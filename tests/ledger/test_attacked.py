@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate import Budget, Charge, Ledger
+from pate import Budget, Charge, GNMax, Ledger, Votes, release_labels
 from pate.data import recognised_by
-from pate.exceptions import InvalidInputError, LedgerError
+from pate.exceptions import CuratorWarning, InvalidInputError, LedgerError
 from pate.jobs._request import check_ledger
 from pate.ledger import Registration, verify_ledger
 from pate.ledger._files import FileCheck
+from pate.release._quote import price_as_planned
 
 
 def registration(rows, owners=None):
@@ -142,3 +143,47 @@ def test_a_link_to_private_records_finds_their_ledger(tmp_path):
     second = Ledger(tmp_path / "b" / "t.csv.ledger.sqlite")
     with pytest.raises(InvalidInputError, match="holds the private data set of the ledger"):
         check_ledger(second, data, link, new_ledger=False)
+
+
+def test_two_processes_that_ask_the_same_at_once_pay_once(tmp_path, monkeypatch):
+    ledger = Ledger(tmp_path / "l.sqlite", total=Budget(9.0, 1e-5))
+    votes = Votes.from_counts([[70, 30]], query_hashes=["ab" * 32], n_units=1000)
+
+    def ask():
+        return release_labels(votes, GNMax(40.0), budget=Budget(2.0, 1e-5), ledger=ledger)
+
+    def meanwhile(*arguments, **options):  # it has looked, and not paid yet
+        monkeypatch.undo()
+        others.append(ask())
+        return price_as_planned(*arguments, **options)
+
+    others = []
+    monkeypatch.setattr("pate.release._release_labels.price_as_planned", meanwhile)
+    with pytest.raises(LedgerError, match="this very request"):
+        ask()
+    assert len(ledger.releases()) == 1
+    assert ask().labels.tolist() == others[0].labels.tolist()
+    assert ledger.verify().ok
+
+
+def test_an_old_copy_that_is_put_back_is_noticed_by_a_statement_beside_it(tmp_path):
+    ledger = Ledger(tmp_path / "l.sqlite", total=Budget(9.0, 1e-5))
+
+    def released(place):
+        votes = Votes.from_counts([[70, 30]], query_hashes=[f"{place:064x}"], n_units=1000)
+        object.__setattr__(votes, "fingerprint", "ab" * 32)
+        return release_labels(votes, GNMax(40.0), budget=Budget(2.0, 1e-5), ledger=Ledger(ledger.path))
+
+    released(0)
+    backup = ledger.path.read_bytes()
+    statement = released(1).statement
+    released(2)  # as long as the ledger holds what was released nothing is said
+    (tmp_path / "labels.statement.json").write_text(json.dumps(statement.to_dict()))
+    released(3)
+    ledger.path.write_bytes(backup)
+    with pytest.warns(CuratorWarning, match=r"labels.statement.json.*an old copy of that ledger was put back"):
+        released(4)
+    other = Ledger(tmp_path / "other.sqlite", total=Budget(9.0, 1e-5))
+    other.record(Charge.zero(), mechanism="m", n_queries=1, registration=Registration("record", (0, 1), n_units=9))
+    (tmp_path / "labels.statement.json").write_text(json.dumps({**statement.to_dict(), "ledger_head": other.head}))
+    released(5)  # another ledger's
