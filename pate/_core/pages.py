@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,22 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-# Tables as plain text.
+# Plain text.
+
+#: Control characters, marks that turn the reading direction around (a page could say another number than its file)
+#: and halves of surrogate pairs, which cannot be written as UTF-8. Tab and line feed are allowed.
+ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    r"""Return a text, of JSON too, for a terminal: what stood in a file must not clear it or hide a line.
+
+    Examples
+    --------
+    >>> print(visible("\x1b[2J" + "epsilon"))
+    \u001b[2Jepsilon
+    """
+    return ODD.sub(lambda odd: f"\\u{ord(odd[0]):04x}", text)
 
 
 def lined_up(table: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import re
-import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,98 +14,6 @@ import numpy.typing as npt
 
 from pate._core.files import write_bytes
 from pate.exceptions import InvalidInputError
-
-# scikit-learn objects as bytes by skops: no pickle, and only types that are named are built when they are read.
-
-#: What skops does not trust by itself, and cannot harm: data holders and pure functions, each by its full name. A
-#: prefix such as ``numpy.`` would not do: functions are types to skops, and ``numpy.testing`` has one that runs code.
-HARMLESS: tuple[str, ...] = (
-    "numpy.dtype",
-    "sklearn.feature_selection._univariate_selection.chi2",
-    "sklearn.feature_selection._univariate_selection.f_classif",
-    "sklearn.utils._bunch.Bunch",
-)
-
-#: Where a skops file describes what it holds.
-_SCHEMA = "schema.json"
-
-
-def pack_estimator(estimator: Any, *, trusted: Collection[str] = HARMLESS, refusal: str, remedy: str) -> bytes:
-    """Return a fitted estimator as bytes that :func:`unpack_estimator` will take with the same ``trusted``.
-
-    ``trusted`` are full names of types, beside those that skops trusts; ``refusal`` and ``remedy`` begin and end the
-    error of what could not be read back safely. Nothing of what it was fitted on is quoted there.
-    """
-    import skops.io as sio  # slow to import, and only those who keep estimators need it
-
-    try:
-        data = bytes(sio.dumps(estimator))
-        unknown = sorted(set(sio.get_untrusted_types(data=data)) - set(trusted))
-    except Exception as error:
-        # Not chained and not quoted: a fitted part's text may show private values.
-        raise InvalidInputError(f"{refusal}: skops cannot store it ({type(error).__name__}). {remedy}") from None
-    if unknown:
-        raise InvalidInputError(
-            f"{refusal}: {', '.join(unknown)} is not among the types that are safe to read back. {remedy}"
-        )
-    return data
-
-
-def canonical_bytes(data: bytes) -> bytes:
-    """Return packed bytes in which only the estimator is left: no hour, and nothing of the memory it stood in.
-
-    skops writes addresses, and NumPy the gaps between the fields of a record (a tree's nodes), where whatever was in
-    memory before still stands.
-    """
-    made = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as new:
-        places: dict[str, str] = {}
-
-        def place(found: re.Match[str]) -> str:
-            return f"{found[1]}{places.setdefault(found[2], str(len(places)))}"
-
-        schema = re.sub(r'("__id__": )(\d+)', place, old.read(_SCHEMA).decode("utf-8"))
-        names = {name: name for name in old.namelist() if name != _SCHEMA}
-        for name in sorted(names, key=schema.find):
-            stem, dot, ending = name.partition(".")
-            names[name] = f"{places.setdefault(stem, str(len(places)))}{dot}{ending}"
-            schema = schema.replace(json.dumps(name), json.dumps(names[name]))
-        for name, now in sorted(names.items(), key=lambda pair: pair[1]):
-            new.writestr(
-                zipfile.ZipInfo(now), _without_gaps(old.read(name)) if now.endswith(".npy") else old.read(name)
-            )
-        new.writestr(zipfile.ZipInfo(_SCHEMA), schema)
-    return made.getvalue()
-
-
-def _without_gaps(packed: bytes) -> bytes:
-    """Return a packed array, the bytes between the fields of its records nought."""
-    array = np.load(io.BytesIO(packed), allow_pickle=False)
-    if array.dtype.names is None:
-        return packed
-    clean = np.zeros(array.shape, dtype=array.dtype)
-    for name in array.dtype.names:
-        clean[name] = array[name]
-    made = io.BytesIO()
-    np.save(made, clean, allow_pickle=False)
-    return made.getvalue()
-
-
-def unpack_estimator(data: bytes, *, trusted: Collection[str] = HARMLESS) -> Any:
-    """Return the estimator in bytes; whatever skops raises is raised.
-
-    Bytes that claim to hold more than they are, are refused: what is packed here is stored as it is.
-    """
-    import skops.io as sio
-
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        if sum(member.file_size for member in archive.infolist()) > len(data):
-            raise ValueError("members that unpack to more than they are")
-
-    return sio.loads(data, trusted=list(trusted))
-
-
-# Arrays and JSON about them as one safetensors file.
 
 _KEY = "pate"
 #: Types that both NumPy and every safetensors library know.

@@ -28,6 +28,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pate._core.pages import visible
 from pate.cli._options import OPTIONS_OF, SCREEN, CommandGroup, GroupedCommand, option, options_of
 from pate.exceptions import InvalidInputError, PateError, PateWarning
 
@@ -203,13 +204,13 @@ def begin(**given: Any) -> None:
 def say(text: str) -> None:
     """Print what happens on the way: left out with ``--quiet``, on standard error with ``--json``."""
     if not manner.quiet:
-        typer.echo(text, err=manner.json)
+        typer.echo(visible(text), err=manner.json)
 
 
 def answer(text: str) -> None:
     """Print what the command was asked for: also with ``--quiet``; with ``--json`` the document has it instead."""
     if not manner.json:
-        typer.echo(text)
+        typer.echo(visible(text))
 
 
 def say_json(document: Any) -> bool:
@@ -218,7 +219,7 @@ def say_json(document: Any) -> bool:
     Paths become texts, NumPy's values Python's, and what JSON cannot hold (NaN, infinity) null.
     """
     if manner.json:
-        typer.echo(json.dumps(_as_json(document), indent=2, allow_nan=False, ensure_ascii=False))
+        typer.echo(visible(json.dumps(_as_json(document), indent=2, allow_nan=False, ensure_ascii=False)))
     return manner.json
 
 
@@ -235,7 +236,7 @@ def is_interactive() -> bool:
 def complain(text: str, colour: str) -> None:
     """Print on standard error; in colour on a terminal only, unless NO_COLOR is set."""
     plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
-    typer.secho(text, fg=None if plain else colour, err=True)
+    typer.secho(visible(text), fg=None if plain else colour, err=True)
 
 
 def now_called(old: str, given: Any, new: str, value: Any) -> Any:
@@ -277,7 +278,7 @@ def confirmed(question: str, *, patiently: bool = False) -> bool:
         import termios
 
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
-    typer.echo(f"{question} [y/N] ", err=True, nl=False)
+    typer.echo(visible(f"{question} [y/N] "), err=True, nl=False)
     if patiently:
         select.select([sys.stdin], [], [])  # a reader at work would hold the lock of the input
     said = sys.stdin.readline()
@@ -292,12 +293,13 @@ def show_table(
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title=title, title_justify="left", **style)  # type: ignore[arg-type]
     for i, name in enumerate(heading):
         table.add_column(name, justify="right" if i and not texts else "left")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(visible(cell)) for cell in row))
     Console(width=None if sys.stdout.isatty() else 110).print(table)
 
 

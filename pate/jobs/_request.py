@@ -272,7 +272,8 @@ def check_ledger(book: Ledger, data: Registration, private: Path, *, new_ledger:
     anything is trained or released.
     """
     if book.registration is None:
-        said = book.check_beside(str(private), data, private.parent)
+        # A link to the records is these records.
+        said = book.check_beside(str(private), data, private.parent, Path(os.path.realpath(private)).parent)
         if said and not new_ledger:
             raise InvalidInputError(said)
     book.check(data)

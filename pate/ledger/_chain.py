@@ -29,8 +29,8 @@ from pate.exceptions import InvalidInputError, LedgerError
 
 
 def key_path(ledger: Path) -> Path:
-    """Return where the key of a ledger lies."""
-    return ledger.with_name(ledger.name + ".key")
+    """Return where the key of a ledger lies: beside the file itself, by whatever link that is named."""
+    return Path(f"{os.path.realpath(ledger)}.key")
 
 
 def read_key(ledger: Path, *, make: bool) -> bytes | None:

@@ -22,7 +22,17 @@ from pate.exceptions import BudgetExceededError, InvalidInputError, LedgerError
 from pate.ledger import _entries
 from pate.ledger._chain import NewAnswer, mac, pack_query, read_key, unpack_counts, unpack_query
 from pate.ledger._files import BINDS, Thing, described, head_named, read_thing, releases_named, signature
-from pate.ledger._registration import MEANT, SENSITIVE_KEYS, check_beside, ledgers_in, macs, merge, overlap, sealed
+from pate.ledger._registration import (
+    MEANT,
+    SENSITIVE_KEYS,
+    check_beside,
+    check_newest,
+    ledgers_in,
+    macs,
+    merge,
+    overlap,
+    sealed,
+)
 from pate.ledger._rows import KINDS, Answer, LedgerRow, Registration, Remaining, Verification
 from pate.ledger._store import transaction
 from pate.ledger._verify import verify_ledger, write_answers
@@ -113,8 +123,9 @@ class Ledger:
             raise InvalidInputError(
                 f"a ledger must be named by the path of its file, got {shown(path)}. Say Ledger('NAME.sqlite')."
             )
-        # Absolute: after a change of folder the same ledger must not become another, empty one.
-        self.path = Path(path).absolute()
+        # Absolute: after a change of folder the same ledger must not become another, empty one. Without links: its keys
+        # lie beside the file itself.
+        self.path = Path(os.path.realpath(path))
         self.timeout = check_real("timeout", timeout, low=0, remedy="It is in seconds.")
         self._asked = check_accounting_unit(currency)
         #: The records that were last compared with the ledger's, with all that is known of them.
@@ -421,7 +432,8 @@ class Ledger:
         -----
         CuratorWarning
             This ledger would be new for the records, and another one in its folder is for them, or for largely the same
-            people; or a release lies there whose ledger is gone. Two ledgers' totals add up.
+            people; or a release lies there that no ledger there holds: it is gone, or an old copy of it was put back.
+            Two ledgers' totals add up.
 
         Raises
         ------
@@ -433,8 +445,13 @@ class Ledger:
             known = _entries.read_registration(connection, self.path) is not None
         if registration.contents is not None or registration.sketch is not None:
             self._checked = registration
-        if not known and not self._looked_beside and registration.fingerprint is not None:
-            said = self.check_beside("what was given", self._full(registration), meant="ignore this warning")
+        if not self._looked_beside and registration.fingerprint is not None:
+            data = self._full(registration)
+            if known:
+                self._looked_beside = True
+                said = check_newest(self, data, ledgers_in(type(self), [self.path.parent]))
+            else:
+                said = self.check_beside("what was given", data, meant="ignore this warning")
             if said:
                 tell_curator(said)
 

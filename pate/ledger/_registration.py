@@ -196,14 +196,36 @@ def check_beside(
             "cannot be seen. Another ledger would then grant its whole budget once more. Restore the key file; if "
             f"these are other data, {meant}."
         )
-    like = _releases_like(data, folders)
-    lost = next((path for path, head in like if not any(book.holds(head) for book in ledgers)), None)
-    if lost is not None:
+    lost = _forgotten(data, ledgers, folders)
+    if lost:
         return (
-            f"{str(lost)!r} tells of a release from about as many private {members}, and the ledger that it was "
-            f"charged to is not there. If that was from {what}, a new ledger would forget what was spent: restore the "
-            f"old one with its key, or name it, ledger= (--ledger). If it was from other data, {meant}."
+            f"{lost}, and the ledger that it was charged to is not there. If that was from {what}, a new ledger would "
+            "forget what was spent: restore the old one with its key, or name it, ledger= (--ledger). If it was from "
+            f"other data, {meant}."
         )
+    return ""
+
+
+def check_newest(ledger: Any, data: Registration, others: Iterable[Any]) -> str:
+    """Return a warning if a release beside a ledger of these records is in no ledger there; "" if there is none."""
+    lost, folders = "", [ledger.path.parent]
+    if _forgotten(data, [ledger], folders):  # mostly not: then no other ledger is opened
+        lost = _forgotten(data, [ledger, *others], folders)
+    if not lost:
+        return ""
+    return (
+        f"{lost}, and no ledger beside it holds that release. If it was charged to {str(ledger.path)!r}, an old copy "
+        "of that ledger was put back, and would grant again what was spent since: restore the newest copy. If it was "
+        "from other data, ignore this warning."
+    )
+
+
+def _forgotten(data: Registration, ledgers: Iterable[Any], folders: Iterable[Path]) -> str:
+    """Return the beginning of a warning of a release that none of the ledgers holds."""
+    members, ledgers = "people" if data.unit == "group" else "records", list(ledgers)
+    for path, head in _releases_like(data, folders):
+        if not any(ledger.holds(head) for ledger in ledgers):
+            return f"{str(path)!r} tells of a release from about as many private {members}"
     return ""
 
 

@@ -126,12 +126,21 @@ _TAKEN = "Name a new file for the ledger."
 def transaction(path: Path, *, write: bool, timeout: float) -> Iterator[sqlite3.Connection]:
     """Run one transaction; a reader of a ledger that is not there yet sees one without entries, and leaves no file."""
     try:
+        # The key first: a process that makes both at this moment makes the ledger first.
+        has_key = key_path(path).exists()
         missing = not path.exists() or path.stat().st_size == 0
-        if missing and key_path(path).exists():
+        if missing and has_key:
             raise LedgerError(
                 f"the ledger {str(path)!r} is gone or empty, but its key file {key_path(path).name!r} is there: what "
                 "was spent would be forgotten. Restore the ledger from a backup. Only if no label was ever released "
                 "from this private data delete the key file too."
+            )
+        if not missing and path.stat().st_nlink > 1:
+            # SQLite looks for what a killed process left beside the name that it is given.
+            raise LedgerError(
+                f"the ledger {str(path)!r} has a second name (a hard link): after a kill a charge could be half there "
+                "under one of them. Nothing was charged. Remove the other name, and name the ledger by one, or by a "
+                "symbolic link."
             )
         if missing and write:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -235,7 +235,15 @@ class _Check:
                 if entry.digest != digest:
                     self.problems.append(f"{name} was changed")
                 self._look(connection, entry, name)
-            except (LedgerError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            except (
+                LedgerError,
+                ValueError,
+                TypeError,
+                LookupError,
+                AttributeError,
+                ArithmeticError,
+                RecursionError,
+            ) as error:
                 self.problems.append(f"{name} holds something that pate did not write ({type(error).__name__})")
             self.previous = digest
             self.n_entries += 1

@@ -43,6 +43,7 @@ from pate.release.statement import plain_language
 from pate.release.statement.catalogue import english
 from pate.release.statement.files import new_page
 from pate.release.statement.model import PrivacyStatement
+from pate.release.statement.plain import as_plain_text
 
 __all__ = ["InputSpec", "Manifest", "ModelFile", "check_model_path", "read_model", "write_model", "write_page"]
 
@@ -123,10 +124,13 @@ class InputSpec:
             and (self.columns is None or len({name for name, _ in self.columns}) == len(self.columns))
             and (self.columns is None or len(self.columns) == self.n_features)
             and (self.mixed is None or isinstance(self.mixed, bool))
+            and (self.image_shape is None or len(self.image_shape) in (2, 3))
+            and (self.size is None or len(self.size) == 2)
             and all(whole(side) for side in sides)
             and (self.kind != "table" or self.columns is not None)
             and self.decimal in (None, ",")
-            and (self.kind != "images" or (self.size is not None and self.color in ("grey", "rgb")))
+            and self.color in (None, "grey", "rgb")
+            and (self.kind != "images" or None not in (self.size, self.color))
         )
         if not fine:
             raise InvalidInputError("the description of the model's rows is not valid. Save the model again.")
@@ -218,6 +222,12 @@ class Manifest:
             raise InvalidInputError(
                 "the kind of model is unknown to this version of pate. Read the file with the version that wrote it."
             )
+        if self.kind in OF_NUMBERS and not (
+            len(self.classes) == 2
+            and not any(isinstance(end, bool | str) for end in self.classes)
+            and self.classes[0] < self.classes[1]
+        ):
+            raise InvalidInputError("the ends of the range of a model of a number must be two numbers in order.")
         if not all(isinstance(line, str) for line in self.made_of):
             raise InvalidInputError("made_of must be lines of text. Save the model again.")
         self.class_array()
@@ -232,13 +242,15 @@ class Manifest:
         """Return the classes as the fitted classifier held them."""
         fine = isinstance(self.dtype, str) and (self.dtype == "|O" or self.dtype[1:2] in tuple("biufU"))
         try:
-            made = np.array(self.classes, dtype=object if self.dtype == "|O" else np.dtype(self.dtype))
-            fine = fine and tuple(made.tolist()) == self.classes
+            dtype = np.dtype(self.dtype) if fine else np.dtype(object)
+            # Before there is an array: a few texts in "<U200000000" take gigabytes.
+            fine = fine and 0 < len(self.classes) * dtype.itemsize <= _MOST_JSON_BYTES
+            fine = fine and tuple(np.array(self.classes, dtype=dtype).tolist()) == self.classes
         except (TypeError, ValueError, OverflowError):
             fine = False
         if not fine:
             raise InvalidInputError("the classes are not of the dtype that is stored with them. Save the model again.")
-        return made
+        return np.array(self.classes, dtype=dtype)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the manifest as JSON values, without the list of files."""
@@ -360,21 +372,21 @@ class ModelFile:
     def rows(self) -> list[tuple[str, str | tuple[str, ...]]]:
         """Return the facts of the model for its page: pairs of a heading and a text, or a list of texts."""
         m = self.manifest
-        kinds = {type(c).__name__ for c in m.classes}
+        kinds, classes = {type(c).__name__ for c in m.classes}, as_plain_text(", ".join(map(str, m.classes)))
         types = {"str": "texts", "bool": "truth values", "int": "whole numbers", "float": "numbers"}
         return [
             ("Model", KINDS[m.kind]),
-            ("Made of", m.made_of),
+            ("Made of", tuple(map(as_plain_text, m.made_of))),
             ("Predicts", f"a number from {m.classes[0]:g} to {m.classes[1]:g}")
             if m.kind in OF_NUMBERS
-            else ("Labels", ", ".join(map(str, m.classes)))
+            else ("Labels", classes)
             if m.kind == "labels"
-            else ("Classes", f"{', '.join(map(str, m.classes))} ({', '.join(sorted(types[k] for k in kinds))})"),
+            else ("Classes", f"{classes} ({', '.join(sorted(types[k] for k in kinds))})"),
             ("Takes", str(m.door)),
             ("Costs", "no more privacy, however often it is used: it is as public as the release it was made from"),
             ("Holds", "released statistics and public rows, and what was computed from them; no private row, vote, "
                       "ballot or teacher"),
-            ("File", f"{self.n_bytes:,} bytes, SHA-256 {self.sha256}, written by pate {m.pate}"),
+            ("File", f"{self.n_bytes:,} bytes, SHA-256 {self.sha256}, written by pate {as_plain_text(m.pate)}"),
         ]  # fmt: skip
 
     def text(self) -> str:

@@ -26,7 +26,14 @@ import numpy.typing as npt
 from pate._core.events import event, is_logged
 from pate._core.recorder import note, playing
 from pate._core.types import FloatArray
-from pate.exceptions import BudgetExceededError, FederationError, InvalidInputError, ReplayError
+from pate.exceptions import (
+    BudgetExceededError,
+    FederationError,
+    InvalidInputError,
+    LedgerError,
+    PateError,
+    ReplayError,
+)
 from pate.ledger import Ledger, NewAnswer, Registration
 from pate.mechanisms import (
     ANSWERED,
@@ -217,23 +224,18 @@ class Transaction:
 
         A request that the ledger knows is refused: the other sites may have its shares.
         """
-        ledger = self.terms.ledger
-
-        def only_once() -> None:  # inside the write transaction: no other process can charge for it meanwhile
-            if ledger is not None and ledger.has_request(request):
-                raise FederationError(
-                    "this site was charged for this plan before, in its own ledger: it was served, or broken off. Use "
-                    "what was opened then, or ask again by a new plan, which is paid for again."
-                )
-
         _, release = self._pay(
             rounds_charge(rounds, n_cells),
-            only_once,
+            lambda: None,
             mechanism=", ".join(f"{n} x {one}" if n > 1 else str(one) for one, n in Counter(rounds).items()),
             n_queries=len(rounds),
             facts=lambda drawn: {"n_cells": n_cells, **facts},
             request=request,
             kind="noise shares",
+            paid_before=FederationError(
+                "this site was charged for this plan before, in its own ledger: it was served, or broken off. Use what "
+                "was opened then, or ask again by a new plan, which is paid for again."
+            ),
         )
         return PaidShares(rounds, self._noise, self.terms.ledger, release, n_cells)
 
@@ -281,8 +283,13 @@ class Transaction:
         request: str = "",
         open_ended: bool = False,
         kind: str | None = None,
+        paid_before: PateError | None = None,
     ) -> tuple[T, int | None]:
-        """Take ``charge`` from budget and ledger, and only then ``draw``; see the module for the order."""
+        """Take ``charge`` from budget and ledger, and only then ``draw``; see the module for the order.
+
+        ``paid_before`` is the error where the ledger knows the request: callers look before, other processes may be
+        quicker.
+        """
         terms = self.terms
         if terms.tiers is not None and kind not in ("ballots", "ballot session", "labels"):
             raise InvalidInputError(
@@ -303,14 +310,20 @@ class Transaction:
                     delta=delta,
                 )  # fmt: skip
             return draw(), None
-        terms.ledger.open_total(terms.ledger.total or terms.budget)
+        ledger = terms.ledger
+        ledger.open_total(ledger.total or terms.budget)
         drawn: list[T] = []
 
-        def once_it_fits() -> dict[str, Any]:
+        def once_it_fits() -> dict[str, Any]:  # inside the write transaction: no other process can charge meanwhile
+            if request and ledger.has_request(request):
+                raise paid_before or LedgerError(
+                    f"another process was charged for this very request in the ledger {str(ledger.path)!r} at the same "
+                    "moment. Nothing was charged here. Ask again: what it was given is stored, and free."
+                )
             drawn.append(draw())
             return facts(drawn[0])
 
-        release = terms.ledger.record(
+        release = ledger.record(
             charge,
             mechanism=mechanism,
             n_queries=n_queries,

@@ -16,7 +16,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from pate._core.checks import shown
-from pate._core.tensors import pack_estimator, unpack_estimator
+from pate._core.estimators import pack_estimator, unpack_estimator
 from pate.data import holds_numbers, is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError
 from pate.representations._base import BLOCK, Representation

@@ -27,9 +27,10 @@ import numpy as np
 import numpy.typing as npt
 import sklearn
 
+from pate._core.estimators import HARMLESS, pack_estimator, unpack_estimator
 from pate._core.files import own_folder, read_json, write_bytes, write_json, write_text
 from pate._core.secret import stored_secret
-from pate._core.tensors import HARMLESS, as_safetensors, pack_estimator, parsing, plain, unpack_estimator
+from pate._core.tensors import as_safetensors, parsing, plain
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.teachers._usable import is_frame, is_sparse
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 
 import numpy as np
 import pytest
+import skops.io as sio
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -13,16 +16,18 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsTransformer
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from pate import InvalidInputError
-from pate._core.tensors import canonical_bytes, pack_estimator
+from pate._core.estimators import canonical_bytes, make_safe, pack_estimator, unpack_estimator
 from pate.models.students import ImageStudent, VoteSpreading
-from pate.models.students._serialised import keep_student, make_safe, read_student
+from pate.models.students._serialised import keep_student, read_student
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 3))
@@ -188,3 +193,39 @@ def test_a_student_whose_file_names_the_former_module_is_read(tmp_path):
     read = read_student(tmp_path, about)
     assert type(read) is VoteSpreading
     assert np.array_equal(read.predict_proba(X), student.predict_proba(X))
+
+
+TEXTS = ["a b", "b c", "c d", "a a"]
+TOWNS = np.array([["u"], ["v"], ["w"], ["u"]], dtype=object)
+ENCODERS = {
+    "words": (CountVectorizer(token_pattern=r"\w+"), TEXTS, lambda e: e.vocabulary_.update(a=10**8)),
+    "entries": (DictVectorizer(), [{"a": 1}, {"b": 2}] * 2, lambda e: e.vocabulary_.update(a=-9)),
+    "fewer columns": (OneHotEncoder(), TOWNS, lambda e: vars(e).update(_n_features_outs=[1])),
+    "rare ones": (OneHotEncoder(min_frequency=2), TOWNS, lambda e: e._default_to_infrequent_mappings[0].fill(9)),
+    "dropped ones": (OneHotEncoder(drop="first"), TOWNS, lambda e: vars(e).update(_drop_idx_after_grouping=None)),
+    "neighbours": (KNeighborsTransformer(n_neighbors=1, algorithm="brute"), X[:4], lambda e: vars(e).update(
+        n_samples_fit_=1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_what_makes_sparse_rows_names_no_column_that_they_do_not_have(name):
+    """SciPy multiplies without looking: the process would read memory that is not the model's, or die."""
+    kind, rows, change = ENCODERS[name]
+    encoder = clone(kind).fit(rows)
+    unpack_estimator(pack_estimator(encoder, refusal="", remedy=""))
+    change(encoder)
+    with pytest.raises(ValueError, match="of other"):  # also where it is a public map
+        unpack_estimator(pack_estimator(encoder, refusal="", remedy=""))
+
+
+def test_a_sparse_matrix_that_calls_itself_trusted_is_not_built():
+    """It may be compressed a thousandfold, and its indices go anywhere."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(sio.dumps(sparse.csr_matrix(X)))) as old, zipfile.ZipFile(made, "w") as new:
+        for name in old.namelist():
+            data = old.read(name).replace(b'"csr_matrix"', b'"spmatrix"').replace(b"sparse._csr", b"sparse._matrix")
+            new.writestr(name, data)
+    assert sio.get_untrusted_types(data=made.getvalue()) == []
+    with pytest.raises(ValueError, match="a sparse matrix"):
+        unpack_estimator(made.getvalue())

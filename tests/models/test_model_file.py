@@ -13,7 +13,9 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from pate import Budget, InvalidInputError, PATEClassifier
+from pate._core.estimators import unpack_estimator
 from pate.models.file import _DATE, InputSpec, Manifest, _facts, read_model, write_page
+from pate.models.students._serialised import TYPES
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +82,13 @@ DAMAGES = {
     "one class": lambda held, whole: with_manifest(held, lambda said: said["classes"].update(values=["no"])),
     "classes of another type": lambda held, whole: with_manifest(
         held, lambda said: said["classes"].update(dtype="<M8")
+    ),
+    "classes of wide texts": lambda held, whole: with_manifest(
+        held, lambda said: said["classes"].update(dtype="<U30000000")
+    ),
+    "a number between texts": lambda held, whole: with_manifest(held, lambda said: said.update(kind="numbers")),
+    "deep colours": lambda held, whole: with_manifest(
+        held, lambda said: said["rows"].update(color=json.loads("[" * 900 + "]" * 900))
     ),
     "classes cut short": lambda held, whole: with_manifest(held, lambda said: said["classes"].update(dtype="<U1")),
 }
@@ -160,6 +169,23 @@ def test_a_student_whose_inner_archive_swells_is_refused(saved, tmp_path):
         PATEClassifier.load(file)
 
 
+def test_a_student_whose_arrays_are_read_again_and_again_is_refused(saved, tmp_path):
+    with zipfile.ZipFile(io.BytesIO(members(saved)["student.skops"])) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+    array = {"__class__": "ndarray", "__module__": "numpy", "__loader__": "NdArrayNode", "type": "numpy", "file": "a"}
+    said = json.loads(held["schema.json"])
+    said["content"]["content"]["more"] = {
+        "__class__": "list", "__module__": "builtins", "__loader__": "ListNode", "content": [array] * 99,
+    }  # fmt: skip
+    made, packed = io.BytesIO(), io.BytesIO()
+    np.save(packed, np.zeros(9999))
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, data in {**held, "a": packed.getvalue(), "schema.json": json.dumps(said).encode()}.items():
+            archive.writestr(name, data)
+    with pytest.raises(ValueError, match="more than they are"):
+        unpack_estimator(made.getvalue(), trusted=TYPES)
+
+
 def test_there_is_no_such_file_and_a_folder_is_none(tmp_path):
     for path in (tmp_path / "no.pate", tmp_path):
         with pytest.raises(InvalidInputError, match="there is no model file"):
@@ -193,6 +219,16 @@ def test_what_a_person_named_is_text_on_the_page(saved):
     object.__setattr__(file, "manifest", manifest)
     for markup in ("<script>", "<b>", "<i>"):
         assert markup not in file.html()
+
+
+def test_no_text_in_a_file_clears_the_screen_or_turns_a_line_around(saved):
+    spec = InputSpec(kind="table", n_features=1, columns=(("\x1b[2J", "numeric"),))
+    classes = ("\x1b[1A\x1b[2K", "\u202e8")
+    manifest = Manifest(kind="student", classes=classes, dtype="<U8", door=spec, made_of=("\x9b2J",), pate="\x07")
+    file = read_model(saved)
+    object.__setattr__(file, "manifest", manifest)
+    for page in (file.text(), file.html()):
+        assert not set(page) & set("\x07\x1b\x9b\u202e")
 
 
 def test_classes_that_json_does_not_hold_are_refused():

@@ -369,7 +369,7 @@ class MeasuredAccuracy(Part):
 
     def __post_init__(self) -> None:
         _check_interval(self, "measured accuracy")
-        if self.unit not in OF_UNIT:
+        if self.unit not in tuple(OF_UNIT):
             raise InvalidInputError(f"measured unit must be one of {', '.join(OF_UNIT)}. Say what was counted.")
         if self.n is not None:
             object.__setattr__(self, "n", check_whole("measured n", self.n, low=1))
@@ -489,7 +489,7 @@ class MeasuredErrors(Part):
     def __post_init__(self) -> None:
         if not isinstance(self.held_out, bool):
             raise InvalidInputError("measured held_out must be true or false. Ask for the file as it was written.")
-        if self.unit not in OF_UNIT:
+        if self.unit not in tuple(OF_UNIT):
             raise InvalidInputError(f"measured unit must be one of {', '.join(OF_UNIT)}. Say what was counted.")
         object.__setattr__(self, "n", check_whole("measured n", self.n, low=1))
         for name, low in (("mae", 0), ("mae_error", 0), ("r2", -LARGEST), ("r2_error", 0), ("clip", 0)):
@@ -764,7 +764,7 @@ class MeasuredQuality(Part):
     _called = "the statement's quality"
 
     def __post_init__(self) -> None:
-        if self.unit not in OF_UNIT:
+        if self.unit not in tuple(OF_UNIT):
             raise InvalidInputError(f"measured unit must be one of {', '.join(OF_UNIT)}. Say what was counted.")
         if isinstance(self.labels, str) or not isinstance(self.labels, Sequence) or len(self.labels) > MOST_CLASSES:
             raise InvalidInputError("the statement's quality must list labels. Ask for the file as it was made.")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from pate._core.checks import least_of
+from pate._core.pages import ODD
 from pate.exceptions import InvalidInputError
 from pate.privacy.convert import format_up
 from pate.privacy.cost import Charge
@@ -64,14 +64,11 @@ _MOST_UNITS = 10**15
 LARGEST = 1e300
 #: Longest text of a statement's field, in characters. A page is a page.
 MAX_TEXT = 4000
-#: Control characters, marks that turn the reading direction around (a page could say another number than its file)
-#: and halves of surrogate pairs, which cannot be written as UTF-8. Tab and line feed are allowed.
-_ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def check_text(name: str, value: Any) -> str:
     """Return a text that a page can show as it is."""
-    if not isinstance(value, str) or len(value) > MAX_TEXT or _ODD.search(value):
+    if not isinstance(value, str) or len(value) > MAX_TEXT or ODD.search(value):
         raise InvalidInputError(
             f"{name} must be text of at most {MAX_TEXT} characters, none of them a control character, got "
             f"{_short(value)}. Convert or shorten it."
@@ -81,7 +78,7 @@ def check_text(name: str, value: Any) -> str:
 
 def as_plain_text(value: Any) -> str:
     r"""Return any value as a text that :func:`check_text` takes: odd characters become spaces, the end is cut off."""
-    text = _ODD.sub(" ", str(value))
+    text = ODD.sub(" ", str(value))
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 4] + " ..."
 
 
