@@ -19,6 +19,7 @@ from torch import nn
 from pate._core.moved import takes_former_names
 from pate.dpsgd._canaries import Canaries
 from pate.dpsgd._fit import Fitted, fit_privately, linear_weights
+from pate.dpsgd._measured import one_by_one
 from pate.dpsgd._optimizers import Optimizer
 from pate.dpsgd._rows import input_spec, keep_columns, read_asked, rows_for
 from pate.dpsgd._run import TrainingStep
@@ -45,11 +46,11 @@ def outputs(fitted: Any, X: Any, *, double: bool = False) -> torch.Tensor:
     With ``double`` it is computed in that precision, so that a row's place among others shows in no digit that counts.
     """
     rows = torch.from_numpy(rows_for(fitted.module_, read_asked(fitted, X, fitted._method)))
-    module = fitted.module_
-    if double:
-        module, rows = copy.deepcopy(module).double(), rows.double() if rows.is_floating_point() else rows
-    with torch.inference_mode(), held_threads(valued(Device, fitted.device).n_threads):
-        return torch.cat([module(part).double() for part in rows.split(_PREDICTION_ROWS)])
+    ask = one_by_one(fitted.module_, rows[:1], double=double)
+    if double and rows.is_floating_point():
+        rows = rows.double()
+    with held_threads(valued(Device, fitted.device).n_threads):
+        return torch.cat([ask(part).double() for part in rows.split(_PREDICTION_ROWS)])
 
 
 @takes_former_names(**FORMER)
