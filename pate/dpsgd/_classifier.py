@@ -154,8 +154,9 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     delta)-differentially private for one record under the mechanism's ``adjacency``; the module
     ``pate.dpsgd._calibration`` has the theorem. Clipping bounds one record without relying on the module keeping
     records apart: a module of torch's own layers is run by an engine that knows them (book-keeping: one pass for many
-    records), any other one record at a time, on a copy that is thrown away. (Code that keeps rows outside of the
-    module, in a global say, is not seen.)
+    records), any other one record at a time, on a copy that is thrown away. What is returned is another module,
+    made alike before training, with the trained parameters. Predictions and counts ask about each row by itself, in
+    the same way. (Code that keeps rows outside of the module, in a global or a class attribute say, is not seen.)
     All parameters above are taken as public, and under replace-one the number of records. Each fit is a fresh spend:
     searching over k settings costs k budgets, which a ``ledger`` adds up (without one the statement counts the fits of
     this process). Features are used as they come: scale them by

@@ -54,8 +54,9 @@ _DRAWN = ("uniform", "stratified")
 _VALUES = (type(None), bool, int, float, complex, str, bytes, slice, np.ndarray, *{*np.sctypeDict.values()})
 #: Types that a parameter such as ``dtype`` names.
 _TYPES = frozenset((bool, int, float, str, object, *np.sctypeDict.values()))
-#: Where scikit-learn's own functions stand that ``fit`` alone calls: scores by which columns are chosen.
+#: Where scikit-learn's own code stands that ``fit`` alone calls: scores by which columns are chosen, and splits.
 _OF_FIT = ("sklearn.feature_selection._univariate_selection", "sklearn.feature_selection._mutual_info")
+_SPLITS = "sklearn.model_selection._split"
 #: The curator is told where asking record by record would take so many seconds, by the first ones of it.
 _LONG, _FIRST = 60.0, 2.0
 
@@ -189,9 +190,9 @@ def _is_known(value: Any) -> bool:
         return is_known_throughout(value)
     if type(value) in (make_column_selector, FunctionType):
         return type(value) is make_column_selector or value.__module__ in _OF_FIT
-    return type(value) in _VALUES and not (
-        type(value) is np.ndarray and value.dtype.hasobject and not all(map(_is_known, value.flat))
-    )
+    if type(value) is np.ndarray and value.dtype.hasobject:
+        return all(map(_is_known, value.flat))
+    return type(value) in _VALUES or type(value).__module__ == _SPLITS
 
 
 def measured_labels(
