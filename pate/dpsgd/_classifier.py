@@ -19,6 +19,7 @@ from torch import nn
 from pate._core.moved import takes_former_names
 from pate.dpsgd._canaries import Canaries
 from pate.dpsgd._fit import Fitted, fit_privately, linear_weights
+from pate.dpsgd._measured import one_by_one
 from pate.dpsgd._optimizers import Optimizer
 from pate.dpsgd._rows import input_spec, keep_columns, read_asked, rows_for
 from pate.dpsgd._run import TrainingStep
@@ -45,11 +46,11 @@ def outputs(fitted: Any, X: Any, *, double: bool = False) -> torch.Tensor:
     With ``double`` it is computed in that precision, so that a row's place among others shows in no digit that counts.
     """
     rows = torch.from_numpy(rows_for(fitted.module_, read_asked(fitted, X, fitted._method)))
-    module = fitted.module_
-    if double:
-        module, rows = copy.deepcopy(module).double(), rows.double() if rows.is_floating_point() else rows
-    with torch.inference_mode(), held_threads(valued(Device, fitted.device).n_threads):
-        return torch.cat([module(part).double() for part in rows.split(_PREDICTION_ROWS)])
+    ask = one_by_one(fitted.module_, rows[:1], double=double)
+    if double and rows.is_floating_point():
+        rows = rows.double()
+    with held_threads(valued(Device, fitted.device).n_threads):
+        return torch.cat([ask(part).double() for part in rows.split(_PREDICTION_ROWS)])
 
 
 @takes_former_names(**FORMER)
@@ -153,8 +154,9 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     delta)-differentially private for one record under the mechanism's ``adjacency``; the module
     ``pate.dpsgd._calibration`` has the theorem. Clipping bounds one record without relying on the module keeping
     records apart: a module of torch's own layers is run by an engine that knows them (book-keeping: one pass for many
-    records), any other one record at a time, on a copy that is thrown away. (Code that keeps rows outside of the
-    module, in a global say, is not seen.)
+    records), any other one record at a time, on a copy that is thrown away. What is returned is another module,
+    made alike before training, with the trained parameters. Predictions and counts ask about each row by itself, in
+    the same way. (Code that keeps rows outside of the module, in a global or a class attribute say, is not seen.)
     All parameters above are taken as public, and under replace-one the number of records. Each fit is a fresh spend:
     searching over k settings costs k budgets, which a ``ledger`` adds up (without one the statement counts the fits of
     this process). Features are used as they come: scale them by

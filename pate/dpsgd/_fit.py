@@ -48,6 +48,7 @@ from pate.dpsgd._statement import Plan, dpsgd_statement, make_plan, priced
 from pate.dpsgd._target import MeasuredNumber, TargetScale, TargetSums, too_few, with_sums
 from pate.dpsgd._units import Units
 from pate.dpsgd._values import flat
+from pate.dpsgd.engines import released
 from pate.dpsgd.recipes import RecipePlan
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
@@ -242,7 +243,7 @@ def fit_privately(
             canaries=marks,
         )
         done = run_training(training, run, kept, likeness)
-    module, measured, errors, interval = engine.module.cpu().eval(), None, None, None
+    module, measured, errors, interval = engine.module.cpu().eval(), None, None, None  # never run itself
     if sums is not None:
         assert scale is not None
         with timed("labelling"), held_threads(said.n_threads):
@@ -267,6 +268,6 @@ def fit_privately(
         bind_statement(statement, said.ledger)
     canary_labels = labels[len(labels) - n_marks :]
     return Fitted(
-        reader, classes, module, plan, promised, done, recipe_plan, statement, marks, canary_labels, kept,
+        reader, classes, released(engine), plan, promised, done, recipe_plan, statement, marks, canary_labels, kept,
         scale, interval,
     )  # fmt: skip

@@ -17,9 +17,12 @@ for both at once, and the statement quotes both.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,18 +30,22 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
+from torch.func import vmap
 
-from pate._core.types import IntArray, Mask
+from pate._core.types import FloatArray, IntArray, Mask
 from pate.dpsgd._calibration import dpsgd_epsilon
+from pate.dpsgd._checks import close
+from pate.dpsgd.engines import BookKeepingEngine, brings_rules, read_program
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TrainingMechanism
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import GaussianSum
+from pate.networks import own_generator
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget, gdp_to_epsilon
 from pate.privacy.cost import Charge
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
-from pate.records import BLOCK_ROWS, count_right, in_blocks
+from pate.records import BLOCK_ROWS, ask_alone, count_right
 from pate.release import PaidBallots, ReleasedCounts, check_measure, measured_accuracy, measured_shares
 from pate.release.statement.fields import MeasuredAccuracy
 
@@ -193,21 +200,16 @@ def measure_module(
     Notes
     -----
     Where rows keep their places they are asked in blocks of one shape; where another unit's records might move them,
-    each row is asked alone, so that no place shows in its last bits. A record that is not usable is not asked: zeros
-    stand in its place.
+    each row is asked alone, so that no place shows in its last bits. A record that is not usable counts as wrong, and
+    so does one on which the module raises.
     """
     mechanism, adjacency = plan.mechanism, plan.guarantee.adjacency
     assert isinstance(mechanism, Measured)
     counted = adjacency == "add-or-remove"
     block = BLOCK_ROWS if owners is None and not counted else 1
 
-    def ask(numbers: Any) -> tuple[IntArray, Mask]:
-        part = np.array(rows[numbers])
-        part[~usable[numbers]] = 0
-        logits = asked_of(module, part) - offsets
-        return np.asarray(logits.argmax(axis=1), dtype=np.int64), np.isfinite(logits).all(axis=1)
-
-    answers = np.where(usable, in_blocks(ask, np.arange(len(rows)), len(rows), size=block), -1)
+    logits = ask_module(module, rows, usable, size=block) - offsets
+    answers = np.where(np.isfinite(logits).all(axis=1), logits.argmax(axis=1), -1)
     # Records without an owner are -1 here, and None there.
     groups = None if owners is None else np.array([None if one < 0 else one for one in owners.tolist()], dtype=object)
     paid = PaidBallots(mechanism.counts, source, None, None)
@@ -233,15 +235,49 @@ def measure_module(
     return measured_accuracy(found, mu=math.sqrt(max(mu * mu - cost, 0.0)), share=min(1.0, cost / (mu * mu)))
 
 
-def asked_of(module: nn.Module, part: Any) -> Any:
-    """Return the module's logits of private rows; what it raises is not passed on."""
-    try:
-        with torch.inference_mode():
-            return module(torch.from_numpy(np.ascontiguousarray(part))).double().numpy()
-    except Exception as error:
-        problem = type(error).__name__
-    raise InvalidInputError(
-        f"measuring failed: the module raised {problem} on the private rows, though not on made-up ones. What it said "
-        "is not shown: it may quote private values. That it failed is for the curator alone; measure=False asks it "
-        "nothing."
-    )
+def ask_module(module: nn.Module, rows: Any, usable: Mask, *, size: int) -> FloatArray:
+    """Return what a module makes of each private row, from that row alone: float64 (n, n_outputs), **sensitive**.
+
+    NaN where a row is not usable, or the module raises on it. ``size`` rows are asked at a time.
+    """
+    ask = one_by_one(module, torch.from_numpy(np.zeros_like(rows[:1])))
+    n_outputs = ask(torch.from_numpy(np.zeros_like(rows[:1]))).shape[1]
+    found = np.full((len(rows), n_outputs), np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they may quote private values
+        ask_alone(lambda at: ask(torch.from_numpy(np.array(rows[at]))).double().numpy(), usable, found, size=size)
+    return found
+
+
+def one_by_one(module: nn.Module, like: torch.Tensor, *, double: bool = False) -> Callable[[torch.Tensor], Any]:
+    """Return a function that maps rows to a module's outputs in evaluation mode, each row by itself.
+
+    Layers that are known to keep rows apart are run on all rows at once. Any other module runs on single rows, side by
+    side (``vmap``) where its code allows it, by a copy that has never run and is thrown away. Which it is follows from
+    the module and from rows of zeros, shaped as ``like`` (1, ...).
+    """
+    module = copy.deepcopy(module).eval()
+    program = read_program(module)
+    if double:
+        module, like = module.double(), like.double() if like.is_floating_point() else like
+    if program is not None:
+        return torch.no_grad()(BookKeepingEngine(module, program).outputs)
+
+    def side_by_side(rows: torch.Tensor) -> torch.Tensor:
+        fresh = copy.deepcopy(module)
+        with torch.no_grad():
+            return vmap(lambda row: fresh(row[None])[0])(rows)
+
+    def in_turn(rows: torch.Tensor) -> torch.Tensor:
+        found = []
+        for row in rows:
+            with torch.no_grad(), own_generator(0):
+                found.append(copy.deepcopy(module)(row[None])[0])
+        return torch.stack(found)
+
+    zeros = torch.zeros_like(like).repeat(2, *[1] * (like.dim() - 1))
+    with warnings.catch_warnings(), suppress(Exception):  # of zeros alone
+        warnings.simplefilter("ignore")
+        if not brings_rules(copy.deepcopy(module), zeros[:1]) and close(side_by_side(zeros), in_turn(zeros)):
+            return side_by_side
+    return in_turn

@@ -20,20 +20,20 @@ from torch import nn
 from pate._core.events import event
 from pate._core.progress import track
 from pate._core.recorder import note, playing, resolve
-from pate._core.secret import fresh_secret, training_seed
+from pate._core.secret import fresh_secret, global_generators, training_seed
 from pate.dpsgd._canaries import CanaryRun
 from pate.dpsgd._checkpoint import Checkpoint, Held, Likeness
-from pate.dpsgd._checks import Trial, check_trainable, try_module
+from pate.dpsgd._checks import Trial, check_trainable, close, tensors_of, try_module
 from pate.dpsgd._optimizers import RunningAverage, set_noise_std
 from pate.dpsgd._settings import read_averaging, read_schedule
 from pate.dpsgd._statement import Plan, mechanism_of
 from pate.dpsgd._units import Units
 from pate.dpsgd.clipping import Clip, Clipping, ClippingRun
-from pate.dpsgd.engines import BookKeepingEngine, Engine, PerRecordEngine, check_promise
+from pate.dpsgd.engines import BookKeepingEngine, Engine, PerRecordEngine, check_promise, released, take_numbers
 from pate.dpsgd.engines._book_keeping import BLOCK, passes
 from pate.exceptions import InvalidInputError, PateError
 from pate.ledger import Registration
-from pate.networks import check_apart, make, make_module, module_arguments
+from pate.networks import check_apart, make, make_module, module_arguments, own_generator
 from pate.privacy.noise.source import NoiseSource
 
 # How :class:`pate.DPSGDClassifier` makes what it trains: a new module, found fit for DP-SGD, and its engine.
@@ -52,7 +52,9 @@ def build_engine(
     factory = make_module(module)
     arguments = module_arguments(factory, kwargs, n_features=math.prod(shape), n_classes=n_classes)
     try:
-        made, other = make(factory, arguments), make(factory, arguments)
+        with torch.random.fork_rng(devices=[]), global_generators():  # the same start twice
+            other = make(factory, arguments)
+        made = make(factory, arguments)
     except InvalidInputError:
         raise
     except Exception as error:  # the module's own code; it has seen nothing private
@@ -61,13 +63,41 @@ def build_engine(
             "n_classes where it takes them: pass what else it needs by functools.partial(module, ...)."
         ) from error
     check_apart(made, other)
-    made = copy.deepcopy(made)  # what was trained is no other fit's beginning, though the function hands it out again
+    # What was trained is no other fit's beginning, though the function hands it out again.
+    given, made, other = made, copy.deepcopy(made), copy.deepcopy(other)
+    check_apart(given, made)  # else a copy that is to be thrown away would be the module itself
     check_trainable(made.train())
     trial = try_module(made, shape, n_classes)
+    built = None
     if engine is None and BookKeepingEngine.takes(made):
         with suppress(Exception):  # of made-up rows alone, and the other engine takes more modules
-            return _promised(BookKeepingEngine, made, trial)
-    return _promised(engine or PerRecordEngine, made, trial)
+            built = _promised(BookKeepingEngine, made, trial)
+    built = built or _promised(engine or PerRecordEngine, made, trial)
+    _check_alike(other, trial)
+    built.unseen = other
+    return built
+
+
+def _check_alike(other: nn.Module, trial: Trial) -> None:
+    """Refuse a module that computes by more than parameters and buffers: another with these would not be the same."""
+    first, second = copy.deepcopy(trial.module).eval(), copy.deepcopy(other).eval()
+    kinds = [[(name, t.shape, t.dtype) for name, t in tensors_of(m)] for m in (first, second)]
+    same = kinds[0] == kinds[1]
+    if same:
+        take_numbers(second, first)
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            found = []
+            for module in (first, second):
+                with own_generator(0):
+                    found.append(torch.cat([module(rows) for rows in trial.rows]))
+        same = close(found[0], found[1])
+    if not same:
+        raise InvalidInputError(
+            "module must compute by its parameters and buffers alone: two that were made alike, with the same ones, "
+            "differ on made-up rows. What is released is a new one with the trained parameters. Register what it keeps "
+            "beside them (register_buffer), and draw it from torch's generator."
+        )
 
 
 def _promised(kind: type[Engine], module: nn.Module, trial: Trial) -> Engine:
@@ -355,7 +385,7 @@ def run_training(run: Training, said: Any, kept: Checkpoint | None = None, liken
         # A step is shown only once its state is on disk, but for the bar's constants.
         if kept is not None and (callbacks or done == n_steps or kept.is_due):
             kept.write(held, done)
-        seen = TrainingStep(done, n_steps, lru_cache(lambda: copy.deepcopy(module).cpu().eval()), partial(spent, done))
+        seen = TrainingStep(done, n_steps, lru_cache(lambda: released(run.engine)), partial(spent, done))
         answers = [callback(seen) for callback in callbacks]  # each is called, whatever another one says
         if any(answers):
             break

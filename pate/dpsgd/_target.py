@@ -20,7 +20,7 @@ import numpy.typing as npt
 from torch import nn
 
 from pate._core.types import FloatArray, IntArray, Mask
-from pate.dpsgd._measured import Measured, asked_of, is_tight
+from pate.dpsgd._measured import Measured, ask_module, is_tight
 from pate.dpsgd.mechanisms import Shape, TrainingMechanism
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import GaussianSum
@@ -41,7 +41,6 @@ from pate.records import (
     error_clip,
     measured_errors,
     score_edges,
-    slabs,
     sum_alone,
     tails,
 )
@@ -232,7 +231,7 @@ class TargetSums:
         """
         assert scale.bins is not None
         units, (first, second) = self.units, self.mechanism.counts[len(_HISTOGRAMS) :]
-        outputs = _outputs(module, rows, usable, BLOCK_ROWS if self.owners is None else 1)
+        outputs = ask_module(module, rows, usable, size=BLOCK_ROWS if self.owners is None else 1)[:, 0]
         residuals = np.clip(self.values, scale.low, scale.high) - scale.numbers(outputs)
         residuals[~np.isfinite(residuals)] = 0.0  # what is no number contributes nothing anyway
         spread, n = math.sqrt(scale.bins.variance), units.n
@@ -275,14 +274,3 @@ def _in_units(noisy: list[float], of: VectorSum, mechanism: GaussianSum) -> tupl
     """Return released numbers and their noise in units of what is summed."""
     scale = of.facts.scale
     return np.array(noisy, dtype=np.float64) / scale, mechanism.scale(of.facts.delta_squared) / scale
-
-
-def _outputs(module: nn.Module, rows: Any, usable: Mask, block: int) -> FloatArray:
-    """Return what the module says of each record, shape (n,), zero of those that cannot be asked: **sensitive**."""
-    found = np.zeros(len(rows))
-    for a, b in slabs(len(rows), block):
-        which = np.concatenate([np.arange(a, b), np.full(block - (b - a), a)])
-        part = np.array(rows[which])
-        part[~usable[which]] = 0
-        found[a:b] = asked_of(module, part)[: b - a, 0]
-    return np.where(usable, found, 0.0)

@@ -9,6 +9,7 @@ rows in other places: under add-or-remove adjacency, and where a replaced person
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 import tempfile
@@ -116,7 +117,9 @@ class PublicMap:
         z = (
             _numbers(rows, getattr(self.space, "feature_names_in_", None))
             if self.representation is None
-            else self.representation.transform(rows)
+            else (self.representation if is_own(self.representation) else copy.deepcopy(self.representation)).transform(
+                rows
+            )
         )
         z = np.asarray(z.toarray() if is_sparse(z) else z, dtype=np.float64)
         phi = np.asarray(self.space.transform(z), dtype=np.float64)
@@ -194,6 +197,36 @@ def in_blocks(ask: Callable[[Any], tuple[IntArray, Mask]], rows: Any, n: int, *,
         predicted, fine = ask(take(rows, whole))
         found[start:end] = np.where(np.asarray(fine)[: end - start], np.asarray(predicted)[: end - start], -1)
     return found
+
+
+def ask_alone(ask: Callable[[IntArray], Any], usable: Mask, found: Any, *, size: int = BLOCK_ROWS) -> None:
+    """Write into ``found`` what ``ask`` says of each usable row, in blocks of one shape; others stay as they are.
+
+    ``ask`` maps the numbers of ``size`` rows to as many answers, and acts on each row alone.
+    """
+    for start, end in slabs(len(usable), size):
+        ask_block(ask, start, np.flatnonzero(usable[start:end]), size, found)
+
+
+def ask_block(ask: Callable[[IntArray], Any], start: int, asked: IntArray, size: int, found: Any) -> None:
+    """Ask about these places of a block, in a block of the same shape; where that fails, about half of them at a time.
+
+    A row has its own place in every such block, so that the other rows change no bit of its answer. One about which
+    ``ask`` raises has none.
+    """
+    if not len(asked):
+        return
+    block = np.full(size, start + asked[0])
+    block[asked] = start + asked
+    answers = None
+    with suppress(Exception):  # not shown: it may quote private values
+        answers = ask(block)
+    if answers is not None:
+        found[start + asked] = answers[asked]
+    elif len(asked) > 1:
+        middle = len(asked) // 2
+        ask_block(ask, start, asked[:middle], size, found)
+        ask_block(ask, start, asked[middle:], size, found)
 
 
 # One person's records clipped together, in whole numbers; every step depends on that person's records alone.

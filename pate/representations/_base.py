@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -264,7 +265,14 @@ class Representation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         hashable = type(X) is np.ndarray and X.dtype.kind in "biuf" and len(X) > 0  # cheaply
         return memory.vectors(self, X) if memory is not None and self.slow_ and hashable else self._vectors(X)
 
+    def _disposable(self) -> Representation:
+        """Return what is shown rows: where code of the user's may keep some of them, a copy that is thrown away."""
+        return self if type(self).__module__.startswith("pate.") else copy.deepcopy(self)
+
     def _vectors(self, X: Any) -> npt.NDArray[Any]:
+        return self._disposable()._in_blocks(X)
+
+    def _in_blocks(self, X: Any) -> npt.NDArray[Any]:
         rows = self.cells_.read(X)
         n, size = int(rows.shape[0]), self._block_rows
         made: npt.NDArray[Any] | None = None

@@ -159,6 +159,12 @@ class Brought(Representation):
     def _block_rows(self) -> int:  # type: ignore[override]
         return 1 if self.one_by_one else int(self.batch_size)
 
+    def _disposable(self) -> Brought:
+        apart = copy.copy(self)
+        for name in {"module_", "transformer_"} & set(vars(self)):
+            setattr(apart, name, copy.deepcopy(getattr(self, name)))
+        return apart
+
     def _try(self, name: str, rows: Any) -> None:
         """Check that no row's vector depends on another row, and set the length of vectors."""
         self.n_features_out_ = 0

@@ -509,7 +509,7 @@ def test_a_batching_rule_of_the_modules_own_sees_one_record(rule):
 
 def test_records_whose_gradients_depend_on_others_are_refused_whatever_mixed_them(monkeypatch):
     """Should a batching rule escape the search for one: pairs of rows alone are found by changing one of them."""
-    monkeypatch.setattr("pate.dpsgd.engines._engine._brings_rules", lambda module, rows: False)
+    monkeypatch.setattr("pate.dpsgd.engines._engine.brings_rules", lambda module, rows: False)
 
     class Ruled(TanhMLP):
         def forward(self, x):

@@ -1,6 +1,7 @@
 """Students that are asked about private records: each by itself, whatever the others hold."""
 
 import warnings
+from collections import UserDict
 
 import numpy as np
 import pandas as pd
@@ -14,9 +15,10 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401 - what m
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.feature_selection import SelectKBest
 from sklearn.frozen import FrozenEstimator
-from sklearn.impute import IterativeImputer
+from sklearn.impute import IterativeImputer, KNNImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.metrics import DistanceMetric
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
@@ -214,3 +216,24 @@ def test_frozen_parts_are_found_wherever_they_stand():
     assert has_frozen(make_pipeline(frozen, LogisticRegression()))
     assert has_frozen(GridSearchCV(make_pipeline(frozen, LogisticRegression()), {}))
     assert not any(map(has_frozen, STUDENTS))
+
+
+def _distance(a, b):
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    "student",
+    [
+        KNeighborsClassifier(metric=DistanceMetric.get_metric("pyfunc", func=_distance)),
+        TfidfVectorizer(vocabulary=UserDict(a=0)),
+        make_pipeline(KNNImputer(), LogisticRegression()),
+    ],
+)
+def test_objects_of_the_users_and_imputers_by_neighbours_are_not_known(student):
+    assert not is_known_throughout(student)
+
+
+def test_values_and_splits_of_scikit_learn_are_known():
+    assert is_known_throughout(KNeighborsClassifier(metric="cosine"))
+    assert is_known_throughout(GridSearchCV(LogisticRegression(), {"C": [1.0, np.float64(2)]}, cv=KFold(3)))

@@ -540,6 +540,7 @@ class BookKeepingEngine:
     """
 
     excess = _excess(BLOCK)
+    unseen: nn.Module | None = None
     apart = (
         "a trace of the module's code shows torch's own layers and functions alone, which are known to keep records "
         "apart; the code itself never saw a record"
@@ -630,6 +631,11 @@ class BookKeepingEngine:
                 found = self._parts(logits, taps, g, k)
                 self._add(found, clip, groups, total, exact=exact, blocks=within)
         return total
+
+    def outputs(self, X: Tensor) -> Tensor:
+        """Return what the module makes of rows, each by itself, in evaluation mode or not."""
+        with torch.autocast(X.device.type, enabled=False):
+            return self._forward(X)[0]
 
     def _parts(
         self, logits: Tensor, taps: Sequence[tuple[Step, Tensor, Tensor]], g: Tensor, k: int

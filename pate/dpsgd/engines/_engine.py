@@ -61,6 +61,9 @@ class Engine(Protocol):
         it.
     apart : str
         How it is seen to that no record moves another one's gradient, for the statement.
+    unseen : torch.nn.Module or None
+        Made as ``module`` was, with nothing in common: no copy of it runs on a record. With the trained parameters it
+        is what is released (:func:`released`).
 
     Examples
     --------
@@ -77,6 +80,7 @@ class Engine(Protocol):
     excess: float
     at_once: int
     apart: str
+    unseen: nn.Module | None
 
     @classmethod
     def for_module(cls, module: nn.Module, trial: Trial) -> Engine:
@@ -125,6 +129,23 @@ class Engine(Protocol):
             With ``shared``: how many units stand in each block. A unit's block must depend on that unit alone,
             and on constants: then rounding in a block is moved by none but its own units.
         """
+
+
+def released(engine: Engine) -> nn.Module:
+    """Return a module with the trained parameters, on the CPU, in evaluation mode, that has seen no record.
+
+    Not a copy of one that was trained: what its code kept of a batch in a closure (a hook's, say) every copy shares.
+    """
+    made = copy.deepcopy(engine.module if engine.unseen is None else engine.unseen)
+    take_numbers(made, engine.module)
+    return made.cpu().eval()
+
+
+def take_numbers(module: nn.Module, of: nn.Module) -> None:
+    """Give a module another one's parameters and buffers; no code of the user's runs, as for ``state_dict`` it may."""
+    with torch.no_grad():
+        for (_, mine), (_, theirs) in zip(tensors_of(module), tensors_of(of), strict=True):
+            mine.copy_(theirs)
 
 
 def check_units(X: torch.Tensor, y: torch.Tensor, rows_per_unit: int, weights: torch.Tensor | None) -> int:
@@ -290,6 +311,7 @@ class PerRecordEngine:
     #: Sums of float64, which err by 1e-16 of a norm for each record.
     excess = 0.0
     at_once = 64
+    unseen: nn.Module | None = None
     apart = (
         "every record's gradient was computed from that record alone, by a copy of the module that was then thrown "
         "away; what its code keeps elsewhere (in a global, say) is not seen"
@@ -425,7 +447,7 @@ def clipped(gradients: Sequence[torch.Tensor], clip: Clip | float, groups: Seque
 
 def _side_by_side(trial: Trial) -> bool | None:
     """Return whether records run side by side need weights each its own, None where they cannot be run so at all."""
-    if _brings_rules(copy.deepcopy(trial.module), trial.rows[0][:1]):
+    if brings_rules(copy.deepcopy(trial.module), trial.rows[0][:1]):
         return None
     for each_its_own in (False, True):
         fast = PerRecordEngine(trial.module, each_its_own=each_its_own)
@@ -454,7 +476,7 @@ def _agrees(fast: PerRecordEngine, trial: Trial) -> bool:
     return True
 
 
-def _brings_rules(module: nn.Module, rows: torch.Tensor) -> bool:
+def brings_rules(module: nn.Module, rows: torch.Tensor) -> bool:
     """Whether a torch.autograd.Function in it has a rule of its own for batches: one that sees all records at once."""
     parameters = [p for p in module.parameters() if p.requires_grad]
     with own_generator(0):

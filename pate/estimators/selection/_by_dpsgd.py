@@ -192,10 +192,10 @@ class DPSGDContestant(Contestant):
         model._take(fit_privately(model, X, y, groups=owners, recipe_plan=self._mapping_once))
         model._method = self.planned[1]  # the other keeps private rows
 
-    def predicted(self, model: Any, X: Any) -> Any:
+    def asked(self, model: Any) -> Any:
         asked = copy.deepcopy(model)
         asked._method = self._mapping_once
-        return asked.predict(X)
+        return asked
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -29,7 +29,7 @@ from pate.privacy.compose.repetitions import Repetitions, deltas_of
 from pate.privacy.convert import DEFAULT_ORDERS, gdp_to_epsilon
 from pate.privacy.cost import Charge, check_charge
 from pate.privacy.words import Guarantee
-from pate.records import take
+from pate.records import own_throughout, take
 from pate.release import RecordLabels, quote
 from pate.release.statement.model import Assumption, PrivacyStatement
 
@@ -202,8 +202,12 @@ class Contestant(ABC):
         return silent | {key: value for key, value in said.items() if key in known}
 
     def predicted(self, model: Any, X: Any) -> Any:
-        """Return what a fitted model says of rows: a copy is asked, for one may keep what it was asked."""
-        return copy.deepcopy(model).predict(X)
+        """Return what a fitted model says of rows."""
+        return self.asked(model).predict(X)
+
+    def asked(self, model: Any) -> Any:
+        """Return a copy to be asked, for a model may keep what it was asked."""
+        return copy.deepcopy(model)
 
     def deltas(self, noise: float) -> FloatArray:
         """Return a delta of one fit at every epsilon that Poisson's price asks for, shape (n_orders,)."""
@@ -360,7 +364,8 @@ class PATEContestant(Contestant):
 
     @property
     def rowwise(self) -> bool:  # type: ignore[override]
-        return self.estimator.student is None and self._who() == "records"
+        own = own_throughout(self.estimator.representation)
+        return own and self.estimator.student is None and self._who() == "records"
 
     def _who(self) -> str:
         """Return who votes in every run: a rule that chose by the budget of each would make runs of two prices."""

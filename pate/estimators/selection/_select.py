@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ import numpy as np
 from pate._core.checks import check_classes, check_int, check_real, quietly, shown
 from pate._core.events import event, is_logged, unlogged
 from pate._core.provenance import now
+from pate._core.secret import global_generators
 from pate._core.types import IntArray
 from pate.data import has_texts, private_cells, read_rows, recognised_by
 from pate.estimators.selection._contestant import (
@@ -27,6 +27,7 @@ from pate.estimators.selection._contestant import (
 from pate.estimators.selection._statement import Price, find_price, mechanism_of, selection_statement
 from pate.exceptions import InvalidInputError, NothingSelectedError, PateError
 from pate.ledger import Ledger, Registration
+from pate.models.students import copies, is_known_throughout
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.repetitions import Repetitions
 from pate.privacy.cost import Charge
@@ -34,7 +35,7 @@ from pate.privacy.noise.integers import uniform_below
 from pate.privacy.noise.reals import rounded_up
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
-from pate.records import take
+from pate.records import BLOCK_ROWS, ask_alone, take
 from pate.release import warn_if_weak
 from pate.release.statement import count_selection, counted_elsewhere, join_kin
 from pate.release.statement.fields import check_stated
@@ -88,14 +89,23 @@ def best_of(n_runs: int, run: Callable[[], tuple[float, T] | None]) -> tuple[flo
 
 
 def _answers(contestant: Contestant, model: Any, held: PrivateRows) -> Any:
-    """Return what a model says of held-out records; of one that it cannot be asked about, something that is wrong."""
-    with suppress(Exception):
-        return contestant.predicted(model, held.copied().X)
-    said = np.full(len(held.y), np.nan, dtype=object)
-    for i in range(len(said)):  # one by one: whatever it raises of a record is that record's own matter
-        with suppress(Exception):
-            said[i] = contestant.predicted(model, take(held.X, np.array([i])))[0]
-    return said
+    """Return what a model says of each held-out record by itself; of one on which it raises, something that is wrong.
+
+    Blocks of many records are for models that are known to take each by itself, where all keep their places.
+    """
+    known = contestant.rowwise or is_known_throughout(model)
+    fresh = copies(contestant.asked(model), same=known)
+
+    def ask(numbers: IntArray) -> Any:
+        said = np.empty(len(numbers), dtype=object)
+        said[:] = list(np.asarray(fresh().predict(take(held.X, numbers))).reshape(len(numbers)))
+        return said
+
+    found = np.full(len(held.y), np.nan, dtype=object)
+    with global_generators():
+        size = BLOCK_ROWS if known and not contestant.facts.grouped else 1
+        ask_alone(ask, np.ones(len(held.y), dtype=bool), found, size=size)
+    return found
 
 
 def one_run(

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from types import FunctionType
 from typing import Any
 
 import joblib
@@ -31,7 +32,7 @@ from pate._core.secret import global_generators
 from pate._core.types import IntArray, Mask
 from pate.data import is_frame
 from pate.exceptions import CuratorWarning, StudentWarning
-from pate.records import BLOCK_ROWS, count_right, own_throughout, slabs, take
+from pate.records import BLOCK_ROWS, ask_block, count_right, own_throughout, slabs, take
 from pate.release import LabelRelease, PaidCounts, ReleasedCounts, message_of_counts
 from pate.representations import Representation
 
@@ -46,13 +47,16 @@ _ROW_BY_ROW = frozenset(
     )
 )  # fmt: skip
 _OF_OTHER_PARTS = frozenset(("PCA", "IncrementalPCA", "KernelPCA", "TruncatedSVD", "KMeans", "MiniBatchKMeans"))
-_NOT = frozenset(("IterativeImputer",))
+_NOT = frozenset(("IterativeImputer", "KNNImputer"))
 #: Random strategies of DummyClassifier.
 _DRAWN = ("uniform", "stratified")
+#: Values that run no code: those of any other type (a metric's object, a user's vocabulary) may look at other rows.
+_VALUES = (type(None), bool, int, float, complex, str, bytes, slice, np.ndarray, *{*np.sctypeDict.values()})
 #: Types that a parameter such as ``dtype`` names.
 _TYPES = frozenset((bool, int, float, str, object, *np.sctypeDict.values()))
-#: Where scikit-learn's own functions stand that ``fit`` alone calls: scores by which columns are chosen.
+#: Where scikit-learn's own code stands that ``fit`` alone calls: scores by which columns are chosen, and splits.
 _OF_FIT = ("sklearn.feature_selection._univariate_selection", "sklearn.feature_selection._mutual_info")
+_SPLITS = "sklearn.model_selection._split"
 #: The curator is told where asking record by record would take so many seconds, by the first ones of it.
 _LONG, _FIRST = 60.0, 2.0
 
@@ -68,16 +72,17 @@ def answers_alone(student: Any, rows: Any, usable: Mask, *, n_classes: int, keep
     found = np.full(len(usable), -1, dtype=np.int64)
     known = is_known_throughout(student)
     size = BLOCK_ROWS if keep_places and known else 1
-    fresh = (lambda: student) if known else _copies(student)
+    fresh = copies(student, same=known)
     todo = slabs(len(usable), size)
+
+    def predict(numbers: IntArray) -> IntArray:
+        return _predicted(fresh(), take(rows, numbers), n_classes)
 
     def ask(until: float) -> int:
         with threadpool_limits(1), warnings.catch_warnings(), np.errstate(all="ignore"), global_generators():
             warnings.simplefilter("ignore")  # they may quote private values
             for start, end in todo:
-                asked = np.flatnonzero(usable[start:end])
-                if len(asked):
-                    _ask(fresh, rows, start, asked, size, n_classes, found)
+                ask_block(predict, start, np.flatnonzero(usable[start:end]), size, found)
                 if time.process_time() > until:
                     return end
         return len(usable)
@@ -103,11 +108,13 @@ def _slow(student: Any, seconds: float, n: int, known: bool) -> CuratorMessage:
     )
 
 
-def _copies(student: Any) -> Callable[[], Any]:
-    """Return a function that copies the student as it is now, and resets numpy's generator."""
-    original = copy.deepcopy(student)
+def copies(student: Any, *, same: bool = False) -> Callable[[], Any]:
+    """Return a function that copies the student as it is now, and resets numpy's generator; or that returns it."""
+    original = student if same else copy.deepcopy(student)
 
     def fresh() -> Any:
+        if same:
+            return original
         np.random.seed(0)  # noqa: NPY002 - the caller's state is put back
         return copy.deepcopy(original)
 
@@ -134,30 +141,9 @@ def as_public(rows: Any, public: Any) -> Any:
     return rows.assign(**made) if made else rows
 
 
-def _ask(
-    fresh: Callable[[], Any], rows: Any, start: int, asked: IntArray, size: int, n_classes: int, found: IntArray
-) -> None:
-    """Predict these places of a block, in a block of the same shape; where that fails, half of them at a time.
-
-    A row has its own place in every such block, so that the other rows change no bit of its answer.
-    """
-    block = np.full(size, start + asked[0])
-    block[asked] = start + asked
-    predicted = _predicted(fresh(), take(rows, block), n_classes)
-    if predicted is not None:
-        found[start + asked] = predicted[asked]
-    elif len(asked) > 1:
-        middle = len(asked) // 2
-        _ask(fresh, rows, start, asked[:middle], size, n_classes, found)
-        _ask(fresh, rows, start, asked[middle:], size, n_classes, found)
-
-
-def _predicted(student: Any, rows: Any, n_classes: int) -> IntArray | None:
-    try:
-        predicted = np.asarray(student.predict(rows)).reshape(rows.shape[0])
-        whole = predicted.astype(np.int64)
-    except Exception:  # not shown: it may quote private values
-        return None
+def _predicted(student: Any, rows: Any, n_classes: int) -> IntArray:
+    predicted = np.asarray(student.predict(rows)).reshape(rows.shape[0])
+    whole = predicted.astype(np.int64)
     return np.where((whole == predicted) & (whole >= 0) & (whole < n_classes), whole, -1)
 
 
@@ -192,11 +178,9 @@ def has_frozen(student: Any) -> bool:
 
 
 def _is_known(value: Any) -> bool:
-    if isinstance(value, np.random.RandomState | np.random.Generator):
-        return False  # every call advances the stream
-    if isinstance(value, dict):
-        return all(map(_is_known, value.values()))
-    if isinstance(value, list | tuple):
+    if type(value) is dict:
+        return all(map(_is_known, (*value, *value.values())))
+    if type(value) in (list, tuple, set, frozenset):
         return all(map(_is_known, value))
     if isinstance(value, type):
         return value in _TYPES
@@ -204,7 +188,11 @@ def _is_known(value: Any) -> bool:
         return value.nin == value.nout == 1 and value.signature is None and value.types != ["O->O"]
     if hasattr(value, "fit") or hasattr(value, "transform"):
         return is_known_throughout(value)
-    return not callable(value) or isinstance(value, make_column_selector) or getattr(value, "__module__", "") in _OF_FIT
+    if type(value) in (make_column_selector, FunctionType):
+        return type(value) is make_column_selector or value.__module__ in _OF_FIT
+    if type(value) is np.ndarray and value.dtype.hasobject:
+        return all(map(_is_known, value.flat))
+    return type(value) in _VALUES or type(value).__module__ == _SPLITS
 
 
 def measured_labels(
