@@ -49,6 +49,7 @@ from ._cells import (
     private_cells as private_cells,
     read_cells as read_cells,
     read_records as read_records,
+    row_shape as row_shape,
     usable_records as usable_records,
 )
 from ._columns import (

@@ -9,7 +9,7 @@ for.
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import cycle
@@ -32,7 +32,8 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
     """Return private rows in the form that validation accepts, and a mask of those that were valid.
 
     ``texts``: whether texts among numbers may be of use; if not, they are missing numbers. What columns of ``like``
-    (public rows, a schema) hold is what these should. ``finite``: whether infinity counts as missing. Rows are as given
+    (public rows, a schema) hold is what these should, and where ``X`` is a list they say how wide its rows are, or that
+    they are texts: a list without them is refused. ``finite``: whether infinity counts as missing. Rows are as given
     where no cell is odd; an array is one of objects where ``like`` has texts among numbers, whatever its own cells are.
     """
     X, schema = plain_rows(X), schema_like(like)
@@ -43,18 +44,53 @@ def private_cells(X: Any, *, texts: bool, like: Any = None, finite: bool = False
     known = () if schema is None else schema.columns
     of_texts = schema is not None and not known
     mixed = texts and _has_texts(schema)
-    rows, whole = _array(X, len(known) if len(known) > 1 else None, texts=of_texts, objects=mixed)
+    shape = () if of_texts else row_shape(X, like)
+    width = math.prod(shape) if shape else None
+    rows, whole = _array(X, width, texts=of_texts, objects=mixed)
+    if rows.ndim == 1 and width is not None and rows.dtype.kind == "O":
+        rows, whole = _of_width(rows, width)
+    if shape and rows.ndim == 2 and not _declares_width(X):
+        rows = rows.reshape(len(rows), *shape)
     if mixed and rows.ndim == 2:
         rows = rows.astype(object)
     if rows.dtype.kind == "f" and finite and np.isinf(rows).any():
         rows = np.where(np.isinf(rows), np.nan, rows)
     if rows.dtype.kind != "O":
         return rows, whole
-    if rows.ndim == 1:
-        found, readable = _texts(rows)
-        return (found, readable) if of_texts or readable.any() else (X, whole)
+    if rows.ndim == 1:  # of one dimension: texts, by its shape, whatever its cells are
+        return (X, whole) if hasattr(X, "iloc") and holds_numbers(X.dtype) and not of_texts else _texts(rows)
     found, readable = _objects(rows, [texts and column.kind != NUMERIC for column in known] or [texts], finite)
     return found, readable & whole
+
+
+def row_shape(X: Any, like: Any = None) -> tuple[int, ...]:
+    """Return the shape of one private row, by types and public rows alone; () where a row is one text.
+
+    ``like`` are public rows or a schema. A list declares no shape of its own: no count of its rows may say one.
+
+    Raises
+    ------
+    InvalidInputError
+        ``X`` is a list, and ``like`` says nothing.
+    """
+    if _declares_width(X):
+        return tuple(map(int, getattr(X, "shape", None) or np.asarray(X).shape))[1:]
+    schema = schema_like(like)
+    if schema is not None:
+        return (len(schema.columns),) if schema.columns else ()
+    shape = () if like is None or not hasattr(like, "__len__") else tuple(np.shape(like)[1:])
+    if not shape:
+        raise InvalidInputError(
+            f"X must have a declared width where neither public rows nor a schema give one, got a {type(X).__name__}: "
+            "its rows could have any length, and no private record may decide which. Pass an array, "
+            "np.asarray(X, dtype=float) (of texts np.array(X, dtype=object)), a DataFrame, X_public=, or, where it is "
+            "taken, a schema= with a range for each column."
+        )
+    return tuple(map(int, shape))
+
+
+def _declares_width(X: Any) -> bool:
+    return hasattr(X, "shape") or hasattr(X, "__array__") or isinstance(X, str | bytes) or not hasattr(X, "__len__")
 
 
 def has_texts(like: Any) -> bool:
@@ -142,29 +178,25 @@ def _filled(X: Any) -> npt.NDArray[Any]:
 def _array(X: Any, width: int | None, *, texts: bool, objects: bool = False) -> tuple[npt.NDArray[Any], Mask]:
     """Return rows as an array, and which are of one length: of lists no row decides what the others are.
 
-    Lists of rows have ``width`` cells, which public rows give, else as many as most of them have; a row of
-    another length has none. They are objects where that is asked for, or a cell is no real number. ``texts``: each
-    row is one cell.
+    Lists of rows have ``width`` cells, which public facts give; a row of another length has none. They are objects
+    where that is asked for, or a cell is no real number. ``texts``: each row is one cell.
     """
     if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "biufOU":
         X = _filled(X)
     elif hasattr(X, "iloc"):  # a Series: its type may depend on any cell
         X = X.astype(object).to_numpy()
-    if hasattr(X, "dtype") or hasattr(X, "__array__") or isinstance(X, str | bytes) or not hasattr(X, "__len__"):
+    if _declares_width(X):
         rows = np.asarray(X)  # what only NumPy can read, too
         return rows, np.ones(len(rows) if rows.ndim else 0, dtype=bool)
-    if texts or (width is None and 2 * sum(isinstance(cell, str) for cell in X) > len(X)):
+    if texts or width is None:
         return np.fromiter(X, dtype=object, count=len(X)), np.ones(len(X), dtype=bool)
     rows = np.zeros(0)
     with suppress(Exception):  # rows of other lengths, or that raise anything, are read one by one below
         rows = np.asarray(X)
         kind = object if objects or rows.dtype.kind not in "biuf" else np.float64 if rows.dtype.kind in "biu" else None
         rows = np.array(X, dtype=kind)
-    if len(rows) == len(X) and (width is None or rows.size == width * len(X)):
-        return rows if width is None else rows.reshape(len(X), width), np.ones(len(X), dtype=bool)
-    if width is None:
-        lengths = [len(row) if isinstance(row, list | tuple | np.ndarray) else 0 for row in X]
-        width = Counter(lengths).most_common(1)[0][0]
+    if len(rows) == len(X) and rows.size == width * len(X):
+        return rows.reshape(len(X), width), np.ones(len(X), dtype=bool)
     return _of_width(X, width)
 
 

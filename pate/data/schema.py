@@ -391,6 +391,12 @@ def declared_by_name(ranges: Any) -> Schema | None:
     return schema if schema.rows == "table" else None
 
 
+def declared_widths(ranges: Any) -> Schema | None:
+    """Return the schema of ranges that say how many columns there are; None of one (low, high) for all of them."""
+    one = isinstance(ranges, Sequence | np.ndarray) and not isinstance(ranges, str) and np.ndim(ranges) == 1
+    return None if ranges is None or one else Schema.declared(ranges)
+
+
 def _taken(given: Any) -> tuple[Any, Mapping[str, str]]:
     """Return the rows of a table that was read, and its kinds; of rows as such nothing is known."""
     if is_frame(given) or not hasattr(given, "X"):

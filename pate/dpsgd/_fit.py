@@ -17,6 +17,7 @@ from pate._core.progress import timed
 from pate._core.recorder import note
 from pate._core.secret import training_seed
 from pate.data import NO_OWNER, ODD_CELLS, by_name, is_frame, recognised_by, usable_records
+from pate.data.schema import declared_widths
 from pate.dpsgd._canaries import CanaryRun, add_canaries
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
 from pate.dpsgd._measured import Measured, measure_module, with_counts
@@ -120,8 +121,10 @@ def fit_privately(
     same, X = X_public is X, plain_rows(X)
     X_public = X if same else plain_rows(X_public, name="X_public")  # the same object is refused below
     check_recipe(said)
+    like = X_public
     if said.ranges is not None and recipe_plan is None:
         X, X_public = within_ranges(said.ranges, X, X_public)
+        like = declared_widths(said.ranges) if X_public is None else X_public
     if is_frame(X) and X_public is not None:
         X_public = by_name(X_public, X.columns, name="X_public", other="X")
     check_settings(filled(said))
@@ -129,7 +132,7 @@ def fit_privately(
     n_is_public = said.adjacency != "add-or-remove"  # there their number is no public fact
     number = said.bounds is not None
     features, labels, classes, readable = read_records(
-        reader, X, y, said.classes, n_is_public=n_is_public, planned=is_planned(said), like=X_public, number=number
+        reader, X, y, said.classes, n_is_public=n_is_public, planned=is_planned(said), like=like, number=number
     )
     owners, groups, has_owner = read_groups(groups, len(labels), n_is_public=n_is_public)
     note("rows", who="DPSGDClassifier", rows=features, labels=labels, groups=owners)

@@ -26,8 +26,9 @@ from pate.data import (
     check_public_rows,
     holds_numbers,
     is_frame,
+    row_shape,
 )
-from pate.data.schema import declared_by_name
+from pate.data.schema import declared_by_name, declared_widths
 from pate.estimators._public_model import PublicModel, digest_of
 from pate.estimators._public_rows import any_rows, check_has_target
 from pate.estimators._queries import Queries
@@ -413,13 +414,13 @@ def stand_ins(X: Any, schema: Any) -> Any:
     X, named = plain_rows(X), declared_by_name(schema)
     if named is not None and is_frame(X):
         return named.stand_ins()
-    shape = tuple(np.shape(X))
-    if len(shape) < 2:
+    shape = row_shape(X, declared_widths(schema))
+    if not shape:
         raise InvalidInputError(
             "X_public must be given where the rows are texts: public texts decide how texts become numbers. Pass "
             "fit(X, y, X_public=...), or rows of numbers."
         )
-    zeros = np.zeros((2, *shape[1:]))
+    zeros = np.zeros((2, *shape))
     if named is not None:
         return np.asarray(named.stand_ins(), dtype=object)
     return pd.DataFrame(zeros, columns=X.columns) if is_frame(X) else zeros

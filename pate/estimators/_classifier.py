@@ -22,8 +22,18 @@ from pate._core.frames import plain_column, plain_rows
 from pate._core.moved import Former, takes_former_names
 from pate._core.progress import timed
 from pate._core.secret import beside_ledger
-from pate.data import about_people, about_shift, check_public_rows, flat_rows, image_shape, is_frame, read_rows
+from pate.data import (
+    about_people,
+    about_shift,
+    check_public_rows,
+    flat_rows,
+    image_shape,
+    is_frame,
+    read_rows,
+    row_shape,
+)
 from pate.data.queries import select_queries
+from pate.data.schema import declared_widths
 from pate.estimators._by_dpsgd import (
     VOTERS,
     check_likeliest,
@@ -549,7 +559,7 @@ class PATEClassifier(BySchema):
             n_classes=_n_classes(self.classes, y),
             image_shape=self.image_shape or image_shape(X_public, name="X_public"),
             schema=schema,
-            n_columns=0 if schema is None else int((*np.shape(X), 0, 0)[1]),
+            n_columns=0 if schema is None else (*row_shape(X, declared_widths(schema)), 0)[0],
         )
 
     def _template(self) -> Any:

@@ -429,7 +429,8 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
         --------
         >>> from pate import TeacherEnsemble
         >>> from sklearn.naive_bayes import GaussianNB
-        >>> read = TeacherEnsemble(GaussianNB(), 2).read_private([[1, "John Doe"], [2, 3.5]])
+        >>> X = np.array([[1, "John Doe"], [2, 3.5]], dtype=object)
+        >>> read = TeacherEnsemble(GaussianNB(), 2).read_private(X)
         >>> read.rows
         array([[1. , nan],
                [2. , 3.5]])
@@ -437,7 +438,9 @@ class ShardEnsemble(_Said, BaseEstimator, ABC):
         array([False,  True])
         """
         X, like = plain_rows(X), plain_rows(like, name="X_public")
-        return ReadRows(*self._private_rows(X, like), X, has_texts(like))
+        rows, usable = self._private_rows(X, like)
+        # What a row is like a list does not say: the public rows do.
+        return ReadRows(rows, usable, X if hasattr(X, "shape") else like, has_texts(like))
 
     def _ask_blocks(
         self, rows: Any, parts: list[slice], chunk_size: int | None

@@ -44,6 +44,7 @@ from pate.teachers._usable import (
     take_rows,
     takes,
     takes_missing,
+    takes_texts_alone,
 )
 from pate.teachers.checkpoints import CheckpointStore, pack, recipe_key
 
@@ -67,6 +68,8 @@ class TableTeachers(ShardEnsemble):
 
     def _private_rows(self, X: Any, like: Any) -> tuple[Any, Mask]:
         texts = takes("string", self._reader)
+        if like is None and isinstance(X, list | tuple) and takes_texts_alone(self._reader):
+            X = np.fromiter(X, dtype=object, count=len(X))  # the estimator says what a row is
         X, readable = private_cells(X, texts=texts, like=like)
         rows = check_rows(X, estimator=self._reader, whole=False, objects=texts and has_texts(like))
         if takes_missing(self._reader) or is_texts(rows):

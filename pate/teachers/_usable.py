@@ -273,6 +273,17 @@ def takes(what: str, estimator: Any) -> bool:
     return bool(getattr(tags, what) or (what == "string" and tags.categorical))
 
 
+def takes_texts_alone(estimator: Any) -> bool:
+    """Whether the estimator, or a pipeline's first step, says by its tags that a row is one text (a vectoriser)."""
+    while getattr(estimator, "steps", None):
+        estimator = estimator.steps[0][1]
+    try:
+        tags = get_tags(estimator).input_tags
+    except Exception:  # an estimator without tags
+        return False
+    return bool(tags.string and not tags.two_d_array)
+
+
 # Labels, owners and whole rows: of private records each is its own matter.
 
 

@@ -333,7 +333,10 @@ def test_columns_of_other_kinds_in_public_are_refused():
 def test_lists_have_no_type_that_a_cell_could_change():
     rows = [[i, i % 3] for i in range(40)]
     half = [[0.5, 0], *rows[1:]]
-    types = [ensemble(TypesOfArray(), 4, classes=(0, 1)).fit(r, [0, 1] * 20).teachers_[0].dtype_ for r in (rows, half)]
+    types = [
+        ensemble(TypesOfArray(), 4, classes=(0, 1)).fit(r, [0, 1] * 20, X_public=rows).teachers_[0].dtype_
+        for r in (rows, half)
+    ]
     assert types == [np.dtype(float)] * 2
 
 
@@ -361,7 +364,7 @@ class NumbersAlone(BaseEstimator, TransformerMixin):
         return np.zeros(X.shape) if X.dtype == object else X
 
 
-@pytest.mark.parametrize("form", [list, lambda rows: np.array(rows, dtype=object)], ids=["list", "objects"])
+@pytest.mark.parametrize("form", [lambda rows: np.array(rows, dtype=object)], ids=["objects"])
 def test_without_public_rows_one_text_changes_the_type_of_its_own_shard_alone(form):
     rows, y = [[float(i), i % 3] for i in range(60)], np.arange(60) // 30
     public = [[float(i), 1.0] for i in range(0, 60, 5)]
@@ -693,7 +696,7 @@ def with_nan(value=np.nan):
         ({"X": X.reshape(400, 4, 2, 4, 2)}, "reshape"),
         ({"X": X[:, :0]}, "at least one row and one column"),
         ({"X": X + 1j}, "real numbers"),
-        ({"X": [[1], [1, 2], [1]]}, "one class per row"),
+        ({"X": [[1], [1, 2], [1]]}, "declared width"),
         ({"n_jobs": 0}, "n_jobs"),
         ({"n_jobs": "many"}, "n_jobs"),
         ({"random_state": -1}, "random_state"),

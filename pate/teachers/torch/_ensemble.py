@@ -220,7 +220,7 @@ class TorchTeacherEnsemble(ShardEnsemble):
             raise InvalidInputError("precision must be 'float32' or 'bf16' on MPS, which has no float64.")
 
     def _private_rows(self, X: Any, like: Any) -> tuple[npt.NDArray[Any], Mask]:
-        X, readable = private_cells(X, texts=False, finite=True)
+        X, readable = private_cells(X, texts=False, like=like, finite=True)
         rows = read_numbers(X, missing=True)
         return rows, readable & complete_rows(rows)
 
