@@ -13,15 +13,26 @@ from threadpoolctl import threadpool_limits
 
 from pate._core.checks import check_classes
 from pate._core.frames import plain_column, plain_rows
-from pate.data import ImageFolder, by_name, file_of, flat_rows, is_frame, is_table, read_images, read_rows, read_table
-from pate.exceptions import CuratorWarning, FederationError, InvalidInputError
+from pate.data import (
+    ImageFolder,
+    by_name,
+    file_of,
+    flat_rows,
+    is_frame,
+    is_sparse,
+    is_table,
+    read_images,
+    read_rows,
+    read_table,
+)
+from pate.exceptions import CuratorWarning, FederationError, InvalidInputError, PateError
 from pate.federation._archive import Question
 from pate.jobs import as_classes, columns_like, in_planes, table_like
 from pate.ledger import Registration
 from pate.mechanisms import SharedGaussian, SharedGNMax
 from pate.models.file import InputSpec
 from pate.models.recipes import cast_round, counted_right, held_where_it_fits
-from pate.records import BallotSum, HeldRecords, RecordVoters, RightCounts, is_own, rows_of
+from pate.records import BallotSum, HeldRecords, RecordVoters, RightCounts, RightFacts, is_own, rows_of
 from pate.records.ballot_sum import UnitOwners
 from pate.teachers import Owners, class_indices, label_column, units_of
 
@@ -62,7 +73,11 @@ class SiteRecords:
         self.classes = check_classes(classes)
         self.n_jobs, self.verbose, self._others_too = n_jobs, verbose, False
         columns = [str(name) for name in X.columns] if is_frame(X) else None
-        self._set(lambda door: _rows_like(door, X), plain_column(y), plain_column(groups, name="groups"), columns)
+        y, groups = plain_column(y), plain_column(groups, name="groups")
+        shape = np.shape(X) if is_frame(X) or is_sparse(X) or isinstance(X, np.ndarray) else None
+        if shape is not None and shape[0] != len(y):
+            raise InvalidInputError("X and y must have as many rows.")
+        self._set(lambda door: _rows_like(door, X), lambda door: _is_like(door, shape), y, groups, columns)
 
     @classmethod
     def of_file(
@@ -115,14 +130,17 @@ class SiteRecords:
             )
         else:
             found = _of_images(private, group, size, color, verbose)
-        rows, y, groups, columns = found
-        made._set(rows, as_classes(y, made.classes), groups, columns)
+        rows, suits, y, groups, columns = found
+        made._set(rows, suits, as_classes(y, made.classes), groups, columns)
         return made
 
-    def _set(self, rows: Callable[[InputSpec], Any], y: Any, groups: Any, columns: list[str] | None) -> None:
+    def _set(
+        self, rows: Callable[[InputSpec], Any], suits: Callable[[InputSpec], bool], y: Any, groups: Any,
+        columns: list[str] | None,
+    ) -> None:  # fmt: skip
         #: Names of the columns, where they have some; a file may have others than are asked for (``_others_too``).
         self._columns = columns
-        self._of, self._y, self._groups = rows, y, groups
+        self._of, self._suits, self._y, self._groups = rows, suits, y, groups
         #: Number of persons, or of records, at this site: public.
         self.n_units, self.unit = units_of(groups, len(y))
         self._rows: tuple[InputSpec, Any] | None = None
@@ -148,13 +166,16 @@ class SiteRecords:
 
     def registration(self) -> Registration:
         """Return these records as a ledger registers them; the fingerprint in it is **sensitive**."""
-        labels = class_indices(label_column(self._y, len(self._y)), self.classes)
-        by_row = Owners.of(self._groups, len(labels))
-        mark = UnitOwners.of(labels, by_row.groups, by_row.ids).fingerprint()
+        mark = self._owners().fingerprint()
         return Registration(self.unit, self.classes, n_units=self.n_units, fingerprint=mark, adjacency="replace-one")
 
-    def sums(self, plan: Any, kind: str, archive: bytes) -> BallotSum | RightCounts:
-        """Return the exact sum of what these records say in this round.
+    def _owners(self) -> UnitOwners:
+        labels = class_indices(label_column(self._y, len(self._y)), self.classes)
+        by_row = Owners.of(self._groups, len(labels))
+        return UnitOwners.of(labels, by_row.groups, by_row.ids)
+
+    def asked(self, plan: Any, kind: str, archive: bytes) -> Question:
+        """Return what a round asks, once it is found to be what was agreed to: no private row is looked at.
 
         Parameters
         ----------
@@ -165,33 +186,51 @@ class SiteRecords:
         archive : bytes
             What is asked (:class:`pate.federation._archive.Question`).
 
-        Returns
-        -------
-        BallotSum or RightCounts
-            **Sensitive**: only :meth:`pate.release.ShareSession.share` may have it.
-
         Raises
         ------
         FederationError
-            Another kind, unit, map or other classes than were agreed to.
+            Another kind, unit, map or other classes than were agreed to, or rows of another form than these.
         InvalidInputError
-            The archive is damaged, holds what is not pate's own, or asks for columns that these records lack. Records
-            that cannot be used raise nothing: they cast the zero ballot.
+            The archive is damaged, or holds what is not pate's own.
         """
         if plan.representation not in self._voters:  # another plan than the one before
             self._voters.clear()
             self._held.clear()
         asked = Question.from_bytes(archive, self._voters)
         self._check(asked, kind, plan)
-        voters = self._voters.setdefault(asked.space, asked.voters)
+        self._voters.setdefault(asked.space, asked.voters)
+        return asked
+
+    def cast(self, asked: Question, say: Callable[[str], None] = str) -> BallotSum | RightCounts:
+        """Return the exact sum of what these records say; zero ballots where that fails, of which ``say`` is told.
+
+        Whatever the records hold, nothing is raised: that a sum fails must be seen by the site's operator alone. It is
+        **sensitive**: only :meth:`pate.release.ShareSession.share` may have it.
+        """
+        voters, facts = self._voters[asked.space], asked.facts(self.n_units)
         voters.n_jobs, voters.verbose = self.n_jobs, self.verbose
-        X = self._features(asked.door)
-        with warnings.catch_warnings():
-            # The first round warns; where warnings are errors too, what is in the records must not refuse a round.
-            warnings.simplefilter("ignore" if self._told else "always", CuratorWarning)
-            found = self._answered(asked, voters, X, self._y)
-        self._told = True
-        return found
+        voters.forgive()
+        why = "their facts are others"
+        try:
+            X = self._features(asked.door)
+            with warnings.catch_warnings():
+                # The first round warns; where warnings are errors too, what is in the records refuses no round.
+                warnings.simplefilter("ignore" if self._told else "always", CuratorWarning)
+                found = self._answered(asked, voters, X, self._y)
+            self._told = True
+            if found.facts == facts:
+                return found
+        except Exception as error:
+            why = str(error) if isinstance(error, PateError) else type(error).__name__
+        say(f"no ballots could be cast, and zeros were added in their place: {why}")
+        owners = self._owners()
+        if isinstance(facts, RightFacts):
+            return RightCounts(np.zeros((facts.n_cells, 1), dtype=np.int64), facts, owners)
+        return BallotSum(np.zeros((facts.n_components, facts.n_classes), dtype=np.int64), facts, owners)
+
+    def sums(self, plan: Any, kind: str, archive: bytes) -> BallotSum | RightCounts:
+        """Return the sum that :meth:`cast` makes of what is :meth:`asked`."""
+        return self.cast(self.asked(plan, kind, archive))
 
     def _check(self, asked: Question, kind: str, plan: Any) -> None:
         said = [(asked.kind, asked.unit, asked.voters.classes), (kind, plan.unit, plan.classes)]
@@ -206,6 +245,11 @@ class SiteRecords:
         of_student = later and seen is not None and is_own(seen, ".models.students")
         if asked.space != plan.representation and not of_student:
             raise FederationError("this site agreed to other public maps than it was asked by. Nothing was cast.")
+        others = "" if self._suits(asked.door) else "they are of another form"
+        if objection := self.amiss(asked.door.names) or others:
+            raise InvalidInputError(  # for the site's operator alone
+                f"this site's rows are not {asked.door}, for which it was asked: {objection}. Nothing was cast."
+            )
 
     def _features(self, door: InputSpec) -> Any:
         if self._rows is None or self._rows[0] != door:
@@ -246,24 +290,34 @@ def _rows_like(door: InputSpec, X: Any) -> Any:
     return rows
 
 
-#: What reads the rows when the public ones are known; labels; persons; names of columns.
-_Read = tuple[Callable[[InputSpec], Any], Any, Any, list[str] | None]
+def _is_like(door: InputSpec, shape: tuple[int, ...] | None) -> bool:
+    """Whether rows of this shape, None where that is not public, are of the form of the public ones."""
+    return shape is None or door.kind == "texts" or (len(shape) > 1 and math.prod(shape[1:]) == door.n_features)
+
+
+#: What reads the rows when the public ones are known; whether it can; labels; persons; names of columns.
+_Read = tuple[Callable[[InputSpec], Any], Callable[[InputSpec], bool], Any, Any, list[str] | None]
 
 
 def _of_table(path: str | os.PathLike[str], how: dict[str, Any]) -> _Read:
     table = read_table(path, like=table_like(None), **how)
     columns = tuple((str(name), "numeric") for name in table.X.columns)
 
+    names = [name for name, _ in columns]
+
+    def suits(door: InputSpec) -> bool:
+        if door.kind == "texts":
+            return len([name for name in names if name in door.names] or names) == 1
+        return door.kind == "table" or (door.kind == "array" and not door.mixed and door.n_features == len(names))
+
     def rows(door: InputSpec) -> Any:
-        if door.kind == "images" or (door.kind == "array" and door.mixed):
-            raise InvalidInputError(f"the coordinator asks for {door}, and this site has a table. Ask by a table.")
         like = door
         if door.kind == "array":
             like = InputSpec(kind="table", n_features=len(columns), columns=columns, decimal=door.decimal)
         found, _ = columns_like(door, read_table(path, like=table_like(like), **how).X, file_of(path).name)
         return found if door.kind == "texts" else _rows_like(door, found)
 
-    return rows, table.y, table.groups, [name for name, _ in columns]
+    return rows, suits, table.y, table.groups, names
 
 
 def _of_images(path: Any, group: str | None, size: tuple[int, int], color: str, verbose: bool) -> _Read:
@@ -272,11 +326,10 @@ def _of_images(path: Any, group: str | None, size: tuple[int, int], color: str, 
     like = ImageFolder(pixels, (), None, None, file_of(path))
     images = read_images(path, labelled=True, group=group, like=like, verbose=verbose)
 
+    def suits(door: InputSpec) -> bool:
+        return (door.kind, door.size, door.color) == ("images", (width, height), color)
+
     def rows(door: InputSpec) -> Any:
-        if (door.kind, door.size, door.color) != ("images", (width, height), color):
-            raise InvalidInputError(
-                f"the coordinator asks for {door}, and this site has images of {width} x {height} pixels, {color}."
-            )
         return in_planes(images.rows(), door.image_shape)
 
-    return rows, images.y, images.groups, None
+    return rows, suits, images.y, images.groups, None

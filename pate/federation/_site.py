@@ -10,9 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from pate import __version__
 from pate._core.checks import check_choice, check_classes, check_int, check_real, shown
@@ -30,6 +32,7 @@ from pate.privacy.budget import Budget, check_budget
 from pate.privacy.convert import format_up
 from pate.privacy.cost import Charge
 from pate.privacy.words import Guarantee
+from pate.records import RightFacts
 from pate.release import ShareSession, open_shares
 from pate.votes import Voter, Votes
 
@@ -124,6 +127,8 @@ class Run:
         # Of a site alone.
         self.busy, self.expires = busy, math.inf
         self.shares: ShareSession | None = None
+        #: Numbers that its rounds have asked for.
+        self.n_asked = 0
 
     def join(self, me: str, parties: list[Party], bundle: Bundle, folder: Path, deadline: float, record: Any) -> None:
         """Connect this party's engine with those of all other parties of the plan."""
@@ -433,32 +438,40 @@ class Site:
             if run.engine is None or head.get("index") != len(run.opened):
                 raise Refusal("rounds are asked in order, each once, after all sites have joined.")
             bound = check_int("bound", head.get("bound"), low=1, high=1 << 200)
-            sums = self._data.sums(run.plan, str(head.get("kind")), data)
-            if bound < self._least_bound(run, sums):  # by public facts: no refusal may depend on what it adds
+            # What is refused is refused by public facts, and before a private row is looked at; from the charge on no
+            # answer depends on what the records hold.
+            asked = self._data.asked(run.plan, str(head.get("kind")), data)
+            if run.n_asked + (cells := _cells(asked, self._data.n_units)) > run.plan.n_cells:
+                raise Refusal("it asks for more numbers than the plan names.")
+            run.n_asked += cells
+            if bound < self._least_bound(run, asked):
                 raise Refusal("the bound is below what this site may add.")
             with self._lock:  # whoever ends the run from here on finds it charged
                 if run.over:
                     raise Refusal(f"{_OVER}.", heard=True)
                 if run.shares is None:
-                    run.shares = self._paid(run.plan, sums)
+                    run.shares = self._paid(run.plan)
                     self._say(f"charged {_worded(run.shares.charge.guarantee(self.budget.delta))}.")
+            sums = self._data.cast(asked, self._say)
+            with self._lock:
+                if run.over:
+                    raise Refusal(f"{_OVER}.", heard=True)
                 share = run.shares.share(sums)
             found = run.open(share, len(share), head, data, self._seconds(head))
             if found is not None:
                 write_json(self.folder / f"{run.plan.digest}-{len(run.opened)}.json", found, mode=0o600)
         return {}
 
-    def _least_bound(self, run: Run, sums: Any) -> int:
+    def _least_bound(self, run: Run, asked: Any) -> int:
         mechanism = mechanisms_of(run.plan)[len(run.opened)]
         if isinstance(self._data, SiteRecords):
-            return largest_total(mechanism, sums.delta_squared, self._data.n_units)
-        return mechanism.bound(2 * (1 if run.plan.opens == "labels" else sums.n_queries), self._data.n_votes)
+            return largest_total(mechanism, asked.facts(self._data.n_units).delta_squared, self._data.n_units)
+        return mechanism.bound(2 * (1 if run.plan.opens == "labels" else len(asked)), self._data.n_votes)
 
-    def _paid(self, plan: Plan, sums: Any) -> ShareSession:
-        registration = Registration.of_votes(sums) if isinstance(sums, Votes) else sums.registration()
+    def _paid(self, plan: Plan) -> ShareSession:
         return open_shares(
-            mechanisms_of(plan), data=registration, budget=self.budget, ledger=self.ledger, request=plan.digest,
-            n_cells=plan.n_cells, facts={"plan": plan.to_dict()},
+            mechanisms_of(plan), data=self._data.registration(), budget=self.budget, ledger=self.ledger,
+            request=plan.digest, n_cells=plan.n_cells, facts={"plan": plan.to_dict()},
         )  # fmt: skip
 
     def _alive(self, caller: Names, head: Json, data: bytes) -> Json:
@@ -503,6 +516,14 @@ class Site:
         self._say(f"the run has ended; {after}.")
 
 
+def _cells(asked: Any, n_units: int) -> int:
+    """Return how many numbers a round opens, or compares; of votes :meth:`_Teachers.asked` has seen to it."""
+    if not hasattr(asked, "facts"):
+        return 0
+    facts = asked.facts(n_units)
+    return facts.n_cells if isinstance(facts, RightFacts) else facts.n_components * facts.n_classes
+
+
 def _worded(price: Guarantee) -> str:
     return f"epsilon {format_up(price.epsilon)} at delta {price.delta:g}"
 
@@ -521,17 +542,37 @@ class _Teachers:
         self.unit = check_choice("unit", unit if cut is None else cut.unit, ("record", "group"))
         self.n_units = check_int("n_units", n_units if cut is None else cut.n_units, low=1)
 
-    def sums(self, plan: Plan, kind: str, data: bytes) -> Votes:
-        """Return the votes on the public rows that the plan names."""
+    def registration(self) -> Registration:
+        """Return these teachers' records as a ledger registers them."""
+        mark = getattr(self.voter, "_fingerprint", None)
+        return Registration(self.unit, self.classes, n_units=self.n_units, n_shards=self.n_votes, fingerprint=mark)
+
+    def asked(self, plan: Plan, kind: str, data: bytes) -> Any:
+        """Return the public rows that the plan names; no teacher is asked."""
         if hashlib.sha256(data).hexdigest() != plan.queries:
             raise Refusal("the rows to vote on are not those of the plan.")
-        votes = self.voter.vote(rows_of(data))
-        known = (votes.classes, votes.unit, votes.n_queries * len(votes.classes))
-        if known != (plan.classes, plan.unit, plan.n_cells):
-            raise Refusal("its votes are not for the rows, classes and unit of the plan.")
-        if votes.classes_inferred or votes.partition_seeded or votes.n_units not in (None, self.n_units):
-            raise Refusal(
-                "its teachers' classes were read off private labels, their shards cut by a known seed, or they are of "
-                "another number of units than it says."
-            )
-        return votes
+        try:
+            rows = rows_of(data)
+            whole = np.ndim(rows) > 0 and len(rows) * len(self.classes) == plan.n_cells
+        except Exception:  # whatever a crafted table or array makes of pandas and NumPy
+            whole = False
+        if not whole:
+            raise Refusal("the rows to vote on cannot be read, or are more or fewer than the plan's.")
+        return rows
+
+    def cast(self, rows: Any, say: Callable[[str], None] = str) -> Votes:
+        """Return the votes on public rows; no vote at all where that fails, of which ``say`` alone is told."""
+        n, why = len(rows), "their votes are not for the rows, classes and units of the plan"
+        try:
+            votes = self.voter.vote(rows)
+            if votes.classes_inferred or votes.partition_seeded:
+                why = "their classes were read off private labels, or their shards cut by a known seed"
+            known = (votes.classes, votes.unit, votes.n_queries, votes.n_teachers, votes.n_units or self.n_units)
+            mine = (self.classes, self.unit, n, self.n_votes, self.n_units)
+            if known == mine and not (votes.classes_inferred or votes.partition_seeded):
+                return replace(votes, n_units=self.n_units)
+        except Exception as error:
+            why = str(error) if isinstance(error, PateError) else type(error).__name__
+        say(f"the teachers' votes were not counted, and zeros were added in their place: {why}")
+        none = np.zeros((n, len(self.classes)), dtype=np.int64)
+        return Votes(none, None, self.n_votes, self.classes, self.unit, self.n_units)

@@ -88,6 +88,8 @@ class PublicMap:
     def __init__(self, representation: Any, space: Any) -> None:
         self.representation, self.space = representation, space
         self.d = int(space.n_components_)
+        #: Whether a row at which a map fails is one that cannot be used, and nothing is raised: for maps of strangers.
+        self.forgives = False
 
     @property
     def width(self) -> int | None:
@@ -104,7 +106,7 @@ class PublicMap:
         for start in range(0, len(index), BLOCK_ROWS):
             part = index[start : start + BLOCK_ROWS]
             whole = np.concatenate([part, np.full(BLOCK_ROWS - len(part), part[0], dtype=part.dtype)])
-            z, phi = quietly("X", self._block, take(X, whole))
+            z, phi = self._mapped(X, whole)
             found[start : start + len(part)] = phi[: len(part)]
             if keep:
                 vectors.append(z[: len(part)])
@@ -112,6 +114,21 @@ class PublicMap:
             return None, found
         width = 0 if self.representation is None else getattr(self.representation, "n_features_out_", 0)
         return np.concatenate(vectors) if vectors else np.zeros((0, width)), found
+
+    def _mapped(self, X: Any, whole: IntArray) -> tuple[FloatArray, FloatArray]:
+        try:
+            return quietly("X", self._block, take(X, whole))
+        except InvalidInputError:
+            if not self.forgives:
+                raise
+        # Halves, each row in its own place: what a row becomes, or that it fails, follows from that row alone.
+        rows = np.unique(whole)
+        if len(rows) == 1:
+            z = np.zeros((len(whole), getattr(self.representation, "n_features_out_", self.width or 0)))
+            return z, np.full((len(whole), self.d), np.nan)
+        parts = [np.isin(whole, half) for half in np.array_split(rows, 2)]
+        (z, phi), (other_z, other) = (self._mapped(X, np.where(part, whole, whole[part][0])) for part in parts)
+        return np.where(parts[0][:, None], z, other_z), np.where(parts[0][:, None], phi, other)
 
     def _block(self, rows: Any) -> tuple[FloatArray, FloatArray]:
         z = (

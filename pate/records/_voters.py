@@ -190,6 +190,10 @@ class RecordVoters:
         self._map = PublicMap(representation, space)
         self._map.fingerprint()  # refused here if there is none
 
+    def forgive(self) -> None:
+        """Take a record at which a map fails for one that cannot be used: maps that a stranger sent may fail."""
+        self._map.forgives = True
+
     def __repr__(self) -> str:
         return f"RecordVoters({self.representation!r}, {self.space!r}, classes={len(self.classes)}, {self.adjacency})"
 

@@ -125,13 +125,13 @@ def test_labels_alone_are_opened(local):
 def test_of_two_asks_at_once_the_second_is_refused_and_charges_nothing(local, tmp_path):
     slow = threading.Event()
     sites = records(local)
-    sums = sites[0]._data.sums
+    cast = sites[0]._data.cast
 
     def wait(*asked):
         slow.wait(30)
-        return sums(*asked)
+        return cast(*asked)
 
-    sites[0]._data.sums = wait
+    sites[0]._data.cast = wait
     found = []
     with local.serving(*sites):
         first = threading.Thread(target=lambda: found.append(ask(PUBLIC, **local.terms(recipe=RECIPE))))

@@ -218,7 +218,7 @@ def test_no_failure_says_anything_private(site, shared):
     def fail(plan, kind, archive):
         raise ValueError("record 7 is 12345")
 
-    site._data.sums = fail
+    site._data.asked = fail
     assert asked(site, PLAN)["accepted"]
     site.at_work.engine = object()
     with pytest.raises(Refusal) as found:
@@ -257,17 +257,22 @@ def test_teachers_whose_classes_were_read_off_private_labels_do_not_vote(shared)
     plan = replace(PLAN, opens="counts", noise_multipliers=(9.0,), n_cells=4, queries="")
     rows = rows_to_bytes(np.arange(2).reshape(-1, 1))
     with pytest.raises(Refusal, match="not those of the plan"):
-        site._data.sums(plan, "votes", rows)
+        site._data.asked(plan, "votes", rows)
     import hashlib
 
     plan = replace(plan, queries=hashlib.sha256(rows).hexdigest())
-    assert site._data.sums(plan, "votes", rows).counts.tolist() == [[10, 0], [0, 10]]
-    vote = site._data.voter.vote
-    site._data.voter.vote = lambda rows: replace(vote(rows), classes_inferred=True)
-    with pytest.raises(Refusal, match="read off private labels"):
-        site._data.sums(plan, "votes", rows)
-    with pytest.raises(Refusal, match="rows, classes and unit"):
-        site._data.sums(replace(plan, n_cells=6), "votes", rows)
+    asked = site._data.asked(plan, "votes", rows)
+    assert site._data.cast(asked).counts.tolist() == [[10, 0], [0, 10]]
+    with pytest.raises(Refusal, match="more or fewer than the plan's"):
+        site._data.asked(replace(plan, n_cells=6), "votes", rows)
+    vote, said = site._data.voter.vote, []
+    for change in ({"classes_inferred": True}, {"classes": (1, 0)}, {"n_units": 7}):
+        site._data.voter.vote = lambda rows, change=change: replace(vote(rows), **change)
+        assert not site._data.cast(asked, said.append).counts.any()
+    assert "read off private labels" in said[0]
+    site._data.voter.vote = lambda rows: 1 / 0  # after the charge, nothing but zeros may come of it
+    assert not site._data.cast(asked, said.append).counts.any()
+    assert said[3].endswith("in their place: ZeroDivisionError")
 
 
 # Over the wire.
