@@ -99,8 +99,6 @@ def train(
     from pate.privacy.convert import format_up
 
     _check_target(numeric, classes, range)
-    if numeric and force:
-        raise InvalidInputError("--force has no effect with --numeric: nothing is refused as useless. Leave it out.")
     check_model_path(model, name="--model")
     paths = check_new_files(model)  # the model and the statement beside it
     if keep_rows is not None and (keep_rows.exists() or keep_rows in paths):
@@ -126,7 +124,9 @@ def train(
     job: Any
     if numeric:
         kept = None if plan else model.with_name(model.stem + ".private")
-        job = NumberTrainingJob(private, target_range=target_range(range, None), checkpoint_dir=kept, **said)
+        job = NumberTrainingJob(
+            private, target_range=target_range(range, None), checkpoint_dir=kept, force=force, **said
+        )
     else:
         job = LabelJob(private, classes=classes, force=force, **said)
     if keep_rows is not None and not job.draws_rows:

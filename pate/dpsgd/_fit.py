@@ -250,7 +250,7 @@ def fit_privately(
     if sums is not None:
         assert scale is not None
         with timed("labelling"), held_threads(said.n_threads):
-            interval, errors = sums.errors(scale, module, rows, np.asarray(fine))
+            scale, interval, errors = sums.errors(scale, module, rows, np.asarray(fine))
     elif isinstance(plan.mechanism, Measured):
         with timed("labelling"), held_threads(said.n_threads):
             measured = measure_module(
@@ -265,7 +265,7 @@ def fit_privately(
         tuning = as_plain_text(stated.pop(TUNING, ""))
         statement = replace(statement, tuning=tuning).with_stated(stated)
     few = too_few(shape, unit, said.budget, said.bounds) if number else ()
-    doubts = few if errors is None else errors.doubts()
+    doubts = few if errors is None else errors.doubts(interval=interval is not None)
     statement = clf._told(replace(statement, measured=measured, errors=errors, doubts=doubts))
     if offsets is None:  # else more is said of it, and the last statement alone is released
         bind_statement(statement, said.ledger)

@@ -56,10 +56,12 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
     mechanism, optimizer, augmentation, ledger, device, random_state, noise_seed, checkpoint_dir, callbacks, verbose
         As of :class:`pate.DPSGDClassifier`.
     measure : bool or None
-        Whether to spend 11 to 21% of the budget (of mu^2) on two measurements: first where in the given range the
-        targets lie, by noisy histograms, so that training can scale them; at the end how large the model's errors are.
-        None: measure if there are enough records for such a histogram (n mu of 500, by public numbers), under
-        replace-one, and no noise multiplier is given. With fewer you are warned: the model may be noise.
+        Whether to spend 12 to 31% of the budget (of mu^2) on three measurements: first where in the given range the
+        targets lie, by noisy histograms, so that training can scale them; at the end how far to shrink the model
+        towards the mean, and how large its errors are then. None: measure under replace-one where no noise multiplier
+        is given. Without it you are warned: the model may be noise.
+    force : bool
+        Train although there are so few records for the budget that the mean of all may predict as well.
     stated : mapping of str to str, or None
         As of :class:`pate.PATEClassifier`: what you vouch for in the statement, by the name of an assumption, and
         ``tuning``.
@@ -112,6 +114,7 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
     callbacks: Sequence[Callable[[TrainingStep], Any]] = ()
     measure: bool | None = None
     stated: Mapping[str, str] | None = None
+    force: bool = False
     verbose: bool = False
 
     def fit(
@@ -135,6 +138,8 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
         ------
         InvalidInputError
             A value is out of range, or the module cannot be trained with differential privacy.
+        NotWorthwhileError
+            Too few records for the budget (n mu below 200), and ``force`` is False; nothing was spent.
         BudgetExceededError, LedgerError
             The budget or the ledger does not pay for it, or the ledger is for other data.
         """
@@ -172,7 +177,7 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
         value : float64 array of shape (n_rows,)
         low, high : float64 arrays of shape (n_rows,)
             Only with ``return_interval``: nine in ten numbers lie between them, over rows drawn as the private ones.
-            Of one width about each value; NaN where nothing was measured.
+            Of one width about each value; NaN where nothing was measured, or noise hides it.
         """
         check_is_fitted(self, "module_")
         assert self._scale is not None
@@ -180,7 +185,7 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
         if not return_interval:
             return outer
         low, high = (np.nan, np.nan) if self._interval is None else self._interval
-        return outer, *(np.clip(outer + end, self._scale.low, self._scale.high) for end in (low, high))
+        return outer, *(np.clip(outer + end, *self._scale.bounds) for end in (low, high))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model and its statement to one file, which :meth:`pate.PATERegressor.load` and the CLI read.
@@ -206,7 +211,7 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
             )
         s, coef = self._scale, linear_weights(self.module_)
         assert s is not None
-        return MappedNumber(self._method.maps, coef, s.low, s.high, s.centre, s.half, self._interval)
+        return MappedNumber(self._method.maps, coef, s.low, s.high, s.intercept, s.slope, self._interval, s.bounds)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         bare = copy.copy(self)

@@ -2,7 +2,8 @@
 
 The stated range may be far too wide, and noise on gradients is in proportion to how wide training takes it. So four
 noisy histograms look for the part of it that holds the records, and for their mean and spread, by which training scales
-the target; a histogram of residuals and a sum of errors of the trained module follow. Each is an exact sum of
+the target; moments that shrink the trained module towards
+the mean, a histogram of residuals and a sum of errors follow. Each is an exact sum of
 :mod:`pate.records._vectors` with Gaussian noise of its own, and which cells, scale or clip it has follows from released
 numbers: together with training they are adaptive composition, whatever comes first, priced as counts of right answers
 are (:mod:`pate.dpsgd._measured` has the theorems).
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from torch import nn
 from pate._core.types import FloatArray, IntArray, Mask
 from pate.dpsgd._measured import Measured, ask_module, is_tight
 from pate.dpsgd.mechanisms import Shape, TrainingMechanism
-from pate.exceptions import InvalidInputError
+from pate.exceptions import InvalidInputError, NotWorthwhileError
 from pate.mechanisms import GaussianSum
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget
@@ -52,15 +53,22 @@ if TYPE_CHECKING:
 
 #: Shares of mu^2: histograms of the target, the last of them fine.
 _HISTOGRAMS = (0.015, 0.015, 0.015, 0.03)
-#: Shares of the histogram of residuals, and of the sum of errors: at this n mu all of mu^2, least and most of it.
-_INTERVAL, _ERRORS = (235.0, 0.01, 0.05), (600.0, 0.02, 0.08)
+#: Shares of what shrinks the model, of the histogram of residuals, and of the sum of errors: at this n mu all of mu^2,
+#: least and most of it.
+_SHRINKING, _INTERVAL, _ERRORS = (85.0, 0.01, 0.1), (235.0, 0.01, 0.05), (600.0, 0.02, 0.08)
+#: What is summed to shrink the model, in spreads of the target, is clipped to this norm, at least and at most, and
+#: between where noise is so large a part of a spread.
+_LEAST_NORM, _MOST_NORM, _NOISE = 3.0, 12.0, 0.05
+#: The model's outputs are stretched by no more than this.
+_STRETCHED = 2.0
+#: Means that shrink the model: of t, u, t u and u^2.
+N_MOMENTS = 4
 #: Of what is summed in the end: a record's errors, and how far its number is from the mean.
 _BOUND = math.sqrt(ERRORS_BOUND**2 + 0.25)
 #: Errors are clipped as if so much of the budget were there: R2 is known better, heavy tails are seen less.
 _CLOSER = 0.25
-#: By default from this n mu on: with less, what noise makes of histograms costs more where the stated range is tight
-#: than they save where it is wide. Tried on three made-up and three real targets, n mu 100 to 800.
-_WORTH = 500.0
+#: Below this n mu the mean of all records predicts as well (as of :data:`pate.models._numbers.LEAST`).
+_LEAST = 200.0
 #: Training sees numbers from so many standard deviations below the mean to so many above as -1 to 1.
 _SPREADS = 3.0
 #: Ends of a range, and how narrow it may be relative to them, for histograms.
@@ -83,8 +91,9 @@ class MeasuredNumber(Measured):
 class TargetScale:
     """Where training sees a target: (y - centre)/half, of numbers cut to [low, high]. Public.
 
-    ``bins`` have its mean and variance, None where nothing was asked of the records; ``scores`` are the ends of a 90%
-    interval around a prediction, None where they were not measured.
+    ``bounds`` is the stated range. ``bins`` have its mean and variance, None where nothing was asked of the records. An
+    output of the trained module means ``intercept + slope output``: centre and half until the trained model is shrunk
+    towards the mean.
 
     Examples
     --------
@@ -98,20 +107,28 @@ class TargetScale:
     centre: float
     half: float
     bins: Bins | None = None
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    intercept: float = field(default=math.nan)
+    slope: float = field(default=math.nan)
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.slope):
+            object.__setattr__(self, "intercept", self.centre)
+            object.__setattr__(self, "slope", self.half)
 
     @classmethod
     def stated(cls, bounds: tuple[float, float]) -> TargetScale:
         """Return the scale of a stated range, where nothing else is known."""
         low, high = bounds
-        return cls(low, high, low / 2 + high / 2, high / 2 - low / 2)
+        return cls(low, high, low / 2 + high / 2, high / 2 - low / 2, bounds=bounds)
 
     @classmethod
-    def found(cls, zoom: Zoom, n: int) -> TargetScale:
+    def found(cls, zoom: Zoom, n: int, bounds: tuple[float, float]) -> TargetScale:
         """Return the scale that released histograms of n units say."""
         bins = zoom.bins(2, n)
         centre = min(max(bins.mean, zoom.low), zoom.high)
         half = min(_SPREADS * math.sqrt(bins.variance), (zoom.high - zoom.low) / 2)
-        return cls(zoom.low, zoom.high, centre, half, bins)
+        return cls(zoom.low, zoom.high, centre, half, bins, bounds)
 
     def scaled(self, values: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Return numbers as training sees them; NaN stays. **Sensitive** where they are."""
@@ -123,25 +140,42 @@ class TargetScale:
         """Return what outputs of the trained module mean, within [low, high]."""
         found = np.asarray(outputs, dtype=np.float64)
         with np.errstate(over="ignore"):
-            return np.clip(self.centre + self.half * found, self.low, self.high)
+            return np.clip(self.intercept + self.slope * found, self.low, self.high)
+
+    @property
+    def unit(self) -> float:
+        """The target's spread, one standard error of its variance larger: noise rarely makes it far too small."""
+        assert self.bins is not None
+        return math.sqrt(self.bins.variance + self.bins.variance_error)
+
+    def shrunk(self, moments: FloatArray, error: float, n: int) -> TargetScale:
+        """Return the scale that shrinks a model towards the mean, by four noisy means over n records.
+
+        They are of t, u, t u and u^2, the target and the module's value about ``centre`` in :attr:`unit`, each with
+        noise of standard deviation ``error``. The slope is that of least squares, of t on u, times a positive-part
+        Stein factor (James & Stein 1961) of its numerator: zero where noise might have made it.
+        """
+        t, u, tu, uu = (float(m) for m in moments)
+        known = error**2 + max(uu, 0.0) / n
+        both, variance = tu - t * u, max(uu - u * u, math.sqrt(known))
+        slope = min((both - known / both) / variance, _STRETCHED) if both > math.sqrt(known) else 0.0
+        return replace(self, intercept=self.centre + (t - slope * u) * self.unit, slope=slope * self.half)
 
 
 def shares_of(n_mu: float) -> tuple[float, ...]:
     """Return the shares of mu^2 of all that is asked beside training, in order; more for less evidence ``n mu``."""
-    after = (min(max((at / n_mu) ** 2, least), most) for at, least, most in (_INTERVAL, _ERRORS))
+    after = (min(max((at / n_mu) ** 2, least), most) for at, least, most in (_SHRINKING, _INTERVAL, _ERRORS))
     return (*_HISTOGRAMS, *after)
 
 
 def too_few(shape: Shape, unit: str, budget: Budget, bounds: tuple[float, float]) -> tuple[Doubt, ...]:
-    """Return what speaks against relying on a model that was not measured: fewer records than tell anything."""
+    """Return what speaks against relying on a model that was not measured."""
     n_mu = shape.n_units * gdp_from_budget(budget.epsilon, budget.delta)
-    if n_mu >= _WORTH:
-        return ()
     sentence = (
         "the model may predict no better than the mean of all records, above all where the stated range "
         f"({bounds[0]:g} to {bounds[1]:g}) is much wider than their numbers spread: {shape.n_units:,} {unit}s at this "
-        f"budget (n mu = {n_mu:.3g}, where {_WORTH:g} would do) are too few to find where in it they lie, or how far "
-        "off the model is. Take more records, a larger budget or a narrower range."
+        f"budget (n mu = {n_mu:.3g}) were not asked where in it they lie, or how far off the model is, and there is no "
+        "interval. Leave measure, mechanism and the noise multiplier as they are by default, or take a narrower range."
     )
     return (Doubt(kind="no better than the mean", sentence=sentence),)
 
@@ -149,14 +183,25 @@ def too_few(shape: Shape, unit: str, budget: Budget, bounds: tuple[float, float]
 def with_sums(said: Any, training: TrainingMechanism, shape: Shape) -> TrainingMechanism:
     """Return the training mechanism with the histograms and sums that settings ask for, or as it is.
 
-    By default: with them where histograms can tell one cell from another, under replace-one, where the composition is
-    exact or by privacy loss distributions, and neither noise nor canaries were given.
+    By default: with them under replace-one, where the composition is exact or by privacy loss distributions, and
+    neither noise nor canaries were given.
+
+    Raises
+    ------
+    NotWorthwhileError
+        Too few records for the budget, and ``force`` is False.
     """
     low, high = said.bounds
     given = said.noise_multiplier is not None or said.canaries is not None
     possible = said.adjacency == "replace-one" and max(-low, high) <= _FARTHEST
     possible &= high - low >= max(_NARROWEST * max(abs(low), abs(high)), 1 / _FARTHEST)
     mu = gdp_from_budget(said.budget.epsilon, said.budget.delta)
+    if shape.n_units * mu < _LEAST and not (said.force or given):
+        raise NotWorthwhileError(
+            f"{shape.n_units:,} records or persons at this budget (n mu = {shape.n_units * mu:.3g}) are too few to "
+            f"predict a number better than its mean: take more records or a larger budget, so that n mu is {_LEAST:g} "
+            "or more. Or say force=True (--force). Nothing was spent."
+        )
     if not (said.measure is None or isinstance(said.measure, bool)):
         raise InvalidInputError(f"measure must be True, False or None, got {said.measure!r}. None asks where it pays.")
     if said.measure and not possible:
@@ -166,7 +211,7 @@ def with_sums(said: Any, training: TrainingMechanism, shape: Shape) -> TrainingM
         )
     wanted = said.measure
     if wanted is None:
-        wanted = possible and not given and shape.n_units * mu >= _WORTH and is_tight(training, shape, said.adjacency)
+        wanted = possible and not given and is_tight(training, shape, said.adjacency)
     if not wanted:
         return training
     shares = shares_of(shape.n_units * mu)
@@ -220,26 +265,48 @@ class TargetSums:
             zoom = zoom.updated(counts, sigma=sigma, n=units.n)
         if self.kept is not None:
             self.kept.facts[_KEPT] = drawn
-        return TargetScale.found(zoom, units.n)
+        return TargetScale.found(zoom, units.n, bounds)
 
     def errors(
         self, scale: TargetScale, module: nn.Module, rows: Any, usable: Mask
-    ) -> tuple[tuple[float, float], MeasuredErrors]:
-        """Release residuals and errors of the trained module; return the interval's ends about a value, and errors.
+    ) -> tuple[TargetScale, tuple[float, float] | None, MeasuredErrors]:
+        """Shrink the trained module's values, and release residuals and errors of them.
 
         Rows are asked as :func:`pate.dpsgd._measured.measure_module` asks them.
+
+        Returns
+        -------
+        scale : TargetScale
+            Of the shrunk model.
+        interval : (float, float) or None
+            Ends about a value; None where noise hides them.
+        errors : MeasuredErrors
         """
         assert scale.bins is not None
-        units, (first, second) = self.units, self.mechanism.counts[len(_HISTOGRAMS) :]
+        units, (zeroth, first, second) = self.units, self.mechanism.counts[len(_HISTOGRAMS) :]
         outputs = ask_module(module, rows, usable, size=BLOCK_ROWS if self.owners is None else 1)[:, 0]
-        residuals = np.clip(self.values, scale.low, scale.high) - scale.numbers(outputs)
-        residuals[~np.isfinite(residuals)] = 0.0  # what is no number contributes nothing anyway
         spread, n = math.sqrt(scale.bins.variance), units.n
-        cells = units.cells(score_edges(), residuals / spread)
+        inside = np.clip(self.values, scale.low, scale.high)
+        t, u = ((x - scale.centre) / scale.unit for x in (inside, scale.numbers(outputs)))
+        norm = min(max(_LEAST_NORM, _NOISE * n / (2 * zeroth.noise_multiplier)), _MOST_NORM)
+        what = "moments of the target and the module's values"
+        moments = sum_alone(units, np.stack([t, u, t * u, u * u], axis=1), clip=norm, what=what, query="", own=True)
         far = np.square(np.clip(np.nan_to_num((self.values - scale.centre) / scale.half), -1.0, 1.0)) - 0.5
-        counts = count_cells(units, cells, [N_CELLS], what="a histogram of residuals", query="", own=True)
 
-        def after(noisy: list[float]) -> tuple[tuple[float, float], float, VectorSum]:
+        def shrunk(noisy: list[float]) -> tuple[TargetScale, FloatArray, VectorSum]:
+            statistics, sigma = _in_units(noisy, moments, zeroth)
+            made = scale.shrunk(statistics * (norm / n), sigma * norm / n, n)
+            # Numbers that the range which was found leaves out are as far off as they are.
+            residuals = np.clip(self.values, *scale.bounds) - made.numbers(outputs)
+            residuals[~np.isfinite(residuals)] = 0.0  # what is no number contributes nothing anyway
+            cells = units.cells(score_edges(), residuals / spread)
+            return (
+                made,
+                residuals,
+                count_cells(units, cells, [N_CELLS], what="a histogram of residuals", query="", own=True),
+            )
+
+        def after(noisy: list[float], residuals: FloatArray, counts: VectorSum) -> tuple[Any, float, VectorSum]:
             statistics, sigma = _in_units(noisy, counts, first)
             scores = tails(statistics, sigma, n, (1 - LEVEL) / 2)
             many = _CLOSER * n / second.noise_multiplier
@@ -249,21 +316,25 @@ class TargetSums:
             return scores, clip, sum_alone(units, votes, clip=_BOUND, what=what, query="", own=True)
 
         def draw() -> list[float]:
-            paid = PaidBallots((first, second), self._child(5), None, None)
-            noisy = _drawn(paid, counts)
-            return [*noisy, *_drawn(paid, after(noisy)[2])]
+            paid = PaidBallots((zeroth, first, second), self._child(5), None, None)
+            noisy = _drawn(paid, moments)
+            _, residuals, counts = shrunk(noisy)
+            cells = _drawn(paid, counts)
+            return [*noisy, *cells, *_drawn(paid, after(cells, residuals, counts)[2])]
 
         of = hashlib.sha256(repr((scale.low, scale.high, scale.centre, scale.half)).encode()).hexdigest()
         noisy = draw() if self.kept is None else self.kept.counts(of, draw)
-        scores, clip, summed = after(noisy[:N_CELLS])
-        statistics, sigma = _in_units(noisy[N_CELLS:], summed, second)
+        cells, sums = noisy[N_MOMENTS : N_MOMENTS + N_CELLS], noisy[N_MOMENTS + N_CELLS :]
+        made, residuals, counts = shrunk(noisy[:N_MOMENTS])
+        scores, clip, summed = after(cells, residuals, counts)
+        statistics, sigma = _in_units(sums, summed, second)
         statistics, sigma = statistics * _BOUND, sigma * _BOUND
         # With less noise than the histogram has it, whose every empty cell counts.
         variance = max(statistics[2] / n + 0.5, 0.0) * scale.half**2
         bins = replace(scale.bins, variance=variance, variance_error=sigma / n * scale.half**2)
         found = measured_errors(statistics[:2], sigma=sigma, clip=clip, n=n, bins=bins)
         errors = MeasuredErrors(**asdict(found), unit=units.unit, held_out=False)
-        return (scores[0] * spread, scores[1] * spread), errors
+        return made, None if scores is None else (scores[0] * spread, scores[1] * spread), errors
 
 
 def _drawn(paid: PaidBallots, found: VectorSum) -> list[float]:

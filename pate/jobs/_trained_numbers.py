@@ -44,7 +44,7 @@ class NumberTrainingPlan(GradientPlan):
             "labels": "none, as there are no public rows: the model and its statement are what is written",
             "measures": "mean absolute error, R2 and a 90% interval, on the private records"
             if self.asks
-            else "nothing: there are too few records for the budget",
+            else "nothing",
         }
         lines = [(name, said.get(name, text)) for name, text in super().lines()]
         return [lines[0], ("target", f"a number from {low:g} to {high:g}, as stated; {found}"), *lines[1:]]
@@ -61,7 +61,7 @@ class NumberTrainingJob:
         What its columns hold, from public knowledge.
     target, group : str, str or None
         Columns of the numbers, and of the persons that records belong to.
-    target_range, budget, noise_seed
+    target_range, budget, noise_seed, force
         As of :class:`pate.DPSGDRegressor`.
     ledger : path, Ledger or None
     new_ledger : bool
@@ -79,6 +79,8 @@ class NumberTrainingJob:
     ------
     InvalidInputError
         Files, columns or parameters that do not fit; nothing was spent.
+    NotWorthwhileError
+        Too few records for the budget, and ``force`` is False.
     BudgetExceededError
         What the ledger has left does not buy it.
 
@@ -121,6 +123,7 @@ class NumberTrainingJob:
         new_ledger: bool = False,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         noise_seed: int | None = None,
+        force: bool = False,
         verbose: bool = False,
         sep: str | None = None,
         encoding: str | None = None,
@@ -147,7 +150,7 @@ class NumberTrainingJob:
         warn_if_weak(budget.delta, source.n_units, epsilon=budget.epsilon)
         self._reg: Any = DPSGDRegressor(
             budget=budget, target_range=bounds, ledger=book, random_state=0, noise_seed=noise_seed,
-            checkpoint_dir=checkpoint_dir, verbose=verbose,
+            checkpoint_dir=checkpoint_dir, force=force, verbose=verbose,
         )  # fmt: skip
         shape = tuple(np.shape(source.X)[1:])
         recipe_plan = RecipePlan.of(shape, n_units=source.n_units, n_classes=1, budget=budget, ranges=schema)

@@ -208,7 +208,9 @@ class NumbersModel:
     low, high : float
         The range that was found: means lie in it.
     scores : (float, float) or None
-        Ends of the interval, in spreads from the mean; None before they are measured.
+        Ends of the interval, in spreads from the mean; None before they are measured, and where noise hides them.
+    bounds : (float, float)
+        The stated range: intervals lie in it, for numbers may lie outside of the range that was found.
 
     Examples
     --------
@@ -231,6 +233,7 @@ class NumbersModel:
     low: float
     high: float
     scores: tuple[float, float] | None = None
+    bounds: tuple[float, float] = (-math.inf, math.inf)
 
     def predict(self, phi: Any) -> FloatArray:
         """Return the mean for each row, shape (n_rows,)."""
@@ -241,12 +244,10 @@ class NumbersModel:
         return self._both(phi)[1]
 
     def interval(self, phi: Any) -> tuple[FloatArray, FloatArray]:
-        """Return lower and upper ends of each row's 90% interval, within the range that was found."""
-        if self.scores is None:
-            raise InvalidInputError("the model must have its interval's scores. Release the histogram of residuals.")
+        """Return lower and upper ends of each row's 90% interval, NaN where it is not known."""
         mean, spread = self._both(phi)
-        ends = (mean + score * spread for score in self.scores)
-        low, high = (np.clip(end, self.low, self.high) for end in ends)
+        ends = (mean + score * spread for score in self.scores or (math.nan, math.nan))
+        low, high = (np.clip(end, *self.bounds) for end in ends)
         return low, high
 
     def scored(self, phi: Any, y: Any) -> FloatArray:
@@ -423,13 +424,15 @@ class Numbers:
         """Return the contributions r of these records."""
         if ask.step == "range":
             return _one_hot(cells_of(y, self._edges), ask.shape[0])
-        y, model = np.clip(y, self.zoom.low, self.zoom.high), self._model
+        model = self._model
+        if ask.step == "interval":  # and those that the range which was found leaves out
+            scored = model.scored(phi, np.clip(y, self.plan.low, self.plan.high))
+            return _one_hot(cells_of(scored, score_edges()), N_CELLS)
+        y = np.clip(y, self.zoom.low, self.zoom.high)
         if ask.step == "bins":
             r = _one_hot(model.bins.of(y), ask.shape[1]) - model.head.predict_proba(phi)
             length = np.linalg.norm(r, axis=1, keepdims=True)
             return np.asarray(r * np.minimum(1.0, _CLIP / np.maximum(length, _CLIP)))
-        if ask.step == "interval":
-            return _one_hot(cells_of(model.scored(phi, y), score_edges()), N_CELLS)
         errors = y - model.predict(phi)
         if ask.step == "errors":
             return bounded_errors(errors, self.clip)
@@ -464,7 +467,6 @@ class Numbers:
             return replace(after, model=model)
         if ask.step == "interval":
             model = model.calibrated(sums, sigma=sigma, n=ask.n)
-            assert model.scores is not None
             many = ask.n * self.plan.mu * math.sqrt(1 - _INTERVAL)
             spread, widest = _mean_spread(model, self.phi), self.zoom.high - self.zoom.low
             return replace(after, model=model, clip=error_clip(model.scores, many=many, spread=spread, widest=widest))
@@ -478,7 +480,14 @@ class Numbers:
         bins = self.zoom.bins(self.plan.n_bins, self.plan.n_training)
         n_rounds, classes = len(self.plan.recipe.rounds), tuple(range(len(bins.means)))
         head = DescentHead(n_rounds=n_rounds).start(self.phi.shape[1], classes)
-        model = NumbersModel(bins, head, np.zeros(self.phi.shape[1]), self.zoom.low, self.zoom.high)
+        model = NumbersModel(
+            bins,
+            head,
+            np.zeros(self.phi.shape[1]),
+            self.zoom.low,
+            self.zoom.high,
+            bounds=(self.plan.low, self.plan.high),
+        )
         return replace(self, model=model)
 
 

@@ -130,7 +130,8 @@ class MappedNumber(AnswersNumbers):
     """A linear model of a number after a chain of public maps, trained by DP-SGD.
 
     ``coef``, float32 of shape (1, n_features), gives (value - centre)/half; values lie in [low, high], and nine in ten
-    numbers between value + interval[0] and value + interval[1], where that was measured.
+    numbers between value + interval[0] and value + interval[1] within ``bounds``, the stated range, where that was
+    measured.
 
     Examples
     --------
@@ -138,7 +139,7 @@ class MappedNumber(AnswersNumbers):
     ...     (), np.ones((1, 1), dtype=np.float32), 0.0, 100.0, 40.0, 20.0, (-5.0, 6.0)
     ... )
     >>> model.answer(np.array([[0.5], [9.0]])).tolist()
-    [[50.0, 45.0, 56.0], [100.0, 95.0, 100.0]]
+    [[50.0, 45.0, 56.0], [100.0, 95.0, 106.0]]
     """
 
     maps: tuple[Representation, ...]
@@ -148,6 +149,7 @@ class MappedNumber(AnswersNumbers):
     centre: float
     half: float
     interval: tuple[float, float] | None = None
+    bounds: tuple[float, float] = (-np.inf, np.inf)
 
     def _answer(self, rows: Any) -> FloatArray:
         for each in self.maps:
@@ -157,7 +159,7 @@ class MappedNumber(AnswersNumbers):
             self.low, self.high
         )
         ends = (np.nan, np.nan) if self.interval is None else self.interval
-        return np.column_stack([value, *((value + end).clip(self.low, self.high) for end in ends)])
+        return np.column_stack([value, *((value + end).clip(*self.bounds) for end in ends)])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -380,7 +382,9 @@ class RegressionPlan(PricedRounds):
         assert state.errors is not None
         evidence = evidence or Evidence()
         errors = MeasuredErrors(**asdict(state.errors), unit=self.unit)
-        statement = evidence.message_of_model(replace(statement, errors=errors, doubts=errors.doubts()))
+        statement = evidence.message_of_model(
+            replace(statement, errors=errors, doubts=errors.doubts(interval=state.model.scores is not None))
+        )
         model = RegressionModel(self.voters, state.model)
         value, low, high = model.answer(self.rows).T
         return NumberRelease(value, low, high, statement.guarantee, statement), model
@@ -497,18 +501,19 @@ def keep_mapped_number(model: MappedNumber, folder: Path) -> dict[str, Any]:
     """Write a linear model of a number into a folder, and return the facts that its reader needs besides."""
     facts = keep_linear(MappedLinear(model.maps, model.coef), folder)
     scale = [model.low, model.high, model.centre, model.half]
-    return {**facts, "scale": scale, "interval": list(model.interval or ())}
+    return {**facts, "scale": scale, "interval": list(model.interval or ()), "bounds": list(model.bounds)}
 
 
 def read_mapped_number(folder: Path, facts: Any, *, module: Any = None) -> MappedNumber:
     """Return the model that :func:`keep_mapped_number` wrote; it predicts exactly the same numbers."""
     held = read_linear(folder, facts, module=module)
     scale, interval = [float(x) for x in facts["scale"]], tuple(float(x) for x in facts["interval"])
+    bounds = tuple(float(x) for x in facts["bounds"])
     fine = len(scale) == 4 and scale[0] < scale[1] and len(interval) in (0, 2) and len(held.coef) == 1
-    if not fine or not np.isfinite([*scale, *interval]).all():
+    if not fine or len(bounds) != 2 or not np.isfinite([*scale, *interval, *bounds]).all():
         raise InvalidInputError("the model's numbers are not those that were saved. Fetch the file again.")
     low, high, centre, half = scale
-    return MappedNumber(held.maps, held.coef, low, high, centre, half, interval or None)
+    return MappedNumber(held.maps, held.coef, low, high, centre, half, interval or None, bounds)
 
 
 def made_of_mapped_number(model: MappedNumber) -> tuple[str, ...]:
@@ -529,6 +534,7 @@ def keep_regression(model: RegressionModel, folder: Path) -> dict[str, Any]:
     facts = {
         "low": m.low,
         "high": m.high,
+        "bounds": list(m.bounds),
         "scores": list(m.scores or ()),
         "of_all": [b.mean, b.variance, b.variance_error],
     }
@@ -540,15 +546,21 @@ def keep_regression(model: RegressionModel, folder: Path) -> dict[str, Any]:
 def read_regression(folder: Path, facts: Any, *, module: Any = None) -> RegressionModel:
     """Return the model that :func:`keep_regression` wrote; it predicts exactly the same numbers."""
     arrays, known = load_tensors(folder / _FILE, form=_FORM)
-    n, scores = len(arrays["means"]), tuple(map(float, known["scores"]))
+    n, scores, bounds = len(arrays["means"]), *(tuple(map(float, known[name])) for name in ("scores", "bounds"))
     held = read_record_model(folder, facts, tuple(range(n)), module=module)
     bins = Bins(arrays["edges"], arrays["means"], arrays["variances"], *map(float, known["of_all"]))
     d = held.voters.space.n_components_
     shapes = [arrays[name].shape for name in ("weights", "edges", "means", "variances")]
-    numbers = [*arrays.values(), np.array([known["low"], known["high"], *scores])]
-    if shapes != [(d,), (n - 1,), (n,), (n,)] or len(scores) != 2 or not all(np.isfinite(a).all() for a in numbers):
+    numbers = [*arrays.values(), np.array([known["low"], known["high"], *scores, *bounds])]
+    if (
+        shapes != [(d,), (n - 1,), (n,), (n,)]
+        or len(scores) not in (0, 2)
+        or len(bounds) != 2
+        or not all(np.isfinite(a).all() for a in numbers)
+    ):
         raise InvalidInputError("the model's numbers are not those that were saved. Fetch the file again.")
-    made = NumbersModel(bins, held.head, arrays["weights"], float(known["low"]), float(known["high"]), scores)
+    ends: Any = scores or None
+    made = NumbersModel(bins, held.head, arrays["weights"], float(known["low"]), float(known["high"]), ends, bounds)
     return RegressionModel(held.voters, made)
 
 

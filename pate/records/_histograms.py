@@ -178,8 +178,13 @@ def score_edges() -> FloatArray:
     return np.asarray(_OUTMOST * np.sinh(_BEND * even) / math.sinh(_BEND))
 
 
-def tails(counts: FloatArray, sigma: float, n: int, tail: float) -> tuple[float, float]:
-    """Return the scores that leave at most ``tail`` of the records outside on either side, if noise is one sd off."""
+def tails(counts: FloatArray, sigma: float, n: int, tail: float) -> tuple[float, float] | None:
+    """Return the scores that leave at most ``tail`` of the records outside on either side, if noise is one sd off.
+
+    None where noise in one cell is as large as such a tail: no histogram tells where it begins.
+    """
+    if sigma > tail * n:
+        return None
     edges = score_edges()
 
     def end(inward: FloatArray, limits: FloatArray) -> float:
@@ -203,9 +208,9 @@ _FARTHEST_ERROR = 3.0
 _KURTOSIS = 4.0
 
 
-def error_clip(scores: tuple[float, float], *, many: float, spread: float, widest: float) -> float:
+def error_clip(scores: tuple[float, float] | None, *, many: float, spread: float, widest: float) -> float:
     """Return to what errors are clipped, by the interval's ends in spreads and n mu of the round that sums them."""
-    far = min(max(*map(abs, scores), 1e-3), _FARTHEST_ERROR)
+    far = _FARTHEST_ERROR if scores is None else min(max(*map(abs, scores), 1e-3), _FARTHEST_ERROR)
     times = math.sqrt(_NOISE * many / (math.sqrt(2) * 1.645**2))
     return min(max(_LEAST_CLIP, min(times, _MOST_CLIP)) * far * spread, widest)
 

@@ -30,7 +30,7 @@ def numbers_by_dpsgd(X, y, groups=None):
     """Histograms of the target, training, and sums of its errors: one price."""
     reg = DPSGDRegressor(
         "linear", budget=Budget(8.0, 1e-5), target_range=(-200, 200), measure=True, epochs=2, expected_batch_size=60,
-        random_state=0,
+        random_state=0, force=True,
     )  # fmt: skip
     return reg.fit(X, y, groups=groups).predict(PUBLIC, return_interval=True)
 

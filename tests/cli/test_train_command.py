@@ -115,7 +115,6 @@ def test_what_nobody_votes_with_is_said_first_and_plainly(there):
         (("--classes", "a,b", "--range", "0,1"), "--range is of a numeric target"),
         (("--numeric", "--range", "0,1", "--range", "0,2"), "--range must be given once with --numeric"),
         (("--numeric", "--range", "0,1", "--keep-rows", "r.csv"), "--keep-rows must be left out"),
-        (("--numeric", "--range", "0,1", "--force"), "--force has no effect with --numeric"),
     ],
 )
 def test_misuse_is_refused_in_one_line(there, words, message):

@@ -174,7 +174,8 @@ def test_odd_targets_give_a_finite_model_within_the_range(name, target, mu):
     found, (low, up) = state.model.predict(phi), state.model.interval(phi)
     assert np.isfinite(found).all()
     assert ((found >= 0) & (found <= high)).all()
-    assert ((low <= found) & (found <= up)).all()
+    hidden = state.model.scores is None  # by noise, of few records
+    assert np.isnan([low, up]).all() if hidden else ((low <= found) & (found <= up)).all()
     assert np.isfinite([state.errors.mae, state.errors.mae_error]).all()
     if mu == 1 and name == "constant":
         assert found == pytest.approx(np.full(len(z), 7.0), abs=0.5)
@@ -276,8 +277,7 @@ def test_a_state_refuses_sums_that_were_not_asked_for():
 def test_a_model_without_scores_has_no_interval():
     bins = Bins(np.array([1.0]), np.array([0.0, 2.0]), np.zeros(2), 1.0, 1.0, 0.5)
     model = NumbersModel(bins, numbers.DescentHead().start(1, (0, 1)), np.zeros(1), 0.0, 2.0)
-    with pytest.raises(InvalidInputError, match="scores"):
-        model.interval([[1.0]])
+    assert np.isnan(model.interval([[1.0]])).all()
 
 
 @pytest.mark.parametrize("seed", range(5))

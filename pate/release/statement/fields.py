@@ -162,7 +162,7 @@ def check_stated(stated: Mapping[str, str] | None, names: Iterable[str]) -> dict
 # What speaks against the use of released labels, as a statement tells it: a kind, and a sentence with its remedy.
 
 #: What there may be to say.
-KINDS = ("classes never named", "below the commonest", "few public rows", "no better than the mean")
+KINDS = ("classes never named", "below the commonest", "few public rows", "no better than the mean", "no interval")
 #: A statement is a page.
 MOST_DOUBTS = 20
 
@@ -173,7 +173,7 @@ class Doubt(Part):
 
     Parameters
     ----------
-    kind : {"classes never named", "below the commonest", "few public rows", "no better than the mean"}
+    kind : {"classes never named", "below the commonest", "few public rows", "no better than the mean", "no interval"}
     sentence : str
         What is so, and what helps.
     """
@@ -426,6 +426,10 @@ class MeasuredAccuracy(Part):
         return cls(**{**values, "by_class": ClassRecall.listed("by_class", held)})
 
 
+#: With a larger standard error R2 counts as not known.
+_MOST_R2_ERROR = 0.3
+
+
 @dataclass(frozen=True, kw_only=True)
 class MeasuredErrors(Part):
     """How far a released model of a number is off: measured with noise, on records that it did not learn from or did.
@@ -498,9 +502,14 @@ class MeasuredErrors(Part):
                 object.__setattr__(self, name, check_number(f"measured {name}", value, low=low, high=LARGEST))
 
     def __str__(self) -> str:
-        of = "" if self.r2 is None else f", R2 {self.r2:.3f} (standard error {self.r2_error:.3f})"
+        of = f", R2 {self.r2:.3f} (standard error {self.r2_error:.3f})" if self.is_known else ", R2 not known"
         clipped = f"; errors above {self.clip:.4g} count as that"
         return f"off by {self.mae:.4g} (standard error {self.mae_error:.2g}) on average{of}{clipped}"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether R2 is known: no R2 is above 1, and with a large standard error one near it says nothing."""
+        return self.r2 is not None and self.r2_error is not None and self.r2_error <= _MOST_R2_ERROR
 
     def rows(self) -> tuple[str, ...]:
         """Return what a statement says of it: the measurement, and what it is."""
@@ -511,18 +520,27 @@ class MeasuredErrors(Part):
         )
         return str(self), what
 
-    def doubts(self) -> tuple[Doubt, ...]:
-        """Return what speaks against relying on the model: these errors do not tell it from the mean of all."""
-        # No R2 is above 1: with a large standard error one near it says nothing.
-        if self.r2 is not None and self.r2_error is not None and self.r2_error < 1 / 3 and self.r2 > 2 * self.r2_error:
-            return ()
-        found = "is not known" if self.r2 is None else f"is {self.r2:.2f} with standard error {self.r2_error:.2f}"
+    def doubts(self, *, interval: bool = True) -> tuple[Doubt, ...]:
+        """Return what speaks against relying on the model: these errors do not tell it from the mean of all.
+
+        ``interval`` says whether the model gives intervals.
+        """
         of = f"{self.n:,} held-out {self.unit}s" if self.held_out else f"{self.n:,} {self.unit}s"
+        none = Doubt(
+            kind="no interval",
+            sentence=f"the model gives no intervals: noise in the histogram of its errors, of {of}, is as large as the "
+            "twentieth of them that would lie beyond an end. Take more records or a larger budget.",
+        )
+        hidden = () if interval else (none,)
+        known, r2, error = self.is_known, self.r2 or 0.0, self.r2_error or 0.0
+        if known and r2 > 2 * error:
+            return hidden
+        found = f"is {r2:.2f} with standard error {error:.2f}" if known else "is not known"
         sentence = (
             f"the model may predict no better than the mean of all records: its R2 {found}, by {of}. Take more "
             "records, a larger budget or a narrower range."
         )
-        return (Doubt(kind="no better than the mean", sentence=sentence),)
+        return (Doubt(kind="no better than the mean", sentence=sentence), *hidden)
 
 
 #: Tiers that a statement lists at most.
