@@ -560,7 +560,7 @@ class _Teachers:
             raise Refusal("the rows to vote on cannot be read, or are more or fewer than the plan's.")
         return rows
 
-    def cast(self, rows: Any, say: Callable[[str], None] = str) -> Votes:
+    def cast(self, rows: Any, say: Callable[[str], object] = str) -> Votes:
         """Return the votes on public rows; no vote at all where that fails, of which ``say`` alone is told."""
         n, why = len(rows), "their votes are not for the rows, classes and units of the plan"
         try:
