@@ -201,7 +201,7 @@ class SiteRecords:
         self._voters.setdefault(asked.space, asked.voters)
         return asked
 
-    def cast(self, asked: Question, say: Callable[[str], None] = str) -> BallotSum | RightCounts:
+    def cast(self, asked: Question, say: Callable[[str], object] = str) -> BallotSum | RightCounts:
         """Return the exact sum of what these records say; zero ballots where that fails, of which ``say`` is told.
 
         Whatever the records hold, nothing is raised: that a sum fails must be seen by the site's operator alone. It is
