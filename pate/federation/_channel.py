@@ -33,12 +33,19 @@ Json = dict[str, Any]
 MOST_JSON, MOST_BYTES = 1 << 20, 1 << 30
 #: Seconds within which a caller must have shown its certificate, and within which a whole request must have come.
 _HANDSHAKE, _RECEIVE = 10.0, 300.0
-#: Requests that are worked on at once, those of strangers who only open a connection among them.
-_MOST_CALLS = 32
+#: Requests of members that are worked on at once; and connections that have not shown a certificate yet: of more the
+#: oldest is ended, so that strangers who only open connections take no member's place.
+_MOST_CALLS, _MOST_STRANGERS = 32, 64
+#: Seconds between two tries of a request of which nothing was worked on.
+_AGAIN = 0.3
 
 
 class Unanswered(FederationError):
     """A site that cannot be reached, or broke off: likelier the cause than what others say of it."""
+
+
+class _Untouched(Unanswered):
+    """Nothing of the request was worked on: it may be sent again."""
 
 
 class Refusal(Exception):
@@ -145,8 +152,23 @@ def call(to: Member | Party, path: str, bundle: Bundle, head: Json, data: bytes 
     FederationError
         No answer within ``deadline`` seconds, another certificate than this site's, or a refusal with its reason.
     """
-    where = f"{to.name} ({to.host}:{to.port})"
+    until = time.monotonic() + deadline
     context, body = _context(bundle, server=False), json.dumps(head, allow_nan=False).encode() + b"\n" + data
+    why: _Untouched | None = None
+    while True:
+        try:
+            return _called(to, path, context, body, until, deadline)
+        except _Untouched as error:
+            why = why or error
+        except Unanswered as late:
+            raise why or late from None
+        if time.monotonic() + _AGAIN >= until:
+            raise why
+        time.sleep(_AGAIN)
+
+
+def _called(to: Member | Party, path: str, context: ssl.SSLContext, body: bytes, until: float, whole: float) -> Json:
+    where, sent, deadline = f"{to.name} ({to.host}:{to.port})", False, max(0.1, until - time.monotonic())
     try:
         plain = socket.create_connection((to.host, to.port), timeout=min(deadline, _HANDSHAKE))
     except OSError as error:
@@ -155,7 +177,7 @@ def call(to: Member | Party, path: str, bundle: Bundle, head: Json, data: bytes 
         with plain, context.wrap_socket(plain, server_hostname=to.name) as sock, _within(sock, deadline):
             sock.settimeout(deadline)
             line = http.client.HTTPConnection(to.host, to.port)
-            line.sock = sock
+            line.sock, sent = sock, True
             line.request("POST", path, body, {"Content-Type": "application/octet-stream"})
             with line.getresponse() as answer:
                 found, status = answer.read(MOST_JSON), answer.status
@@ -166,10 +188,17 @@ def call(to: Member | Party, path: str, bundle: Bundle, head: Json, data: bytes 
             f"{where} shows a certificate that is not {to.name}'s of this federation ({error.verify_message}). Nothing "
             "was sent to it. Check host, port and bundles."
         ) from None
-    except ssl.SSLError:
-        raise FederationError(f"{where} does not take this certificate. Is the bundle of this federation?") from None
-    except (OSError, http.client.HTTPException):
-        raise Unanswered(f"{where} did not answer within {deadline:g} s, or broke off.") from None
+    except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, ssl.SSLError) and "ALERT" in str(error.reason):
+            raise FederationError(
+                f"{where} does not take this certificate. Is the bundle of this federation?"
+            ) from None
+        left = until - time.monotonic()
+        late = left <= 0.01 * whole
+        broke = f"did not answer within {whole:g} s" if late else f"broke off after {whole - left:.2g} s"
+        raise (Unanswered if sent else _Untouched)(f"{where} {broke}.") from None
+    if status == 503:
+        raise _Untouched(f"{where} has no place free for another request. Ask again later.")
     if (reply := _object_in(found)) is None:
         raise FederationError(f"{where} answered what is no message of this version of pate.")
     if status != 200:
@@ -180,6 +209,8 @@ def call(to: Member | Party, path: str, bundle: Bundle, head: Json, data: bytes 
 
 #: Takes the caller's names, the path, JSON and bytes; returns JSON, or raises Refusal.
 Answer = Callable[[Names, str, Json, bytes], Json]
+#: Takes the same but for the bytes; returns how many of them it would read.
+Admit = Callable[[Names, str, Json], int]
 
 
 class Server(ThreadingTCPServer):
@@ -189,9 +220,10 @@ class Server(ThreadingTCPServer):
     block_on_close = False
     allow_reuse_address = True
 
-    def __init__(self, host: str, port: int, bundle: Bundle, answer: Answer) -> None:
-        self.answer, self._context = answer, _context(bundle, server=True)
-        self._calls = threading.BoundedSemaphore(_MOST_CALLS)
+    def __init__(self, host: str, port: int, bundle: Bundle, answer: Answer, admit: Admit) -> None:
+        self.answer, self.admit, self._context = answer, admit, _context(bundle, server=True)
+        self.calls = threading.BoundedSemaphore(_MOST_CALLS)
+        self._lock, self._strangers = threading.Lock(), dict[Any, None]()
         super().__init__((host, port), _Handler)
 
     def finish(self, seconds: float) -> None:
@@ -200,7 +232,7 @@ class Server(ThreadingTCPServer):
         self.server_close()
         until = time.monotonic() + seconds
         for _ in range(_MOST_CALLS):
-            self._calls.acquire(timeout=max(0.0, until - time.monotonic()))
+            self.calls.acquire(timeout=max(0.0, until - time.monotonic()))
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept a connection; whose it is is found out in the thread of the request."""
@@ -209,14 +241,24 @@ class Server(ThreadingTCPServer):
         return self._context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False), address
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Work on a request, if there are not too many already."""
-        if not self._calls.acquire(blocking=False):
+        """Have the caller show its certificate, and work on its request."""
+        with self._lock:
+            oldest = next(iter(self._strangers)) if len(self._strangers) >= _MOST_STRANGERS else None
+            self._strangers.pop(oldest, None)
+            self._strangers[request] = None
+        if oldest is not None:
+            with suppress(OSError):
+                socket.socket.shutdown(oldest, socket.SHUT_RDWR)
+        try:
+            with _within(request, _HANDSHAKE):
+                request.do_handshake()
+        except (OSError, ValueError):
             self.shutdown_request(request)
             return
-        try:
-            super().process_request_thread(request, client_address)
         finally:
-            self._calls.release()
+            with self._lock:
+                self._strangers.pop(request, None)
+        super().process_request_thread(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: whatever a stranger sends, and what came of it, is in no log."""
@@ -226,27 +268,46 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
     request: ssl.SSLSocket
 
-    def setup(self) -> None:
-        with _within(self.request, _HANDSHAKE):
-            self.request.do_handshake()
-        super().setup()
-
     def handle(self) -> None:
-        self.request.settimeout(_RECEIVE)
         self.close_connection = True
-        with _within(self.request, _RECEIVE):
-            self.raw_requestline = self.rfile.readline(65537)
-            if not self.raw_requestline or not self.parse_request():
-                return
-            size = self.headers.get("Content-Length", "")
-            fits = self.command == "POST" and size.isdecimal() and int(size) <= MOST_JSON + 1 + MOST_BYTES
-            body = self.rfile.read(int(size)) if fits else b""
+        if not self.server.calls.acquire(timeout=_HANDSHAKE):
+            with _within(self.request, _HANDSHAKE):  # what is not read would hide the answer
+                self.raw_requestline = self.rfile.readline(65537)
+                if self.parse_request():
+                    self.rfile.readline(MOST_JSON)
+                    self._reply(503, {})
+            return
+        try:
+            self._work()
+        finally:
+            self.server.calls.release()
+
+    def _work(self) -> None:
+        self.request.settimeout(_RECEIVE)
         entries: Any = (self.request.getpeercert() or {}).get("subjectAltName", ())
         caller = frozenset(str(value) for kind, value in entries if kind == "DNS")
         try:
-            status, found = 200, self.server.answer(caller, self.path, *unpacked(body))
+            with _within(self.request, _RECEIVE):
+                self.raw_requestline = self.rfile.readline(65537)
+                if not self.raw_requestline or not self.parse_request():
+                    return
+                head, data = self._asked(caller)
+            status, found = 200, self.server.answer(caller, self.path, head, data)
         except Refusal as refused:
             status, found = 424 if refused.heard else 409, {"refused": str(refused)}
+        self._reply(status, found)
+
+    def _asked(self, caller: Names) -> tuple[Json, bytes]:
+        """Return the JSON and the bytes of a request; bytes are read where they are due from this caller."""
+        size = self.headers.get("Content-Length", "")
+        most = int(size) if self.command == "POST" and size.isdecimal() and len(size) < 12 else 0
+        line = self.rfile.readline(min(most, MOST_JSON + 1))
+        head, _ = unpacked(line)
+        if (left := most - len(line)) > self.server.admit(caller, self.path, head):
+            raise Refusal("so many bytes are not due at this step, or not from this caller.")
+        return head, self.rfile.read(left)
+
+    def _reply(self, status: int, found: Json) -> None:
         made = json.dumps(found, allow_nan=False).encode()
         self.send_response_only(status)
         self.send_header("Content-Length", str(len(made)))

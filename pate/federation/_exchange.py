@@ -26,6 +26,7 @@ from mpyc import asyncoro, finfields
 _LAST_WORD = -(2**63) + 31
 _PATIENCE = 0.3  # seconds for last words to arrive
 _PIECE_CELLS, _PIECE_QUERIES = 100_000, 2_000  # computed at once, so that memory stays bounded
+_MOST_MESSAGE, _MOST_HELD = 1 << 28, 1 << 30  # bytes of one message, and of those of a peer that nobody asked for yet
 
 
 class Broken(Exception):
@@ -89,7 +90,7 @@ class Link(asyncoro.MessageExchanger):
 
     def __init__(self, session: Session, peer_pid: int | None = None) -> None:
         super().__init__(session.runtime, peer_pid)
-        self.session, self.gone = session, False
+        self.session, self.gone, self.held = session, False, 0
 
     def connection_made(self, transport: Any) -> None:
         """Go on only where the peer's certificate is that of the party we called."""
@@ -121,6 +122,11 @@ class Link(asyncoro.MessageExchanger):
             rt.set_protocol(peer, self)
         while len(self.bytes) >= 12:
             label, size = struct.unpack_from("<qI", self.bytes)
+            if size > _MOST_MESSAGE or self.held + size > _MOST_HELD:
+                self.bytes.clear()
+                self.session.fail("refused", [self.peer_pid])
+                self.transport.abort()
+                return
             if len(self.bytes) < 12 + size:
                 break
             payload = _Payload(self.bytes[12 : 12 + size])
@@ -134,6 +140,7 @@ class Link(asyncoro.MessageExchanger):
                 self.buffers.pop(label).set_result(payload)
             else:
                 self.buffers[label] = payload
+                self.held += size
 
     def send(self, pc: int, payload: bytes) -> None:
         """Send, unless the peer has gone in order: it needs nothing any more."""
@@ -144,7 +151,9 @@ class Link(asyncoro.MessageExchanger):
     def receive(self, pc: int) -> Any:
         """Return what came, or what will."""
         payload = super().receive(pc)
-        if isinstance(payload, Future) and self.transport.is_closing():
+        if not isinstance(payload, Future):
+            self.held -= len(payload)
+        elif self.transport.is_closing():
             self.session.fail("lost", [self.peer_pid])
         return payload
 

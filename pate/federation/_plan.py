@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pate._core.checks import check_choice, check_int
+from pate._core.checks import check_choice, check_int, check_real
 from pate.exceptions import InvalidInputError
 from pate.federation._config import check_party_name
 from pate.federation._contract import check_tolerate
@@ -24,6 +24,11 @@ _OPENED = {
     "labels": "labels alone, of votes with noise",
 }
 OPENS = tuple(_OPENED)
+
+
+#: What a plan may ask of a site at most: it is checked before anything is priced.
+_MOST = {"noise_multipliers": 1_000, "sites": 1_000, "recipients": 1_001, "classes": 10_000, "nonce": 100}
+_MOST_CELLS = 1 << 26
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +108,12 @@ class Plan:
         check_choice("opens", self.opens, OPENS)
         for name in ("sites", "n_units", "recipients", "noise_multipliers", "classes", "columns"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name, most in _MOST.items():
+            if len(getattr(self, name)) > most:
+                raise InvalidInputError(f"{name} must be at most {most:,}, got {len(getattr(self, name)):,}.")
+        for i, noise in enumerate(self.noise_multipliers):
+            check_real(f"noise_multipliers[{i}]", noise, low=1e-9, high=1e12)
+        check_int("n_cells", self.n_cells, low=1, high=_MOST_CELLS)
         # Somebody at a site is shown these and decides by them: what certificates name changes nothing on a terminal.
         for one in (self.coordinator, *self.sites, *self.recipients):
             check_party_name(one)

@@ -20,7 +20,7 @@ from pate import __version__
 from pate._core.checks import check_choice, check_classes, check_int, check_real, shown
 from pate._core.files import own_folder, write_bytes, write_json
 from pate.exceptions import BudgetExceededError, FederationError, InvalidInputError, PateError
-from pate.federation._channel import Json, Names, Refusal, Server, as_told, rows_of
+from pate.federation._channel import MOST_BYTES, Json, Names, Refusal, Server, as_told, rows_of
 from pate.federation._config import SITES, Bundle, Members, bundle_of, names_in
 from pate.federation._contract import Heard, Party, SecureAggregator
 from pate.federation._mpyc import MPyCAggregator
@@ -291,7 +291,7 @@ class Site:
         Every process that was started, and the port, are given back before it returns.
         """
         try:
-            server = Server(self.host, self.port, self.bundle, self.answer)
+            server = Server(self.host, self.port, self.bundle, self.answer, self.admit)
         except OSError as error:
             raise InvalidInputError(
                 f"port {self.port} of {self.host!r} cannot be listened on ({error.strerror}). Is it running already?"
@@ -315,6 +315,12 @@ class Site:
     def stop(self) -> None:
         """End :meth:`serve`, from another thread."""
         self._stop.set()
+
+    def admit(self, caller: Names, path: str, head: Json) -> int:
+        """Return how many bytes are read after a request's JSON: those of the coordinator of the run at work alone."""
+        run = self.at_work
+        due = run is not None and path in ("/round", "/end") and run.plan.coordinator in caller
+        return MOST_BYTES if due and run is not None and run.plan.digest == head.get("digest") else 0
 
     def answer(self, caller: Names, path: str, head: Json, data: bytes) -> Json:
         """Answer one request of a party whose certificate has these names; a refusal's text is fixed and public."""
@@ -346,12 +352,12 @@ class Site:
     def _plan(self, caller: Names, head: Json, data: bytes) -> Json:
         try:
             plan = Plan.from_dict(head["plan"])
+            if caller & {plan.coordinator, *plan.sites} != {plan.coordinator}:
+                raise Refusal("a plan is taken from its coordinator alone.")
             charge = rounds_charge(mechanisms_of(plan), plan.n_cells)
             price = charge.guarantee(self.budget.delta if self.consent is None else self.consent.delta)
         except (KeyError, TypeError, InvalidInputError):
             raise Refusal("this is no plan that this version of pate can run.") from None
-        if caller & {plan.coordinator, *plan.sites} != {plan.coordinator}:
-            raise Refusal("a plan is taken from its coordinator alone.")
         self._give_up_silent()
         with self._lock:
             if self.at_work is not None:
@@ -359,6 +365,7 @@ class Site:
             if plan.digest in self._over or self.ledger.has_request(plan.digest):
                 raise Refusal(f"{_OVER}.")
             self.at_work = run = Run(plan, self._lock, busy=True)
+            run.expires = time.monotonic() + self.deadline + self.patience
         reason = _FAILED
         try:
             reason = self._objection(plan, charge, price)
@@ -410,6 +417,7 @@ class Site:
             if run.busy:
                 raise Refusal("it is still at the step before.")
             run.busy = True
+            run.expires = time.monotonic() + self._seconds(head) + self.patience
         try:
             yield run
         except BaseException:
@@ -475,7 +483,9 @@ class Site:
         )  # fmt: skip
 
     def _alive(self, caller: Names, head: Json, data: bytes) -> Json:
-        self._mine(caller, head).expires = time.monotonic() + self.patience
+        run = self._mine(caller, head)
+        if not run.busy:  # a step at work has its own deadline
+            run.expires = time.monotonic() + self.patience
         return {}
 
     def _ended(self, caller: Names, head: Json, data: bytes) -> Json:
@@ -495,8 +505,9 @@ class Site:
 
     def _give_up_silent(self) -> None:
         run = self.at_work
-        if run is not None and not run.busy and time.monotonic() > run.expires:
-            self._say(f"{run.plan.coordinator} has fallen silent: its plan is given up.")
+        if run is not None and time.monotonic() > run.expires:
+            why = "its step took longer than it may" if run.busy else f"{run.plan.coordinator} has fallen silent"
+            self._say(f"{why}: its plan is given up.")
             self._end(run)
 
     def _end(self, run: Run | None) -> None:

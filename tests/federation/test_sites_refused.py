@@ -297,7 +297,7 @@ def test_certificates_say_who_is_who(waiting, tmp_path):
     with pytest.raises(FederationError, match=r"site-0 .*certificate that is not site-0's of this federation"):
         facts(shared, site, stranger)
     mixed = Bundle(stranger.certificate, stranger.key, shared.bundles["registry"].authority)
-    with pytest.raises(FederationError, match=r"site-0 .*(does not take this certificate|did not answer)"):
+    with pytest.raises(FederationError, match=r"site-0 .*(does not take this certificate|broke off after)"):
         facts(shared, site, mixed)
     # The right host under the wrong name.
     with pytest.raises(FederationError, match=r"site-1 .*certificate that is not site-1's"):
@@ -391,3 +391,80 @@ def test_a_port_that_is_taken_is_named(shared):
         other = shared.site(2, (X, Y), classes=(0, 1))
         with pytest.raises(InvalidInputError, match=r"cannot be listened on .*running already"):
             other.serve()
+
+
+def test_strangers_who_only_open_connections_take_no_place_of_a_member(waiting):
+    """Forty of them filled all places, and a coordinator's next request was dropped: its sites had been charged."""
+    shared, site = waiting
+    idle = [socket.create_connection(("127.0.0.1", site.port), timeout=10) for _ in range(70)]
+    try:
+        assert facts(shared, site, shared.bundles["registry"])["n_units"] == 120
+        # Of more than 64 the oldest are ended.
+        assert idle[0].recv(1) == b""
+    finally:
+        for one in idle:
+            one.close()
+
+
+def test_a_site_without_a_place_says_so_and_is_asked_again(shared, site, monkeypatch):
+    from pate.federation import _channel
+
+    monkeypatch.setattr(_channel, "_MOST_CALLS", 1)
+    monkeypatch.setattr(_channel, "_HANDSHAKE", 0.2)
+    held, free, answer = threading.Event(), threading.Event(), site.answer
+    monkeypatch.setattr(site, "answer", lambda *given: held.set() or (free.wait(20) and answer(*given)))
+    with shared.serving(site):
+        thread = threading.Thread(target=facts, args=(shared, site, shared.bundles["registry"]))
+        thread.start()
+        assert held.wait(10)
+        with pytest.raises(FederationError, match=r"site-0 .* has no place free for another request"):
+            facts(shared, site, shared.bundles["registry"], deadline=0.6)
+        threading.Timer(0.6, free.set).start()
+        assert facts(shared, site, shared.bundles["registry"])["name"] == "site-0"
+        thread.join()
+
+
+def test_bytes_are_read_from_the_coordinator_of_the_run_alone(waiting):
+    """A member's gibibyte was read before anyone looked at who asks."""
+    shared, site = waiting
+    to, data = Party("site-0", "127.0.0.1", site.port), b"x" * 100_000
+    for bundle, path, digest in (
+        ("registry", "/facts", ""), ("registry", "/round", PLAN.digest), ("site-1", "/round", PLAN.digest)
+    ):  # fmt: skip
+        with pytest.raises(FederationError, match=r"not due at this step|broke off"):
+            call(to, path, shared.bundles[bundle], {"digest": digest}, data, deadline=10.0)
+    assert site.admit(ASKS, "/round", {"digest": PLAN.digest}) == 0
+    assert asked(site, PLAN)["accepted"]
+    assert site.admit(ASKS, "/round", {"digest": PLAN.digest}) > 1 << 20
+    assert site.admit(frozenset({"site-1"}), "/round", {"digest": PLAN.digest}) == 0
+    assert site.admit(ASKS, "/alive", {"digest": PLAN.digest}) == 0
+    site._end(site.at_work)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"noise_multipliers": [4.0] * 1_001}, {"noise_multipliers": [float("inf")]}, {"noise_multipliers": ["4"]},
+        {"n_cells": 1 << 30}, {"n_cells": 2.5}, {"classes": list(range(10_001))}, {"nonce": "a" * 101},
+    ],
+    ids=lambda change: next(iter(change)),
+)  # fmt: skip
+def test_a_plan_beyond_all_measure_is_refused_before_it_is_priced(site, change, monkeypatch):
+    """A megabyte of noise multipliers kept a site at work for good."""
+
+    def priced(*said):
+        raise AssertionError("it was priced")
+
+    monkeypatch.setattr("pate.federation._site.rounds_charge", priced)
+    with pytest.raises(Refusal, match="no plan that this version"):
+        site.answer(ASKS, "/plan", {"plan": PLAN.to_dict() | change}, b"")
+
+
+def test_a_step_that_takes_longer_than_it_may_frees_the_site(shared):
+    site = shared.site(0, (X, Y), classes=(0, 1), patience=0.1, deadline=0.1)
+    assert asked(site, PLAN)["accepted"]
+    with site._step(ASKS, {"digest": PLAN.digest}):
+        threading.Event().wait(0.3)
+        assert asked(site, replace(PLAN, nonce="cd"))["accepted"]
+    assert site.at_work.plan.nonce == "cd"
+    site._end(site.at_work)
