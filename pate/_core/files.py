@@ -48,15 +48,19 @@ def read_json_file(path: str | os.PathLike[str], *, what: str, most_bytes: int) 
 _MOST_DOTS = 200
 
 
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return the entries in a text of TOML; raise ValueError or RecursionError where it is none."""
+    # The parser takes the square of a dotted name's length: a crafted file would keep it busy for days.
+    if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
+        raise ValueError(f"a line has more than {_MOST_DOTS} dots")
+    return tomllib.loads(text)
+
+
 def read_toml_file(path: str | os.PathLike[str], *, what: str, most_bytes: int, remedy: str) -> dict[str, Any]:
     """Return the entries of such a file in TOML; ``remedy`` is for a file that is none."""
     data = _at_most(path, what, most_bytes)
     try:
-        text = data.decode("utf-8-sig")
-        # The parser takes the square of a dotted name's length: a crafted file would keep it busy for days.
-        if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
-            raise ValueError(f"a line has more than {_MOST_DOTS} dots")
-        return tomllib.loads(text)
+        return parse_toml(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
         why = "" if isinstance(error, UnicodeDecodeError | RecursionError) else f": {error}"
         raise InvalidInputError(f"{Path(path)} is not readable as TOML in UTF-8{why}. {remedy}") from None

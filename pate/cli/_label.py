@@ -575,8 +575,7 @@ def _ranges(pairs: list[str] | None, path: Path | None) -> Any:
 
 def _ranges_in(path: Path) -> dict[str, Any]:
     """Return the ranges in a TOML or JSON file."""
-    import json
-    import tomllib
+    from pate._core.files import parse_json, parse_toml
 
     kind = path.suffix.lower()
     if kind not in (".toml", ".json"):
@@ -585,7 +584,7 @@ def _ranges_in(path: Path) -> dict[str, Any]:
         )
     try:
         text = path.read_text(encoding="utf-8-sig")
-        held = json.loads(text) if kind == ".json" else tomllib.loads(text)
+        held = parse_json(text.encode()) if kind == ".json" else parse_toml(text)
     except (OSError, ValueError, RecursionError) as error:
         why = getattr(error, "strerror", None) or error
         raise InvalidInputError(f"--ranges {str(path)!r} cannot be read: {why}. Write COLUMN = [LOW, HIGH].") from None

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pate._core.files import read_json, write_bytes, write_json, write_text
+from pate._core.files import parse_json, read_json, write_bytes, write_json, write_text
 from pate._core.pages import cell as as_cell
 from pate._core.pages import lined_up
 from pate.comparison._cells import COLUMNS, Cell, spent, warnings_of
@@ -86,7 +86,7 @@ def write(folder: Path, result: ComparisonResult) -> None:
 def read(folder: Path) -> tuple[ComparisonResult, tuple[Cell, ...]]:
     """Read a finished comparison from its folder: the result, and the fits in its order."""
     try:
-        lines = (folder / _CELLS).read_text(encoding="utf-8").splitlines()
+        lines = (folder / _CELLS).read_bytes().splitlines()
         values = read_json(folder / "results.json")
     except OSError:
         raise RunFolderError(
@@ -94,10 +94,10 @@ def read(folder: Path) -> tuple[ComparisonResult, tuple[Cell, ...]]:
         ) from None
     try:
         result = ComparisonResult.from_dict(values)
-        cells = {cell.key: cell for cell in (Cell.from_dict(json.loads(line)) for line in lines)}
+        cells = {cell.key: cell for cell in (Cell.from_dict(parse_json(line)) for line in lines)}
         stored = tuple(cells[row.contestant, row.epsilon, row.repeat] for row in result.rows)
         same = all(cell.row() == row for cell, row in zip(stored, result.rows, strict=True))
-    except (InvalidInputError, KeyError, ValueError):
+    except (InvalidInputError, KeyError, ValueError, RecursionError):
         same, stored = False, ()
     if not same:
         raise RunFolderError(

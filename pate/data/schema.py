@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import check_choice, did_you_mean, shown
-from pate._core.files import atomic_path
+from pate._core.files import atomic_path, parse_toml
 from pate._core.frames import plain_rows
 from pate.data._columns import DATE, DATE_FORMS, as_days, as_float, as_text, column_kind, holds_numbers
 from pate.data._validation import is_frame, is_sparse, is_texts, read_rows
@@ -291,7 +290,7 @@ class Schema:
             No such file, or not TOML; an unknown key; a value that :class:`Column` refuses; two columns of one name.
         """
         try:
-            held = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+            held = parse_toml(Path(path).read_text(encoding="utf-8-sig"))
         except (OSError, ValueError, RecursionError) as error:
             why = getattr(error, "strerror", None) or error
             raise InvalidInputError(

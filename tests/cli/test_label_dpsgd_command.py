@@ -85,6 +85,7 @@ def test_what_is_no_range_is_refused_in_words(pairs, text):
 
 def test_a_file_that_cannot_be_read_is_refused_in_words(tmp_path):
     for name, content, text in (("r.yaml", "", "must end in .toml or .json"), ("r.toml", "age = [", "cannot be read"),
+                                ("d.toml", f"{'a.' * 300}a = 1", "200 dots"), ("n.json", '{"a": [0, NaN]}', "NaN"),
                                 ("r.json", "[1]", "must map columns")):  # fmt: skip
         (tmp_path / name).write_text(content)
         with pytest.raises(InvalidInputError, match=text):

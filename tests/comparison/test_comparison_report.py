@@ -170,3 +170,11 @@ def test_the_commit_is_that_of_this_checkout(tmp_path, monkeypatch):
 def test_a_package_that_is_not_there_has_no_version(monkeypatch):
     monkeypatch.setattr(_provenance, "PACKAGES", ("numpy", "no-such-package-here"))
     assert set(_provenance.package_versions()) == {"python", "numpy"}
+
+
+@pytest.mark.parametrize("damage", [b"[" * 100_000, b"\xff\xfe"], ids=["deep", "no text"])
+def test_a_folder_with_fits_that_are_none_is_refused(damage, tmp_path):
+    (tmp_path / "results.json").write_text("{}")
+    (tmp_path / "cells.jsonl").write_bytes(damage)
+    with pytest.raises(RunFolderError, match="does not have the fits"):
+        ComparisonReport.load(tmp_path)

@@ -145,6 +145,7 @@ def test_what_is_no_column_is_refused_by_name_and_value(made, text):
         ("column = 3", "column must be tables, got 3"),
         (FILE.replace("[0, 120]", "[120, 0]"), "range of the column 'age' must be two numbers, the lower first"),
         ("age = [0", "cannot be read"),
+        (f"{'a.' * 300}a = 1", "more than 200 dots"),
     ],
 )
 def test_what_is_no_schema_is_refused_with_its_file(tmp_path, text, said):
