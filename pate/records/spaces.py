@@ -122,7 +122,11 @@ def load_space(path: str | os.PathLike[str]) -> BallotSpace:
         for name in kind._arrays:
             setattr(space, name, arrays[name].astype(np.float64))
         space.provenance_, space.n_features_in_ = str(facts["provenance"]), int(facts["n_features_in"])
-        space._loaded()
+        with np.errstate(all="ignore"):
+            space._loaded()
+        shape = space.transform(np.zeros((1, space.n_features_in_))).shape
+        if shape != (1, space.n_components_) or not np.isfinite(space._offsets).all():
+            raise ValueError("arrays of other shapes, or too large")
     except (KeyError, TypeError, IndexError, ValueError):
         raise InvalidInputError(f"path must be a saved ballot space, got {str(path)!r}. Name the saved file.") from None
     return space

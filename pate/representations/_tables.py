@@ -376,13 +376,10 @@ def _is_column(column: dict[str, FloatArray], known: tuple[str, ...] | None) -> 
         kept = column["kept"].tolist() if set(column) == {"kept"} else []
         return len(kept) == 3 and kept[0] in range(len(known) + 1) and {*kept[1:]} <= {0.0, 1.0}
     fine = set(column) == {"scale", "knots", "ranks", "bins", "absent"} and len(column["scale"]) == 2
-    fine = fine and column["scale"][1] > 0 and column["absent"].tolist() in ([0.0], [1.0])
+    varies = fine and len(column["knots"]) > 0  # a column that does not is left out
+    fine = fine and (column["scale"][1] > 0 or not varies) and column["absent"].tolist() in ([0.0], [1.0])
     rises = fine and all(bool((np.diff(column[name]) > 0).all()) for name in ("knots", "bins"))
-    return (
-        rises
-        and column["knots"].shape == column["ranks"].shape
-        and (len(column["bins"]) > 0) == (len(column["knots"]) > 0)
-    )
+    return rises and column["knots"].shape == column["ranks"].shape and (len(column["bins"]) > 0) == varies
 
 
 def _bins(there: FloatArray, n_bins: int) -> FloatArray:

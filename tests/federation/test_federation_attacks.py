@@ -1,8 +1,10 @@
 """Attacks on a site: what a coordinator could say to make it consent to, count, run or reveal what it should not."""
 
+import json
 import subprocess
 import sys
 import warnings
+from copy import copy
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -20,9 +22,13 @@ from pate.federation._config import SITES
 from pate.federation._contract import Heard
 from pate.federation._site import mechanisms_of
 from pate.models.file import InputSpec
+from pate.models.heads import LinearHead
+from pate.models.recipes import RecordModel
 from pate.records import HardSpace, RecordVoters, SignedSpace, SoftSpace
+from pate.records.spaces import load_space
 from pate.release import open_shares
-from pate.representations import TableMap, load
+from pate.representations import KernelPCA, PublicPCA, RandomFourier, TableMap, TextMap, combine, load
+from pate.representations._base import FORMAT, KEY, as_safetensors, digest, packed
 
 X, Y = blobs(120)
 
@@ -328,7 +334,7 @@ def test_from_the_charge_on_no_answer_depends_on_the_records(tmp_path):
 def test_a_map_of_a_table_names_columns_that_are_there(tmp_path, kept):
     """Crafted, it failed if and only if a private category occurred."""
     towns = ["Oslo", "Rome", "Kyiv", "Bonn", "Bern"]
-    rep = TableMap(numeric=["standard"]).fit(pd.DataFrame({"town": towns * 4, "age": np.arange(20.0)}))
+    rep = TableMap(numeric=["standard"]).fit(pd.DataFrame({"town": towns * 4, "age": np.arange(20.0), "same": 1.0}))
     rep.save(tmp_path / "whole")
     load(tmp_path / "whole")
     rep.columns_[0] = {"kept": np.array(kept)}
@@ -336,3 +342,84 @@ def test_a_map_of_a_table_names_columns_that_are_there(tmp_path, kept):
     rep.save(tmp_path / "map")
     with pytest.raises(InvalidInputError, match="no intact file"):
         load(tmp_path / "map")
+
+
+def mutants(array):
+    yield from (array[:-1], array[None], np.concatenate([array, array]), np.zeros_like(array), -array)
+    yield from (array.astype(np.float32), array.astype(np.int64))
+    for place in (0, -1):
+        for value in (np.nan, np.inf, -1.0, 0.5, 1e9, 1e300):
+            odd = array.astype(np.float64)
+            odd.flat[place] = value
+            yield odd
+
+
+TOWNS = pd.DataFrame({"age": np.arange(20.0), "town": ["Oslo", "Rome", "Kyiv", "Bonn"] * 5})
+TEXTS = ["the ship sails north", "the ship sails south", "rain in the north", "rain in the south"] * 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("rep", "public", "private"),
+    [
+        (TableMap(), TOWNS, pd.DataFrame({"age": [np.nan, 1e300, -5.0], "town": ["HIV", None, "Bonn"]})),
+        (TextMap(2), TEXTS, ["", "rain HIV", "the north"]),
+        (KernelPCA(6), X[:40], np.array([[np.nan] * 3, [1e300] * 3, [0.0] * 3])),
+        (combine(PublicPCA(2), RandomFourier(4)), X[:40], np.array([[np.inf] * 3, [-1e300] * 3, [0.0] * 3])),
+    ],
+    ids=["table", "texts", "kernel", "combined"],
+)  # fmt: skip
+def test_a_map_with_any_array_crafted_is_refused_or_maps_whatever_rows(tmp_path, monkeypatch, rep, public, private):
+    """The digests of a file are its writer's own word: they are made to fit."""
+    monkeypatch.setattr("pate.representations._files.digest_of", lambda rep: "of the writer")
+    arrays, described = packed(clone(rep).fit(public), keep=True)
+    n_loaded = 0
+    for name, array in arrays.items():
+        for odd in mutants(array):
+            made = {**arrays, name: np.ascontiguousarray(odd)}
+            head = {"format": FORMAT, "fingerprint": "of the writer", "checksum": digest(made, described)}
+            data = as_safetensors(made, {KEY: json.dumps({**head, "representation": described})})
+            (tmp_path / "map").write_bytes(data)
+            try:
+                found = load(tmp_path / "map")
+            except InvalidInputError:
+                continue
+            n_loaded += 1
+            z = found.transform(private)
+            assert z.shape == (3, found.n_features_out_), name
+            assert np.isfinite(z).all(), name
+    assert n_loaded > 5
+
+
+@pytest.mark.parametrize("kind", [SignedSpace(constant=0.5), SoftSpace(8, 3), HardSpace(8)], ids=lambda one: one.kind)
+def test_a_space_with_any_array_crafted_is_refused_or_maps_whatever_rows(tmp_path, kind):
+    rows = np.array([[np.nan] * 3, [1e300] * 3, [0.0] * 3])
+    whole = clone(kind).fit(X[:50])
+    for name in whole._arrays:
+        for odd in mutants(getattr(whole, name)):
+            space = copy(whole)
+            setattr(space, name, np.ascontiguousarray(odd))
+            space.save(tmp_path / "space")
+            try:
+                found = load_space(tmp_path / "space")
+            except InvalidInputError:
+                continue
+            phi = found.transform(rows)
+            assert phi.shape == (3, found.n_components_), name
+            assert np.isfinite(phi).all(), name
+
+
+@pytest.mark.parametrize(
+    "coef",
+    [np.ones((2, 2)), np.ones((3, 3)), np.full((3, 2), np.nan), np.ones(3)],
+    ids=["rows", "columns", "nan", "1d"],
+)
+def test_a_head_that_does_not_fit_its_maps_is_refused_before_a_record_is_asked(coef):
+    voters = RecordVoters(None, SignedSpace().fit(X[:50]), classes=(0, 1))
+    model = RecordModel(voters, LinearHead.of(np.ones((3, 2)), (0, 1)))
+    about = {"kind": "ballots", "unit": "record", "door": InputSpec(kind="array", n_features=3, mixed=False)}
+    plan, site = replace(PLAN, representation=voters.fingerprint()), SiteRecords(X, Y, classes=(0, 1))
+    assert site.asked(plan, "ballots", Question(voters=voters, model=model, clip=0.5, **about).to_bytes())
+    model.head.coef_ = coef
+    with pytest.raises(InvalidInputError, match=r"head is not one of its maps|cannot be read"):
+        site.asked(plan, "ballots", Question(voters=voters, model=model, clip=0.5, **about).to_bytes())

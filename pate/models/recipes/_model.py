@@ -581,6 +581,7 @@ def read_record_model(
     if [voters.fingerprint(), head.fingerprint()] != facts["fingerprints"]:
         raise InvalidInputError("the model's maps and head are not those that were saved. Fetch the file again.")
     columns = load(folder / _COLUMNS, own=own) if facts["columns"] else None
+    _check_head(head, voters, columns)
     return RecordModel(voters, head, columns, **read_answering(facts, len(classes)))
 
 
@@ -594,6 +595,22 @@ def made_of(model: RecordModel) -> tuple[str, ...]:
         f"head: {type(head).__name__} of {len(voters.classes)} classes",
         *model.decides,
     )
+
+
+def _check_head(head: Any, voters: RecordVoters, columns: Any) -> None:
+    """Refuse a head of numbers that are not finite, or that takes or gives others than the voters' rows and classes."""
+    maps, takes = voters._map, getattr(head, "takes", "phi")
+    wide: Any = maps.d if takes != "representation" else getattr(maps.representation, "n_features_out_", maps.width)
+    wide += columns.n_features_out_ if takes == "phi and columns" and columns is not None else 0
+    fine = takes in ("phi", "representation", "phi and columns") and (takes == "phi and columns") == (
+        columns is not None
+    )
+    fine = fine and head.n_components_ == wide
+    fine = fine and all(bool(np.isfinite(getattr(head, name)).all()) for name in head.fitted_arrays)
+    if fine:  # its arrays fit, whatever the rows are
+        fine = np.shape(head.predict_proba(np.zeros((1, wide)))) == (1, len(voters.classes))
+    if not fine:
+        raise InvalidInputError("the model's head is not one of its maps and classes. Fetch the file again.")
 
 
 def _check_forest(head: ForestHead) -> None:
