@@ -162,6 +162,10 @@ def expected():
 @pytest.mark.few(3)
 @pytest.mark.parametrize(("who", "kind"), pairs(WHO, TABLES, few=("polars",)))
 def test_the_same_table_gives_the_same(who, kind, expected):
+    if who in ("teachers", "torch") and kind == "list":  # no public rows say how wide a list's rows are
+        with pytest.raises(InvalidInputError, match="declared width"):
+            WHO[who](TABLES[kind])
+        return
     plain = expected(who, WHO[who], lambda rows: rows)
     np.testing.assert_array_equal(WHO[who](TABLES[kind]), plain)
 
@@ -244,7 +248,7 @@ def test_texts_give_the_same(who, kind, expected):
 
 
 def test_dp_sgd_on_texts_needs_public_ones():
-    with pytest.raises(InvalidInputError, match="X_public must be given, as the rows are texts"):
+    with pytest.raises(InvalidInputError, match="neither public rows nor a schema|X_public must be given"):
         dpsgd(None).fit(words(X), Y)
 
 
