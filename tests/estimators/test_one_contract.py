@@ -248,7 +248,7 @@ def test_texts_give_the_same(who, kind, expected):
 
 
 def test_dp_sgd_on_texts_needs_public_ones():
-    with pytest.raises(InvalidInputError, match="neither public rows nor a schema|X_public must be given"):
+    with pytest.raises(InvalidInputError, match="neither public rows nor a schema"):
         dpsgd(None).fit(words(X), Y)
 
 
