@@ -127,7 +127,8 @@ class TargetScale:
         """Return the scale that released histograms of n units say."""
         bins = zoom.bins(2, n)
         centre = min(max(bins.mean, zoom.low), zoom.high)
-        half = min(_SPREADS * math.sqrt(bins.variance), (zoom.high - zoom.low) / 2)
+        # Once in 500 draws noise leaves a range so wide that the variance drowns: then it is its error at least.
+        half = min(_SPREADS * math.sqrt(max(bins.variance, bins.variance_error)), (zoom.high - zoom.low) / 2)
         return cls(zoom.low, zoom.high, centre, half, bins, bounds)
 
     def scaled(self, values: npt.ArrayLike) -> npt.NDArray[np.float32]:
@@ -282,7 +283,7 @@ class TargetSums:
         assert scale.bins is not None
         units, (zeroth, first, second) = self.units, self.mechanism.counts[len(_HISTOGRAMS) :]
         outputs = ask_module(module, rows, usable, size=BLOCK_ROWS if self.owners is None else 1)[:, 0]
-        spread, n = math.sqrt(scale.bins.variance), units.n
+        spread, n = scale.unit, units.n
         inside = np.clip(self.values, scale.low, scale.high)
         t, u = ((x - scale.centre) / scale.unit for x in (inside, scale.numbers(outputs)))
         norm = min(max(_LEAST_NORM, _NOISE * n / (2 * zeroth.noise_multiplier)), _MOST_NORM)

@@ -181,22 +181,26 @@ def score_edges() -> FloatArray:
 def tails(counts: FloatArray, sigma: float, n: int, tail: float) -> tuple[float, float] | None:
     """Return the scores that leave at most ``tail`` of the records outside on either side, if noise is one sd off.
 
-    None where noise in one cell is as large as such a tail: no histogram tells where it begins.
+    None where noise in one cell is as large as such a tail, or a tail does not end within the last cell, which has no
+    outer end: no histogram tells where it begins.
     """
     if sigma > tail * n:
         return None
     edges = score_edges()
 
-    def end(inward: FloatArray, limits: FloatArray) -> float:
+    def end(inward: FloatArray, limits: FloatArray) -> float | None:
         before = 0.0
         for j, outside in enumerate(np.cumsum(inward) + sigma * np.sqrt(np.arange(1, N_CELLS + 1))):
             if outside > tail * n:
-                part = (tail * n - before) / (outside - before) if j else 0.0  # the end cell has no outer end
+                if not j:
+                    return None
+                part = (tail * n - before) / (outside - before)
                 return float(limits[j] + max(part, 0.0) * (limits[j + 1] - limits[j]))
             before = max(before, float(outside))
         return float(limits[N_CELLS // 2])
 
-    return min(end(counts, edges), 0.0), max(end(counts[::-1], edges[::-1]), 0.0)
+    low, high = end(counts, edges), end(counts[::-1], edges[::-1])
+    return None if low is None or high is None else (min(low, 0.0), max(high, 0.0))
 
 
 #: Errors are clipped to so many times the end of the interval at the root-mean-square spread, at least and at most, and
