@@ -13,6 +13,7 @@ from pate.models.recipes._run import student_space
 from pate.models.students import ImageStudent
 from pate.models.students._features import StudentFeatures
 from pate.records import SignedSpace
+from pate.representations import PublicPCA
 
 CLASSES = ("no", "yes")
 RNG = np.random.default_rng(0)
@@ -67,7 +68,8 @@ def test_trees_that_point_out_of_themselves_are_refused(tmp_path, splits):
     head.thresholds_, head.values_ = np.zeros(3), np.full((3, 2), 0.5)
     head.roots_, head.coef_ = np.zeros(1, dtype=np.int64), np.zeros((2, 2))
     head.classes_, head.n_components_ = CLASSES, 3
-    facts = keep_record_model(model_of(head), tmp_path)
+    columns = PublicPCA(1).fit(np.eye(3))
+    facts = keep_record_model(model_of(head, columns), tmp_path)
     assert isinstance(read_record_model(tmp_path, facts, CLASSES).head, ForestHead)
     head.splits_[0] = splits[0]
     head.save(tmp_path / "head.safetensors")
