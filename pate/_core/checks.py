@@ -7,6 +7,7 @@ import difflib
 import math
 import numbers
 import os
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -46,6 +47,16 @@ def quietly(name: str, read: Callable[..., _T], *args: Any, **options: Any) -> _
     # Out here nothing is being handled, so that no traceback, however it is printed, has more to tell.
     refusal.__cause__ = refusal.__context__ = None
     raise refusal
+
+
+def canonical(value: Any) -> Any:
+    """Return a text in the form in which texts are compared: NFC, without outer blanks; anything else as it is.
+
+    A function of the value alone: no other record decides what is joined.
+    """
+    if not isinstance(value, str):
+        return value
+    return (value if value.isascii() else unicodedata.normalize("NFC", value)).strip()
 
 
 def largest_of(*values: float) -> float:

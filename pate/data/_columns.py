@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import cell_kind
+from pate._core.checks import canonical, cell_kind
 from pate._core.curator import tell_curator
 from pate.exceptions import InvalidInputError
 
@@ -501,7 +501,7 @@ def ids_of(frame: pd.DataFrame, name: str | None) -> npt.NDArray[Any] | None:
     """Return ids to be carried along, as texts as they are written; None where a cell is empty."""
     if name is None:
         return None
-    return _ids(frame[name], lambda value: as_written(value).strip() or None)
+    return _ids(frame[name], lambda value: canonical(as_written(value)) or None)
 
 
 def _ids(column: pd.Series, turn: Callable[[Any], str | None]) -> npt.NDArray[np.object_]:
@@ -518,6 +518,6 @@ def _complete(frame: pd.DataFrame, name: str, role: str) -> pd.Series:
 
 
 def _owner(value: Any) -> str:
-    text = as_written(value).strip()
+    text = canonical(as_written(value))
     number = _WHOLE_NUMBER.fullmatch(text)
     return f"{number[1].replace('+', '')}{number[2]}" if number else text

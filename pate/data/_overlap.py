@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from pate._core.checks import quietly
+from pate._core.checks import canonical, quietly
 from pate._core.curator import warn
 from pate._core.files import let_go
 from pate._core.frames import plain_column, plain_rows
@@ -381,7 +381,7 @@ def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> st
     digest = hashlib.sha256(f"pate records 1 {len(labels)} {groups is not None}\n".encode())
     digest.update(np.ascontiguousarray(labels, dtype="<i8").tobytes())
     groups = plain_column(groups, name="groups")
-    owners = [] if groups is None else quietly("groups", lambda: [str(owner) for owner in groups])
+    owners = [] if groups is None else quietly("groups", lambda: [canonical(str(owner)) for owner in groups])
     if groups is not None and len(owners) != len(labels):
         raise InvalidInputError(f"groups must have shape ({len(labels)},): one owner for each record.")
     names = [owner.encode("utf-8", "surrogatepass") for owner in owners]
@@ -479,7 +479,11 @@ def _owner_names(groups: Any) -> set[str]:
     found = set()
     for owner in () if groups is None else plain_column(groups, name="groups"):
         try:
-            found.add(str(int(owner)) if isinstance(owner, float | np.floating) and owner == int(owner) else str(owner))
+            found.add(
+                str(int(owner))
+                if isinstance(owner, float | np.floating) and owner == int(owner)
+                else canonical(str(owner))
+            )
         except Exception:
             continue
     return found

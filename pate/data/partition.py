@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import check_choice, check_int, quietly
+from pate._core.checks import canonical, check_choice, check_int, quietly
 from pate._core.files import atomic_path
 from pate._core.frames import plain_column
 from pate._core.recorder import note, refuse_in_replay
@@ -32,7 +32,7 @@ def id_bytes(value: Any) -> bytes:
     """Return an id in one form: 1, 1.0 and ``np.int64(1)`` are one id, and ``"1"`` is another.
 
     Equal is what Python calls equal (as dictionaries and :func:`pandas.factorize` do). Every part stands with its kind
-    and length before it, so that no two ids read the same.
+    and length before it, so that no two ids read the same. Texts are compared in NFC, without outer blanks.
 
     A missing id, and a kind that has no such form, is refused, and not quoted.
     """
@@ -58,7 +58,7 @@ def _parts(value: Any) -> tuple[str, bytes]:
         # A datetime64 in nanoseconds would turn into a plain whole number.
         value = _time(value) if value.dtype.kind in "mM" else value.item()
     if isinstance(value, str):
-        return "text", value.encode("utf-8", "surrogatepass")
+        return "text", canonical(value).encode("utf-8", "surrogatepass")
     if isinstance(value, bytes):
         return "bytes", value
     if isinstance(value, numbers.Real | Decimal):
@@ -140,7 +140,7 @@ def distinct_ids(groups: Any, n_records: int) -> tuple[npt.NDArray[np.intp], lis
     ids = [id_bytes(value) for value in unique.tolist()]
     places: dict[bytes, int] = {}
     merged = np.array([places.setdefault(one, len(places)) for one in ids], dtype=np.intp)
-    return merged[codes], list(places)  # one moment written in two ways is one id
+    return merged[codes], list(places)  # one moment or text written in two ways is one id
 
 
 # The cut.

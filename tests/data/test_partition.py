@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pate.data import Partition, count_cross_shard_duplicates, partition
+from pate.data import Partition, count_cross_shard_duplicates, partition, records_fingerprint
+from pate.data._columns import owners_of
+from pate.data.partition import distinct_ids
 from pate.exceptions import InvalidInputError
 
 
@@ -261,3 +263,19 @@ def test_duplicates_are_fast_enough_for_mnist_sized_data():
     found = count_cross_shard_duplicates(X, p)
     assert time.perf_counter() - start < 5  # about 0.2 s alone; a comparison of all pairs takes minutes
     assert found == int(p.assignment[0] != p.assignment[1])
+
+
+@pytest.mark.parametrize("spelt", [("Jos\u00e9", "Jose\u0301"), ("anna", "anna "), ("anna", "\u00a0anna\n")])
+def test_a_person_spelt_in_two_ways_is_one_unit(spelt):
+    for groups in ([*spelt, "b"], np.array([*spelt, "b"]), pd.Series([*spelt, "b"]), [*((1, s) for s in spelt), "b"]):
+        codes, ids = distinct_ids(groups, 3)
+        assert codes.tolist() == [0, 0, 1] and len(ids) == 2
+        cuts = [partition(3, 2, groups=groups, partition_seed=seed).assignment for seed in range(8)]
+        assert all(cut[0] == cut[1] for cut in cuts)
+
+
+@pytest.mark.parametrize("spelt", [("Jos\u00e9", "Jose\u0301"), ("anna", "anna ")])
+def test_spellings_of_one_person_give_one_fingerprint_and_one_owner(spelt):
+    one, other = (records_fingerprint(np.array([0, 1]), [name, "b"]) for name in spelt)
+    assert one == other
+    assert len(set(owners_of(pd.DataFrame({"who": spelt}), "who", strict=True).tolist())) == 1
