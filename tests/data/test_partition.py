@@ -269,7 +269,8 @@ def test_duplicates_are_fast_enough_for_mnist_sized_data():
 def test_a_person_spelt_in_two_ways_is_one_unit(spelt):
     for groups in ([*spelt, "b"], np.array([*spelt, "b"]), pd.Series([*spelt, "b"]), [*((1, s) for s in spelt), "b"]):
         codes, ids = distinct_ids(groups, 3)
-        assert codes.tolist() == [0, 0, 1] and len(ids) == 2
+        assert codes.tolist() == [0, 0, 1]
+        assert len(ids) == 2
         cuts = [partition(3, 2, groups=groups, partition_seed=seed).assignment for seed in range(8)]
         assert all(cut[0] == cut[1] for cut in cuts)
 
