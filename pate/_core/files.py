@@ -9,7 +9,7 @@ import tempfile
 import tomllib
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -147,6 +147,12 @@ def atomic_path(target: str | os.PathLike[str], *, mode: int | None = None) -> I
         with open(path, "rb") as written:
             os.fsync(written.fileno())
         os.replace(path, goal)
+        with suppress(OSError):  # the name too must outlive a loss of power; not every system opens folders
+            folder = os.open(goal.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     except BaseException:
         path.unlink(missing_ok=True)
         raise

@@ -124,9 +124,9 @@ def train(
         "sheet": sheet,
     }
     job: Any
+    said["checkpoint_dir"] = None if plan else model.with_name(model.stem + ".private")
     if numeric:
-        kept = None if plan else model.with_name(model.stem + ".private")
-        job = NumberTrainingJob(private, target_range=target_range(range, None), checkpoint_dir=kept, **said)
+        job = NumberTrainingJob(private, target_range=target_range(range, None), **said)
     else:
         job = LabelJob(private, classes=classes, force=force, **said)
     if keep_rows is not None and not job.draws_rows:

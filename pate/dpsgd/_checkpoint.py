@@ -1,7 +1,11 @@
 """Checkpoints of a DP-SGD run: a killed run resumes exactly where it stopped, at no further privacy cost.
 
 Samples and noise of a run that keeps checkpoints come from a key (:class:`pate.privacy.noise.source.NoiseSource`), and
-the file holds it. Steps that had been done after the last file was written are done again with the very samples and
+the file holds it. It is on disk before the ledger is charged, and the charge carries a digest of the key. So a file
+whose digest stands in the ledger is a run that was paid for, wherever it died; any other has paid nothing and drawn
+nothing, and is begun anew, with another key.
+
+Steps that had been done after the last file was written are done again with the very samples and
 noise that they had: they give exactly the same parameters, so nothing is released twice and no step is left out of the
 account, whenever the run died. Everything that the steps follow from (data, settings, versions) is in the file's
 fingerprint, and another run is refused: the same noise on two gradients would give away how they differ. A module's
@@ -18,6 +22,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +38,7 @@ from pate._core.tensors import load_tensors, save_tensors
 from pate.dpsgd._checks import close, made_up_rows, made_up_targets
 from pate.dpsgd.engines import PerRecordEngine
 from pate.exceptions import InvalidInputError, PateError
+from pate.ledger import Ledger
 from pate.networks import own_generator
 
 FORM = "DP-SGD checkpoint 2"
@@ -99,6 +105,20 @@ class Likeness:
             )
 
 
+def run_of(facts: Mapping[str, Any]) -> str | None:
+    """Return the digest of a run's key, under which it is charged; it does not tell the key."""
+    key = facts.get("key")
+    return None if key is None else hashlib.sha256(f"run {key}".encode()).hexdigest()
+
+
+def paid_facts(facts: Mapping[str, Any], ledger: Ledger | None) -> dict[str, Any]:
+    """Return what a file says of its run, with the charge that the ledger has of it; nothing where it has none."""
+    if ledger is None or facts.get("releases"):
+        return dict(facts)
+    row = None if (run := run_of(facts)) is None else ledger.find(run)
+    return {} if row is None else {**facts, "releases": [row.id], "ledger_head": ledger.head_of((row.id,))}
+
+
 @dataclass
 class Held:
     """What has a ``state_dict``: its tensors by name, the rest of it as JSON."""
@@ -157,13 +177,14 @@ class Checkpoint:
         What the file held, empty where there was none.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], fingerprint: str) -> None:
+    def __init__(self, folder: str | os.PathLike[str], fingerprint: str, ledger: Ledger | None = None) -> None:
         # Where it is now: changing the folder, or the link, during the run leaves no key behind.
         self.path = Path(folder).resolve() / FILE
         self.fingerprint = fingerprint
         self.arrays: dict[str, npt.NDArray[Any]] = {}
         self.facts: dict[str, Any] = {}
         self._next = 0.0
+        self._stored: dict[str, Any] = {}
         check_can_write("checkpoint_dir", Path(folder) / FILE)
         if self.path.exists():
             arrays, facts = load_tensors(self.path, form=FORM)
@@ -173,13 +194,19 @@ class Checkpoint:
                     "Take it up with what it was begun with, or name another folder; removed or not, what it cost "
                     "stays spent."
                 )
-            self.arrays, self.facts = arrays, facts
+            self.facts = paid_facts(facts, ledger)
+            self.arrays = arrays if self.facts else {}
+            self._stored = facts
 
     @property
     def run(self) -> str | None:
         """What tells this run from any other, of the same settings too; not the key itself."""
-        key = self.facts.get("key")
-        return None if key is None else hashlib.sha256(f"run {key}".encode()).hexdigest()
+        return run_of(self.facts)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the file has all that is known of the run."""
+        return self._stored == self.facts
 
     @property
     def is_due(self) -> bool:
@@ -195,7 +222,7 @@ class Checkpoint:
         begin = time.monotonic()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         save_tensors(self.path, arrays, {**facts, "fingerprint": self.fingerprint}, form=FORM, mode=0o600)
-        end = time.monotonic()
+        end, self._stored = time.monotonic(), dict(self.facts)
         self._next = end + (end - begin) / _SHARE
 
     def counts(self, of: str, draw: Callable[[], list[float]]) -> list[float]:
@@ -223,3 +250,9 @@ class Checkpoint:
         """Take the file, and the key in it, away; and what a kill in the middle of writing it left of it."""
         remove_whole(self.path)
         remove_whole(self.path.with_name(COUNTS))
+
+    def finish(self) -> None:
+        """Take it away with its folder, if nothing else is there."""
+        self.remove()
+        with suppress(OSError):
+            self.path.parent.rmdir()

@@ -104,8 +104,8 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     ledger : Ledger or None
         The fit is charged there before it begins, and stays within the ledger's total; replace-one only. The noise is
         the least that the budget and the ledger both allow (the ledger's accounting unit gives a run a somewhat higher
-        cost: up to twice the noise). A fit that dies after the charge stays charged; every further fit draws new noise
-        and is charged again.
+        cost: up to twice the noise). A fit that dies after the charge stays charged, and goes on only where
+        ``checkpoint_dir`` is given; every further fit draws new noise and is charged again.
     device : str or Device
         ``"auto"`` takes a CUDA device where there is one. :class:`pate.dpsgd.Device` also holds threads and memory.
     random_state : int or None
@@ -114,8 +114,8 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         For tests and experiments only: makes samples and noise repeatable, and then nothing is private.
     checkpoint_dir : path or None
         A folder for a checkpoint of a long fit. The file is as private as the records (mode 600) and is deleted when
-        the fit ends. If the process is killed, the same fit goes on from the file, with the samples and the noise that
-        it had drawn, and is charged once.
+        the fit ends. It is written before the ledger is charged: if the process is killed, whenever that is, the same
+        fit goes on from the file, with the samples and the noise that it had drawn, and is charged once.
     callbacks : sequence of callables
         Each is called with a :class:`pate.dpsgd.TrainingStep` after every step. If one returns true, the fit ends; its
         cost stays that of all planned steps.

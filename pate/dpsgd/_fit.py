@@ -31,7 +31,7 @@ from pate.dpsgd._rows import (
     read_records,
     within_ranges,
 )
-from pate.dpsgd._run import Training, build_engine, charge_run, open_run, run_training, try_there
+from pate.dpsgd._run import Training, begin_training, build_engine, charge_run, open_run, run_training, try_there
 from pate.dpsgd._settings import (
     along,
     check_recipe,
@@ -167,6 +167,7 @@ def fit_privately(
         lambda: fingerprint_of(determining(run, classes), features, values, owners, *marked),
         said.noise_seed,
         said.random_state,
+        said.ledger,
     )
     begun = {} if kept is None else kept.facts
     n_marks = 0 if said.canaries is None else said.canaries.n
@@ -216,22 +217,13 @@ def fit_privately(
         marks = None if said.canaries is None else CanaryRun(said.canaries, n_units, weights, source.child(3))
         clipping.gradient_noise_multiplier(plan.noise_multiplier, plan.shape.expected_batch_size)
         likeness = None if kept is None else Likeness(engine.module, tuple(features.shape[1:]), len(classes))
-        # Charged once nothing public can fail any more, and before the first noise.
-        releases = charge_run(run, plan, data, kept, clipping, seeded=source.seeded)
-        # Anyone who knows the seed can subtract the noise.
-        promised = replace(plan.guarantee, kind="seeded") if source.seeded else plan.guarantee
-        clf._spend(promised, unit, priced(plan), run=None if kept is None else kept.run)
-        sums: TargetSums | None = None
-        if isinstance(plan.mechanism, MeasuredNumber):
-            sums = TargetSums(plan.mechanism, np.where(fine, values, np.nan), owners, source, kept)
-            scale = sums.scale(said.bounds)
-            units.relabel(scale.scaled(values))
+        optimizer = make_optimizer(run.optimizer, engine.module, learning_rate=run.learning_rate, momentum=run.momentum)
         training = Training(
             engine,
             units,
             plan,
             clipping,
-            make_optimizer(run.optimizer, engine.module, learning_rate=run.learning_rate, momentum=run.momentum),
+            optimizer,
             source,
             max_physical_batch_size=said.max_physical_batch_size,
             random_state=random_state,
@@ -241,7 +233,18 @@ def fit_privately(
             numbered=numbered,
             canaries=marks,
         )
-        done = run_training(training, run, kept, likeness)
+        begun_training = begin_training(training, run, kept, likeness)
+        # Charged once nothing public can fail any more and what a killed run needs is on disk; before the first noise.
+        releases = charge_run(run, plan, data, kept, clipping, seeded=source.seeded)
+        # Anyone who knows the seed can subtract the noise.
+        promised = replace(plan.guarantee, kind="seeded") if source.seeded else plan.guarantee
+        clf._spend(promised, unit, priced(plan), run=None if kept is None else kept.run)
+        sums: TargetSums | None = None
+        if isinstance(plan.mechanism, MeasuredNumber):
+            sums = TargetSums(plan.mechanism, np.where(fine, values, np.nan), owners, source, kept)
+            scale = sums.scale(said.bounds)
+            units.relabel(scale.scaled(values))
+        done = run_training(training, run, begun_training, kept)
     module, measured, errors, interval = engine.module.cpu().eval(), None, None, None
     if sums is not None:
         assert scale is not None

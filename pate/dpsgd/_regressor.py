@@ -138,6 +138,13 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
         BudgetExceededError, LedgerError
             The budget or the ledger does not pay for it, or the ledger is for other data.
         """
+        kept = self.fit_keeping(X, y, X_public=X_public, groups=groups, schema=schema)
+        if kept is not None:
+            kept.remove()
+        return self
+
+    def fit_keeping(self, X: Any, y: Any, *, X_public: Any = None, groups: Any = None, schema: Any = None) -> Any:
+        """Fit, and return the checkpoint, if there is one: to be removed once the model is stored."""
         with naming_fits_before(self):
             done = fit_privately(self, X, y, X_public=X_public, groups=groups, schema=schema, measuring=True)
         keep_columns(self, done.reader)
@@ -148,10 +155,8 @@ class DPSGDRegressor(CountedFits, RegressorMixin, BaseEstimator):
         self.sample_rate_ = done.plan.shape.sample_rate
         self.recipe_ = None if done.recipe_plan is None else done.recipe_plan.recipe
         self.guarantee_, self.statement_ = done.guarantee, done.statement
-        if done.kept is not None:
-            done.kept.remove()
         warn_of_doubts(self.statement_)
-        return self
+        return done.kept
 
     @property
     def measured_(self) -> MeasuredErrors | None:

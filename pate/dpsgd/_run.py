@@ -31,8 +31,8 @@ from pate.dpsgd._units import Units
 from pate.dpsgd.clipping import Clip, Clipping, ClippingRun
 from pate.dpsgd.engines import BookKeepingEngine, Engine, PerRecordEngine, check_promise
 from pate.dpsgd.engines._book_keeping import BLOCK, passes
-from pate.exceptions import InvalidInputError, PateError
-from pate.ledger import Registration
+from pate.exceptions import BudgetExceededError, InvalidInputError, PateError
+from pate.ledger import Ledger, Registration
 from pate.networks import check_apart, make, make_module, module_arguments
 from pate.privacy.noise.source import NoiseSource
 
@@ -264,12 +264,16 @@ class TrainingStep:
 
 
 def open_run(
-    folder: Any, fingerprint: Callable[[], str], noise_seed: int | None, random_state: int | None
+    folder: Any,
+    fingerprint: Callable[[], str],
+    noise_seed: int | None,
+    random_state: int | None,
+    ledger: Ledger | None = None,
 ) -> tuple[Checkpoint | None, NoiseSource, int | None]:
     """Return the checkpoint of a run, new or to be taken up, its source of noise, and its training seed."""
     if folder is None or playing() is not None:  # a replay keeps no checkpoints
         return None, NoiseSource(noise_seed), random_state
-    kept = Checkpoint(folder, fingerprint())
+    kept = Checkpoint(folder, fingerprint(), ledger)
     if not kept.facts:
         # Which seed a run without one drew must outlive it too.
         state = int.from_bytes(fresh_secret()[:6], "big") if random_state is None else random_state
@@ -283,7 +287,6 @@ def charge_run(
 ) -> tuple[int, ...]:
     """Charge the run to the ledger, durably; return the release's number. A run taken up has been charged."""
     facts = {} if kept is None else kept.facts
-    facts["noise_multiplier"] = plan.noise_multiplier
     if said.ledger is None:
         if not facts.get("step"):
             promised = plan.guarantee
@@ -299,7 +302,8 @@ def charge_run(
         return charged
     assert plan.cost is not None
     said.ledger.open_total(said.ledger.total or said.budget)
-    release = said.ledger.record(
+    record = partial(
+        said.ledger.record,
         plan.cost,
         mechanism=mechanism_of(plan, clipping),
         n_queries=0,
@@ -313,35 +317,58 @@ def charge_run(
             "delta": plan.guarantee.delta,
         },
         seeded=seeded,
+        request="" if kept is None else str(kept.run),
         registration=data,
         kind="DP-SGD",
     )
+    try:
+        release = record()
+    except BudgetExceededError:  # another process was quicker: nothing was charged, and this key is never used
+        if kept is not None:
+            kept.remove()
+        raise
     facts["releases"], facts["ledger_head"] = [release], said.ledger.head_of((release,))
     return (release,)
 
 
-def run_training(run: Training, said: Any, kept: Checkpoint | None = None, likeness: Likeness | None = None) -> int:
-    """Train the module behind the engine to the end, as it is set; return how many steps were done."""
-    plan, optimizer = run.plan, run.optimizer
-    schedule, averaging, callbacks = read_schedule(said.schedule), read_averaging(said.averaging), tuple(said.callbacks)
-    module, facts = run.engine.module, {} if kept is None else kept.facts
-    n_steps, clip = plan.shape.n_steps, run.clipping.start(plan.shape.expected_batch_size)
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """What changes from step to step, and how all of it is kept."""
+
+    clip: ClippingRun
+    average: RunningAverage | None
+    held: Sequence[Held]
+
+
+def begin_training(run: Training, said: Any, kept: Checkpoint | None, likeness: Likeness | None) -> Begun:
+    """Return the state to train from, as the checkpoint has it; a new one is on disk before anything is charged."""
+    plan, module, averaging = run.plan, run.engine.module, read_averaging(said.averaging)
+    clip = run.clipping.start(plan.shape.expected_batch_size)
     trained = [p for p in module.parameters() if p.requires_grad]
-    average = None if averaging is None else RunningAverage(averaging, trained, n_steps)
-    parts = {"module": module, "optimizer": optimizer, "clipping": clip, "average": average}
+    average = None if averaging is None else RunningAverage(averaging, trained, plan.shape.n_steps)
+    parts = {"module": module, "optimizer": run.optimizer, "clipping": clip, "average": average}
     parts |= {"canaries": run.canaries, "likeness": likeness}
     held = [Held(name, part) for name, part in parts.items() if part is not None]
-    start = int(facts.get("step", 0))
     if kept is not None and not kept.arrays:
-        kept.write(held, 0)  # the charge and the key are on disk before the first step
+        kept.facts["noise_multiplier"] = plan.noise_multiplier
+        kept.write(held, 0)
     elif kept is not None:
         for part in held:  # before its first step too: where a module starts may depend on more than the seed
-            part.load(kept.arrays, facts)
+            part.load(kept.arrays, kept.facts)
+    return Begun(clip, average, held)
+
+
+def run_training(run: Training, said: Any, begun: Begun, kept: Checkpoint | None = None) -> int:
+    """Train the module behind the engine to the end, as it is set; return how many steps were done."""
+    plan, optimizer, module, average = run.plan, run.optimizer, run.engine.module, begun.average
+    schedule, callbacks, n_steps = read_schedule(said.schedule), tuple(said.callbacks), plan.shape.n_steps
+    start = 0 if kept is None else int(kept.facts.get("step", 0))
+    if kept is not None and not kept.is_stored:
+        kept.write(begun.held, start)  # the charge, and what was released before the first step, are on disk by then
     spent = lru_cache(maxsize=None)(lambda step: plan.epsilon_at(plan.guarantee.delta, step))
     done = start
-    begun = "resumed" if start else "begun"
-    event("dpsgd", begun, step=start, n_steps=n_steps, noise_multiplier=plan.noise_multiplier)
-    steps = training_steps(run, clip, start)
+    event("dpsgd", "resumed" if start else "begun", step=start, n_steps=n_steps, noise_multiplier=plan.noise_multiplier)
+    steps = training_steps(run, begun.clip, start)
     every = max(1, -(-n_steps // _LOOKS))
 
     def progress(step: int) -> str:
@@ -354,7 +381,7 @@ def run_training(run: Training, said: Any, kept: Checkpoint | None = None, liken
         schedule.apply(optimizer, said.learning_rate, done, n_steps)  # of the next step
         # A step is shown only once its state is on disk, but for the bar's constants.
         if kept is not None and (callbacks or done == n_steps or kept.is_due):
-            kept.write(held, done)
+            kept.write(begun.held, done)
         seen = TrainingStep(done, n_steps, lru_cache(lambda: copy.deepcopy(module).cpu().eval()), partial(spent, done))
         answers = [callback(seen) for callback in callbacks]  # each is called, whatever another one says
         if any(answers):

@@ -195,10 +195,6 @@ class TargetSums:
             groups = np.array([None if one < 0 else one for one in self.owners.tolist()], dtype=object)
         return Units.of(self.values, groups)
 
-    def _child(self, number: int) -> NoiseSource:
-        # Never the kept key's: a run that is taken up must not show other sums under the same noise.
-        return self.source.child(number) if self.source.seeded else NoiseSource()
-
     def scale(self, bounds: tuple[float, float]) -> TargetScale:
         """Release the histograms, each within what those before it found, and return the scale that they say.
 
@@ -206,12 +202,13 @@ class TargetSums:
         """
         units, zoom, rounds = self.units, Zoom(*bounds), self.mechanism.counts[: len(_HISTOGRAMS)]
         kept = None if self.kept is None else self.kept.facts.get(_KEPT)
-        if self.kept is not None and self.kept.arrays and kept is None:
+        if self.kept is not None and self.kept.facts.get("step") and kept is None:
             raise InvalidInputError(
                 "checkpoint_dir= holds a run whose histograms of the target are not there: other ones would be paid "
                 "for by nobody. Take it up with the version of pate that began it, or name another folder."
             )
-        paid, drawn = PaidBallots(rounds, self._child(4), None, None), []
+        # By the run's own key: whole numbers of the very records that it is bound to come out the same again.
+        paid, drawn = PaidBallots(rounds, self.source.child(4), None, None), []
         for j, mechanism in enumerate(rounds):
             edges = zoom.edges(fine=j == len(rounds) - 1)
             what = "a histogram of the target"
@@ -250,7 +247,9 @@ class TargetSums:
             return scores, clip, sum_alone(units, votes, clip=_BOUND, what=what, query="", own=True)
 
         def draw() -> list[float]:
-            paid = PaidBallots((first, second), self._child(5), None, None)
+            # Never the kept key's: outputs are rounded, and other sums under the same noise would tell both.
+            own = self.source.child(5) if self.source.seeded else NoiseSource()
+            paid = PaidBallots((first, second), own, None, None)
             noisy = _drawn(paid, counts)
             return [*noisy, *_drawn(paid, after(noisy)[2])]
 

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 from collections.abc import Callable, Sequence
 
 from pate._core.checks import check_choice, shown
+from pate.ledger import Ledger
 from pate.mechanisms import GaussianSum
 from pate.models.recipes import (
     FEWEST_PUBLIC,
@@ -359,7 +360,7 @@ def plan_training(
     )
     run = along(flat(clf), recipe_plan)
     shape = shape_of(run, ask.n_units, ask.unit)
-    begun = begun_run(ask.checkpoint_dir)
+    begun = begun_run(ask.checkpoint_dir, terms.ledger)
     resumed = bool(begun.get("releases"))
     plan = make_plan(
         terms.budget,
@@ -374,16 +375,19 @@ def plan_training(
     return made
 
 
-def begun_run(checkpoint_dir: Any) -> Mapping[str, Any]:
-    """Return what a run that was cut off left of its facts; whether it is this very one is seen when it goes on."""
+def begun_run(checkpoint_dir: Any, ledger: Ledger | None) -> Mapping[str, Any]:
+    """Return what a run that was paid for and cut off left of its facts; when it goes on it is seen whether it is this.
+
+    Nothing where the ledger has no charge of it.
+    """
     from pate._core.tensors import load_tensors
-    from pate.dpsgd import FILE, FORM
+    from pate.dpsgd import FILE, FORM, paid_facts
 
     path = None if checkpoint_dir is None else Path(checkpoint_dir) / FILE
     if path is None or not path.exists():
         return {}
     with suppress(PateError):  # the code that continues reports what is wrong
-        return load_tensors(path, form=FORM)[1]
+        return paid_facts(load_tensors(path, form=FORM)[1], ledger)
     return {}
 
 
@@ -587,10 +591,11 @@ class ByDPSGD(ByRecords):
         release, self._model, kept = plan.run(records, y, groups=groups, evidence=evidence)
         said = self._take_in(release, student, rows)
         if kept is not None:
-            kept.remove()
-            if self.checkpoint_dir is None:
+            if self.checkpoint_dir is not None:
+                kept.remove()
+            else:
+                kept.finish()
                 with suppress(OSError):  # a folder of another run's
-                    kept.path.parent.rmdir()
                     kept.path.parent.parent.rmdir()
         warn_of_doubts(self.statement_)
         warn_of_student(self.release_, said)

@@ -338,4 +338,4 @@ class LabelJob(LabelSettings, LeavesModel):
         Until then the same job, after a kill, returns the model that was paid for.
         """
         if self._learnt is not None and self._learnt.checkpoint is not None:
-            self._learnt.checkpoint.remove()
+            self._learnt.checkpoint.finish()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +23,9 @@ from pate.ledger import Ledger
 from pate.privacy.budget import Budget, check_budget
 from pate.records import check_bounds, read_target
 from pate.release import warn_if_weak
+
+if TYPE_CHECKING:
+    from pate.dpsgd import Checkpoint
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -149,11 +151,12 @@ class NumberTrainingJob:
             budget=budget, target_range=bounds, ledger=book, random_state=0, noise_seed=noise_seed,
             checkpoint_dir=checkpoint_dir, verbose=verbose,
         )  # fmt: skip
+        self._kept: Checkpoint | None = None
         shape = tuple(np.shape(source.X)[1:])
         recipe_plan = RecipePlan.of(shape, n_units=source.n_units, n_classes=1, budget=budget, ranges=schema)
         run = along(flat(self._reg, schema=schema), recipe_plan)
         steps = shape_of(run, source.n_units, source.unit)
-        begun = begun_run(checkpoint_dir)
+        begun = begun_run(checkpoint_dir, book)
         resumed = bool(begun.get("releases"))
         planned = make_plan(
             budget, steps, mechanism=with_sums(run, read_mechanism(run, steps), steps),
@@ -202,7 +205,7 @@ class NumberTrainingJob:
         source = self._source
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CuratorWarning)  # check_records warned
-            self._reg.fit(source.X, self._values, groups=source.groups, schema=self._schema)
+            self._kept = self._reg.fit_keeping(source.X, self._values, groups=source.groups, schema=self._schema)
         self._reg._door = input_spec_of(source)
         return self._reg
 
@@ -217,7 +220,9 @@ class NumberTrainingJob:
         return self._reg
 
     def finish(self) -> None:
-        """Take the folder of the checkpoint away, which is empty once a run has ended."""
-        if self._reg.checkpoint_dir is not None:
-            with suppress(OSError):
-                Path(self._reg.checkpoint_dir).rmdir()
+        """Delete the checkpoint of the run, with its key, once all files are written.
+
+        Until then the same job, after a kill, returns the model that was paid for.
+        """
+        if self._kept is not None:
+            self._kept.finish()

@@ -273,7 +273,8 @@ def private_select(
     leaves that assumption open.
 
     **Interruptions.** A selection that is killed stays charged, and has no result. It cannot be resumed: the same call
-    again draws everything again, and is charged again.
+    again draws everything again, and is charged again. To draw again for free would be wrong: a time limit kills those
+    that make many runs, and the price holds for the stated law of their number only.
 
     Examples
     --------
