@@ -16,7 +16,7 @@ from pate._core.frames import plain_rows
 from pate._core.progress import timed
 from pate._core.recorder import note
 from pate._core.secret import training_seed
-from pate.data import NO_OWNER, ODD_CELLS, by_name, is_frame, recognised_by, usable_records
+from pate.data import NO_OWNER, ODD_CELLS, Schema, by_name, is_frame, recognised_by, usable_records
 from pate.dpsgd._canaries import CanaryRun, add_canaries
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
 from pate.dpsgd._measured import Measured, measure_module, with_counts
@@ -51,10 +51,14 @@ from pate.dpsgd._values import flat
 from pate.dpsgd.recipes import RecipePlan
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
+from pate.models.recipes import MappedLinear, PublicFacts, check_worth
 from pate.networks import held_threads, one_device, own_generator
+from pate.privacy.budget import Budget
+from pate.privacy.convert import gdp_from_budget
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
 from pate.records import number_codes
+from pate.release import doubt_named
 from pate.release.statement.fields import check_stated
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
@@ -93,6 +97,19 @@ def linear_weights(module: nn.Module) -> npt.NDArray[np.float32]:
     if not isinstance(inner, nn.Linear) or inner.bias is not None:
         raise InvalidInputError("the recipe must be of a linear model without a bias. Take pate.DPSGDClassifier.")
     return inner.weight.detach().cpu().numpy().astype(np.float32)
+
+
+def facts_of(budget: Budget, n_units: int, n_classes: int) -> PublicFacts:
+    """Return the public numbers by which it is judged whether training is worth its budget."""
+    mu = gdp_from_budget(budget.epsilon, budget.delta)
+    return PublicFacts(n_units=max(1, n_units), n_classes=max(2, n_classes), mu=mu, n_public=0)
+
+
+def made_up(schema: Any, row_shape: tuple[int, ...]) -> Any:
+    """Return made-up rows within a schema, on which it shows which classes a model names; None where there is none."""
+    if schema is None or len(row_shape) != 1:
+        return None
+    return Schema.declared(schema, n_columns=None if isinstance(schema, Schema) else row_shape[0]).stand_ins()
 
 
 def fit_privately(
@@ -185,6 +202,8 @@ def fit_privately(
         on_exhausted=said.on_exhausted,
     )
     plan.warn_if_short(said.budget)
+    if not (number or begun.get("releases") or said.noise_multiplier is not None or n_marks):
+        check_worth(facts_of(said.budget, n_units, len(classes)), unit=unit, force=said.force)
     statement_of = partial(
         dpsgd_statement, plan, clipping=clipping, classes_given=said.classes is not None and not classes_inferred,
         bounds=said.bounds, unit=unit, rows_per_unit=said.records_per_group, n_canaries=n_marks,
@@ -265,6 +284,13 @@ def fit_privately(
         statement = replace(statement, tuning=tuning).with_stated(stated)
     few = too_few(shape, unit, said.budget, said.bounds) if number else ()
     doubts = few if errors is None else errors.doubts()
+    if not number and recipe_plan is not None and offsets is None:  # else more is said of it
+        what, asked = "public rows", X_public
+        if said.ranges is not None:
+            what, asked = "made-up rows within the schema", made_up(said.ranges, tuple(np.shape(X)[1:]))
+        if asked is not None:
+            named = MappedLinear(recipe_plan.maps, linear_weights(module)).untempered(asked).argmax(axis=1)
+            doubts = doubt_named(classes, named, f"{len(named):,} {what}")
     statement = clf._told(replace(statement, measured=measured, errors=errors, doubts=doubts))
     if offsets is None:  # else more is said of it, and the last statement alone is released
         bind_statement(statement, said.ledger)
