@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import nn
 
 from pate._core.frames import plain_rows
@@ -28,6 +29,7 @@ from pate.dpsgd._rows import (
     map_private,
     read_groups,
     read_more,
+    read_public,
     read_records,
     within_ranges,
 )
@@ -51,7 +53,7 @@ from pate.dpsgd._values import flat
 from pate.dpsgd.recipes import RecipePlan
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
-from pate.models.recipes import MappedLinear, PublicFacts, check_worth
+from pate.models.recipes import PublicFacts, check_worth, some_rows
 from pate.networks import held_threads, one_device, own_generator
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget
@@ -170,6 +172,10 @@ def fit_privately(
     if recipe_plan is not None:
         features, whole = map_private(features, recipe_plan)
         readable &= whole
+    asked = None
+    if recipe_plan is not None and not number and offsets is None:  # else more is said of the labels of public rows
+        some = X_public if said.ranges is None else made_up(said.ranges, tuple(np.shape(X)[1:]))
+        asked = None if some is None else read_public(reader, some_rows(some, 0), recipe_plan)
     if run.augmentation is not None:
         run.augmentation.check_rows(features.shape[1:])
     records = said.canaries is not None and not said.canaries.gradients
@@ -284,13 +290,11 @@ def fit_privately(
         statement = replace(statement, tuning=tuning).with_stated(stated)
     few = too_few(shape, unit, said.budget, said.bounds) if number else ()
     doubts = few if errors is None else errors.doubts()
-    if not number and recipe_plan is not None and offsets is None:  # else more is said of it
-        what, asked = "public rows", X_public
-        if said.ranges is not None:
-            what, asked = "made-up rows within the schema", made_up(said.ranges, tuple(np.shape(X)[1:]))
-        if asked is not None:
-            named = MappedLinear(recipe_plan.maps, linear_weights(module)).untempered(asked).argmax(axis=1)
-            doubts = doubt_named(classes, named, f"{len(named):,} {what}")
+    if asked is not None:
+        with torch.inference_mode(), held_threads(said.n_threads):
+            named = module(torch.from_numpy(asked)).argmax(dim=1).numpy()
+        what = "public rows" if said.ranges is None else "made-up rows within the schema"
+        doubts = doubt_named(classes, named, f"{len(named):,} {what}")
     statement = clf._told(replace(statement, measured=measured, errors=errors, doubts=doubts))
     if offsets is None:  # else more is said of it, and the last statement alone is released
         bind_statement(statement, said.ledger)
