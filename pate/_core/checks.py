@@ -52,10 +52,10 @@ def quietly(name: str, read: Callable[..., _T], *args: Any, **options: Any) -> _
 def canonical(value: Any) -> Any:
     """Return a text in the form in which texts are compared: NFC, without outer blanks; anything else as it is.
 
-    A function of the value alone: no other record decides what is joined.
+    So are the texts in a tuple. A function of the value alone: no other record decides what is joined.
     """
     if not isinstance(value, str):
-        return value
+        return tuple(map(canonical, value)) if isinstance(value, tuple) else value
     return (value if value.isascii() else unicodedata.normalize("NFC", value)).strip()
 
 

@@ -381,7 +381,7 @@ def records_fingerprint(labels: npt.NDArray[np.int64], groups: Any = None) -> st
     digest = hashlib.sha256(f"pate records 1 {len(labels)} {groups is not None}\n".encode())
     digest.update(np.ascontiguousarray(labels, dtype="<i8").tobytes())
     groups = plain_column(groups, name="groups")
-    owners = [] if groups is None else quietly("groups", lambda: [canonical(str(owner)) for owner in groups])
+    owners = [] if groups is None else quietly("groups", lambda: [str(canonical(owner)) for owner in groups])
     if groups is not None and len(owners) != len(labels):
         raise InvalidInputError(f"groups must have shape ({len(labels)},): one owner for each record.")
     names = [owner.encode("utf-8", "surrogatepass") for owner in owners]
@@ -482,7 +482,7 @@ def _owner_names(groups: Any) -> set[str]:
             found.add(
                 str(int(owner))
                 if isinstance(owner, float | np.floating) and owner == int(owner)
-                else canonical(str(owner))
+                else str(canonical(owner))
             )
         except Exception:
             continue

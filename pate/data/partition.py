@@ -36,6 +36,9 @@ def id_bytes(value: Any) -> bytes:
 
     A missing id, and a kind that has no such form, is refused, and not quoted.
     """
+    if type(value) is str and value.isascii():  # canonical, without two calls for each of a million ids
+        text = value.strip()
+        return f"text{len(text)}:{text}".encode()
     kind, body = _parts(value)
     return f"{kind}{len(body)}:".encode() + body
 
@@ -52,7 +55,7 @@ def has_id(value: Any) -> bool:
 
 
 def _parts(value: Any) -> tuple[str, bytes]:
-    if type(value) is int:  # by far the most ids are these or texts
+    if type(value) is int:  # with texts, by far the most ids
         return "number", str(value).encode()
     if isinstance(value, np.generic) and not isinstance(value, np.longdouble):
         # A datetime64 in nanoseconds would turn into a plain whole number.

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pate.data import Partition, count_cross_shard_duplicates, partition, records_fingerprint
+from pate.data import Partition, count_cross_shard_duplicates, partition, recognised_by, records_fingerprint
 from pate.data._columns import owners_of
 from pate.data.partition import distinct_ids
 from pate.exceptions import InvalidInputError
@@ -277,6 +277,13 @@ def test_a_person_spelt_in_two_ways_is_one_unit(spelt):
 
 @pytest.mark.parametrize("spelt", [("Jos\u00e9", "Jose\u0301"), ("anna", "anna ")])
 def test_spellings_of_one_person_give_one_fingerprint_and_one_owner(spelt):
-    one, other = (records_fingerprint(np.array([0, 1]), [name, "b"]) for name in spelt)
-    assert one == other
+    for ids in (spelt, [(7, name) for name in spelt]):
+        (one, mine), (other, theirs) = (
+            (
+                records_fingerprint(np.array([0, 1]), [name, "b"]),
+                recognised_by(np.eye(2), np.array([0, 1]), [name, "b"]),
+            )
+            for name in ids
+        )
+        assert one == other and mine == theirs
     assert len(set(owners_of(pd.DataFrame({"who": spelt}), "who", strict=True).tolist())) == 1
