@@ -285,5 +285,5 @@ def test_spellings_of_one_person_give_one_fingerprint_and_one_owner(spelt):
             )
             for name in ids
         )
-        assert one == other and mine == theirs
+        assert (one, mine) == (other, theirs)
     assert len(set(owners_of(pd.DataFrame({"who": spelt}), "who", strict=True).tolist())) == 1
