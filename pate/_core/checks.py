@@ -59,6 +59,21 @@ def canonical(value: Any) -> Any:
     return (value if value.isascii() else unicodedata.normalize("NFC", value)).strip()
 
 
+def one_spelling(values: Iterable[Any]) -> list[Any]:
+    """Return values in their order, of texts that are equal when compared one: in canonical form if it is there.
+
+    Examples
+    --------
+    >>> one_spelling(["no", "no ", " yes", 1])
+    ['no', ' yes', 1]
+    """
+    found: dict[Any, Any] = {}
+    for value in values:
+        form = canonical(value)
+        found[form] = value if value == form else found.get(form, value)
+    return list(found.values())
+
+
 def largest_of(*values: float) -> float:
     """Return the largest of some costs or sensitivities; one that is not a number is refused, never passed over.
 
@@ -312,7 +327,21 @@ def check_classes(classes: Any) -> tuple[Any, ...]:
             f"classes must list at least two distinct class values, got {given}. "
             "The set of classes is public knowledge: name every class that could occur, each once."
         )
+    check_spellings("classes", values)
     return values
+
+
+def check_spellings(name: str, values: Sequence[Any]) -> None:
+    """Refuse public values of which two differ, but are equal when compared (:func:`canonical`)."""
+    forms = list(map(canonical, values))
+    if len(set(forms)) < len(forms):
+        one, other = next(
+            [v for v, f in zip(values, forms, strict=True) if f == form] for form in forms if forms.count(form) > 1
+        )[:2]
+        raise InvalidInputError(
+            f"{name} must differ by more than outer blanks or Unicode form, got {one!r} and {other!r}, which are "
+            "compared as equal. Leave one out, or rename it."
+        )
 
 
 #: Distinct numbers that labels may have before they are taken for amounts: more are no classes ...
@@ -337,38 +366,3 @@ def check_no_amounts(name: str, values: Any, n_records: int, *, named: str = "cl
             "Every number would become public. Predict the number itself: pate.PATERegressor, or --numeric --range "
             f"LOW,HIGH. Or cut it into ranges beforehand; or, if these are codes, name them all: {named}."
         )
-
-
-def encode_labels(name: str, y: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """Map class values to their index in ``classes``; refuse anything else.
-
-    Parameters
-    ----------
-    name : str
-        What to call ``y`` in an error.
-    y : array-like of shape (n,)
-    classes : sequence of class values
-    """
-    return quietly(name, _encoded, name, check_labels(name, y), classes)
-
-
-def _encoded(name: str, array: npt.NDArray[Any], classes: Sequence[Any]) -> npt.NDArray[np.int64]:
-    # Sorting the classes as the array's own type keeps 1, 1.0 and np.int8(1) the same class.
-    try:
-        keys = np.asarray(list(classes), dtype=array.dtype if array.dtype.kind in "biuf" else None)
-        if list(keys.tolist()) != list(classes):
-            raise TypeError
-        order = np.argsort(keys, kind="stable")
-        found = np.clip(np.searchsorted(keys, array, sorter=order), 0, len(keys) - 1)
-        index = order[found]
-        bad = keys[index] != array
-    except (TypeError, ValueError):
-        position = {c: i for i, c in enumerate(classes)}
-        index = np.array([position.get(v, -1) for v in array.tolist()], dtype=np.int64)
-        bad = index < 0
-    if bad.any():
-        raise InvalidInputError(
-            f"{name} holds values outside classes={tuple(classes)!r}. "
-            "Name every class in classes=, or clean the column."
-        )
-    return np.asarray(index, dtype=np.int64)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -37,6 +37,7 @@ from pate.networks import held_threads
 from pate.privacy.budget import Budget
 from pate.release import warn_of_doubts
 from pate.release.statement import CountedFits, naming_fits_before
+from pate.teachers import ClassScores
 
 _PREDICTION_ROWS = 4096
 
@@ -56,7 +57,7 @@ def outputs(fitted: Any, X: Any, *, double: bool = False) -> torch.Tensor:
 
 @takes_former_names(**FORMER)
 @dataclass(repr=False, eq=False)
-class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
+class DPSGDClassifier(CountedFits, ClassScores, BaseEstimator):
     """Train a torch module on private records by DP-SGD (differentially private stochastic gradient descent).
 
     Parameters

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.utils.multiclass import type_of_target
 from torch import nn
 
-from pate._core.checks import check_classes, check_labels, encode_labels, quietly
+from pate._core.checks import check_classes, check_labels, quietly
 from pate._core.frames import plain_column, plain_rows
 from pate._core.types import Mask
 from pate.data import (
@@ -93,7 +93,7 @@ def read_records(
     if kind not in ("binary", "multiclass"):
         raise InvalidInputError(f"Unknown label type: {kind}. y must hold one class value per row.")
     values = check_classes(classes_in(target))
-    return features, encode_labels("y", target, values), values, readable
+    return features, class_indices(target, values), values, readable
 
 
 def within_ranges(ranges: Any, X: Any, X_public: Any) -> tuple[Any, Any]:
@@ -113,7 +113,10 @@ def read_more(
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
     """Return further rows and class indices, of the columns and classes of those that were read."""
     features = read_asked(estimator, X, recipe_plan)
-    return features, encode_labels("y", check_labels("y", plain_column(y), len(features)), classes)
+    labels = class_indices(check_labels("y", plain_column(y), len(features)), classes)
+    if (labels < 0).any():
+        raise InvalidInputError(f"y holds values outside classes={classes!r}. Name every class in classes=.")
+    return features, labels
 
 
 _N_HIDDEN = "Their number is not shown: under add-or-remove adjacency it is private."

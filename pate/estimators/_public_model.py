@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
@@ -26,6 +25,7 @@ from pate.models.students import check_is_student, default_student, fit_student,
 from pate.privacy.tiers import TierBudgets
 from pate.release import LabelRelease, ModelLabels, warn_of_student
 from pate.teachers import (
+    ClassScores,
     HeadTeacherEnsemble,
     ReadRows,
     ShardEnsemble,
@@ -104,7 +104,7 @@ def _student_of(teacher: Any, student: Any) -> Any:
     return make_student(student) if isinstance(student, str) else student
 
 
-class PublicModel(ClassifierMixin, PublicRows):
+class PublicModel(ClassScores, PublicRows):
     """The public half of :class:`pate.PATEClassifier`: nothing in here sees a private row or spends."""
 
     release_: LabelRelease | ModelLabels

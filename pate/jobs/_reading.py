@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import cell_kind, check_classes, check_no_amounts, quietly
+from pate._core.checks import canonical, cell_kind, check_classes, check_no_amounts, one_spelling, quietly
 from pate._core.curator import CuratorMessage, warn
 from pate.data import (
     TARGET,
@@ -59,21 +59,22 @@ def _distinct(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return np.unique(np.array(spelt))
     column = np.empty(len(values), dtype=object)
     column[:] = values
-    return np.unique(column)
+    found = np.unique(column)
+    return np.array(one_spelling(found.tolist()), dtype=object)
 
 
 def as_classes(y: npt.NDArray[Any], classes: tuple[Any, ...]) -> npt.NDArray[Any]:
     """Read a column as the classes' own type: a command line gives ``0,1`` as text, a file holds numbers.
 
     Value by value: a record with an odd or missing one changes no other record's class. A value is the class that it
-    equals, else the one that is written alike (``0`` is ``"0"``), else the one that is the same number (``"0.0"``).
-    What is none of them stays as it is, and its record is not used for training.
+    equals, else the one that is written alike (``0`` is ``"0"``; in NFC, without outer blanks), else the one that is
+    the same number (``"0.0"``). What is none of them stays as it is, and its record is not used for training.
     """
     known = frozenset(classes)
     by_text: dict[str, Any] = {}
     by_number: dict[float, Any] = {}
     for value in classes:
-        by_text.setdefault(as_written(value), value)
+        by_text.setdefault(canonical(as_written(value)), value)
         if np.isfinite(as_number(value)):
             by_number.setdefault(as_number(value), value)
     values = np.empty(len(y), dtype=object)
@@ -85,7 +86,7 @@ def _as_class(value: Any, known: frozenset[Any], by_text: dict[str, Any], by_num
     try:
         if value in known:
             return value
-        text = as_written(value)
+        text = canonical(as_written(value))
     except Exception:  # a cell that cannot be looked up or written, such as a list of its own kind
         return None
     return by_text[text] if text in by_text else by_number.get(as_number(value), value)

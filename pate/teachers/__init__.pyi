@@ -22,6 +22,7 @@ from ._shards import (
     side_by_side as side_by_side,
 )
 from ._usable import (
+    ClassScores as ClassScores,
     Owners as Owners,
     about_labels as about_labels,
     as_column as as_column,

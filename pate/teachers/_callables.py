@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import check_choice, check_classes, check_int, check_real
+from pate._core.checks import canonical, check_choice, check_classes, check_int, check_real
 from pate._core.curator import warn
 from pate._core.files import own_folder
 from pate._core.progress import track
@@ -238,7 +238,7 @@ class CallableTeachers:
                 f"got {checkpoint_key!r}. Write what would change the answers: the shards, the model and "
                 "the prompt, with their versions."
             )
-        self._place = {value: i for i, value in enumerate(self.classes_)}
+        self._place = {form: i for i, value in enumerate(self.classes_) for form in (value, canonical(value))}
         self._cache = AnswerCache(self.n_teachers, self.classes_, folder=checkpoint_dir, version=checkpoint_key)
         self._voting = threading.Lock()
         self.failed_in_vote_: dict[int, str] = {}
@@ -369,7 +369,7 @@ class CallableTeachers:
         if len(values) != len(hashes):
             return None, "its function did not return one class value per row"
         try:
-            return [self._place[v] for v in values], ""
+            return [self._place[v if v in self._place else canonical(v)] for v in values], ""
         except (KeyError, TypeError):
             return None, f"its function answered something else than classes={self.classes_!r}"
 

@@ -13,11 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
-from pate._core.checks import check_classes, check_labels, check_no_amounts, quietly, unmasked
+from pate._core.checks import (
+    canonical,
+    check_classes,
+    check_labels,
+    check_no_amounts,
+    one_spelling,
+    quietly,
+    unmasked,
+)
 from pate._core.curator import CuratorMessage, warn
 from pate._core.frames import plain_column
 from pate._core.types import Mask
@@ -290,6 +299,8 @@ def takes_texts_alone(estimator: Any) -> bool:
 def class_indices(y: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
     """Return each value's index in ``classes``, and -1 for what is none of them (a missing value, another class).
 
+    Texts are compared in NFC, without outer blanks.
+
     Parameters
     ----------
     y : array-like of shape (n,)
@@ -303,11 +314,25 @@ def class_indices(y: Any, classes: Sequence[Any]) -> npt.NDArray[np.int64]:
     values = as_column(y)
     if values.dtype.kind in "mMV":  # no class values, whatever numbers they are made of
         return np.full(len(values), -1, dtype=np.int64)
-    places = {value: i for i, value in enumerate(classes)}
+    places = {form: i for i, value in enumerate(classes) for form in (value, canonical(value))}
     if values.ndim == 1 and values.dtype.kind in "biu":  # each value is looked up once
         held, which = np.unique(values, return_inverse=True)
         return np.array([_place(value, places) for value in held.tolist()], dtype=np.int64)[which]
     return np.array([_place(value, places) for value in values.tolist()], dtype=np.int64)
+
+
+class ClassScores(ClassifierMixin):
+    """A classifier whose accuracy counts a label as the class that it spells: in NFC, without outer blanks; a mixin."""
+
+    classes_: Any
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy of predictions on rows with labels ``y``."""
+        values = np.array(list(self.classes_), dtype=object)
+        if any(isinstance(value, str) for value in values) and (labels := as_column(y)).ndim == 1:
+            places, y = class_indices(labels, values.tolist()), labels.astype(object)
+            y[places >= 0] = values[places[places >= 0]]
+        return float(super().score(X, y, sample_weight))
 
 
 def as_column(y: Any) -> npt.NDArray[Any]:
@@ -354,7 +379,8 @@ def _place(value: Any, places: dict[Any, int]) -> int:
     try:
         if isinstance(value, list | tuple | np.ndarray):  # a row of one column, in a list of such
             (value,) = as_column(value).ravel()
-        return places.get(value, -1)
+        found = places.get(value, -1)
+        return places.get(canonical(value), -1) if found < 0 and isinstance(value, str) else found
     except Exception:  # a cell that cannot be looked up, such as a list
         return -1
 
@@ -458,6 +484,8 @@ def classes_in(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         found = quietly("y", np.unique, labels) if labels.dtype.kind != "O" else np.unique(labels)
     if found is None:
         raise InvalidInputError("y holds classes of mixed types. Make them alike, or name them in classes=.")
+    if found.dtype.kind in "OU":
+        found = np.array(one_spelling(found.tolist()), dtype=found.dtype)
     check_no_amounts("y", found.tolist(), len(labels))
     if len(found) < 2:
         raise InvalidInputError(

@@ -33,7 +33,7 @@ from pate import (
     partition,
     read_table,
 )
-from pate._core.checks import check_labels, encode_labels, quietly
+from pate._core.checks import check_labels, quietly
 from pate.data import align_columns, count_cross_shard_duplicates, make_shard_encoder, records_fingerprint
 from pate.data._validation import by_name, read_numbers, read_rows
 from pate.exceptions import CuratorWarning
@@ -155,8 +155,6 @@ def small_things(rng, X, y, groups):
         lambda: read_rows(X),
         lambda: read_numbers(X),
         lambda: check_labels("y", y, N),
-        lambda: encode_labels("y", y, (0, 1)),
-        lambda: encode_labels("y", y, ("a", "b")),
         lambda: partition(N, 3, groups=y if groups is None else groups),
         lambda: count_cross_shard_duplicates(X, partition(N, 3)),
         lambda: Votes.from_counts(X),

@@ -1,0 +1,132 @@
+"""Texts that differ only by outer blanks or Unicode form are one, whoever compares them: what is released is the same.
+
+Noise and cuts are seeded, so that equal data give equal releases.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+import numpy as np
+import pandas as pd
+import pytest
+from dpsgd_steps import by_value
+from pate_of import pate_of
+from sklearn.naive_bayes import GaussianNB
+
+from pate import Budget, CallableTeachers, DPSGDClassifier, InvalidInputError, TeacherEnsemble
+from pate._core.checks import check_classes
+from pate.comparison.baselines import PrivateKNN
+from pate.data import TableEncoder
+from pate.teachers import class_indices
+
+N = 80
+RNG = np.random.default_rng(0)
+TOWNS = np.array(["Malm\u00f6", "Oslo"], dtype=object)
+CLASSES = ("n\u00e9", "oui")
+
+
+def people(n):
+    old = RNG.random(n) < 0.5
+    rows = {"age": np.where(old, 70.0, 20.0) + RNG.normal(size=n).round(1), "town": TOWNS[old.astype(int)]}
+    return pd.DataFrame(rows), np.array(CLASSES, dtype=object)[old.astype(int)]
+
+
+X, Y = people(N)
+PUBLIC, _ = people(40)
+GROUPS = np.array([f"Zo\u00eb {i // 2}" for i in range(N)], dtype=object)
+
+
+def respelt(cells):
+    """Return texts of which every second one has another Unicode form, or blanks around it."""
+    ways = (str, lambda text: unicodedata.normalize("NFD", text), lambda text: f"\u00a0{text} \n")
+    return np.array([ways[i % 3](cell) for i, cell in enumerate(cells)], dtype=object)
+
+
+def labels_respelt(X, y, groups):
+    return X, respelt(y), groups
+
+
+def ids_respelt(X, y, groups):
+    return X, y, respelt(groups)
+
+
+SEEDS = {"budget": Budget(50.0, 1e-3), "classes": CLASSES, "random_state": 0, "noise_seed": 1}
+
+
+def pate(**options):
+    return pate_of(**SEEDS, overlap_is_public=True, **options)
+
+
+def by(clf):
+    return lambda X, y, g: clf().fit(X, y, X_public=PUBLIC, groups=g).predict_proba(PUBLIC)
+
+
+TAKERS = {
+    "teachers": lambda X, y, g: TeacherEnsemble(
+        GaussianNB(), 4, classes=CLASSES, random_state=0, partition_seed=0
+    ).fit(encoded(X), y, groups=g).vote(encoded(PUBLIC)).counts,
+    "PATE by records": by(lambda: pate()),
+    "PATE by shards": lambda X, y, g: pate(estimator=GaussianNB(), n_teachers=4, n_queries=5, partition_seed=0).fit(
+        encoded(X), y, X_public=encoded(PUBLIC), groups=g
+    ).release_.labels,
+    "PATE by heads": lambda X, y, g: pate(voters="heads", n_teachers=4, n_queries=5, partition_seed=0).fit(
+        X, y, X_public=PUBLIC, groups=g
+    ).release_.labels,
+    "DP-SGD by a recipe": by(lambda: DPSGDClassifier(**by_value(**SEEDS))),
+    "DP-SGD": lambda X, y, g: DPSGDClassifier(
+        "linear", **by_value(**SEEDS, epochs=2, expected_batch_size=20)
+    ).fit(encoded(X), y, X_public=encoded(PUBLIC), groups=g).predict_proba(encoded(PUBLIC)),
+    "private kNN": lambda X, y, g: PrivateKNN(**SEEDS, overlap_is_public=True, n_queries=5).fit(
+        X, y, X_public=PUBLIC, groups=g
+    ).release_.labels,
+}  # fmt: skip
+ENCODER = TableEncoder().fit(PUBLIC)
+encoded = ENCODER.transform
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("change", [labels_respelt, ids_respelt])
+@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning", "ignore::UserWarning")
+def test_spellings_of_one_text_give_one_release(taker, change):
+    release = TAKERS[taker]
+    one, other = release(X, Y, GROUPS), release(*change(X, Y, GROUPS))
+    np.testing.assert_array_equal(one, other)
+
+
+# Labels -----------------------------------------------------------------------------------------------------------
+
+
+def test_labels_are_compared_with_classes_in_nfc_without_blanks():
+    found = class_indices(np.array(["ne\u0301 ", "oui\t", " n\u00e9", "non", "Oui", None], dtype=object), CLASSES)
+    assert found.tolist() == [0, 1, 0, -1, -1, -1]
+    assert class_indices(["a", "b"], ("a ", "b\u00a0")).tolist() == [0, 1]  # declared with blanks, too
+    assert class_indices(np.array(["1 ", "1"]), (1, 2)).tolist() == [-1, -1]  # a text is no number
+
+
+@pytest.mark.parametrize("twice", [("a", "a "), ("\u00e9", "b", "e\u0301")])
+def test_classes_that_are_one_when_compared_are_refused_with_the_reason(twice):
+    with pytest.raises(InvalidInputError, match=r"differ by more than outer blanks or Unicode form, got .* and"):
+        check_classes(twice)
+
+
+@pytest.mark.filterwarnings("ignore::pate.exceptions.PrivacyLeakWarning")
+def test_classes_read_off_labels_are_one_for_all_their_spellings():
+    y = respelt(Y)
+    clf = TeacherEnsemble(GaussianNB(), 4, random_state=0).fit(encoded(X), y)
+    assert list(clf.classes_) == list(CLASSES)
+    blank = TeacherEnsemble(GaussianNB(), 4, random_state=0).fit(encoded(X), [f"{label} " for label in Y])
+    assert list(blank.classes_) == [f"{name} " for name in CLASSES]  # as all labels are written
+
+
+@pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning", "ignore::UserWarning")
+def test_a_score_counts_every_spelling_of_the_right_class():
+    clf = pate().fit(X, Y, X_public=PUBLIC)
+    assert clf.score(X, respelt(Y)) == clf.score(X, Y) > 0.9
+
+
+def test_a_function_may_answer_with_another_spelling():
+    teachers = CallableTeachers([lambda rows: [" oui\n"] * len(rows), lambda rows: ["ne\u0301"] * len(rows)],
+                                classes=CLASSES)  # fmt: skip
+    assert teachers.vote(["a", "b"]).counts.tolist() == [[1, 1], [1, 1]]
