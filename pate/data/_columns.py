@@ -352,7 +352,7 @@ def as_label(cell: Any) -> Any:
 
 
 def as_text(column: pd.Series) -> pd.Series:
-    """Return a text column as objects: strings, and NaN where missing. Whole numbers lose their ``.0``."""
+    """Return a text column as objects: strings (:func:`as_written`), and NaN where missing."""
     import pandas as pd
 
     if isinstance(column.dtype, pd.CategoricalDtype):
@@ -364,8 +364,8 @@ def as_text(column: pd.Series) -> pd.Series:
 
 
 def as_written(value: Any) -> str:
-    """Return a value as text; a whole number without its ``.0``."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    """Return a value as text, in NFC and without outer blanks; a whole number without its ``.0``."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(canonical(str(value)))
 
 
 def order_key(value: Any) -> tuple[str, Any, str]:
@@ -501,7 +501,7 @@ def ids_of(frame: pd.DataFrame, name: str | None) -> npt.NDArray[Any] | None:
     """Return ids to be carried along, as texts as they are written; None where a cell is empty."""
     if name is None:
         return None
-    return _ids(frame[name], lambda value: canonical(as_written(value)) or None)
+    return _ids(frame[name], lambda value: as_written(value) or None)
 
 
 def _ids(column: pd.Series, turn: Callable[[Any], str | None]) -> npt.NDArray[np.object_]:
@@ -518,6 +518,6 @@ def _complete(frame: pd.DataFrame, name: str, role: str) -> pd.Series:
 
 
 def _owner(value: Any) -> str:
-    text = canonical(as_written(value))
+    text = as_written(value)
     number = _WHOLE_NUMBER.fullmatch(text)
     return f"{number[1].replace('+', '')}{number[2]}" if number else text

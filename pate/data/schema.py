@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import check_choice, did_you_mean, shown
+from pate._core.checks import canonical, check_choice, check_spellings, did_you_mean, shown
 from pate._core.files import atomic_path, parse_toml
 from pate._core.frames import plain_rows
 from pate.data._columns import DATE, DATE_FORMS, as_days, as_float, as_text, column_kind, holds_numbers
@@ -363,7 +363,7 @@ def schema_like(like: Any) -> Schema | None:
     if like is None or isinstance(like, Schema) or is_sparse(like):
         return like if isinstance(like, Schema) else None
     if is_frame(like):
-        kinds = {str(n) or " ": NUMERIC if holds_numbers(t) else TEXT for n, t in like.dtypes.items()}
+        kinds = {canonical(str(n)) or "_": NUMERIC if holds_numbers(t) else TEXT for n, t in like.dtypes.items()}
         return Schema(tuple(Column(name, kind) for name, kind in kinds.items())) if kinds else None
     if hasattr(like, "__array__") and not hasattr(like, "__iter__"):  # what only NumPy can read
         like = np.asarray(like)
@@ -464,7 +464,7 @@ def _number(what: str, value: Any) -> float:
 
 
 def _check_text(what: str, value: Any) -> str:
-    if not isinstance(value, str) or not value or value != value.encode(errors="ignore").decode():
+    if not isinstance(value, str) or not canonical(value) or value != value.encode(errors="ignore").decode():
         raise InvalidInputError(f"{what} must be texts that are not empty, got {shown(value)}. Write it in quotes.")
     return str(value)
 
@@ -476,12 +476,13 @@ def _listed(what: str, value: Any) -> list[Any]:
 
 
 def _unlike(what: str, values: Any, check: Any) -> tuple[Any, ...]:
-    """Return values, each checked; refuse duplicates."""
+    """Return values, each checked, texts in the form in which they are compared; refuse duplicates."""
     made = [check(what, value) for value in _listed(what, values)]
     twice = [value for value in dict.fromkeys(made) if made.count(value) > 1] if len(set(made)) < len(made) else []
     if twice:
         raise InvalidInputError(f"{what} must differ, and {shown(twice[0])} stands there twice. Leave one out.")
-    return tuple(made)
+    check_spellings(what, made)
+    return canonical(tuple(made))  # type: ignore[no-any-return]
 
 
 def _check_keys(what: str, held: Mapping[str, Any], known: Sequence[str], *, needed: Sequence[str] = ()) -> None:

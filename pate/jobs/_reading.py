@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import canonical, cell_kind, check_classes, check_no_amounts, one_spelling, quietly
+from pate._core.checks import cell_kind, check_classes, check_no_amounts, one_spelling, quietly
 from pate._core.curator import CuratorMessage, warn
 from pate.data import (
     TARGET,
@@ -74,7 +74,7 @@ def as_classes(y: npt.NDArray[Any], classes: tuple[Any, ...]) -> npt.NDArray[Any
     by_text: dict[str, Any] = {}
     by_number: dict[float, Any] = {}
     for value in classes:
-        by_text.setdefault(canonical(as_written(value)), value)
+        by_text.setdefault(as_written(value), value)
         if np.isfinite(as_number(value)):
             by_number.setdefault(as_number(value), value)
     values = np.empty(len(y), dtype=object)
@@ -86,7 +86,7 @@ def _as_class(value: Any, known: frozenset[Any], by_text: dict[str, Any], by_num
     try:
         if value in known:
             return value
-        text = canonical(as_written(value))
+        text = as_written(value)
     except Exception:  # a cell that cannot be looked up or written, such as a list of its own kind
         return None
     return by_text[text] if text in by_text else by_number.get(as_number(value), value)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from pate._core.checks import quietly
+from pate._core.checks import canonical, quietly
 from pate._core.frames import plain_rows
 from pate._core.types import FloatArray
 from pate.data import (
@@ -177,12 +177,13 @@ def text_of(cell: Any) -> str | None:
     """Return a cell as a category, None where it is missing or neither number nor text; by this cell alone.
 
     True, 1, 1.0, ``"1"`` and ``"true"`` are one category: pandas and NumPy turn the one into the other for the sake of
-    any cell beside it, and one private record would otherwise decide how all others' are read.
+    any cell beside it, and one private record would otherwise decide how all others' are read. Texts are compared in
+    NFC, without outer blanks.
     """
     number = as_number(cell)
     if -_LARGEST_TABLE < number < _LARGEST_TABLE:
         return str(int(number)) if number == int(number) else repr(number)
-    return str(cell) if isinstance(cell, str) else None
+    return str(canonical(cell)) if isinstance(cell, str) else None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pate import Budget, DPSGDClassifier, InvalidInputError, PATEClassifier
+from pate._core.checks import canonical
 from pate.cli._label import _ranges
 from pate.data import Column, Schema, read_table
 from pate.data._cells import private_cells
@@ -38,7 +39,7 @@ def file(tmp_path):
     return path
 
 
-NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6).filter(canonical)
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
 
@@ -46,7 +47,7 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 def columns(draw, name):
     kind = draw(st.sampled_from(["numeric", "category", "text", "date:day-first", "date:declared"]))
     if kind == "category":
-        return Column(name, kind, tuple(draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))))
+        return Column(name, kind, tuple(draw(st.lists(NAMES, min_size=1, max_size=4, unique_by=canonical))))
     if kind == "text":
         return Column(name, kind)
     ends = draw(st.none() | st.tuples(FLOATS, FLOATS).map(sorted))
@@ -59,7 +60,7 @@ def schemas(draw):
     rows = draw(st.sampled_from(["table", "array", "texts"]))
     if rows == "texts":
         return Schema((), rows)
-    names = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
+    names = draw(st.lists(NAMES, min_size=1, max_size=4, unique_by=canonical))
     return Schema(tuple(draw(columns(name)) for name in names), rows)
 
 

@@ -14,10 +14,11 @@ from dpsgd_steps import by_value
 from pate_of import pate_of
 from sklearn.naive_bayes import GaussianNB
 
-from pate import Budget, CallableTeachers, DPSGDClassifier, InvalidInputError, TeacherEnsemble
+from pate import Budget, CallableTeachers, DPSGDClassifier, InvalidInputError, PATERegressor, TeacherEnsemble
 from pate._core.checks import check_classes
 from pate.comparison.baselines import PrivateKNN
-from pate.data import TableEncoder
+from pate.data import Schema, TableEncoder
+from pate.representations import TableMap
 from pate.teachers import class_indices
 
 N = 80
@@ -51,6 +52,11 @@ def ids_respelt(X, y, groups):
     return X, y, respelt(groups)
 
 
+def categories_respelt(X, y, groups):
+    return X.assign(town=respelt(X["town"])), y, groups
+
+
+SCHEMA = {"age": (0, 120), "town": [" Oslo", "Malmo\u0308"]}
 SEEDS = {"budget": Budget(50.0, 1e-3), "classes": CLASSES, "random_state": 0, "noise_seed": 1}
 
 
@@ -77,6 +83,13 @@ TAKERS = {
     "DP-SGD": lambda X, y, g: DPSGDClassifier(
         "linear", **by_value(**SEEDS, epochs=2, expected_batch_size=20)
     ).fit(encoded(X), y, X_public=encoded(PUBLIC), groups=g).predict_proba(encoded(PUBLIC)),
+    "PATE by a schema": lambda X, y, g: pate().fit(X, y, schema=SCHEMA, groups=g).predict_proba(PUBLIC),
+    "DP-SGD by a schema": lambda X, y, g: DPSGDClassifier(**by_value(**SEEDS)).fit(
+        X, y, schema=SCHEMA, groups=g
+    ).predict_proba(PUBLIC),
+    "a number": lambda X, y, g: PATERegressor(
+        budget=SEEDS["budget"], target_range=(0, 1), random_state=0, noise_seed=1
+    ).fit(X, (class_indices(y, CLASSES) == 1) * 1.0, X_public=PUBLIC, groups=g).predict(PUBLIC),
     "private kNN": lambda X, y, g: PrivateKNN(**SEEDS, overlap_is_public=True, n_queries=5).fit(
         X, y, X_public=PUBLIC, groups=g
     ).release_.labels,
@@ -86,13 +99,33 @@ encoded = ENCODER.transform
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("change", [labels_respelt, ids_respelt])
+@pytest.mark.parametrize("change", [labels_respelt, categories_respelt, ids_respelt])
 @pytest.mark.parametrize("taker", TAKERS)
 @pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning", "ignore::UserWarning")
 def test_spellings_of_one_text_give_one_release(taker, change):
     release = TAKERS[taker]
     one, other = release(X, Y, GROUPS), release(*change(X, Y, GROUPS))
     np.testing.assert_array_equal(one, other)
+
+
+# Categories -------------------------------------------------------------------------------------------------------
+
+
+def test_two_spellings_of_a_public_category_are_one():
+    towns = pd.DataFrame({"town": [*respelt(TOWNS[:1].repeat(3)), *["Oslo"] * 3]})
+    assert TableMap().fit(towns).cells_.categories == (("Malm\u00f6", "Oslo"),)
+    assert TableEncoder().fit(towns).get_feature_names_out().tolist() == ["town_Malm\u00f6", "town_Oslo"]
+    one, other = (
+        TableMap().fit(PUBLIC).transform(X.assign(town=pd.Categorical(t))) for t in (X["town"], respelt(X["town"]))
+    )
+    np.testing.assert_array_equal(one, other)
+    assert Schema.learn(towns).columns[0].categories == ("Malm\u00f6", "Oslo")
+
+
+@pytest.mark.parametrize("towns", [["Oslo", "Oslo "], ["Malm\u00f6", "Rome", "Malmo\u0308"]])
+def test_declared_categories_that_are_one_are_refused_with_the_reason(towns):
+    with pytest.raises(InvalidInputError, match=r"'town' must differ by more than outer blanks"):
+        Schema.declared({"town": towns})
 
 
 # Labels -----------------------------------------------------------------------------------------------------------
