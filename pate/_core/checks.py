@@ -258,7 +258,7 @@ def check_path(name: str, value: Any, *, remedy: str = "") -> Any:
 
 
 def as_names(name: str, value: Any) -> tuple[str, ...]:
-    """Return names of columns: one is a text, several are a list of texts.
+    """Return names of columns as they are compared (:func:`canonical`): one is a text, several are a list of texts.
 
     Examples
     --------
@@ -267,7 +267,7 @@ def as_names(name: str, value: Any) -> tuple[str, ...]:
     """
     if not isinstance(value, str | Iterable):
         raise InvalidInputError(f"{name} must be the name of a column or a list of names, got {shown(value)}.")
-    return (value,) if isinstance(value, str) else tuple(value)
+    return canonical((value,) if isinstance(value, str) else tuple(value))  # type: ignore[no-any-return]
 
 
 def did_you_mean(said: Any, known: Iterable[Any]) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import CellKindError, cell_kind
+from pate._core.checks import CellKindError, canonical, cell_kind
 from pate._core.curator import tell_curator
 from pate._core.frames import plain_rows
 from pate._core.types import Mask
@@ -267,7 +267,7 @@ def _frame(X: Any, texts: bool, schema: Schema | None, finite: bool) -> tuple[An
             continue
         cells = column.astype(object).to_numpy() if complexes else column.to_numpy(dtype=object)
         # A file gives its numbers as texts, when there is a text among them.
-        numbers = not texts or kinds.get(str(name)) == NUMERIC
+        numbers = not texts or kinds.get(canonical(str(name))) == NUMERIC
         found, fine = _objects(cells, [not numbers], finite)
         readable &= fine
         if numbers:

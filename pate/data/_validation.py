@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from pate._core.checks import CellKindError, cell_kind, quietly, shown
+from pate._core.checks import CellKindError, canonical, cell_kind, quietly, shown
 from pate._core.frames import plain_rows
 from pate.data._columns import as_float, column_kind, holds_numbers
 from pate.exceptions import InvalidInputError
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CHECKED_ROWS = 65_536
+#: What is said of names that are equal.
+COMPARED = " (compared in NFC, without outer blanks)"
 #: So many columns are named in a message that could name hundreds.
 _NAMED = 10
 _DATES = "Turn them into numbers (a date into days since a fixed day), or drop them."
@@ -90,9 +92,9 @@ def _read_rows(X: Any, name: str, objects: bool = False) -> Any:
         _check_kind(rows.dtype, name)
     elif is_frame(X):
         rows = X
-        if not rows.columns.is_unique:
+        if len(set(map(canonical, rows.columns))) < rows.shape[1]:
             raise InvalidInputError(
-                f"{name} has columns of the same name. Rename them: columns are distinguished by name."
+                f"{name} has columns of the same name{COMPARED}. Rename them: columns are distinguished by name."
             )
         for j, column in enumerate(rows.columns):
             if not holds_numbers(rows.dtypes.iloc[j]):
@@ -193,7 +195,7 @@ def other_names(absent: Collection[Any], extra: Collection[Any]) -> str:
 
 
 def by_name(X: Any, names: Any, *, name: str = "X", other: str = "the rows of fit") -> Any:
-    """Return a table's columns in a known order, distinguished by name; rows that have no names as they are.
+    """Return a table's columns in a known order and by known names; rows that have no names as they are.
 
     Refuses columns that are missing, others, and one that is there twice; ``names`` is None where rows came without.
     """
@@ -203,14 +205,15 @@ def by_name(X: Any, names: Any, *, name: str = "X", other: str = "the rows of fi
     mine = [str(c) for c in X.columns] if all(isinstance(n, str) for n in known) else list(X.columns)
     if mine == known:
         return X
-    absent, extra = [n for n in known if n not in mine], [n for n in mine if n not in known]
-    if absent or extra or len(mine) != len(known):
-        differ = other_names(absent, extra) or "one is there twice"
+    wanted, mine = list(map(canonical, known)), list(map(canonical, mine))
+    absent, extra = [n for n in wanted if n not in mine], [n for n in mine if n not in wanted]
+    if absent or extra or len(mine) != len(wanted):
+        differ = other_names(absent, extra) or f"one is there twice{COMPARED}"
         raise InvalidInputError(
             f"{name} has other columns than {other}: {differ}. Columns are "
             "identified by name, in any order: rename, add or drop columns until both tables have the same, each once."
         )
-    return X.iloc[:, [mine.index(n) for n in known]]
+    return X.iloc[:, [mine.index(n) for n in wanted]].set_axis(known, axis=1)
 
 
 def read_numbers(X: Any, *, name: str = "X", user: str = "torch modules", missing: bool = False) -> npt.NDArray[Any]:

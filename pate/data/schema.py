@@ -72,7 +72,7 @@ class Column:
     special: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_text("the name of a column", self.name)
+        object.__setattr__(self, "name", canonical(_check_text("the name of a column", self.name)))
         at = f" of the column {self.name!r}"
         check_choice(f"kind{at}", self.kind, _KINDS)
         if not isinstance(self.integer, bool):

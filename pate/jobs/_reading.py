@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import cell_kind, check_classes, check_no_amounts, one_spelling, quietly
+from pate._core.checks import canonical, cell_kind, check_classes, check_no_amounts, one_spelling, quietly
 from pate._core.curator import CuratorMessage, warn
 from pate.data import (
     TARGET,
@@ -225,7 +225,7 @@ def _images_alone(job: LabelSettings) -> Sources:
 
 def _alone(job: LabelSettings) -> Sources:
     """Read the private table where nothing is public but what a person declared of it."""
-    private, target, name = job.private, job.target, file_of(job.private).name
+    private, target, name = job.private, canonical(job.target), file_of(job.private).name
     if job.schema is None:
         raise InvalidInputError(
             "schema must be declared where there are no public rows: it says which columns there are, and what is in "
@@ -236,7 +236,7 @@ def _alone(job: LabelSettings) -> Sources:
     if schema is None:
         raise InvalidInputError("schema of a table must be by the names of its columns. Say {'age': (0, 120), ...}.")
     kinds = schema.kinds
-    roles = [one for one in (target, job.group, job.id) if one is not None]
+    roles = [canonical(one) for one in (target, job.group, job.id) if one is not None]
     if clash := [one for one in roles if one in kinds]:
         raise InvalidInputError(
             f"schema must not name {clash[0]!r}: that is the target, the group or the id. Take it out of the schema."

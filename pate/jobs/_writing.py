@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import check_path
+from pate._core.checks import canonical, check_path
 from pate._core.events import event, is_logged
 from pate._core.files import check_can_write, json_text, write_bytes
 from pate.data import DATE, Table, TableFormat, as_dates, file_of, is_table, quoted, read_images, read_table
@@ -464,7 +464,7 @@ def _read(
         return in_planes(images.rows(), door.image_shape), None, images.names, ()
     if resize:
         raise InvalidInputError("resize is for folders of images, not for tables. Leave it out.")
-    X: Any = _table(door, rows, id, written)
+    X: Any = _table(door, rows, id := canonical(id), written)
     name = file_of(rows).name
     ids = None
     if id is not None:
@@ -475,11 +475,13 @@ def _read(
         ids = X.pop(id).to_numpy(dtype=object)
     columns = list(X.columns)
     X, takes = columns_like(door, X, name)
-    return X, ids, None, tuple(column for column in columns if column not in takes)
+    return X, ids, None, tuple(column for column in columns if column not in canonical(tuple(takes)))
 
 
 def columns_like(door: InputSpec, X: pd.DataFrame, name: str) -> tuple[Any, list[str]]:
     """Return the columns that a model takes, as it takes them, and their names; ``name`` is the file's."""
+    spelt = {canonical(column): column for column in door.names}
+    X = X.rename(columns=lambda column: spelt.get(column, column))
     columns = takes = list(X.columns)
     if door.kind == "table":
         takes = list(door.names)

@@ -30,6 +30,7 @@ CLASSES = ("n\u00e9", "oui")
 def people(n):
     old = RNG.random(n) < 0.5
     rows = {"age": np.where(old, 70.0, 20.0) + RNG.normal(size=n).round(1), "town": TOWNS[old.astype(int)]}
+    rows |= {"ge\u0301nie": RNG.random(n).round(2)}
     return pd.DataFrame(rows), np.array(CLASSES, dtype=object)[old.astype(int)]
 
 
@@ -56,7 +57,11 @@ def categories_respelt(X, y, groups):
     return X.assign(town=respelt(X["town"])), y, groups
 
 
-SCHEMA = {"age": (0, 120), "town": [" Oslo", "Malmo\u0308"]}
+def columns_respelt(X, y, groups):
+    return X[["ge\u0301nie", "age", "town"]].set_axis([" g\u00e9nie", "age\u00a0", "town "], axis=1), y, groups
+
+
+SCHEMA = {"age": (0, 120), "ge\u0301nie ": (0, 1), "town": [" Oslo", "Malmo\u0308"]}
 SEEDS = {"budget": Budget(50.0, 1e-3), "classes": CLASSES, "random_state": 0, "noise_seed": 1}
 
 
@@ -99,7 +104,7 @@ encoded = ENCODER.transform
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("change", [labels_respelt, categories_respelt, ids_respelt])
+@pytest.mark.parametrize("change", [labels_respelt, categories_respelt, columns_respelt, ids_respelt])
 @pytest.mark.parametrize("taker", TAKERS)
 @pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning", "ignore::UserWarning")
 def test_spellings_of_one_text_give_one_release(taker, change):
@@ -154,9 +159,10 @@ def test_classes_read_off_labels_are_one_for_all_their_spellings():
 
 
 @pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning", "ignore::UserWarning")
-def test_a_score_counts_every_spelling_of_the_right_class():
+def test_a_score_counts_every_spelling_of_the_right_class_and_predict_takes_those_of_columns():
     clf = pate().fit(X, Y, X_public=PUBLIC)
     assert clf.score(X, respelt(Y)) == clf.score(X, Y) > 0.9
+    np.testing.assert_array_equal(clf.predict(columns_respelt(X, Y, None)[0]), clf.predict(X))
 
 
 def test_a_function_may_answer_with_another_spelling():

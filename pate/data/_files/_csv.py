@@ -27,7 +27,7 @@ from typing import IO, TYPE_CHECKING, Any, AnyStr
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import shown
+from pate._core.checks import canonical, shown
 from pate._core.curator import tell_curator
 from pate._core.types import Mask
 from pate.data._cells import usable_records
@@ -203,8 +203,8 @@ def header_of(lines: Sequence[str], sep: str, end: str) -> tuple[list[str], int]
         whole = last and not any(isinstance(line, Odd) for line in lines[: last + 1]) and "\0" not in text
         joined = _line_cells(text, sep) if whole and _n_cells(text, *_row_of(sep, end)) else None
         if joined is not None:
-            return [cell.strip() for cell in joined], last + 1
-    return [cell.strip() for cell in found or []], 1
+            return joined, last + 1
+    return found or [], 1
 
 
 def _row_of(sep: str, end: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
@@ -487,7 +487,7 @@ def _one_by_one(stream: IO[bytes], *, packed: bool) -> Iterator[bytes]:
 
 def _named(header: list[str]) -> tuple[str, ...]:
     """Return the columns' names; a missing one is what pandas would call it, so that drop= can take it out."""
-    return tuple(name or f"Unnamed: {i}" for i, name in enumerate(header))
+    return tuple(canonical(name) or f"Unnamed: {i}" for i, name in enumerate(header))
 
 
 def _check_text(text: str, path: Path) -> None:
@@ -634,7 +634,7 @@ def _separator(text: str, path: Path, wanted: Wanted, like: TableFormat | None, 
 
 def _cells(line: str, sep: str) -> list[str]:
     try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=sep, skipinitialspace=True), [])]
+        return [canonical(cell) for cell in next(csv.reader([line], delimiter=sep, skipinitialspace=True), [])]
     except csv.Error:
         return []
 
@@ -658,7 +658,7 @@ def _check_cells(path: Path, text: str, sep: str) -> tuple[list[str], set[int]]:
     coded = re.search(rf'(?:^|[\n"]|{mark}) *0[0-9]+ *(?:$|[\r\n"]|{mark})', text)
     with _readable(path):
         reader = _reader(text, sep)
-        header = [cell.strip() for cell in next(reader, [])]
+        header = next(reader, [])
         for row in reader:
             if row and len(row) != len(header):
                 raise InvalidInputError(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pate._core.checks import canonical
 from pate._core.curator import need
 from pate.data._columns import with_float_columns
 from pate.data._files._arrow import Database, is_key, object_frame, parquet_blocks, parquet_parts, read_parquet
@@ -53,7 +54,7 @@ def read_excel(path: Path, sheet: str | None) -> tuple[pd.DataFrame, str]:
     width, body = len(header), lines[1:]
     while body and all(cell is None for cell in body[-1][:width]):  # formatted, and never filled
         body.pop()
-    names = [f"Unnamed: {i}" if name is None else str(name).strip() for i, name in enumerate(header)]
+    names = [f"Unnamed: {i}" if name is None else str(name) for i, name in enumerate(header)]
     return object_frame(names, [_width(line, width) for line in body]), chosen
 
 
@@ -175,16 +176,25 @@ def _parquet(place: Path, known: TableFormat, *, nullable: bool) -> Opened:
     empty, blocks = found
 
     def whole(text: Collection[str], kinds: Mapping[str, str] | None) -> pd.DataFrame:
-        return read_parquet(place, nullable=nullable).reset_index(drop=True)
+        return _renamed(read_parquet(place, nullable=nullable).reset_index(drop=True))
 
-    return Opened(place, place.name, tuple(map(str, empty.columns)), known, whole, blocks=blocks)
+    def parts(columns: list[str] | None = None) -> Iterator[pd.DataFrame]:
+        return map(_renamed, blocks(None if columns is None else [spelt[name] for name in columns]))
+
+    spelt = dict(zip(_renamed(empty.copy()).columns, map(str, empty.columns), strict=True))
+    return Opened(place, place.name, tuple(_renamed(empty).columns), known, whole, blocks=parts)
+
+
+def _renamed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Name the columns of a table as names are compared, and return it."""
+    frame.columns = frame.columns.map(lambda name: canonical(str(name)))
+    return frame
 
 
 def _held(frame: pd.DataFrame, path: Path, name: str, known: TableFormat) -> Opened:
     """Return a table that is in memory already."""
     matrix = is_matrix(frame)
-    frame = frame.reset_index(drop=True)
-    frame.columns = frame.columns.map(str)
+    frame = _renamed(frame.reset_index(drop=True))
     loose = known.kind in _LOOSE
 
     def cells(text: Collection[str], kinds: Mapping[str, str] | None) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pate._core.checks import check_choice
+from pate._core.checks import canonical, check_choice
 from pate._core.curator import CuratorMessage
 from pate._core.progress import track
 from pate.data._columns import DATE_ORDERS, column_kind, numbers_in
@@ -212,7 +212,8 @@ def read_both(
     visit: id, kept beside the labels
     """
     check_choice("dates", dates, DATE_ORDERS)
-    roles = replace(Roles.said(target, group, id, drop, text), tiers=tiers)
+    roles = Roles.said(target, group, id, drop, text, tiers)
+    target, group, id, tiers = roles.target, roles.group, roles.id, roles.tiers
     wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
     check_heeded(wanted, private, public)
     files = track((public, private), total=2, label="tables read", show=verbose)
@@ -297,7 +298,9 @@ def align_columns(X_private: pd.DataFrame, X_public: pd.DataFrame, *, drop: Iter
     pate.exceptions.InvalidInputError: the public file's columns differ from the private file's: it lacks 'b'; ...
     """
     wanted = [str(c) for c in X_private.columns]
-    public = X_public.drop(columns=[c for c in drop if c in X_public.columns])
+    spelt = {canonical(name): name for name in wanted}
+    public = X_public.rename(columns=lambda c: spelt.get(canonical(str(c)), c))
+    public = public.drop(columns=[c for c in drop if c in public.columns])
     missing = [c for c in wanted if c not in public.columns]
     extra = [str(c) for c in public.columns if c not in wanted]
     _check_same(tuple(missing), tuple(extra))

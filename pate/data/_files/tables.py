@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.checks import as_names, check_choice, check_path, did_you_mean
+from pate._core.checks import as_names, canonical, check_choice, check_path, did_you_mean
 from pate._core.files import mapped
 from pate.data._columns import (
     DATE,
@@ -36,7 +36,7 @@ from pate.data._columns import (
 )
 from pate.data._files._csv import TableFormat, Wanted, comma_numbers
 from pate.data._files._opened import Opened, open_table
-from pate.data._validation import is_frame, quoted
+from pate.data._validation import COMPARED, is_frame, quoted
 from pate.data.schema import Schema
 from pate.exceptions import InvalidInputError
 
@@ -116,10 +116,17 @@ class Roles:
 
     @classmethod
     def said(
-        cls, target: str | None, group: str | None, id: str | None, drop: Iterable[str], text: Iterable[str]
+        cls,
+        target: str | None,
+        group: str | None,
+        id: str | None,
+        drop: Iterable[str],
+        text: Iterable[str],
+        tiers: str | None = None,
     ) -> Self:
-        """Return the roles that a person gave."""
-        return cls(target, group, id, as_names("drop", drop), as_names("text", text))
+        """Return the roles that a person gave, of names as they are compared."""
+        target, group, id, tiers = canonical((target, group, id, tiers))
+        return cls(target, group, id, as_names("drop", drop), as_names("text", text), tiers)
 
     def named(self) -> dict[str, tuple[str, ...]]:
         """Return the columns that are no features, by role."""
@@ -312,6 +319,7 @@ def read_table(
     check_choice("dates", dates, DATE_ORDERS)
     check_path("path", path, remedy="It names a file; a DataFrame needs no reading.")
     roles = Roles.said(target, group, id, drop, text)
+    target, group, id = roles.target, roles.group, roles.id
     known = _kinds_of(like, asis=(*roles.text, target, group, id))
     wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
     written = like.format if isinstance(like, Table) else None
@@ -327,15 +335,23 @@ def read_table(
 def _kinds_of(like: Any, *, asis: Collection[str | None]) -> dict[str, str] | None:
     """Return the kinds of public columns, None where there are none; those in ``asis``, and empty ones, are text."""
     if like is None or isinstance(like, Table | Schema):
-        return None if like is None else {n: "text" if n in asis else kind for n, kind in like.kinds.items()}
+        return (
+            None
+            if like is None
+            else {
+                n: "text" if n in asis else kind
+                for n, kind in zip(map(canonical, like.kinds), like.kinds.values(), strict=True)
+            }
+        )
     if not is_frame(like):
         raise InvalidInputError(
             "like must be the public rows as a DataFrame, such as read_table(public).X (or that table itself), or a "
             f"pate.data.Schema, got {type(like).__name__}."
         )
-    if not like.columns.map(str).is_unique:
-        raise InvalidInputError("like has columns of the same name. Rename or remove one of each.")
-    columns = ((str(name), like.iloc[:, j]) for j, name in enumerate(like.columns))
+    names = [canonical(str(name)) for name in like.columns]
+    if len(set(names)) < len(names):
+        raise InvalidInputError(f"like has columns of the same name{COMPARED}. Rename or remove one of each.")
+    columns = ((name, like.iloc[:, j]) for j, name in enumerate(names))
     return {n: "text" if n in asis or cells.isna().all() else column_kind(n, cells) for n, cells in columns}
 
 
@@ -352,7 +368,7 @@ def check_names(opened: Opened) -> None:
     twice = sorted(c for c, n in Counter(opened.names).items() if n > 1)
     if twice:
         raise InvalidInputError(
-            f"{opened.name} has columns of the same name: {quoted(twice)}. Rename or remove one of each."
+            f"{opened.name} has columns of the same name: {quoted(twice)}{COMPARED}. Rename or remove one of each."
         )
 
 
