@@ -59,6 +59,11 @@ def canonical(value: Any) -> Any:
     return (value if value.isascii() else unicodedata.normalize("NFC", value)).strip()
 
 
+def folded(text: str) -> str:
+    """Return a text without case, in compatibility form (Unicode NFKC): one for full-width letters and plain ones."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).strip()
+
+
 def one_spelling(values: Iterable[Any]) -> list[Any]:
     """Return values in their order, of texts that are equal when compared one: in canonical form if it is there.
 
@@ -267,13 +272,14 @@ def as_names(name: str, value: Any) -> tuple[str, ...]:
     """
     if not isinstance(value, str | Iterable):
         raise InvalidInputError(f"{name} must be the name of a column or a list of names, got {shown(value)}.")
-    return canonical((value,) if isinstance(value, str) else tuple(value))  # type: ignore[no-any-return]
+    return canonical((value,) if isinstance(value, str) else tuple(value))
 
 
 def did_you_mean(said: Any, known: Iterable[Any]) -> str:
     """Return a question that names the nearest known word, with a space before it; empty where none is near."""
     words = [word for word in known if isinstance(word, str)]
-    near = difflib.get_close_matches(said, words, n=1) if isinstance(said, str) else []
+    near = [word for word in words if folded(word) == folded(said)] if isinstance(said, str) else []
+    near = near or (difflib.get_close_matches(said, words, n=1) if isinstance(said, str) else [])
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from pate._core.checks import canonical, folded
 from pate._core.events import PRIVATE
 from pate.exceptions import CuratorWarning, MissingExtraError
 
@@ -52,6 +55,54 @@ class CuratorMessage(NamedTuple):
     text: str
     quoting: str = ""
     category: type[CuratorWarning] = CuratorWarning
+
+
+#: Longer texts are no names, and so many are quoted.
+_LONGEST, _QUOTED = 200, 5
+
+
+def joined_texts(name: str, cells: Iterable[Any] | None) -> list[str]:
+    """Say how many texts stand there in several spellings, which count as one; nothing where none does.
+
+    Examples
+    --------
+    >>> joined_texts("'town'", ["Oslo", "Oslo ", "Rome", "Rome", 1])
+    ["'town' has 1 text in several spellings (outer blanks, Unicode form), read as one"]
+    """
+    n = 0
+    with suppress(Exception):  # an odd cell of one record may not stop a release, nor be quoted
+        spelt = {cell for cell in (() if cells is None else cells) if isinstance(cell, str)}
+        n = sum(times > 1 for times in Counter(map(canonical, spelt)).values())
+    text = f"{n:,} text{'s' * (n > 1)} in several spellings"
+    return [f"{name} has {text} (outer blanks, Unicode form), read as one"] if n else []
+
+
+def nearly_alike(values: Mapping[Any, int], known: Iterable[Any]) -> tuple[Counter[str], str]:
+    """Return which private texts, counted, are public ones but for case or compatibility form; and lines that say so.
+
+    The latter (Unicode NFKC) makes one of full-width letters, ligatures, superscripts and the plain ones.
+    """
+    names = [name for name in known if isinstance(name, str)]
+    forms, exact = {folded(name): name for name in names}, set(map(canonical, names))
+    others = {
+        v: n for v, n in values.items() if isinstance(v, str) and len(v) <= _LONGEST and canonical(v) not in exact
+    }
+    found = Counter({value: n for value, n in others.items() if folded(value) in forms})
+    lines = []
+    for value, n in found.most_common(_QUOTED):
+        name = forms[folded(value)]
+        differs = "case" if canonical(value).casefold() == canonical(name).casefold() else "compatibility form"
+        had = "1 record has" if n == 1 else f"{n:,} records have"
+        lines.append(f"{had} {value!r}, which differs from {name!r} in {differs} alone: is that meant?")
+    return found, "\n".join(lines)
+
+
+def about_categories(name: str, cells: Iterable[Any], known: Iterable[str]) -> list[CuratorMessage]:
+    """Return a message about private categories of a column that are public ones but for case or compatibility form."""
+    found, quoting = nearly_alike(Counter(cells), known)
+    cells_are = "1 cell that is" if found.total() == 1 else f"{found.total():,} cells that are"
+    text = f"{name} has {cells_are} of no public category, but for case or compatibility form: spell them alike."
+    return [CuratorMessage(text, quoting)] if found else []
 
 
 #: Callers that are not the user's own code.

@@ -17,7 +17,7 @@ from ._files.images import ImageFolder as ImageFolder, read_images as read_image
 from ._files.pairs import (
     TablePair as TablePair,
     about_owners as about_owners,
-    about_people as about_people,
+    about_records as about_records,
     align_columns as align_columns,
     label_cells as label_cells,
     read_both as read_both,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import canonical, cell_kind
-from pate._core.curator import tell_curator
+from pate._core.curator import joined_texts, tell_curator
 from pate.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -395,6 +395,8 @@ def tidy_like(X: pd.DataFrame, file: str, kinds: Mapping[str, str], *, text: Seq
     odd: list[str] = []
     for name in X.columns:
         tidy[name], n_odd = column_like(name, X[name], kinds.get(name, "text"))
+        if tidy[name].dtype == object:
+            odd += joined_texts(repr(name), X[name].tolist())
         if n_odd:
             odd.append(odd_cells(name, tidy[name], n_odd))
         elif name in kinds and name not in text and kinds[name] == "text" and numbers_alone(tidy[name].dropna()):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pate._core.curator import CuratorMessage
+from pate._core.curator import CuratorMessage, about_categories
 from pate._core.files import let_go
 from pate._core.types import FloatArray
 from pate.data._columns import as_text, holds_numbers, numbers_in
@@ -79,24 +79,27 @@ def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | Non
 
     **Guarantees.** What comes back is private. Nothing is changed, no random bit is taken, and no cell can stop it.
     """
+    alike: list[CuratorMessage] = []
     try:
         with np.errstate(all="ignore"):
             pairs = _pairs(private, public, image_shape)
+            for name, one, two in pairs:
+                alike += about_categories(name, two.tolist(), set(one.tolist())) if one.dtype == object else []
             found, n_columns = _shifts(pairs), len(pairs)
             shown = sorted((shift for shift in found if shift.excess > _MOST), key=lambda shift: -shift.excess)
             if not shown:
                 apart, by_chance = _separated(pairs)
                 if apart <= max(_APART, by_chance):
-                    return []
+                    return alike
                 text = (
                     "the public rows are drawn otherwise than the private ones: by all their columns together one can "
                     f"say of {apart:.0%} of pairs, a public and a private row each, which is which (50% of rows drawn "
                     "alike). What is learnt by way of them may serve the private population badly. Take public rows "
                     "that are drawn as the private ones are, where there are any."
                 )
-                return [CuratorMessage(text, category=CovariateShiftWarning)]
+                return [*alike, CuratorMessage(text, category=CovariateShiftWarning)]
     except Exception:  # an odd cell of one record may not stop a release, nor be quoted
-        return []
+        return alike
     of_all = "the one column" if n_columns == 1 else f"{len(shown)} of {n_columns} columns"
     more = f", and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
     text = (
@@ -105,7 +108,7 @@ def about_shift(private: Any, public: Any, *, image_shape: tuple[int, ...] | Non
         "only, or spelt otherwise? Then the labels would be useless, and the budget spent all the same. Give both "
         "sides in the same units; put a scaler inside the estimator, or fit it on the public rows and apply it to both."
     )
-    return [CuratorMessage(text, category=CovariateShiftWarning)]
+    return [*alike, CuratorMessage(text, category=CovariateShiftWarning)]
 
 
 def _pairs(private: Any, public: Any, image_shape: Any) -> _Pairs:

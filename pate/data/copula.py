@@ -22,7 +22,7 @@ import numpy.typing as npt
 from scipy import special
 
 from pate._core.checks import check_int, check_real
-from pate._core.curator import CuratorMessage
+from pate._core.curator import CuratorMessage, about_categories
 from pate._core.types import FloatArray
 from pate.data._cells import read_cells
 from pate.data._columns import DATE, as_number, column_like, filled, odd_cells
@@ -243,12 +243,16 @@ def about_cells(X: Any, schema: Schema) -> list[CuratorMessage]:
     **Guarantees.** What comes back is private, and nothing else comes of it.
     """
     cells, odd = cells_of(schema), []
+    alike: list[CuratorMessage] = []
     for here, column in zip(cells, _columns_of(_rows_of(X, schema, cells)), strict=True):
         read = _read(column, here.column)
+        if here.column.categories is not None:
+            alike += about_categories(repr(here.column.name), read.dropna().tolist(), here.column.categories)
         n_odd = int(np.count_nonzero((here.codes(read.to_numpy()) == here.n_cells - 1) & filled(column)))
         if n_odd:
             odd.append(odd_cells(here.column.name, read, n_odd).replace("the public rows have", "the schema has"))
-    return [CuratorMessage(f"the private rows, cells of columns: {'; '.join(odd)}.")] if odd else []
+    told = [CuratorMessage(f"the private rows, cells of columns: {'; '.join(odd)}.")] if odd else []
+    return [*told, *alike]
 
 
 def _rows_of(X: Any, schema: Schema, cells: Sequence[ColumnCells]) -> Any:

@@ -482,7 +482,7 @@ def _unlike(what: str, values: Any, check: Any) -> tuple[Any, ...]:
     if twice:
         raise InvalidInputError(f"{what} must differ, and {shown(twice[0])} stands there twice. Leave one out.")
     check_spellings(what, made)
-    return canonical(tuple(made))  # type: ignore[no-any-return]
+    return canonical(tuple(made))
 
 
 def _check_keys(what: str, held: Mapping[str, Any], known: Sequence[str], *, needed: Sequence[str] = ()) -> None:

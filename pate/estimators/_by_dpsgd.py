@@ -21,7 +21,7 @@ from pate._core.frames import plain_rows
 from pate._core.progress import timed
 from pate._core.types import FloatArray
 from pate.data import (
-    about_people,
+    about_records,
     about_shift,
     check_public_rows,
     holds_numbers,
@@ -496,7 +496,7 @@ class ByRecords(PublicModel):
         if not self._overlap_is_public():
             check_public_rows(records, records if same else rows, groups)
         messages = self._about_labels(y, groups, terms)
-        messages = [*messages, *about_people(records, groups)]
+        messages = [*messages, *about_records(records, groups)]
         warn_curator([*messages, *about_shift(records, rows, image_shape=self._image_shape())])
         with timed("startup"):
             plan = plan_records(rows, terms, self._ask(records, groups, tiers=tiers), rule=self._rule)
@@ -579,7 +579,7 @@ class ByDPSGD(ByRecords):
         rows = None if X_public is None else like
         # Of records that count for nothing fit itself warns.
         messages = self._about_labels(y, groups, terms, counted=False)
-        messages = [*messages, *about_people(records, groups)]
+        messages = [*messages, *about_records(records, groups)]
         if rows is None:
             student = self._named_student()
             if student is not None:

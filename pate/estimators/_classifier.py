@@ -23,7 +23,7 @@ from pate._core.moved import Former, takes_former_names
 from pate._core.progress import timed
 from pate._core.secret import beside_ledger
 from pate.data import (
-    about_people,
+    about_records,
     about_shift,
     check_public_rows,
     flat_rows,
@@ -465,7 +465,7 @@ class PATEClassifier(BySchema):
             check_public_rows(read.rows, read.rows if same else X_public, groups)
         # Of those that do not vote fit says it.
         messages = about_labels(y, groups, self.classes_.tolist(), counted=False, budget=terms.budget)
-        messages = [*messages, *about_people(read.rows, groups)]
+        messages = [*messages, *about_records(read.rows, groups)]
         warn_curator([*messages, *about_shift(read.rows, X_public, image_shape=self._image_shape())])
         queries = select_queries(
             seen,

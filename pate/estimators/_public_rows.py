@@ -18,7 +18,7 @@ from pate._core.frames import plain_column, plain_rows
 from pate._core.progress import timed
 from pate._core.recorder import playing
 from pate.data import (
-    about_people,
+    about_records,
     about_shift,
     by_name,
     check_public_rows,
@@ -322,7 +322,7 @@ class PublicRows(CountedFits, BaseEstimator):
             with in_own_words(OF_ESTIMATORS):
                 check_public_rows(records, records if same else rows, groups)
         shift = about_shift(records, rows, image_shape=self._image_shape())
-        warn_curator([*about(values, groups), *about_people(records, groups), *shift])
+        warn_curator([*about(values, groups), *about_records(records, groups), *shift])
         n_units, unit = units_of(groups, len(values))
         warn_if_weak(budget.delta, n_units, epsilon=budget.epsilon)
         with timed("startup"), naming_fits_before(self):

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from pate._core.checks import shown
+from pate._core.checks import check_spellings, shown
 from pate._core.types import FloatArray, IntArray
 from pate.exceptions import InvalidInputError
 from pate.privacy.budget import Budget, check_budget
@@ -75,6 +75,7 @@ class TierBudgets:
                 f"budget must name 1 to {_MOST} tiers, each by a text of at most {_MOST} characters, got {wrong}. Say "
                 "{'gold': Budget(3.0, 1e-5), 'basic': Budget(1.0, 1e-5)}."
             )
+        check_spellings("the names of tiers", list(budgets))
         budgets = {name: check_budget(budgets[name]) for name in sorted(budgets)}
         own = tuple(budgets.values())
         most = max(own, key=lambda budget: budget.mu_squared)

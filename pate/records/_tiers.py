@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from pate._core.checks import shown
+from pate._core.checks import canonical, did_you_mean, shown
 from pate._core.frames import plain_column
 from pate._core.types import IntArray
 from pate.exceptions import InvalidInputError
@@ -46,22 +46,24 @@ class Tiers:
     def of(cls, budgets: TierBudgets | Mapping[str, Budget], tiers: Any) -> Self:
         """Return the tiers of records, by name, one for each."""
         known = budgets if isinstance(budgets, TierBudgets) else TierBudgets.of(budgets)
-        place = {name: code for code, name in enumerate(known.names)}
+        place = {canonical(name): code for code, name in enumerate(known.names)}
         if tiers is None or isinstance(tiers, str):
             raise InvalidInputError(
                 f"tiers must name the tier of every record, one of {', '.join(map(repr, place))}, got {shown(tiers)}. "
                 "Pass fit(X, y, tiers=...)."
             )
         values = np.asarray(plain_column(tiers, name="tiers"), dtype=object)
-        odd = next((one for one in values.ravel().tolist() if not isinstance(one, str) or one not in place), None)
+        forms = list(map(canonical, values.ravel().tolist()))
+        odd = next((one for one in forms if not isinstance(one, str) or one not in place), None)
         if values.ndim != 1 or odd is not None or any(one is None for one in values.tolist()):
             empty = odd is None or odd != odd  # NaN is what pandas has in an empty cell
             found = values.shape if values.ndim != 1 else "an empty cell" if empty else shown(odd)
             raise InvalidInputError(
-                f"tiers must name the tier of every record, one of {', '.join(map(repr, place))}, got {found}. "
-                "Correct the name, or leave out records without one beforehand: it is public who is in which tier."
+                f"tiers must name the tier of every record, one of {', '.join(map(repr, place))}, got {found}."
+                f"{did_you_mean(odd, place)} Correct the name, or leave out records without one beforehand: it is "
+                "public who is in which tier."
             )
-        return cls(known, np.fromiter((place[one] for one in values), dtype=np.int64, count=len(values)))
+        return cls(known, np.fromiter((place[one] for one in forms), dtype=np.int64, count=len(forms)))
 
     def of_units(self, owners: Owners) -> UnitTiers:
         """Return the tiers of units, and the weight of every record; refuse a person of two."""

@@ -27,7 +27,7 @@ from pate._core.checks import (
     quietly,
     unmasked,
 )
-from pate._core.curator import CuratorMessage, warn
+from pate._core.curator import CuratorMessage, joined_texts, nearly_alike, warn
 from pate._core.frames import plain_column
 from pate._core.types import Mask
 from pate.data import (
@@ -563,13 +563,18 @@ def about_labels(
         why = [f"{int(out.sum()):,} {of}" for out, of in left_out if out.any()]
         parts.append(f"{int(votes.sum()):,} of {n:,} records ({votes.mean():.1%}) vote: {', '.join(why)}.")
         parts += [NOBODY] * (not votes.any())
+    alike, quoting = nearly_alike(others, classes)
+    if alike:
+        parts.append(f"{alike.total():,} differ from a class in case or compatibility form alone, and are of none.")
+    parts += [f"{told}." for told in joined_texts("y", [*values.tolist(), *classes])]
     if several:
         parts.append(f"{several:,} hold several classes in one cell: a record votes for one.")
     if absent:
         named = ", ".join(map(repr, absent[:5])) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
         parts.append(f"No record is of the class{'es' * (len(absent) > 1)} {named}.")
     parts += _too_rare(places[votes], None if groups is None else owners, votes, classes, budget, to_equal)
-    return [CuratorMessage(" ".join(parts), _nearest(absent, others))] if parts else []
+    quoting = "\n".join(filter(None, (quoting, _nearest(absent, others - alike))))
+    return [CuratorMessage(" ".join(parts), quoting)] if parts else []
 
 
 def _too_rare(

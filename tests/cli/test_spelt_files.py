@@ -11,6 +11,7 @@ from test_cli import pate
 
 from pate import InvalidInputError
 from pate.data import TableEncoder, align_columns, read_both, read_table
+from pate.exceptions import CuratorWarning
 
 N, N_PUBLIC = 400, 40
 
@@ -41,6 +42,7 @@ def files(tmp_path_factory):
     return folder
 
 
+@pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
 @pytest.mark.parametrize("kind", ["csv", "xlsx", "parquet"])
 def test_private_files_read_alike_however_they_are_spelt(files, kind):
     one, other = (
@@ -51,6 +53,7 @@ def test_private_files_read_alike_however_they_are_spelt(files, kind):
     assert one.groups.tolist() == other.groups.tolist()
 
 
+@pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning")
 def test_a_large_parquet_file_is_read_by_blocks_under_names_as_they_are_compared(files, tmp_path, monkeypatch):
     monkeypatch.setattr("pate.data._files._arrow.WHOLE_BYTES", 0)
     held = pd.read_parquet(files / "other.parquet").iloc[:, [0, 2, 3]]
@@ -59,6 +62,20 @@ def test_a_large_parquet_file_is_read_by_blocks_under_names_as_they_are_compared
     other = read_table(tmp_path / "p.parquet", target="g\u00e9nie", group="who", like=one)
     assert other.X["\u00e2ge"].tolist() == one.X["\u00e2ge"].tolist()
     assert other.groups.tolist() == one.groups.tolist()
+
+
+def test_what_was_joined_is_told_of_public_columns_to_all_and_of_private_ones_to_the_curator(files, tmp_path):
+    public = pd.read_csv(files / "public.csv")
+    public.assign(town=respelt(public["town"])).to_csv(tmp_path / "public.csv", index=False)
+    with pytest.warns(CuratorWarning) as warned:
+        pair = read_both(files / "other.csv", tmp_path / "public.csv", target="g\u00e9nie", group="who")
+    joined = "in several spellings (outer blanks, Unicode form), read as one"
+    (use,) = (use for use in pair.columns if use.name == "town")
+    assert str(use) == f"town: 2 categories (it has 2 texts {joined})"
+    said = "\n".join(str(one.message) for one in warned)
+    for column, n in (("'town'", 2), ("the column 'g\u00e9nie'", 2), ("the column 'who'", 200)):
+        assert f"{column} has {n} texts {joined}" in said
+    assert "Oslo" not in said
 
 
 @pytest.mark.parametrize("suffix", ["csv", "xlsx", "parquet"])

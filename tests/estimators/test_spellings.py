@@ -6,6 +6,7 @@ Noise and cuts are seeded, so that equal data give equal releases.
 from __future__ import annotations
 
 import unicodedata
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -16,10 +17,12 @@ from sklearn.naive_bayes import GaussianNB
 
 from pate import Budget, CallableTeachers, DPSGDClassifier, InvalidInputError, PATERegressor, TeacherEnsemble
 from pate._core.checks import check_classes
+from pate._core.curator import warn_curator
 from pate.comparison.baselines import PrivateKNN
-from pate.data import Schema, TableEncoder
+from pate.data import Schema, TableEncoder, about_records, about_shift, copula
+from pate.records import Tiers
 from pate.representations import TableMap
-from pate.teachers import class_indices
+from pate.teachers import about_labels, class_indices
 
 N = 80
 RNG = np.random.default_rng(0)
@@ -111,6 +114,67 @@ def test_spellings_of_one_text_give_one_release(taker, change):
     release = TAKERS[taker]
     one, other = release(X, Y, GROUPS), release(*change(X, Y, GROUPS))
     np.testing.assert_array_equal(one, other)
+
+
+# What the curator is told, and nobody else -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def told(caplog):
+    """What "pate.private" hears, which is off, of a call; and the warnings, which quote no cell."""
+    caplog.set_level("WARNING", "pate.private")
+
+    def of(call):
+        caplog.clear()
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            call()
+        heard, said = "\n".join(caplog.messages), "\n".join(str(one.message) for one in warned)
+        return heard, said
+
+    return of
+
+
+@pytest.mark.parametrize(("label", "reason"), [("OUI", "case"), ("\uff4fui", "compatibility form")])
+def test_a_label_that_differs_in_case_or_compatibility_form_is_named_with_that_reason(told, label, reason):
+    y = np.array([label, *Y[1:]], dtype=object)
+    heard, said = told(lambda: warn_curator(about_labels(y, None, CLASSES)))
+    assert f"1 record has {label!r}, which differs from 'oui' in {reason} alone: is that meant?" in heard
+    assert "1 differ from a class in case or compatibility form alone, and are of none" in said
+    assert label not in said
+
+
+def test_a_category_that_differs_in_case_or_compatibility_form_is_named_with_that_reason(told):
+    towns = np.array(["OSLO", "\uff2fslo", *X["town"][2:]], dtype=object)
+    for look in (
+        lambda: about_shift(X.assign(town=towns), PUBLIC),
+        lambda: copula.about_cells(X.assign(town=towns), Schema.declared(SCHEMA)),
+    ):
+        heard, said = told(lambda look=look: warn_curator(look()))
+        assert "1 record has 'OSLO', which differs from 'Oslo' in case alone" in heard
+        assert "1 record has '\uff2fslo', which differs from 'Oslo' in compatibility form alone" in heard
+        assert "'town' has 2 cells that are of no public category, but for case or compatibility form" in said
+        assert "OSLO" not in said
+
+
+def test_what_was_joined_is_told(told):
+    heard, said = told(lambda: warn_curator(about_labels(respelt(Y), None, CLASSES)))
+    assert "y has 2 texts in several spellings (outer blanks, Unicode form), read as one" in said
+    frame = X.assign(town=respelt(X["town"]))
+    heard, said = told(lambda: warn_curator(about_records(frame, respelt(GROUPS.repeat(3)[:N]))))
+    assert "the column 'town' has 2 texts in several spellings" in said
+    assert "groups has 14 texts in several spellings" in said
+    assert "Oslo" not in said + heard
+    assert not [*about_records(X, GROUPS), *about_labels(Y, GROUPS, CLASSES)]
+
+
+def test_tiers_are_compared_as_texts_are_and_the_nearest_is_named():
+    budgets = {"g\u00e9nie": Budget(3.0, 1e-5), "basic ": Budget(1.0, 1e-5)}
+    assert Tiers.of(budgets, ["ge\u0301nie", " basic"]).codes.tolist() == [1, 0]
+    with pytest.raises(InvalidInputError, match=r"got 'BASIC'\. Did you mean 'basic'\?"):
+        Tiers.of(budgets, ["BASIC"])
+    with pytest.raises(InvalidInputError, match="names of tiers must differ by more than outer blanks"):
+        Tiers.of({"a": Budget(3.0, 1e-5), "a ": Budget(1.0, 1e-5)}, ["a"])
 
 
 # Categories -------------------------------------------------------------------------------------------------------

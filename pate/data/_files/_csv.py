@@ -658,7 +658,7 @@ def _check_cells(path: Path, text: str, sep: str) -> tuple[list[str], set[int]]:
     coded = re.search(rf'(?:^|[\n"]|{mark}) *0[0-9]+ *(?:$|[\r\n"]|{mark})', text)
     with _readable(path):
         reader = _reader(text, sep)
-        header = next(reader, [])
+        header: list[str] = next(reader, [])
         for row in reader:
             if row and len(row) != len(header):
                 raise InvalidInputError(

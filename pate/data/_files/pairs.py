@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pate._core.checks import canonical, check_choice
-from pate._core.curator import CuratorMessage
+from pate._core.curator import CuratorMessage, joined_texts
 from pate._core.progress import track
-from pate.data._columns import DATE_ORDERS, column_kind, numbers_in
+from pate.data._columns import DATE_ORDERS, column_kind, holds_numbers, numbers_in
 from pate.data._files._csv import Wanted
 from pate.data._files._opened import Opened, check_heeded, heeded_by, open_table
 from pate.data._files.tables import (
@@ -83,9 +83,14 @@ def about_owners(
     return found
 
 
-def about_people(X: Any, groups: Any) -> list[CuratorMessage]:
-    """Return the same of rows in memory: of a DataFrame that comes without ``groups``."""
-    return about_owners(X, how="groups=X[{0!r}]") if groups is None and is_frame(X) else []
+def about_records(X: Any, groups: Any) -> list[CuratorMessage]:
+    """Return the same of rows in memory, a DataFrame without ``groups``; and which texts have several spellings."""
+    found = about_owners(X, how="groups=X[{0!r}]") if groups is None and is_frame(X) else []
+    columns = {} if not is_frame(X) else {f"the column {n!r}": X.iloc[:, j] for j, n in enumerate(X.columns)}
+    for name, column in (columns | {"groups": groups}).items():
+        if not holds_numbers(getattr(column, "dtype", np.dtype(object))):
+            found += [CuratorMessage(f"{told}.") for told in joined_texts(name, column)]
+    return found
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pate._core.checks import as_names, canonical, check_choice, check_path, did_you_mean
+from pate._core.curator import joined_texts, tell_curator
 from pate._core.files import mapped
 from pate.data._columns import (
     DATE,
@@ -435,7 +436,10 @@ def _table(
     unlabelled: bool = False,
 ) -> Table:
     """Return the features of a table with what its other columns say, of one or several parts in order."""
-    spelt = opened.spelt and roles.target not in roles.text
+    spelt, frames = opened.spelt and roles.target not in roles.text, list(frames)
+    for name in {roles.target, roles.group} - {None} if not strict else ():
+        for told in joined_texts(f"{opened.name}, the column {name!r}", (c for f in frames for c in f[name].tolist())):
+            tell_curator(f"{told}. (This is private: do not publish it.)")
     parts = [
         (
             labels_of(frame, roles.target, strict=strict and not unlabelled, spelt=spelt),
@@ -517,6 +521,7 @@ def _tidy(
         if name in text or tidy[name].notna().any():
             kinds[name] = kind
         said = said or ("" if name in text or form else remark_on(name, tidy[name], zeros=name in opened.zeros))
+        said = said or ", ".join(joined_texts("it", column.tolist() if kind == "text" else ()))
         if said:
             remarks[name] = said
     return pd.DataFrame(tidy, index=X.index), kinds, remarks
