@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from numbers import Real
 from typing import Any
 
@@ -78,7 +78,8 @@ def check_public_rows(private: Any, public: Any, groups: Any = None) -> None:
     Parameters
     ----------
     private, public : array, DataFrame, sparse matrix or texts, with the same columns
-        Equal are rows whose cells are equal: 1 and 1.0, 0.0 and -0.0, and two missing cells are.
+        Equal are rows whose cells are equal: 1 and 1.0, 0.0 and -0.0, and two missing cells are; texts in NFC, without
+        outer blanks.
     groups : array-like of shape (n_records,) or None
         The owner of each record.
 
@@ -276,7 +277,8 @@ def _paired(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> tuple[_Column, _Col
         return (one, rounded), (two, rounded)
     import pandas as pd
 
-    cells = np.concatenate([one.astype(object), two.astype(object)])
+    n_cells = len(one) + len(two)
+    cells = np.fromiter(map(canonical, chain(one.tolist(), two.tolist())), dtype=object, count=n_cells)
     try:
         codes, _ = pd.factorize(cells)
     except Exception:  # cells that cannot be compared as they are, such as lists

@@ -176,6 +176,7 @@ def frame(**columns):
         (sparse.csr_array([[0.0, 2.0]]), sparse.csr_array([[0.0, 2.0]])),
         (sparse.csr_array([[0.0, 2.0]]), sparse.csc_matrix([[-0.0, 2.0]])),
         (np.array(["a text"], dtype=object), np.array(["a text"], dtype=object)),
+        (frame(a=[1], b=["\u00e9"]), frame(a=[1], b=["e\u0301 "])),
     ],
 )
 def test_equal_rows_are_found_whatever_their_types(private, public):
