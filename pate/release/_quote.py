@@ -721,13 +721,7 @@ def check_enough(
             f"classes. Leave queries, noise and caps out: then this budget is spent on {more} labels of {n_teachers} "
             "teachers; or say force=True (--force). Nothing was spent."
         )
-    if n_answers < n_queries:
-        warn(
-            f"at most {n_answers} of the {n_queries} public rows that are asked about will get a label: {mechanism} at "
-            f"{budget} (less, where the ledger has less left) pays for no more. Rows are asked in "
-            "turn until then; the rest get none. Nothing was spent yet.",
-            ResultWarning,
-        )
+    warn_if_fewer(n_answers, n_queries, mechanism, budget)
     sigma = _noise(mechanism)
     if force or commonest is None or sigma is None:
         return
@@ -738,6 +732,23 @@ def check_enough(
             f"{n_teachers} teachers agree: always naming the commonest class is right more often ({commonest:g}). Take "
             f"at least {math.ceil(sigma / NOISE_PER_TEACHER)} teachers, fewer queries or a larger epsilon; or say "
             "force=True (--force). Nothing was spent."
+        )
+
+
+def warn_if_fewer(n_answers: int, n_queries: int, mechanism: Mechanism, budget: Budget) -> None:
+    """Warn, before anything is spent, where at most ``n_answers`` of ``n_queries`` rows will get a label.
+
+    Examples
+    --------
+    >>> from pate import GNMax
+    >>> warn_if_fewer(9, 9, GNMax(40.0), Budget(1.0, 1e-5))
+    """
+    if n_answers < n_queries:
+        warn(
+            f"at most {n_answers} of the {n_queries} public rows that are asked about will get a label: {mechanism} at "
+            f"{budget} (less, where the ledger has less left) pays for no more. Rows are asked in "
+            "turn until then; the rest get none. Nothing was spent yet.",
+            ResultWarning,
         )
 
 

@@ -19,8 +19,12 @@ from pate import (
     LNMax,
     NoisyHistogram,
     Queries,
+    Votes,
     calibrate,
+    open_session,
+    release_labels,
 )
+from pate.comparison.baselines import SparseVectorPATE
 from pate.exceptions import NotWorthwhileError, ResultWarning
 from pate.models.students import VoteSpreading, default_student
 from pate.release import check_enough, check_useful, default_heads, plan_release
@@ -213,3 +217,27 @@ def test_fewer_answers_than_rows_are_warned_of_before():
     with pytest.warns(ResultWarning, match="at most 1 of the 60"):
         check_enough(1, GNMax(9.0), force=True, **facts)
     check_enough(60, GNMax(9.0), **facts)
+
+
+VOTES = Votes.from_counts([[95, 5]] * 60, classes=["no", "yes"])
+CONFIDENT = ConfidentGNMax(threshold=60.0, sigma_threshold=60.0, sigma=40.0)
+
+
+def test_labels_of_votes_in_hand_and_sessions_warn_before_of_what_they_cannot_answer():
+    few = Budget(0.5, 1e-5)
+    with pytest.warns(ResultWarning, match=r"at most \d+ of the 60 public rows .* Nothing was spent yet"):
+        release = release_labels(VOTES, CONFIDENT, budget=few)
+    assert release.n_answered < 60
+    release_labels(VOTES, CONFIDENT, budget=few, max_answers=5)  # who sets the cap knows it
+    with pytest.warns(ResultWarning, match="at most"):
+        open_session(CONFIDENT, budget=few, n_queries=60, n_teachers=100, classes=["no", "yes"])
+
+
+@pytest.mark.filterwarnings("ignore::pate.exceptions.StudentWarning")
+def test_a_baseline_that_stops_says_how_many_it_answered():
+    scheme = SparseVectorPATE(
+        budget=Budget(0.5, 1e-5), classes=range(10), image_shape=(8, 8), n_queries=100, max_unstable=1, random_state=0
+    )
+    with pytest.warns(ResultWarning, match=r"only \d+ of the 100 public rows"):
+        scheme.fit(DIGITS[:600], TRUTH[:600], X_public=DIGITS[600:800])
+    assert "few answers" in {doubt.kind for doubt in scheme.statement_.doubts}
