@@ -192,7 +192,7 @@ class RepeatedFitWarning(PateWarning):
 
 
 class ResultWarning(PateWarning):
-    """A released result is unreliable as it is. It is public and paid for; its statement says the same.
+    """A released result is unreliable as it is, as its statement says too, or few rows are about to be answered.
 
     Examples
     --------

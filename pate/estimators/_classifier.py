@@ -70,6 +70,7 @@ from pate.release import (
     Evidence,
     Outcome,
     ReleaseTerms,
+    check_enough,
     check_measure,
     check_release_stated,
     default_heads,
@@ -477,6 +478,13 @@ class PATEClassifier(BySchema):
         asked = X_public.iloc[queries] if is_frame(X_public) else X_public[queries]
         # Refuse an unaffordable release, or a student that cannot learn, before days of training, not after.
         plan = BatchPlan.of(terms, asking, queries, hash_rows(asked))
+        if not plan.quote.is_free:
+            check_enough(
+                plan.n_free + plan.quote.max_answers, asking.mechanism, budget=budget,
+                n_queries=min(len(queries), plan.n_free + (asked_for.max_answers or len(queries))),
+                n_public=n_public, n_teachers=teachers.n_teachers, n_classes=len(self.classes_),
+                force=asked_for.force,
+            )  # fmt: skip
         try_student(
             student,
             seen,

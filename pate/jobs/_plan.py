@@ -122,7 +122,8 @@ class VotePlan(JobPlan):
         )
 
     def _questions(self) -> str:
-        cap = f"; at most {self.quote.max_answers} are answered" if self.mechanism.may_refuse else ""
+        fewer = self.queries is not None and self.quote.max_answers + self.n_free < len(self.queries)
+        cap = f"; at most {self.quote.max_answers} are answered" if self.mechanism.may_refuse or fewer else ""
         free = f"; {self.n_free} of them are repeats or were answered before: free" if self.n_free else ""
         return f"{self._asked()}{cap}{free}"
 

@@ -392,7 +392,7 @@ class ShardMethod:
             odd=source.odd,
             expectation=expected_of_votes(asking.mechanism, n_teachers, n_classes),
         )
-        job.check_enough(plan, n_classes)
+        job.check_enough(plan, sum(plan.rounds), n_classes)
         if isinstance(job.choice, Uncertain) and len(plan.rounds) > 1:
             job.choice.try_out(numbers, sum(plan.rounds), n_classes)
         teachers: ShardEnsemble = make_ensemble(

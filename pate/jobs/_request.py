@@ -97,17 +97,19 @@ class JobSettings:
             **more,
         )
 
-    def check_enough(self, plan: Any, n_classes: int) -> None:
-        """Refuse a plan that spends a budget on useless labels."""
-        if not (self.force or plan.is_paid):
+    def check_enough(self, plan: Any, n_queries: int, n_classes: int) -> None:
+        """Refuse a plan that spends a budget on useless labels, and warn of one that cannot answer ``n_queries``."""
+        if not plan.is_paid:
             check_enough(
                 plan.quote.max_answers + plan.n_free,
                 plan.mechanism,
                 budget=self.budget,
+                n_queries=min(n_queries, plan.n_free + (self.max_answers or n_queries)),
                 n_public=plan.n_public,
                 n_teachers=plan.n_teachers,
                 n_classes=n_classes,
                 commonest=self.commonest,
+                force=self.force,
             )
 
 

@@ -410,7 +410,7 @@ class VoteJob(JobSettings, LeavesModel):
             quote=batch.quote,
             expectation=expected_of_votes(asking.mechanism, cast.n_teachers, cast.n_classes),
         )
-        self.check_enough(self.plan, cast.n_classes)
+        self.check_enough(self.plan, len(queries), cast.n_classes)
 
     def run(self) -> LabelRelease:
         """Release; the charge is in the ledger before this returns.

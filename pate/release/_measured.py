@@ -20,7 +20,7 @@ from pate._core.checks import check_int
 from pate._core.curator import warn
 from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError, ResultWarning
-from pate.mechanisms import GaussianSum
+from pate.mechanisms import NOT_ASKED, GaussianSum
 from pate.records import RightFacts
 from pate.records.ballot_sum import GRID
 from pate.release._labels import ModelLabels, RecordLabels, ReleasedLabels
@@ -280,7 +280,7 @@ def doubted(
     2 of 3 classes are never named by the 15 released labels ('yes', '?'): more records or a larger budget may help.
     """
     below = None if balanced else _below(release, commonest, cells)
-    found = (_few(n_map), _unnamed(release, balanced), below)
+    found = (_few(n_map), _few_answers(release), _unnamed(release, balanced), below)
     new = tuple(one for one in found if one is not None)
     kept = tuple(one for one in release.statement.doubts if one.kind not in {doubt.kind for doubt in new})
     return replace(release, statement=replace(release.statement, doubts=(*kept, *new))) if new else release
@@ -373,6 +373,17 @@ def _few(n_map: int | None) -> Doubt | None:
         "more it would be right more often."
     )
     return Doubt(kind="few public rows", sentence=text)
+
+
+def _few_answers(release: ReleasedLabels) -> Doubt | None:
+    n, answered = release.n_queries, release.n_answered
+    if 2 * answered >= n and not (release.status == NOT_ASKED).any():
+        return None
+    text = (
+        f"only {answered:,} of the {n:,} public rows that were to be asked about got a label: a larger budget, more "
+        "teachers or fewer rows would answer a larger part."
+    )
+    return Doubt(kind="few answers", sentence=text)
 
 
 def _unnamed(release: ReleasedLabels, balanced: bool = False) -> Doubt | None:

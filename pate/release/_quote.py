@@ -17,7 +17,13 @@ from scipy.special import ndtr
 from pate._core.checks import check_choice, check_int, check_real, largest_of, shown
 from pate._core.curator import warn
 from pate._core.recorder import playing
-from pate.exceptions import BudgetExceededError, InvalidInputError, NotWorthwhileError, PrivacyParameterWarning
+from pate.exceptions import (
+    BudgetExceededError,
+    InvalidInputError,
+    NotWorthwhileError,
+    PrivacyParameterWarning,
+    ResultWarning,
+)
 from pate.ledger import Ledger, Remaining
 from pate.mechanisms import GaussianSum, Mechanism
 from pate.privacy.budget import Budget, check_budget
@@ -658,32 +664,45 @@ def check_enough(
     mechanism: Mechanism,
     *,
     budget: Budget,
+    n_queries: int,
     n_public: int,
     n_teachers: int,
     n_classes: int,
     commonest: float | None = None,
+    force: bool = False,
 ) -> None:
-    """Refuse to spend a budget on a handful of labels, or on labels worse than a constant, and name a better setting.
+    """Warn where fewer rows are paid for than are asked about; refuse a handful, and labels worse than a constant.
+
+    A handful are fewer than five, or than there are classes: a student never says a class of which it saw no label.
 
     Parameters
     ----------
     n_answers : int
-        Labels that will be paid for at most.
+        Labels that will be paid for at most, and those that are free.
     mechanism : Mechanism
     budget : Budget
+    n_queries : int
+        Rows that are asked about; fewer, where a person set a cap.
     n_public, n_teachers, n_classes : int
     commonest : float or None
         Share of the commonest class, where that is publicly known.
+    force : bool
+        Refuse nothing.
 
     Raises
     ------
     NotWorthwhileError
+
+    Warns
+    -----
+    ResultWarning
 
     Examples
     --------
     >>> from pate import GNMax
     >>> facts = {
     ...     "budget": Budget(1.0, 1e-5),
+    ...     "n_queries": 60,
     ...     "n_public": 600,
     ...     "n_teachers": 100,
     ...     "n_classes": 2,
@@ -696,14 +715,15 @@ def check_enough(
     pate.exceptions.NotWorthwhileError: labels with noise of 99 votes are right with probability 0.76 at most, even ...
     """
     more = min(n_public, max(n_classes, FEWEST, affordable_queries(budget, n_teachers)))
-    if n_answers < min(_FEW_LABELS, n_public):
+    if not force and n_answers < min(max(_FEW_LABELS, n_classes), n_public):
         raise NotWorthwhileError(
-            f"{n_answers} of {n_public} public rows would get a label, which teaches hardly anything. Leave queries, "
-            f"noise and caps out: then this budget is spent on {more} labels of {n_teachers} teachers; or say "
-            "force=True (--force). Nothing was spent."
+            f"{n_answers} of {n_public} public rows would get a label, which teaches hardly anything of {n_classes} "
+            f"classes. Leave queries, noise and caps out: then this budget is spent on {more} labels of {n_teachers} "
+            "teachers; or say force=True (--force). Nothing was spent."
         )
+    warn_if_fewer(n_answers, n_queries, mechanism, budget)
     sigma = _noise(mechanism)
-    if commonest is None or sigma is None:
+    if force or commonest is None or sigma is None:
         return
     most = _sure(sigma, n_teachers, n_classes)
     if most <= check_real("commonest", commonest, low=1 / n_classes, high=1, high_open=True):
@@ -712,6 +732,23 @@ def check_enough(
             f"{n_teachers} teachers agree: always naming the commonest class is right more often ({commonest:g}). Take "
             f"at least {math.ceil(sigma / NOISE_PER_TEACHER)} teachers, fewer queries or a larger epsilon; or say "
             "force=True (--force). Nothing was spent."
+        )
+
+
+def warn_if_fewer(n_answers: int, n_queries: int, mechanism: Mechanism, budget: Budget) -> None:
+    """Warn, before anything is spent, where at most ``n_answers`` of ``n_queries`` rows will get a label.
+
+    Examples
+    --------
+    >>> from pate import GNMax
+    >>> warn_if_fewer(9, 9, GNMax(40.0), Budget(1.0, 1e-5))
+    """
+    if n_answers < n_queries:
+        warn(
+            f"at most {n_answers} of the {n_queries} public rows that are asked about will get a label: {mechanism} at "
+            f"{budget} (less, where the ledger has less left) pays for no more. Rows are asked in "
+            "turn until then; the rest get none. Nothing was spent yet.",
+            ResultWarning,
         )
 
 

@@ -11,7 +11,8 @@ import pate
 
 ROOT = Path(pate.__file__).parents[1]
 PAGES = (ROOT / "docs" / "pages.md").read_text(encoding="utf-8")
-MOST_WORDS = 35_000
+#: Words as a reader counts them: marks of tables and of code are none.
+MOST_WORDS = 31_000
 
 
 def pages_under(heading: str) -> list[Path]:
@@ -23,9 +24,9 @@ def pages_under(heading: str) -> list[Path]:
 CHAPTERS = pages_under("User guide")
 
 
-def test_start_and_user_guide_have_at_most_35_000_words():
+def test_start_and_user_guide_have_at_most_31_000_words():
     pages = [page for page in [*pages_under("Start"), *CHAPTERS] if page.name != "README.md"]  # which has its own limit
-    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in pages}
+    words = {page.name: len(re.findall(r"\S*\w\S*", page.read_text(encoding="utf-8"))) for page in pages}
     assert len(words) > 20
     assert sum(words.values()) <= MOST_WORDS, words
 

@@ -39,7 +39,7 @@ from pate import (
     TorchTeacherEnsemble,
     Votes,
 )
-from pate.exceptions import CuratorWarning, PrivacyParameterWarning, StudentWarning
+from pate.exceptions import CuratorWarning, PrivacyParameterWarning, ResultWarning, StudentWarning
 from pate.models.students import VoteSpreading
 from pate.networks import MLP
 from pate.release import plan_release
@@ -317,7 +317,12 @@ def test_what_the_ledger_has_not_left_is_refused_before_training(tmp_path):
 
 def test_exhausted_budget_may_abstain():
     clf = classifier(budget=Budget(2.0, 1e-5), mechanism=GNMax(10.0), on_exhausted="abstain", noise_seed=None)
-    clf.fit(X, Y, X_public=PUBLIC)
+    with pytest.warns(ResultWarning) as warned:
+        clf.fit(X, Y, X_public=PUBLIC)
+    n = clf.release_.n_answered
+    assert f"at most {n} of the 80 public rows" in str(warned[0].message)
+    assert f"only {n} of the 80 public rows" in str(clf.statement_.doubts[0])
+    assert str(clf.statement_.doubts[0]) in map(str, (one.message for one in warned))
     assert 0 < clf.release_.n_answered < 80
     assert (clf.release_.status == "not asked").sum() == 80 - clf.release_.n_answered
     assert clf.release_.guarantee.epsilon <= 2.0
@@ -342,6 +347,7 @@ def test_the_price_stays_within_the_budget_and_is_in_the_ledger(tmp_path, mechan
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StudentWarning)  # ten teachers under so much noise may agree on nothing
+        warnings.simplefilter("ignore", ResultWarning)  # and answer few
         clf.fit(X, Y, X_public=PUBLIC)
     assert clf.statement_.guarantee == clf.release_.guarantee
     assert clf.statement_.guarantee.epsilon <= epsilon
@@ -597,6 +603,7 @@ def test_vote_spreading_is_given_the_noisy_counts(monkeypatch):
     assert np.array_equal(given["labels"][clf.queries_], clf.release_.labels)
 
 
+@pytest.mark.filterwarnings("ignore:only 0 of:pate.exceptions.ResultWarning")
 def test_nothing_answered_leaves_a_constant_student_and_a_warning():
     with pytest.warns(StudentWarning, match="no label was released"):
         clf = classifier(gap=1e9).fit(X, Y, X_public=PUBLIC)

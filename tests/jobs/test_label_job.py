@@ -260,6 +260,7 @@ def test_a_plan_says_how_many_rows_are_free(tmp_path, files):
     assert "10 of 30 public rows asked (20 more are repeats or were answered before: free)" in str(work.plan)
 
 
+@pytest.mark.filterwarnings("ignore:at most 1 of the 15 public rows:pate.exceptions.ResultWarning")
 @pytest.mark.parametrize(
     "options",
     [

@@ -37,6 +37,7 @@ MECHANISMS = [GNMax(30.0), LNMax(30.0), NoisyHistogram(30.0), ConfidentGNMax(60.
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: m.family)
 @settings(max_examples=40)
 @given(epsilon=st.floats(0.05, 12), delta=st.sampled_from([1e-8, 1e-5, 1e-3]), n=st.integers(1, 60))
+@pytest.mark.filterwarnings("ignore:at most:pate.exceptions.ResultWarning")
 def test_never_over_budget(mechanism, epsilon, delta, n):
     budget = Budget(epsilon, delta)
     release = release_labels(VOTES.take(np.arange(n)), mechanism, budget=budget, on_exhausted="abstain")
@@ -145,6 +146,7 @@ def test_ledger_answers_again_for_free_and_adds_up(tmp_path):
     assert Ledger(tmp_path / "l.sqlite").total == budget
 
 
+@pytest.mark.filterwarnings("ignore:at most 3 of the 6:pate.exceptions.ResultWarning")
 def test_ledger_never_exceeds_its_total(tmp_path):
     ledger = Ledger(tmp_path / "l.sqlite", total=Budget(1.0, 1e-5), currency="gdp")
     asked = 0

@@ -19,10 +19,15 @@ from pate import (
     LNMax,
     NoisyHistogram,
     Queries,
+    Votes,
     calibrate,
+    open_session,
+    release_labels,
 )
+from pate.comparison.baselines import SparseVectorPATE
+from pate.exceptions import NotWorthwhileError, ResultWarning
 from pate.models.students import VoteSpreading, default_student
-from pate.release import check_useful, default_heads, plan_release
+from pate.release import check_enough, check_useful, default_heads, plan_release
 from pate.release._quote import affordable_queries, share_right
 
 DIGITS, TRUTH = load_digits(return_X_y=True)
@@ -189,3 +194,50 @@ def test_the_classifier_refuses_before_training_and_learns_where_it_does_not():
 )
 def test_the_default_student_is_chosen_by_public_facts(rows, counts, expected):
     assert type(default_student(rows, noisy_counts=counts)) is expected
+
+
+def confident(epsilon, **queries):
+    mechanism = ConfidentGNMax(threshold=36, sigma_threshold=40, sigma=15.0)
+    return pate_of(GaussianNB(var_smoothing=0.1), n_teachers=60, budget=Budget(epsilon, 1e-5), classes=range(10),
+                   mechanism=mechanism, student=GaussianNB(var_smoothing=0.1), queries=Queries(**queries),
+                   partition_seed=0, random_state=0, noise_seed=0)  # fmt: skip
+
+
+def test_a_cap_of_a_handful_of_answers_is_refused_before_it_is_paid_for():
+    clf = confident(1.5)
+    with pytest.raises(NotWorthwhileError, match=r"[1-9] of 200 public rows would get a label.*force=True"):
+        clf.fit(DIGITS[:600], TRUTH[:600], X_public=DIGITS[600:800])
+    assert not hasattr(clf, "release_")
+
+
+def test_fewer_answers_than_rows_are_warned_of_before():
+    facts = {"budget": ONE, "n_queries": 60, "n_public": 60, "n_teachers": 100, "n_classes": 2}
+    with pytest.warns(ResultWarning, match="at most 20 of the 60 public rows that are asked about"):
+        check_enough(20, GNMax(9.0), **facts)
+    with pytest.warns(ResultWarning, match="at most 1 of the 60"):
+        check_enough(1, GNMax(9.0), force=True, **facts)
+    check_enough(60, GNMax(9.0), **facts)
+
+
+VOTES = Votes.from_counts([[95, 5]] * 60, classes=["no", "yes"])
+CONFIDENT = ConfidentGNMax(threshold=60.0, sigma_threshold=60.0, sigma=40.0)
+
+
+def test_labels_of_votes_in_hand_and_sessions_warn_before_of_what_they_cannot_answer():
+    few = Budget(0.5, 1e-5)
+    with pytest.warns(ResultWarning, match=r"at most \d+ of the 60 public rows .* Nothing was spent yet"):
+        release = release_labels(VOTES, CONFIDENT, budget=few)
+    assert release.n_answered < 60
+    release_labels(VOTES, CONFIDENT, budget=few, max_answers=5)  # who sets the cap knows it
+    with pytest.warns(ResultWarning, match="at most"):
+        open_session(CONFIDENT, budget=few, n_queries=60, n_teachers=100, classes=["no", "yes"])
+
+
+@pytest.mark.filterwarnings("ignore::pate.exceptions.StudentWarning")
+def test_a_baseline_that_stops_says_how_many_it_answered():
+    scheme = SparseVectorPATE(
+        budget=Budget(0.5, 1e-5), classes=range(10), image_shape=(8, 8), n_queries=100, max_unstable=1, random_state=0
+    )
+    with pytest.warns(ResultWarning, match=r"only \d+ of the 100 public rows"):
+        scheme.fit(DIGITS[:600], TRUTH[:600], X_public=DIGITS[600:800])
+    assert "few answers" in {doubt.kind for doubt in scheme.statement_.doubts}

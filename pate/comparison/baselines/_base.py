@@ -21,7 +21,7 @@ from pate.privacy.budget import Budget, check_budget
 from pate.privacy.cost import Charge
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
-from pate.release import ReleasedLabels, warn_if_weak
+from pate.release import ReleasedLabels, doubted, warn_if_weak, warn_of_doubts
 from pate.release.statement.model import Assumption, PrivacyStatement, made_statement
 from pate.representations import Representation
 from pate.teachers import ShardEnsemble, hash_rows, units_of
@@ -161,11 +161,12 @@ class Baseline(Said, ByRecords):
         drawn = priced.draw(queries, source)
         statement = self._told(statement)
         classes = tuple(self.classes_.tolist())
-        self.release_: Any = ReleasedLabels(drawn.labels, drawn.status, classes, promised, statement)
-        self.statement_, self.queries_ = statement, queries
+        self.release_: Any = doubted(ReleasedLabels(drawn.labels, drawn.status, classes, promised, statement))
+        self.statement_, self.queries_ = self.release_.statement, queries
         self._asked = digest_of(hash_rows(rows.iloc[queries] if hasattr(rows, "iloc") else rows[queries]))
         self.__dict__.pop("student_", None)
         self._learn(student, z, self._map)
+        warn_of_doubts(self.statement_)
         return self
 
     def _fitted_map(self, rows: Any) -> Representation:

@@ -162,7 +162,14 @@ def check_stated(stated: Mapping[str, str] | None, names: Iterable[str]) -> dict
 # What speaks against the use of released labels, as a statement tells it: a kind, and a sentence with its remedy.
 
 #: What there may be to say.
-KINDS = ("classes never named", "below the commonest", "few public rows", "no better than the mean", "no interval")
+KINDS = (
+    "classes never named",
+    "below the commonest",
+    "few public rows",
+    "few answers",
+    "no better than the mean",
+    "no interval",
+)
 #: A statement is a page.
 MOST_DOUBTS = 20
 
@@ -173,7 +180,8 @@ class Doubt(Part):
 
     Parameters
     ----------
-    kind : {"classes never named", "below the commonest", "few public rows", "no better than the mean", "no interval"}
+    kind : str
+        One of ``KINDS``, such as "classes never named".
     sentence : str
         What is so, and what helps.
     """
