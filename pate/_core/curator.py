@@ -72,7 +72,8 @@ def joined_texts(name: str, cells: Iterable[Any] | None) -> list[str]:
     n = 0
     with suppress(Exception):  # an odd cell of one record may not stop a release, nor be quoted
         spelt = {cell for cell in (() if cells is None else cells) if isinstance(cell, str)}
-        n = sum(times > 1 for times in Counter(map(canonical, spelt)).values())
+        forms = Counter(form for cell in spelt if (form := canonical(cell)) != cell)
+        n = sum(times + (form in spelt) > 1 for form, times in forms.items())
     text = f"{n:,} text{'s' * (n > 1)} in several spellings"
     return [f"{name} has {text} (outer blanks, Unicode form), read as one"] if n else []
 

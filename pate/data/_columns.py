@@ -365,6 +365,8 @@ def as_text(column: pd.Series) -> pd.Series:
 
 def as_written(value: Any) -> str:
     """Return a value as text, in NFC and without outer blanks; a whole number without its ``.0``."""
+    if isinstance(value, str):
+        return str(canonical(value))
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(canonical(str(value)))
 
 
