@@ -32,7 +32,8 @@ CLASSES = ("n\u00e9", "oui")
 
 def people(n):
     old = RNG.random(n) < 0.5
-    rows = {"age": np.where(old, 70.0, 20.0) + RNG.normal(size=n).round(1), "town": TOWNS[old.astype(int)]}
+    town = TOWNS[np.where(RNG.random(n) < 0.8, old, ~old).astype(int)]
+    rows = {"age": np.where(old, 60.0, 40.0) + (12 * RNG.normal(size=n)).round(1), "town": town}
     rows |= {"ge\u0301nie": RNG.random(n).round(2)}
     return pd.DataFrame(rows), np.array(CLASSES, dtype=object)[old.astype(int)]
 
@@ -78,19 +79,16 @@ def by(clf):
 
 TAKERS = {
     "teachers": lambda X, y, g: TeacherEnsemble(
-        GaussianNB(), 4, classes=CLASSES, random_state=0, partition_seed=0
+        GaussianNB(), 10, classes=CLASSES, random_state=0, partition_seed=0
     ).fit(encoded(X), y, groups=g).vote(encoded(PUBLIC)).counts,
     "PATE by records": by(lambda: pate()),
-    "PATE by shards": lambda X, y, g: pate(estimator=GaussianNB(), n_teachers=4, n_queries=5, partition_seed=0).fit(
+    "PATE by shards": lambda X, y, g: pate(estimator=GaussianNB(), n_teachers=10, n_queries=30, partition_seed=0).fit(
         encoded(X), y, X_public=encoded(PUBLIC), groups=g
     ).release_.labels,
-    "PATE by heads": lambda X, y, g: pate(voters="heads", n_teachers=4, n_queries=5, partition_seed=0).fit(
+    "PATE by heads": lambda X, y, g: pate(voters="heads", n_teachers=10, n_queries=30, partition_seed=0).fit(
         X, y, X_public=PUBLIC, groups=g
     ).release_.labels,
     "DP-SGD by a recipe": by(lambda: DPSGDClassifier(**by_value(**SEEDS))),
-    "DP-SGD": lambda X, y, g: DPSGDClassifier(
-        "linear", **by_value(**SEEDS, epochs=2, expected_batch_size=20)
-    ).fit(encoded(X), y, X_public=encoded(PUBLIC), groups=g).predict_proba(encoded(PUBLIC)),
     "PATE by a schema": lambda X, y, g: pate().fit(X, y, schema=SCHEMA, groups=g).predict_proba(PUBLIC),
     "DP-SGD by a schema": lambda X, y, g: DPSGDClassifier(**by_value(**SEEDS)).fit(
         X, y, schema=SCHEMA, groups=g
@@ -98,7 +96,7 @@ TAKERS = {
     "a number": lambda X, y, g: PATERegressor(
         budget=SEEDS["budget"], target_range=(0, 1), random_state=0, noise_seed=1
     ).fit(X, (class_indices(y, CLASSES) == 1) * 1.0, X_public=PUBLIC, groups=g).predict(PUBLIC),
-    "private kNN": lambda X, y, g: PrivateKNN(**SEEDS, overlap_is_public=True, n_queries=5).fit(
+    "private kNN": lambda X, y, g: PrivateKNN(**SEEDS, overlap_is_public=True, n_queries=30).fit(
         X, y, X_public=PUBLIC, groups=g
     ).release_.labels,
 }  # fmt: skip
@@ -225,7 +223,7 @@ def test_classes_read_off_labels_are_one_for_all_their_spellings():
 @pytest.mark.filterwarnings("ignore::pate.exceptions.CuratorWarning", "ignore::UserWarning")
 def test_a_score_counts_every_spelling_of_the_right_class_and_predict_takes_those_of_columns():
     clf = pate().fit(X, Y, X_public=PUBLIC)
-    assert clf.score(X, respelt(Y)) == clf.score(X, Y) > 0.9
+    assert clf.score(X, respelt(Y)) == clf.score(X, Y) > 0.7
     np.testing.assert_array_equal(clf.predict(columns_respelt(X, Y, None)[0]), clf.predict(X))
 
 
