@@ -192,8 +192,13 @@ def test_what_makes_no_tiers_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("last", "found"), [(None, "got an empty cell"), (float("nan"), "got an empty cell"), ("basc", "got 'basc'")]
+    ("last", "found"),
+    [
+        (None, r"got an empty cell\."),
+        (float("nan"), r"got an empty cell\."),
+        ("basc", r"got 'basc'\. Did you mean 'basic'\?"),
+    ],
 )
 def test_a_tier_that_is_missing_or_misspelt_is_said_so(last, found):
-    with pytest.raises(InvalidInputError, match=f"{found}. Correct the name, or leave out records without one"):
+    with pytest.raises(InvalidInputError, match=rf"{found} Correct the name, or leave out records without one"):
         Tiers.of(BUDGETS, np.array(["gold", "basic", last], dtype=object))
