@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from pate._core.checks import check_classes
+from pate._core.checks import canonical, check_classes
 from pate._core.frames import plain_column, plain_rows
 from pate.data import (
     ImageFolder,
@@ -156,9 +156,9 @@ class SiteRecords:
 
         For the operator of this site alone: it names columns of the private table.
         """
-        mine = self._columns
-        if mine is None or not columns:
+        if self._columns is None or not columns:
             return ""
+        mine, columns = canonical((tuple(self._columns), tuple(columns)))
         lacking = [name for name in columns if name not in mine]
         more = [] if self._others_too else [name for name in mine if name not in columns]
         found = [f"lacks {lacking}"] * bool(lacking) + [f"has {more} besides"] * bool(more)
@@ -307,7 +307,7 @@ def _of_table(path: str | os.PathLike[str], how: dict[str, Any]) -> _Read:
 
     def suits(door: InputSpec) -> bool:
         if door.kind == "texts":
-            return len([name for name in names if name in door.names] or names) == 1
+            return len([name for name in names if name in canonical(tuple(door.names))] or names) == 1
         return door.kind == "table" or (door.kind == "array" and not door.mixed and door.n_features == len(names))
 
     def rows(door: InputSpec) -> Any:

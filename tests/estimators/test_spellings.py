@@ -20,6 +20,7 @@ from pate._core.checks import check_classes
 from pate._core.curator import warn_curator
 from pate.comparison.baselines import PrivateKNN
 from pate.data import Schema, TableEncoder, about_records, about_shift, copula
+from pate.federation import SiteRecords
 from pate.records import Tiers
 from pate.representations import TableMap
 from pate.teachers import about_labels, class_indices
@@ -112,6 +113,12 @@ def test_spellings_of_one_text_give_one_release(taker, change):
     release = TAKERS[taker]
     one, other = release(X, Y, GROUPS), release(*change(X, Y, GROUPS))
     np.testing.assert_array_equal(one, other)
+
+
+def test_a_sites_columns_fit_public_ones_of_another_spelling():
+    records = SiteRecords(columns_respelt(X, Y, None)[0], Y, classes=CLASSES)
+    assert not records.amiss(["age", "town", "ge\u0301nie"])
+    assert "lacks ['dose'] and has ['g\u00e9nie'] besides" in records.amiss(["age", "town ", "dose"])
 
 
 # What the curator is told, and nobody else -------------------------------------------------------------------------
