@@ -381,7 +381,7 @@ def _few_answers(release: ReleasedLabels) -> Doubt | None:
         return None
     text = (
         f"only {answered:,} of the {n:,} public rows that were to be asked about got a label: a larger budget, more "
-        "teachers or fewer rows would answer a larger part."
+        "teachers, fewer rows or a higher cap on answers would answer a larger part."
     )
     return Doubt(kind="few answers", sentence=text)
 
