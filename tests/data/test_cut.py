@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
 from pate import Budget, GNMax, InvalidInputError, Ledger, PATEClassifier, TeacherEnsemble, Votes, release_labels
+from pate._core.checks import canonical
 from pate._core.secret import beside_ledger, fresh_secret, stored_secret
 from pate.data import read_table
 from pate.data.partition import Partition, distinct_ids, id_bytes, partition
@@ -356,10 +357,10 @@ IDS = st.one_of(SIMPLE, st.tuples(SIMPLE), st.tuples(SIMPLE, SIMPLE))
 
 
 def plain(value):
-    """As Python's own numbers: numpy's compare after rounding, and with every part of a tuple."""
+    """As Python's own numbers: numpy's compare after rounding, and with every part of a tuple. Texts in one form."""
     if isinstance(value, tuple):
         return tuple(plain(part) for part in value)
-    return value.item() if isinstance(value, np.generic) else value
+    return canonical(value.item() if isinstance(value, np.generic) else value)
 
 
 @pytest.mark.long

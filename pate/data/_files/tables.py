@@ -437,7 +437,7 @@ def _table(
 ) -> Table:
     """Return the features of a table with what its other columns say, of one or several parts in order."""
     spelt, frames = opened.spelt and roles.target not in roles.text, list(frames)
-    for name in {roles.target, roles.group} - {None} if not strict else ():
+    for name in () if strict else filter(None, (roles.target, roles.group)):
         for told in joined_texts(f"{opened.name}, the column {name!r}", (c for f in frames for c in f[name].tolist())):
             tell_curator(f"{told}. (This is private: do not publish it.)")
     parts = [
