@@ -6,7 +6,7 @@ from typing import Any
 
 from pate._core.curator import warn_curator
 from pate._core.progress import timed
-from pate.data import Schema, copula
+from pate.data import Schema, about_records, copula
 from pate.estimators._by_dpsgd import ByDPSGD, stand_ins
 from pate.exceptions import InvalidInputError
 from pate.models import SyntheticPlan
@@ -32,7 +32,7 @@ class BySchema(ByDPSGD):
         declared = Schema.declared(schema, n_columns=None if isinstance(schema, Schema) else like.shape[1])
         copula.cells_of(declared)  # refused before anybody is warned
         messages = self._about_labels(y, groups, terms)
-        warn_curator([*messages, *copula.about_cells(records, declared)])
+        warn_curator([*messages, *about_records(records, groups), *copula.about_cells(records, declared)])
         with timed("startup"):
             plan = SyntheticPlan.of(terms, declared, rule=self._rule, **vars(self._ask(records, groups)))
         self._check_ledger(records, y, groups, paid=plan.stored)

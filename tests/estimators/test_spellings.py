@@ -170,6 +170,8 @@ def test_what_was_joined_is_told(told):
     assert "the column 'town' has 2 texts in several spellings" in said
     assert "groups has 14 texts in several spellings" in said
     assert "Oslo" not in said + heard
+    heard, said = told(lambda: pate().fit(X, Y, schema=SCHEMA, groups=respelt(GROUPS.repeat(3)[:N])))
+    assert "groups has 14 texts in several spellings" in said
     assert not [*about_records(X, GROUPS), *about_labels(Y, GROUPS, CLASSES)]
 
 
