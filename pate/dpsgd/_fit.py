@@ -163,6 +163,7 @@ def fit_privately(
     if scale is not None:
         labels = scale.scaled(values)
     n_units = len(labels) if owners is None else int(owners.max()) + 1
+    row_shape = tuple(np.shape(features)[1:])
     numbered = owners is None and said.adjacency != "add-or-remove"  # neighbours' records stand in the same places
     if recipe_plan is not None:
         run = along(said, recipe_plan)
@@ -170,7 +171,6 @@ def fit_privately(
         if is_planned(said):
             check_apart(X, X_public)
             check_map(said, features, X_public)
-        row_shape = tuple(np.shape(features)[1:])
         with timed("startup"):
             run, recipe_plan = resolve(said, row_shape, X_public, n_units=n_units, n_classes=len(classes))
     if recipe_plan is not None:
@@ -178,7 +178,7 @@ def fit_privately(
         readable &= whole
     asked = None
     if recipe_plan is not None and not number and offsets is None:  # else more is said of the labels of public rows
-        some = X_public if said.ranges is None else made_up(said.ranges, tuple(np.shape(X)[1:]))
+        some = X_public if said.ranges is None else made_up(said.ranges, row_shape)
         asked = None if some is None else read_public(reader, some_rows(some, 0), recipe_plan)
     if run.augmentation is not None:
         run.augmentation.check_rows(features.shape[1:])
