@@ -261,8 +261,8 @@ def _declares_missing(estimator: Any) -> bool:
 def takes(what: str, estimator: Any) -> bool:
     """Whether rows of a kind ("sparse", "string") may be given to the estimator: no only where that is certain.
 
-    Pipelines, searches and other people's estimators decide for themselves: their tags do not tell. One that looks at no
-    row (``no_validation``: a constant) takes any.
+    Pipelines, searches and other people's estimators decide for themselves: their tags do not tell. One that looks at
+    no row (``no_validation``: a constant) takes any.
     """
     if not type(estimator).__module__.startswith("sklearn.") or hasattr(estimator, "steps"):
         return True
