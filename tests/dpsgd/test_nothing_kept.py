@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from pate import Budget, DPSGDClassifier, DPSGDRegressor, PATEClassifier
+from pate.dpsgd import SampledGaussian
 from pate.dpsgd._measured import ask_module, one_by_one
 from pate.exceptions import InvalidInputError
 from pate.representations import FromModule, FromTransformer
@@ -200,3 +201,23 @@ def test_a_factory_of_a_partial_gives_the_trained_parameters():
     clf = DPSGDClassifier(make, budget=Budget(8, 1e-4), random_state=0, callbacks=(take,), **how).fit(X, Y)
     assert torch.equal(last[-1], clf.module_.inner.weight)
     assert not torch.equal(last[0], last[-1])
+
+
+def test_a_parameter_that_is_one_number_is_trained():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.scale = nn.Linear(3, 2), nn.Parameter(torch.tensor(1.5))
+
+        def forward(self, rows):
+            return self.layer(rows) * self.scale
+
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    clf = DPSGDClassifier(
+        Scaled,
+        budget=Budget(5.0, 1e-4),
+        classes=[0, 1],
+        random_state=0,
+        mechanism=SampledGaussian(n_steps=2),
+    )
+    assert clf.fit(X, np.arange(300) % 2).module_.scale != 1.5

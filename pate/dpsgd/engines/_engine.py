@@ -432,8 +432,8 @@ def clipped(gradients: Sequence[torch.Tensor], clip: Clip | float, groups: Seque
     Shapes: ``gradients`` (n, \\*shape).
     """
     clip, groups = as_clip(clip), groups or (0,) * len(gradients)
-    finite = [g.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).flatten(1) for g in gradients]
-    odd = torch.stack([~torch.isfinite(g.flatten(1)).all(dim=1) for g in gradients]).any(dim=0)
+    finite = [g.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).reshape(len(g), -1) for g in gradients]
+    odd = torch.stack([~torch.isfinite(g.reshape(len(g), -1)).all(dim=1) for g in gradients]).any(dim=0)
     squares = torch.zeros(len(odd), max(groups) + 1, dtype=torch.float64, device=odd.device)
     for group, g in zip(groups, finite, strict=True):
         squares[:, group] += torch.linalg.vector_norm(g, dim=1, dtype=torch.float64).square()
@@ -515,4 +515,4 @@ def _check_gradients_apart(
 
 
 def _flat(gradients: list[torch.Tensor]) -> torch.Tensor:
-    return torch.cat([g.flatten(1) for g in gradients], dim=1).nan_to_num(0.0, 0.0, 0.0)
+    return torch.cat([g.reshape(len(g), -1) for g in gradients], dim=1).nan_to_num(0.0, 0.0, 0.0)
