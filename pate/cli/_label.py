@@ -67,12 +67,15 @@ def predict(
             "left_out": done.left_out,
             "guarantee": done.headline,
             "measured": done.measured or None,
+            "doubts": list(done.doubts),
             "file": done.path,
         }
     )
     answer(f"{done.n_rows} rows predicted; nothing was spent. The model's own guarantee: {done.headline}")
     if done.measured:
         answer(f"The model was measured: {done.measured}.")
+    for doubt in done.doubts:
+        complain(f"Of the model: {doubt}", "yellow")
     answer(f"Wrote {done.path}")
 
 

@@ -4,7 +4,12 @@ from ._calibration import SMALLEST_NOISE_MULTIPLIER as SMALLEST_NOISE_MULTIPLIER
 from ._canaries import Canaries as Canaries, CanaryScores as CanaryScores
 from ._checkpoint import Checkpoint as Checkpoint, FILE as FILE, FORM as FORM, paid_facts as paid_facts
 from ._classifier import DPSGDClassifier as DPSGDClassifier
-from ._fit import fit_privately as fit_privately, linear_weights as linear_weights
+from ._fit import (
+    facts_of as facts_of,
+    fit_privately as fit_privately,
+    linear_weights as linear_weights,
+    made_up as made_up,
+)
 from ._measured import with_counts as with_counts
 from ._optimizers import (
     DPAdamBC as DPAdamBC,

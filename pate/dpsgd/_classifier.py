@@ -35,6 +35,7 @@ from pate.models.file import Manifest
 from pate.models.recipes import MappedLinear, keep_linear, made_of_linear
 from pate.networks import held_threads
 from pate.privacy.budget import Budget
+from pate.release import warn_of_doubts
 from pate.release.statement import CountedFits, naming_fits_before
 
 _PREDICTION_ROWS = 4096
@@ -125,6 +126,8 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         noise, within the same budget (:mod:`pate.dpsgd._measured`), as :class:`pate.PATEClassifier` does. None: measure
         if the noise alone gives an interval of less than five points to either side, and neither a noise multiplier nor
         canaries are given.
+    force : bool
+        Train although public numbers say that noise alone would decide which class is named.
     verbose : bool
         Show a progress bar on standard error, with what has been spent.
 
@@ -210,6 +213,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
     checkpoint_dir: Any = None
     callbacks: Sequence[Callable[[TrainingStep], Any]] = ()
     measure: bool | str | None = None
+    force: bool = False
     verbose: bool = False
 
     def fit(
@@ -255,6 +259,9 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         ------
         InvalidInputError
             A value is out of range, or the module cannot be trained with differential privacy.
+        NotWorthwhileError
+            The evidence n mu / (m Delta), of n records and m classes, is below 1, no noise multiplier was given, and
+            ``force`` is False; nothing was spent.
         BudgetExceededError
             The noise multiplier that was given is too small for the budget, or the ledger does not pay for the fit.
         LedgerError
@@ -274,6 +281,7 @@ class DPSGDClassifier(CountedFits, ClassifierMixin, BaseEstimator):
         with naming_fits_before(self):
             self._take(fit_privately(self, X, y, **of_fit, measuring=True))
         self._door = input_spec(self, X_public, schema)
+        warn_of_doubts(self.statement_)
         return self
 
     def _take(self, done: Fitted) -> DPSGDClassifier:

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import nn
 
 from pate._core.frames import plain_rows
 from pate._core.progress import timed
 from pate._core.recorder import note
 from pate._core.secret import training_seed
-from pate.data import NO_OWNER, ODD_CELLS, by_name, is_frame, recognised_by, usable_records
+from pate.data import NO_OWNER, ODD_CELLS, Schema, by_name, is_frame, recognised_by, usable_records
 from pate.data.schema import declared_widths
 from pate.dpsgd._canaries import CanaryRun, add_canaries
 from pate.dpsgd._checkpoint import Checkpoint, Likeness, fingerprint_of
@@ -29,6 +30,7 @@ from pate.dpsgd._rows import (
     map_private,
     read_groups,
     read_more,
+    read_public,
     read_records,
     within_ranges,
 )
@@ -53,10 +55,14 @@ from pate.dpsgd.engines import released
 from pate.dpsgd.recipes import RecipePlan
 from pate.exceptions import InvalidInputError
 from pate.ledger import Registration
+from pate.models.recipes import PublicFacts, check_worth, some_rows
 from pate.networks import held_threads, one_device, own_generator
+from pate.privacy.budget import Budget
+from pate.privacy.convert import gdp_from_budget
 from pate.privacy.noise.source import NoiseSource
 from pate.privacy.words import Guarantee
 from pate.records import number_codes
+from pate.release import doubt_named
 from pate.release.statement.fields import check_stated
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
@@ -95,6 +101,19 @@ def linear_weights(module: nn.Module) -> npt.NDArray[np.float32]:
     if not isinstance(inner, nn.Linear) or inner.bias is not None:
         raise InvalidInputError("the recipe must be of a linear model without a bias. Take pate.DPSGDClassifier.")
     return inner.weight.detach().cpu().numpy().astype(np.float32)
+
+
+def facts_of(budget: Budget, n_units: int, n_classes: int) -> PublicFacts:
+    """Return the public numbers by which it is judged whether training is worth its budget."""
+    mu = gdp_from_budget(budget.epsilon, budget.delta)
+    return PublicFacts(n_units=max(1, n_units), n_classes=max(2, n_classes), mu=mu, n_public=0)
+
+
+def made_up(schema: Any, row_shape: tuple[int, ...]) -> Any:
+    """Return made-up rows within a schema, on which it shows which classes a model names; None where there is none."""
+    if schema is None or len(row_shape) != 1:
+        return None
+    return Schema.declared(schema, n_columns=None if isinstance(schema, Schema) else row_shape[0]).stand_ins()
 
 
 def fit_privately(
@@ -157,6 +176,10 @@ def fit_privately(
     if recipe_plan is not None:
         features, whole = map_private(features, recipe_plan)
         readable &= whole
+    asked = None
+    if recipe_plan is not None and not number and offsets is None:  # else more is said of the labels of public rows
+        some = X_public if said.ranges is None else made_up(said.ranges, tuple(np.shape(X)[1:]))
+        asked = None if some is None else read_public(reader, some_rows(some, 0), recipe_plan)
     if run.augmentation is not None:
         run.augmentation.check_rows(features.shape[1:])
     records = said.canaries is not None and not said.canaries.gradients
@@ -189,6 +212,8 @@ def fit_privately(
         on_exhausted=said.on_exhausted,
     )
     plan.warn_if_short(said.budget)
+    if not (number or begun.get("releases") or said.noise_multiplier is not None or n_marks):
+        check_worth(facts_of(said.budget, n_units, len(classes)), unit=unit, force=said.force)
     statement_of = partial(
         dpsgd_statement, plan, clipping=clipping, classes_given=said.classes is not None and not classes_inferred,
         bounds=said.bounds, unit=unit, rows_per_unit=said.records_per_group, n_canaries=n_marks,
@@ -269,6 +294,11 @@ def fit_privately(
         statement = replace(statement, tuning=tuning).with_stated(stated)
     few = too_few(shape, unit, said.budget, said.bounds) if number else ()
     doubts = few if errors is None else errors.doubts(interval=interval is not None)
+    if asked is not None:
+        with torch.inference_mode(), held_threads(said.n_threads):
+            named = module(torch.from_numpy(asked)).argmax(dim=1).numpy()
+        what = "public rows" if said.ranges is None else "made-up rows within the schema"
+        doubts = doubt_named(classes, named, f"{len(named):,} {what}")
     statement = clf._told(replace(statement, measured=measured, errors=errors, doubts=doubts))
     if offsets is None:  # else more is said of it, and the last statement alone is released
         bind_statement(statement, said.ledger)

@@ -190,6 +190,12 @@ def read_asked(estimator: Any, X: Any, recipe_plan: Any) -> npt.NDArray[np.float
     return features
 
 
+def read_public(estimator: Any, X: Any, recipe_plan: Any) -> npt.NDArray[np.float32]:
+    """Return public rows of the columns of fit through its maps, without those that maps make no finite number of."""
+    features, whole = map_private(_read_columns(estimator, X, reset=False), recipe_plan)
+    return features[whole]
+
+
 def map_private(rows: Any, recipe_plan: Any) -> tuple[npt.NDArray[np.float32], Mask]:
     """Return checked rows as a recipe's public maps make them, zeros where that is not finite, and where it is."""
     with np.errstate(over="ignore", invalid="ignore"):

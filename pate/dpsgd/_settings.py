@@ -122,7 +122,7 @@ def along(said: Any, plan: RecipePlan) -> Any:
 def determining(run: Any, classes: tuple[Any, ...]) -> dict[str, Any]:
     """Return what the steps of a run follow from, but for the data: a checkpoint of another one is not taken up."""
     elsewhere = {"checkpoint_dir", "callbacks", "verbose", "ledger", "device", "n_threads", "module", "representation"}
-    elsewhere.add("stated")  # of the statement alone
+    elsewhere |= {"stated", "force"}  # of the statement alone, and of whether to begin
     if getattr(run, "bounds", None) is None:  # of classes: as before there were numbers
         elsewhere.add("bounds")
     settings = {name: value for name, value in vars(run).items() if name not in elsewhere}

@@ -145,7 +145,7 @@ def flat(clf: Any, *, schema: Any = None, canaries: Any = None) -> SimpleNamespa
     """
     before = clf.__dict__.get("_former", {})
     # What an estimator of numbers has none of.
-    absent = {"classes": NUMBER, "augmentation": None, "measure": None, "stated": None}
+    absent = {"classes": NUMBER, "augmentation": None, "measure": None, "stated": None, "force": False}
     found = SimpleNamespace(**(absent | clf.get_params(deep=False)))
     found.bounds = check_bounds(clf.target_range) if hasattr(clf, "target_range") else None
     for name, old, value in (("schema", "ranges", schema), ("canaries", "canaries", canaries)):

@@ -40,6 +40,7 @@ from pate.models.recipes import (
     RecordsPlan,
     balancing,
     check_decide,
+    check_worth,
     choose,
     decided,
     temperature_as_measured,
@@ -55,6 +56,7 @@ from pate.release import (
     ModelLabels,
     ReleaseTerms,
     check_ballots_stated,
+    doubt_named,
     doubted,
     warn_of_doubts,
     warn_of_student,
@@ -231,7 +233,8 @@ class TrainingPlan:
     """What DP-SGD will train, on which public map, and at what price: nothing private was looked at.
 
     ``clf`` is set to it and not fitted; ``rows`` are public ones, to be labelled; ``like``, public or made up, what
-    private columns should hold; ``resumed``: an earlier run, which was cut off, paid for it.
+    private columns should hold; ``resumed``: an earlier run, which was cut off, paid for it; ``made_up`` rows within a
+    schema show which classes the model names where no row is public.
     """
 
     clf: DPSGDClassifier
@@ -242,6 +245,7 @@ class TrainingPlan:
     like: Any
     ask: Ask
     resumed: bool = False
+    made_up: Any = None
 
     @property
     def guarantee(self) -> Guarantee:
@@ -300,6 +304,11 @@ class TrainingPlan:
         statement = replace(statement, tuning=as_plain_text(self.terms.tuning)).with_stated(stated)
         found = tempered(found, model.temperature)
         release = ModelLabels.by_model(found, done.classes, self.charge, statement, labels=labels)
+        if self.made_up is not None:
+            tried = decided(model.untempered(self.made_up), model.weights)
+            rows = f"{len(tried):,} made-up rows within the schema"
+            named = doubt_named(done.classes, tried, rows)
+            release = replace(release, statement=replace(release.statement, doubts=named))
         by_rows = self.rows is not None and self.recipe_plan.recipe.name != "declared"
         n_map, balanced = len(found) if by_rows else None, self.ask.decide == "balanced"
         return doubted(release, n_map=n_map, balanced=balanced), model, done.kept
@@ -326,10 +335,22 @@ def plan_training(
     ------
     InvalidInputError
         There is no recipe for such rows, or ``stated`` names what has no place in the statement.
+    NotWorthwhileError
+        Public numbers say that noise alone would decide, and ``ask.force`` is False.
     BudgetExceededError
         The ledger does not pay for the run.
     """
-    from pate.dpsgd import DPSGDClassifier, along, flat, make_plan, read_mechanism, shape_of, with_counts
+    from pate.dpsgd import (
+        DPSGDClassifier,
+        along,
+        facts_of,
+        flat,
+        made_up,
+        make_plan,
+        read_mechanism,
+        shape_of,
+        with_counts,
+    )
     from pate.dpsgd.recipes import RecipePlan
 
     if check_decide(ask.decide) == "balanced" and X_public is None:
@@ -346,6 +367,7 @@ def plan_training(
         noise_seed=terms.noise_seed,
         checkpoint_dir=ask.checkpoint_dir,
         measure=ask.measure,
+        force=True,  # it was judged when it was planned
         verbose=ask.verbose,
     )
     recipe_plan = RecipePlan.of(
@@ -371,7 +393,10 @@ def plan_training(
         ledger=None if resumed else terms.ledger,
     )
     plan.warn_if_short(terms.budget)
-    made = TrainingPlan(clf, recipe_plan, plan, terms, X_public, like, ask, resumed)
+    if not resumed:
+        check_worth(facts_of(terms.budget, ask.n_units, len(ask.classes)), unit=ask.unit, force=ask.force)
+    tried = made_up(schema, row_shape) if X_public is None else None
+    made = TrainingPlan(clf, recipe_plan, plan, terms, X_public, like, ask, resumed, tried)
     check_stated(terms.stated, _may_be_stated(made))
     return made
 

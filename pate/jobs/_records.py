@@ -39,6 +39,7 @@ from pate.models.recipes import (
     expected,
     fitted_representation,
     kind_of,
+    share_in_words,
     some_rows,
     without_privacy,
 )
@@ -121,7 +122,7 @@ class BallotMethod(ModelMethod):
             measured_shares=ballots.measured_shares,
             guarantee=ballots.guarantee,
             is_paid=ballots.stored,
-            expectation=str(expectation),
+            expectation=share_in_words(expectation, job.commonest),
             caution="" if ballots.stored else caution(facts, expectation, job.commonest),
             total_if_short=ballots.total_if_short,
             instead=without_privacy(ballots.facts, job.commonest),

@@ -299,6 +299,8 @@ class Predictions:
         The guarantee of the release that taught the model.
     measured : str
         How often the model is right; empty where that was not measured.
+    doubts : tuple of str
+        What its statement says against relying on it.
 
     Examples
     --------
@@ -311,6 +313,7 @@ class Predictions:
     left_out: tuple[str, ...]
     headline: str
     measured: str = ""
+    doubts: tuple[str, ...] = ()
 
 
 def predict_file(
@@ -410,7 +413,9 @@ def predict_file(
         raise InvalidInputError(f"out={os.fspath(out)!r} could not be written: {error.strerror or error}.") from error
     found = file.statement.errors or file.statement.quality or file.statement.measured
     measured = "" if found is None else str(found)
-    return Predictions(goal, len(frame), left_out, file.statement.headline, measured)
+    return Predictions(
+        goal, len(frame), left_out, file.statement.headline, measured, tuple(map(str, file.statement.doubts))
+    )
 
 
 def _values(reg: PATERegressor, X: Any) -> pd.DataFrame:

@@ -8,6 +8,7 @@ public rows, paid by what is left of the budget. All rounds are one charge.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,6 +25,7 @@ from pate.models.recipes import (
     Recipe,
     RecordModel,
     RecordsPlan,
+    check_worth,
     choose,
     fitted_representation,
     kind_of,
@@ -37,6 +39,7 @@ from pate.release import (
     ReleaseTerms,
     buy_rounds,
     open_on_terms,
+    sum_of_rounds,
 )
 from pate.teachers import class_indices, label_column
 
@@ -84,6 +87,10 @@ class SyntheticPlan(PricedRounds, Ask):
         """
         made = cls(**vars(Ask(**asked)), terms=terms, schema=schema, cells=copula.cells_of(schema), rule=rule)
         _ = made.mechanisms
+        if not made.stored:
+            mu = math.sqrt(sum_of_rounds(made.mechanisms).mu_squared)
+            facts = PublicFacts(n_units=made.n_units, n_classes=len(made.classes), mu=mu, n_public=0)
+            check_worth(facts, unit=made.unit, force=made.force)
         made.warn_if_short()
         return made
 

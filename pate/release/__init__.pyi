@@ -28,6 +28,7 @@ from ._measured import (
     SHARE as SHARE,
     check_measure as check_measure,
     doubted as doubted,
+    doubt_named as doubt_named,
     measured_accuracy as measured_accuracy,
     measured_shares as measured_shares,
     warn_of_doubts as warn_of_doubts,

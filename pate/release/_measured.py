@@ -281,8 +281,27 @@ def doubted(
     """
     below = None if balanced else _below(release, commonest, cells)
     found = (_few(n_map), _unnamed(release, balanced), below)
-    doubts = tuple(one for one in found if one is not None)
-    return replace(release, statement=replace(release.statement, doubts=doubts)) if doubts else release
+    new = tuple(one for one in found if one is not None)
+    kept = tuple(one for one in release.statement.doubts if one.kind not in {doubt.kind for doubt in new})
+    return replace(release, statement=replace(release.statement, doubts=(*kept, *new))) if new else release
+
+
+def doubt_named(classes: Sequence[Any], labels: npt.ArrayLike, rows: str) -> tuple[Doubt, ...]:
+    """Return a doubt where a model, asked about public or made-up ``rows``, never names a class; else nothing.
+
+    Examples
+    --------
+    >>> [str(one) for one in doubt_named(["no", "yes"], [0] * 99, "99 public rows")]
+    ["1 of 2 classes is never named by the model, asked about 99 public rows ('yes'): more records or a larger ..."]
+    """
+    missing, m = np.setdiff1d(np.arange(len(classes)), labels), len(classes)
+    if np.size(labels) < _LABELS_PER_CLASS * m or not len(missing):
+        return ()
+    text = (
+        f"{len(missing)} of {m} classes {'is' if len(missing) == 1 else 'are'} never named by the model, asked about "
+        f"{rows} ({_names(classes, missing)}): more records or a larger budget may help."
+    )
+    return (Doubt(kind="classes never named", sentence=text),)
 
 
 def warn_of_doubts(statement: PrivacyStatement) -> None:
@@ -335,14 +354,14 @@ def warn_of_student(release: ReleasedLabels, said: npt.ArrayLike | None) -> None
     if len(said) >= _LABELS_PER_CLASS * m and len(missing):
         warn(
             f"the student names {len(missing)} of {m} classes on none of the {len(said):,} public rows "
-            f"({_names(release, missing)}): more records or a larger budget may help.",
+            f"({_names(release.classes, missing)}): more records or a larger budget may help.",
             ResultWarning,
         )
 
 
-def _names(release: ReleasedLabels, classes: npt.NDArray[Any]) -> str:
-    names = ", ".join(as_plain_text(repr(release.classes[i]))[:40] for i in classes[:_LISTED].tolist())
-    return names + (f" and {len(classes) - _LISTED} more" if len(classes) > _LISTED else "")
+def _names(classes: Sequence[Any], which: npt.NDArray[Any]) -> str:
+    names = ", ".join(as_plain_text(repr(classes[i]))[:40] for i in which[:_LISTED].tolist())
+    return names + (f" and {len(which) - _LISTED} more" if len(which) > _LISTED else "")
 
 
 def _few(n_map: int | None) -> Doubt | None:
@@ -366,7 +385,7 @@ def _unnamed(release: ReleasedLabels, balanced: bool = False) -> Doubt | None:
         helps = "more records or a larger budget"
     text = (
         f"{len(missing)} of {m} classes {'is' if len(missing) == 1 else 'are'} never named by the {len(labels):,} "
-        f"released labels ({_names(release, missing)}): {helps} may help."
+        f"released labels ({_names(release.classes, missing)}): {helps} may help."
     )
     return Doubt(kind="classes never named", sentence=text)
 

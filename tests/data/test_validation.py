@@ -298,15 +298,22 @@ def kinds():
     yield "same names", pd.DataFrame(X, columns=["a", "a", "b"]), "columns of the same name"
 
 
+def like(X):
+    """Public rows for a list, which has no width of its own."""
+    return {"X_public": PUBLIC} if isinstance(X, list) else {}
+
+
 TAKERS = {
     "PATEClassifier": lambda X: PATEClassifier(n_teachers=3, budget=RICH, classes=[0, 1]).fit(X, Y, X_public=PUBLIC),
     "PATEClassifier, public": lambda X: PATEClassifier(n_teachers=3, budget=RICH, classes=[0, 1]).fit(
         X if not hasattr(X, "columns") else pd.DataFrame(np.zeros((N, 3)), columns=X.columns), Y, X_public=X
     ),
-    "TeacherEnsemble": lambda X: TeacherEnsemble(LogisticRegression(), 3, classes=[0, 1]).fit(X, Y),
-    "TeacherEnsemble of pipelines": lambda X: TeacherEnsemble(encoded(), 3, classes=[0, 1]).fit(X, Y),
+    "TeacherEnsemble": lambda X: TeacherEnsemble(LogisticRegression(), 3, classes=[0, 1]).fit(X, Y, **like(X)),
+    "TeacherEnsemble of pipelines": lambda X: TeacherEnsemble(encoded(), 3, classes=[0, 1]).fit(X, Y, **like(X)),
     "TeacherEnsemble.vote": lambda X: TeacherEnsemble(GaussianNB(), 3, classes=[0, 1]).fit(MASKED.data, Y).vote(X),
-    "TorchTeacherEnsemble": lambda X: TorchTeacherEnsemble(MLP, 2, classes=[0, 1], epochs=1, device="cpu").fit(X, Y),
+    "TorchTeacherEnsemble": lambda X: TorchTeacherEnsemble(MLP, 2, classes=[0, 1], epochs=1, device="cpu").fit(
+        X, Y, **like(X)
+    ),
     "CallableTeachers": lambda X: CallableTeachers([lambda rows: [0] * len(rows)], classes=(0, 1)).vote(X),
     "TableEncoder": lambda X: TableEncoder().fit(X),
     "TableEncoder.transform": lambda X: (
@@ -368,7 +375,7 @@ def test_what_is_masked_is_missing(X):
         with pytest.warns(CuratorWarning, match="3 of 24 records cannot be used.*3 with a value that is missing"):
             TAKERS[taker](X)
     trees = TeacherEnsemble(HistGradientBoostingClassifier(max_iter=2), 2, classes=[0, 1], random_state=0)
-    assert trees.fit(X, Y).vote(X).n_queries == N
+    assert trees.fit(X, Y, **like(X)).vote(X).n_queries == N
     names = TableEncoder().fit(X).get_feature_names_out().tolist()
     assert sum("missingindicator" in name for name in names) == 3
     rows = read_numbers(X, missing=True)

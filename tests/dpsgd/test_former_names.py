@@ -45,7 +45,7 @@ def former():
 
 def test_the_signature_can_be_read():
     names = [*inspect.signature(DPSGDClassifier).parameters]
-    assert len(names) == 22
+    assert len(names) == 23
     assert sorted(now().get_params()) == sorted(names)
 
 

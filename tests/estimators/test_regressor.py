@@ -41,6 +41,12 @@ def plain():
     return fitted()
 
 
+@pytest.fixture(scope="module")
+def rich():
+    """Of a budget at which 600 records show where a twentieth of the errors ends."""
+    return fitted(budget=Budget(10.0, 1e-5))
+
+
 def test_it_learns_and_says_how_well(plain):
     assert plain.score(TEST, TEST_Y) > 0.6
     assert plain.predict(TEST).shape == (len(TEST),)
@@ -62,27 +68,29 @@ def test_public_rows_that_are_private_ones_are_refused_in_words_that_it_takes():
         regressor().fit(X, Y, X_public=X[:200])
 
 
-def test_intervals_hold_what_they_say(plain):
-    value, low, high = plain.predict(TEST, return_interval=True)
-    assert np.array_equal(value, plain.predict(TEST))
+def test_intervals_hold_what_they_say(rich, plain):
+    assert np.isnan(plain.predict(TEST, return_interval=True)[1:]).all()
+    assert "no interval" in [doubt.kind for doubt in plain.statement_.doubts]
+    value, low, high = rich.predict(TEST, return_interval=True)
+    assert np.array_equal(value, rich.predict(TEST))
     assert (low <= value).all()
     assert (value <= high).all()
     assert ((low <= TEST_Y) & (high >= TEST_Y)).mean() > 0.8
-    release = plain.release_
-    assert np.array_equal(release.values, plain.predict(PUBLIC))
+    release = rich.release_
+    assert np.array_equal(release.values, rich.predict(PUBLIC))
     assert release.to_frame().columns.tolist() == ["value", "low", "high"]
     assert release.n_queries == len(PUBLIC)
 
 
-def test_a_saved_one_predicts_the_very_same(plain, tmp_path):
+def test_a_saved_one_predicts_the_very_same(rich, tmp_path):
     path = tmp_path / "price.pate"
-    plain.save(path)
+    rich.save(path)
     again = PATERegressor.load(path)
     for one, other in zip(
-        again.predict(TEST, return_interval=True), plain.predict(TEST, return_interval=True), strict=True
+        again.predict(TEST, return_interval=True), rich.predict(TEST, return_interval=True), strict=True
     ):
         assert np.array_equal(one, other)
-    assert again.measured_ == plain.measured_
+    assert again.measured_ == rich.measured_
     # Every number in the file is of released sums: the range that was stated or found, never the largest record.
     assert again.target_range[1] not in (Y.max(), Y.min())
     with pytest.raises(InvalidInputError):
@@ -292,7 +300,7 @@ def test_a_model_that_is_not_told_from_the_mean_says_so():
     reg = PATERegressor(Budget(3.0, 1e-4), target_range=(-5, 5), noise_seed=0)
     with pytest.warns(ResultWarning, match="no better than the mean of all records: its R2"):
         reg.fit(X[:600], y[:600], X_public=X[600:])
-    assert [doubt.kind for doubt in reg.statement_.doubts] == ["no better than the mean"]
+    assert [doubt.kind for doubt in reg.statement_.doubts] == ["no better than the mean", "no interval"]
     assert "errors above" in str(reg.measured_)
     sure = PATERegressor(Budget(50.0, 1e-4), target_range=(-5, 5), noise_seed=0)
     assert sure.fit(X[:600], X[:600, 0], X_public=X[600:]).statement_.doubts == ()

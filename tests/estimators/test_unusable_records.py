@@ -103,8 +103,11 @@ TAKERS = {
     ),
     "PATE by shards": (of_shards(estimator=GaussianNB(), n_teachers=4, n_queries=5), True),
     "PATE by heads": (of_shards(voters="heads", n_teachers=4, n_queries=5), False),
-    "DP-SGD": (lambda X, y, g: weights_of(dpsgd().fit(X, y, groups=g)), True),
-    "DP-SGD by factorisation": (lambda X, y, g: weights_of(dpsgd(mechanism="ftrl").fit(X, y, groups=g)), True),
+    "DP-SGD": (lambda X, y, g: weights_of(dpsgd().fit(X, y, X_public=PUBLIC, groups=g)), True),
+    "DP-SGD by factorisation": (
+        lambda X, y, g: weights_of(dpsgd(mechanism="ftrl").fit(X, y, X_public=PUBLIC, groups=g)),
+        True,
+    ),
     "DP-SGD by a recipe": (
         lambda X, y, g: weights_of(planned().fit(X, y, X_public=PUBLIC, groups=g)),
         False,
@@ -118,7 +121,13 @@ TAKERS = {
     "private selection": (
         lambda X, y, g: weights_of(
             private_select(
-                {"a": dpsgd(classes=None, noise_seed=None)}, X, y, budget=Budget(1.0, 1e-3), classes=(0, 1), groups=g,
+                {"a": dpsgd(classes=None, noise_seed=None)},
+                X,
+                y,
+                X_public=PUBLIC,
+                budget=Budget(1.0, 1e-3),
+                classes=(0, 1),
+                groups=g,
                 noise_seed=3,
             ).winner
         ),

@@ -15,6 +15,8 @@ from ._expected import (
     better_budget as better_budget,
     caution as caution,
     check_expected as check_expected,
+    check_worth as check_worth,
+    share_in_words as share_in_words,
     expected as expected,
     least_useful as least_useful,
     without_privacy as without_privacy,
