@@ -203,6 +203,7 @@ def test_a_factory_of_a_partial_gives_the_trained_parameters():
     assert not torch.equal(last[0], last[-1])
 
 
+@pytest.mark.long
 def test_a_parameter_that_is_one_number_is_trained():
     class Scaled(nn.Module):
         def __init__(self):
