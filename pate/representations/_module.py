@@ -16,7 +16,7 @@ from torch import nn
 from pate._core.checks import check_int, shown
 from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
-from pate.networks import one_device, steady_kernels
+from pate.networks import check_copied, one_device, steady_kernels, why_rows_fail
 from pate.representations._base import Representation
 from pate.representations._own import Brought, as_vectors, check_provenance
 
@@ -100,17 +100,21 @@ class FromModule(Brought):
         self._take(self.module)
         try:
             self._try("module", rows)
-        except torch.cuda.OutOfMemoryError:
+        except (torch.cuda.OutOfMemoryError, InvalidInputError):
             raise
-        except RuntimeError as error:  # torch's word for rows of another shape; of public rows alone
+        except Exception as error:  # the module's own code, of public rows alone
             shape = tuple(self.input_shape or (n,))
             raise InvalidInputError(
-                f"module must take rows of shape {shape}, as the public ones are, and it fails on them: {error}. Pass "
-                "a module for such rows, or input_shape=, the shape in which it takes a row."
+                f"module must take rows of shape {shape}, as the public ones are, and it fails on them: {error}."
+                + (
+                    why_rows_fail(self.module_, torch.float32)
+                    or " Pass a module for such rows, or input_shape=, the shape in which it takes a row."
+                )
             ) from error
         self.probe_ = self._probed()
 
     def _take(self, module: nn.Module) -> None:
+        check_copied(module)
         self.module_ = copy.deepcopy(module).to(one_device(self.device)).eval().requires_grad_(False)
 
     def _map(self, block: FloatArray) -> npt.NDArray[Any]:

@@ -305,3 +305,22 @@ class TestModuleFiles:
 
 def abs_of(X):
     return np.abs(X)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (lambda: torch.jit.script(layers()), "ScriptModule.*Pass the nn.Module that was compiled"),
+        (lambda: nn.Sequential(torch.jit.trace(nn.Linear(6, 3), torch.zeros(1, 6)), nn.Tanh()), "ScriptModule"),
+        (lambda: nn.DataParallel(layers()), r"DataParallel, .*inside it, \.module"),
+        (lambda: nn.Sequential(nn.LazyLinear(3)), "lazy layers"),
+        (lambda: layers().double(), r"weights of torch\.float64, and rows come as torch\.float32"),
+        (lambda: layers().bfloat16(), r"weights of torch\.bfloat16"),
+        (lambda: nn.Bilinear(3, 3, 2), r"forward takes 2 inputs \(input1, input2\)"),
+        (lambda: nn.Linear(5, 3), r"rows of shape \(6,\).*input_shape="),
+    ],
+)
+def test_a_module_that_cannot_be_used_is_refused_for_the_true_reason(module, words):
+    with pytest.raises(InvalidInputError, match=words):
+        FromModule(module(), provenance=SAID).fit(numbers())
