@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from pate.exceptions import InvalidInputError
-from pate.networks import own_generator, why_rows_fail
+from pate.networks import close, own_generator, why_rows_fail
 
 #: Odd and even, one and many: what mixes records may do so for some sizes only.
 SIZES = (1, 2, 3, 4, 7)
@@ -253,9 +253,3 @@ def _draws(module: nn.Module, rows: torch.Tensor) -> bool:
         with torch.no_grad():
             module(rows)
         return not torch.equal(before, torch.get_rng_state())
-
-
-def close(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two results are alike but for rounding."""
-    size = float(b.nan_to_num(0.0, 0.0, 0.0).abs().max())
-    return torch.allclose(a, b, rtol=1e-4, atol=1e-5 * max(size, 1.0), equal_nan=True)

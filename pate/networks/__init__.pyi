@@ -20,6 +20,15 @@ from ._contract import (
     visible_devices as visible_devices,
     why_rows_fail as why_rows_fail,
 )
+from ._row_by_row import (
+    TRAINABLE as TRAINABLE,
+    RowByRow as RowByRow,
+    Step as Step,
+    brings_rules as brings_rules,
+    check_rows_kept as check_rows_kept,
+    close as close,
+    read_program as read_program,
+)
 from ._named import (
     Linear as Linear,
     MLP as MLP,

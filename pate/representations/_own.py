@@ -20,7 +20,7 @@ from pate._core.estimators import pack_estimator, unpack_estimator
 from pate.data import holds_numbers, is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError
 from pate.representations._base import BLOCK, Representation
-from pate.representations._cells import NumberCells, SparseCells, TextCells
+from pate.representations._cells import NumberCells, SparseCells, TextCells, ask_block
 
 # Whether the user's map treats each row by itself: tried on public and made-up rows before any private one.
 
@@ -149,6 +149,8 @@ class Brought(Representation):
 
     one_by_one: bool
     batch_size: int = BLOCK
+    #: Of vectors, whatever rows there are.
+    _dtype: Any = np.float64
 
     @property
     def exact_(self) -> bool:  # type: ignore[override]
@@ -165,10 +167,16 @@ class Brought(Representation):
             setattr(apart, name, copy.deepcopy(getattr(self, name)))
         return apart
 
-    def _try(self, name: str, rows: Any) -> None:
+    def _mapped(self, rows: Any, start: int, size: int) -> npt.NDArray[Any]:
+        # A row on which the user's code raises is the zero vector, and no other row's matter.
+        block, found = self.cells_.block(rows, start, size), np.zeros((size, self.n_features_out_), self._dtype)
+        ask_block(lambda at: self._map(block[at]), 0, np.arange(size), size, found)
+        return found
+
+    def _try(self, name: str, rows: Any, block_map: Callable[[Any], npt.NDArray[Any]]) -> None:
         """Check that no row's vector depends on another row, and set the length of vectors."""
         self.n_features_out_ = 0
-        self.n_features_out_ = check_rows_apart(name, self._map, self.cells_, rows, self._block_rows)
+        self.n_features_out_ = check_rows_apart(name, block_map, self.cells_, rows, self._block_rows)
 
 
 @dataclass(repr=False, eq=False)
@@ -194,9 +202,8 @@ class FromTransformer(Brought):
     -----
     Rows of numbers (a DataFrame's with their names), sparse rows and texts are taken; before mixed tables put a
     :class:`TableMap`. Missing cells are filled and all are clipped to the public range before the transformer sees
-    them. One that mixes rows is refused when fitted; whether it ever saw private rows cannot be tested. Where it raises
-    on some row, ``transform`` does, and that says something of a record; with ``one_by_one`` such a row is the zero
-    vector instead.
+    them. One that mixes rows is refused when fitted; whether it ever saw private rows cannot be tested. A row on which
+    it raises is the zero vector.
 
     Examples
     --------
@@ -252,7 +259,7 @@ class FromTransformer(Brought):
             n = int(rows.shape[0])
             self.transformer_.fit(self._shown(self.cells_.block(rows, 0, n)))
         self.hash_ = _hash(_as_saved(self.transformer_))
-        self._try("transformer", rows)
+        self._try("transformer", rows, self._map)
 
     def _shown(self, block: Any) -> Any:
         names = getattr(self.cells_, "names", None)
@@ -263,13 +270,7 @@ class FromTransformer(Brought):
         return pd.DataFrame(block, columns=list(names))
 
     def _map(self, block: Any) -> npt.NDArray[Any]:
-        if self.one_by_one and self.n_features_out_:
-            try:
-                found = self.transformer_.transform(self._shown(block))
-            except Exception:  # of this row, which stands alone here: no other row is affected
-                return np.zeros((1, self.n_features_out_))
-        else:
-            found = self.transformer_.transform(self._shown(block))
+        found = self.transformer_.transform(self._shown(block))
         return as_vectors("transformer", found, int(block.shape[0]), self.n_features_out_).astype(np.float64)
 
     def _provenance(self) -> str:

@@ -11,8 +11,9 @@ from torch import nn
 
 from pate import Budget, DPSGDClassifier, DPSGDRegressor, PATEClassifier
 from pate.dpsgd import SampledGaussian
-from pate.dpsgd._measured import ask_module, one_by_one
+from pate.dpsgd._measured import ask_module
 from pate.exceptions import InvalidInputError
+from pate.networks import RowByRow
 from pate.representations import FromModule, FromTransformer
 
 rng = np.random.default_rng(0)
@@ -168,9 +169,9 @@ def test_a_prediction_follows_from_its_row_alone():
 
 
 def test_layers_that_are_known_are_run_on_all_rows_at_once(monkeypatch):
-    monkeypatch.setattr("pate.dpsgd._measured.vmap", None)
+    monkeypatch.setattr("pate.networks._row_by_row.vmap", None)
     module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-    ask = one_by_one(module, torch.zeros(1, 3))
+    ask = RowByRow.of(module, torch.zeros(1, 3))
     assert torch.allclose(ask(torch.from_numpy(X)), module(torch.from_numpy(X)), atol=1e-6)
 
 

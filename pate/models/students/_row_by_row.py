@@ -32,9 +32,9 @@ from pate._core.secret import global_generators
 from pate._core.types import IntArray, Mask
 from pate.data import is_frame
 from pate.exceptions import CuratorWarning, StudentWarning
-from pate.records import BLOCK_ROWS, ask_block, count_right, own_throughout, slabs, take
+from pate.records import BLOCK_ROWS, count_right, own_throughout, slabs, take
 from pate.release import LabelRelease, PaidCounts, ReleasedCounts, message_of_counts
-from pate.representations import Representation
+from pate.representations import Representation, ask_block
 
 #: Parts of scikit-learn whose classes predict each row from that row and the fitted state: not those that are random in
 #: ``predict``, or iterate over all rows together.
