@@ -18,7 +18,14 @@ from pate._core.checks import check_classes, check_labels, check_real, quietly, 
 from pate._core.frames import plain_column, plain_rows
 from pate._core.secret import training_seed
 from pate.data import check_same_shape, flat_rows, image_shape, quoted, recognised_by
-from pate.estimators._public_rows import PublicRows, any_rows, check_has_target, check_several, teachers_rows
+from pate.estimators._public_rows import (
+    PublicRows,
+    any_rows,
+    check_has_target,
+    check_several,
+    tags_of_maps,
+    teachers_rows,
+)
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.ledger import Registration
 from pate.models.recipes import MappedLinear, RecordModel
@@ -369,7 +376,6 @@ class PublicModel(ClassifierMixin, PublicRows):
         tags = super().__sklearn_tags__()
         copy_input_tags(LogisticRegression() if self.estimator is None else self.estimator, tags)
         with suppress(InvalidInputError):  # no such voters: fit will say so
-            if self.who_votes() in OWN_MODEL:  # representations look at each cell themselves
-                for name in ("allow_nan", "categorical", "sparse", "string"):
-                    setattr(tags.input_tags, name, True)
+            if self.who_votes() in (*OWN_MODEL, "heads") and self.estimator is None:
+                tags = tags_of_maps(tags, self.representation)
         return tags

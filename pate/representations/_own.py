@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -240,6 +241,13 @@ class FromTransformer(Brought):
         if isinstance(self.transformer, Representation):
             raise InvalidInputError("transformer is a representation already. Use it as it is.")
         check_provenance(self.provenance, needed=self._is_fitted())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        with suppress(Exception):  # a transformer without tags
+            taken = get_tags(self.transformer).input_tags.sparse
+            tags.input_tags.sparse = isinstance(self.cells_, SparseCells) if hasattr(self, "provenance_") else taken
+        return tags
 
     def _is_fitted(self) -> bool:
         try:
