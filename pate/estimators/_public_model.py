@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
@@ -29,7 +30,14 @@ from pate.estimators._public_rows import (
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.ledger import Registration
 from pate.models.recipes import MappedLinear, RecordModel
-from pate.models.students import check_is_student, default_student, fit_student, make_student, mapped_student
+from pate.models.students import (
+    check_is_student,
+    default_student,
+    fit_student,
+    is_known_throughout,
+    make_student,
+    mapped_student,
+)
 from pate.privacy.tiers import TierBudgets
 from pate.release import LabelRelease, ModelLabels, warn_of_student
 from pate.teachers import (
@@ -282,9 +290,9 @@ class PublicModel(ClassifierMixin, PublicRows):
         -------
         array of shape (n_rows,)
         """
-        check_is_fitted(self, "student_")
-        X = self._check_rows(X, self.student_)
-        said = np.asarray(self.student_.predict(X)).reshape(X.shape[0])  # CatBoost's is a column
+        student = self._shown_student()
+        X = self._check_rows(X, student)
+        said = np.asarray(student.predict(X)).reshape(X.shape[0])  # CatBoost's is a column
         return np.asarray(self.classes_[said.astype(np.int64)])
 
     @available_if(_student_can("predict_proba"))
@@ -299,11 +307,16 @@ class PublicModel(ClassifierMixin, PublicRows):
         -------
         array of shape (n_rows, n_classes)
         """
-        check_is_fitted(self, "student_")
-        X = self._check_rows(X, self.student_)
+        student = self._shown_student()
+        X = self._check_rows(X, student)
         full = np.zeros((X.shape[0], len(self.classes_)))
-        full[:, self.student_.classes_] = self.student_.predict_proba(X)
+        full[:, student.classes_] = student.predict_proba(X)
         return full
+
+    def _shown_student(self) -> Any:
+        """Return what is shown rows: a copy that is thrown away, where code of the user's may keep some of them."""
+        check_is_fitted(self, "student_")
+        return self.student_ if is_known_throughout(self.student_) else copy.deepcopy(self.student_)
 
     def threshold(self, label: Any, *, precision: float | None = None, recall: float | None = None) -> float:
         """Return what a class's probability must reach for a wanted precision, or recall, of that class. Free.
