@@ -34,12 +34,12 @@ from pate.models.students import (
     check_is_student,
     default_student,
     fit_student,
-    is_known_throughout,
     make_student,
     mapped_student,
 )
 from pate.privacy.tiers import TierBudgets
 from pate.release import LabelRelease, ModelLabels, warn_of_student
+from pate.representations import is_known_throughout
 from pate.teachers import (
     HeadTeacherEnsemble,
     ReadRows,

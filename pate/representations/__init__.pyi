@@ -12,7 +12,7 @@ from ._join import (
 )
 from ._kernel import KernelPCA as KernelPCA, PublicNeighbours as PublicNeighbours
 from ._module import FromModule as FromModule
-from ._own import FromTransformer as FromTransformer
+from ._own import FromTransformer as FromTransformer, is_known_throughout as is_known_throughout
 from ._tables import (
     AboveLeast as AboveLeast,
     GroupedRows as GroupedRows,

@@ -6,13 +6,17 @@ import copy
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
+from types import FunctionType
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.compose import make_column_selector
+from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -107,6 +111,70 @@ def _exchanged(block: Any, others: Any, fixed: list[int]) -> Any:
     return mixed
 
 
+# Which code is known to treat each row by itself.
+
+#: Parts of scikit-learn whose classes predict each row from that row and the fitted state: not those that are random in
+#: ``predict``, or iterate over all rows together.
+_ROW_BY_ROW = frozenset(
+    (
+        "calibration", "compose", "discriminant_analysis", "dummy", "ensemble", "feature_extraction",
+        "feature_selection", "frozen", "impute", "kernel_approximation", "linear_model", "model_selection",
+        "multiclass", "multioutput", "naive_bayes", "neighbors", "neural_network", "pipeline", "preprocessing",
+        "random_projection", "semi_supervised", "svm", "tree",
+    )
+)  # fmt: skip
+_OF_OTHER_PARTS = frozenset(("PCA", "IncrementalPCA", "KernelPCA", "TruncatedSVD", "KMeans", "MiniBatchKMeans"))
+_NOT = frozenset(("IterativeImputer", "KNNImputer"))
+#: Random strategies of DummyClassifier.
+_DRAWN = ("uniform", "stratified")
+#: Values that run no code: those of any other type (a metric's object, a user's vocabulary) may look at other rows.
+_VALUES = (type(None), bool, int, float, complex, str, bytes, slice, np.ndarray, *{*np.sctypeDict.values()})
+#: Types that a parameter such as ``dtype`` names.
+_TYPES = frozenset((bool, int, float, str, object, *np.sctypeDict.values()))
+#: Where scikit-learn's own code stands that ``fit`` alone calls: scores by which columns are chosen, and splits.
+_OF_FIT = ("sklearn.feature_selection._univariate_selection", "sklearn.feature_selection._mutual_info")
+_SPLITS = "sklearn.model_selection._split"
+
+
+def is_known_throughout(student: Any) -> bool:
+    """Whether all parts of a student are pate's or scikit-learn's code that predicts each row by itself."""
+    if isinstance(student, Representation):
+        own = type(student).__module__.startswith("pate.") and getattr(student, "own_", True)
+        return (
+            own and not isinstance(student, Brought) and all(map(is_known_throughout, getattr(student, "parts_", ())))
+        )
+    package, part = [*type(student).__module__.split("."), ""][:2]
+    name = type(student).__name__
+    listed = (part in _ROW_BY_ROW or name in _OF_OTHER_PARTS) and name not in _NOT
+    if package != "pate" and not (package == "sklearn" and listed):
+        return False
+    own = isinstance(student, FunctionTransformer) and student.func is not None
+    if own and (student.kw_args or not isinstance(student.func, np.ufunc)):
+        return False
+    if isinstance(student, DummyClassifier) and student.strategy in _DRAWN:
+        return False
+    params = student.get_params(deep=False) if hasattr(student, "get_params") else {}
+    return all(map(_is_known, params.values()))
+
+
+def _is_known(value: Any) -> bool:
+    if type(value) is dict:
+        return all(map(_is_known, (*value, *value.values())))
+    if type(value) in (list, tuple, set, frozenset):
+        return all(map(_is_known, value))
+    if isinstance(value, type):
+        return value in _TYPES
+    if isinstance(value, np.ufunc):  # number by number, where it is compiled
+        return value.nin == value.nout == 1 and value.signature is None and value.types != ["O->O"]
+    if hasattr(value, "fit") or hasattr(value, "transform"):
+        return is_known_throughout(value)
+    if type(value) in (make_column_selector, FunctionType):
+        return type(value) is make_column_selector or value.__module__ in _OF_FIT
+    if type(value) is np.ndarray and value.dtype.hasobject:
+        return all(map(_is_known, value.flat))
+    return type(value) in _VALUES or type(value).__module__ == _SPLITS
+
+
 _KINDS: dict[str, Any] = {"numbers": NumberCells, "sparse": SparseCells, "texts": TextCells}
 _LONGEST = 300
 
@@ -156,7 +224,7 @@ class Brought(Representation):
     @property
     def exact_(self) -> bool:  # type: ignore[override]
         """Whether a row's place shows in no bit of its vector."""
-        return bool(self.one_by_one)
+        return self._block_rows == 1
 
     @property
     def _block_rows(self) -> int:  # type: ignore[override]
@@ -176,8 +244,8 @@ class Brought(Representation):
 
     def _try(self, name: str, rows: Any, block_map: Callable[[Any], npt.NDArray[Any]]) -> None:
         """Check that no row's vector depends on another row, and set the length of vectors."""
-        self.n_features_out_ = 0
-        self.n_features_out_ = check_rows_apart(name, block_map, self.cells_, rows, self._block_rows)
+        self.n_features_out_, size = 0, 1 if self.one_by_one else int(self.batch_size)
+        self.n_features_out_ = check_rows_apart(name, block_map, self.cells_, rows, size)
 
 
 @dataclass(repr=False, eq=False)
@@ -193,7 +261,8 @@ class FromTransformer(Brought):
         nothing, its function may have): it stands in the statement, marked as the person's own word.
     one_by_one : bool
         Show it one row at a time: slower, but every vector is then the same to the last bit at any place,
-        which add-or-remove adjacency needs.
+        which add-or-remove adjacency needs. So it is in any case where some of its code is not scikit-learn's, and
+        might look at other rows.
 
     Attributes
     ----------
@@ -268,6 +337,11 @@ class FromTransformer(Brought):
             self.transformer_.fit(self._shown(self.cells_.block(rows, 0, n)))
         self.hash_ = _hash(_as_saved(self.transformer_))
         self._try("transformer", rows, self._map)
+
+    @property
+    def _block_rows(self) -> int:  # type: ignore[override]
+        alone = self.one_by_one or not is_known_throughout(getattr(self, "transformer_", self.transformer))
+        return 1 if alone else BLOCK
 
     def _shown(self, block: Any) -> Any:
         names = getattr(self.cells_, "names", None)

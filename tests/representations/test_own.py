@@ -285,6 +285,20 @@ def test_a_vector_follows_from_its_row_alone_where_no_trial_could_tell(kind):
     assert np.array_equal(pickle.loads(pickle.dumps(rep)).transform(X)[1:], found[1:])
 
 
+def less_when_crowded(X):
+    return X - X.mean(axis=0) if (X > 0.5).all(axis=1).sum() > 900 else np.tanh(X)
+
+
+def test_nor_does_a_transformer_of_the_users_see_another_row():
+    rep = FromTransformer(FunctionTransformer(less_when_crowded)).fit(SOME)
+    X = np.tile(CROWD[:13], (75, 1))
+    assert np.array_equal(rep.transform(X), np.tanh(X))
+    assert rep.exact_
+    assert not FromTransformer(FunctionTransformer(np.tanh)).fit(SOME).exact_
+    with pytest.raises(InvalidInputError, match="mixes rows"):
+        FromTransformer(FunctionTransformer(batch_mean)).fit(SOME)
+
+
 @pytest.mark.parametrize("kind", [Crowded, CrowdedSums])
 def test_nor_does_a_record_move_another_ones_ballot_or_another_shards_vote(kind):
     rep, other, y = crowded(kind), CROWD.copy(), np.arange(40) % 2
