@@ -37,6 +37,7 @@ def plain_rows(X: Any, *, name: str = "X") -> Any:
         _refuse_several(X, name)
     if X is None or isinstance(X, np.ndarray | list | tuple):
         return X
+    _check_tensor(name, X)
     return quietly(name, _rows, X, name)
 
 
@@ -62,7 +63,26 @@ def plain_column(y: Any, *, name: str = "y") -> Any:
     """
     if y is None or isinstance(y, np.ndarray | list | tuple):
         return y
+    _check_tensor(name, y)
     return quietly(name, _column, y)
+
+
+def _check_tensor(name: str, X: Any) -> None:
+    """Refuse a torch tensor that NumPy cannot read, and say what to call on it."""
+    if not all(hasattr(X, fact) for fact in ("requires_grad", "layout", "device")):
+        return
+    steps = {
+        ".detach()": ("requires gradients", X.requires_grad),
+        ".to_dense()": (f"is {X.layout}", str(X.layout) != "torch.strided"),
+        ".cpu()": (f"is on {X.device}", X.device.type != "cpu"),
+        ".float()": ("is bfloat16", str(X.dtype) == "torch.bfloat16"),
+    }
+    needed = [step for step, (_, needs) in steps.items() if needs]
+    if needed:
+        raise InvalidInputError(
+            f"{name} is a torch tensor that {', '.join(steps[step][0] for step in needed)}, and NumPy reads none such. "
+            f"Pass {name}{''.join(needed)}."
+        )
 
 
 def _rows(X: Any, name: str) -> Any:

@@ -35,11 +35,11 @@ from torch import nn
 from pate._core.files import check_can_write, remove_whole, write_json
 from pate._core.provenance import package_versions
 from pate._core.tensors import load_tensors, save_tensors
-from pate.dpsgd._checks import close, made_up_rows, made_up_targets
+from pate.dpsgd._checks import made_up_rows, made_up_targets
 from pate.dpsgd.engines import PerRecordEngine
 from pate.exceptions import InvalidInputError, PateError
 from pate.ledger import Ledger
-from pate.networks import own_generator
+from pate.networks import close, own_generator
 
 FORM = "DP-SGD checkpoint 2"
 FILE = "run.safetensors"

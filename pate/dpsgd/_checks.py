@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from pate.exceptions import InvalidInputError
-from pate.networks import own_generator, several_inputs
+from pate.networks import close, own_generator, why_rows_fail
 
 #: Odd and even, one and many: what mixes records may do so for some sizes only.
 SIZES = (1, 2, 3, 4, 7)
@@ -66,25 +66,22 @@ def check_trainable(module: nn.Module) -> None:
                 "that a batch holds, beside the noise, nor with sparse=True, whose gradient tells which those were. "
                 "Leave both out."
             )
-    # A frozen batch norm mixes records just the same; all else is asked of trained layers alone.
-    if any(isinstance(part, _BatchNorm) for part in module.modules()):
-        problems = ["BatchNorm makes each record's output depend on its batch"]
-    else:
-        problems = [] if module.training else ["it does not stay in training mode"]
-        for part in module.modules():
-            kind = type(part).__name__
-            if not any(p.requires_grad for p in part.parameters(recurse=False)):
-                continue
-            if isinstance(part, _InstanceNorm) and part.track_running_stats:
-                problems.append(
-                    f"{kind} keeps running statistics of the records (track_running_stats=False keeps none)"
-                )
-            elif any(True for _ in part.buffers()):
-                problems.append(f"the trained layer {kind} has buffers, which nothing protects")
+    problems = [] if module.training else ["it does not stay in training mode"]
+    for part in module.modules():
+        kind = type(part).__name__
+        trained = any(p.requires_grad for p in part.parameters(recurse=False))
+        # Frozen, and in evaluation mode whatever mode the module is in, it is a map of single rows.
+        if isinstance(part, _BatchNorm) and (trained or part.training or part.running_mean is None):
+            problems.append(f"{kind} makes each record's output depend on its batch")
+        elif isinstance(part, _InstanceNorm) and trained and part.track_running_stats:
+            problems.append(f"{kind} keeps running statistics of the records (track_running_stats=False keeps none)")
+        elif trained and any(True for _ in part.buffers()):
+            problems.append(f"the trained layer {kind} has buffers, which nothing protects")
     if problems:
         raise InvalidInputError(
             f"module cannot be trained with differential privacy: {'; '.join(dict.fromkeys(problems))}. "
-            "Use torch.nn.GroupNorm or LayerNorm instead of batch norm, and no buffers in trained layers."
+            "Use torch.nn.GroupNorm or LayerNorm instead of batch norm (or freeze it, requires_grad_(False), and call "
+            "its eval() in a train() of your own), and no buffers in trained layers."
         )
 
 
@@ -202,7 +199,7 @@ def _check_shape(module: nn.Module, rows: torch.Tensor, n_classes: int) -> None:
             raise InvalidInputError(
                 f"module must map {words} to logits of shape (batch, {n_classes}); on a batch of {size} it raised "
                 f"{type(error).__name__}: {error}."
-                + (several_inputs(module) or " It must take batches of any size, one record's too.")
+                + (why_rows_fail(module, rows.dtype) or " It must take batches of any size, one record's too.")
             ) from error
         if tuple(logits.shape) != (size, n_classes) or not logits.is_floating_point():
             raise InvalidInputError(
@@ -256,9 +253,3 @@ def _draws(module: nn.Module, rows: torch.Tensor) -> bool:
         with torch.no_grad():
             module(rows)
         return not torch.equal(before, torch.get_rng_state())
-
-
-def close(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two results are alike but for rounding."""
-    size = float(b.nan_to_num(0.0, 0.0, 0.0).abs().max())
-    return torch.allclose(a, b, rtol=1e-4, atol=1e-5 * max(size, 1.0), equal_nan=True)

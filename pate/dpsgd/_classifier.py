@@ -19,7 +19,6 @@ from torch import nn
 from pate._core.moved import takes_former_names
 from pate.dpsgd._canaries import Canaries
 from pate.dpsgd._fit import Fitted, fit_privately, linear_weights
-from pate.dpsgd._measured import one_by_one
 from pate.dpsgd._optimizers import Optimizer
 from pate.dpsgd._rows import input_spec, keep_columns, read_asked, rows_for
 from pate.dpsgd._run import TrainingStep
@@ -33,7 +32,7 @@ from pate.ledger import Ledger
 from pate.models import write_kept
 from pate.models.file import Manifest
 from pate.models.recipes import MappedLinear, keep_linear, made_of_linear
-from pate.networks import held_threads
+from pate.networks import RowByRow, held_threads
 from pate.privacy.budget import Budget
 from pate.release import warn_of_doubts
 from pate.release.statement import CountedFits, naming_fits_before
@@ -48,9 +47,11 @@ def outputs(fitted: Any, X: Any, *, double: bool = False) -> torch.Tensor:
     With ``double`` it is computed in that precision, so that a row's place among others shows in no digit that counts.
     """
     rows = torch.from_numpy(rows_for(fitted.module_, read_asked(fitted, X, fitted._method)))
-    ask = one_by_one(fitted.module_, rows[:1], double=double)
-    if double and rows.is_floating_point():
-        rows = rows.double()
+    module = copy.deepcopy(fitted.module_)
+    ask = RowByRow.of(module, rows[:1])
+    if double:
+        module.double()
+        rows = rows.double() if rows.is_floating_point() else rows
     with held_threads(valued(Device, fitted.device).n_threads):
         return torch.cat([ask(part).double() for part in rows.split(_PREDICTION_ROWS)])
 

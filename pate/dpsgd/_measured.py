@@ -21,8 +21,7 @@ import copy
 import hashlib
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,16 +29,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
-from torch.func import vmap
 
 from pate._core.types import FloatArray, IntArray, Mask
 from pate.dpsgd._calibration import dpsgd_epsilon
-from pate.dpsgd._checks import close
-from pate.dpsgd.engines import BookKeepingEngine, brings_rules, read_program
 from pate.dpsgd.mechanisms import PoissonSGD, Shape, TrainingMechanism
 from pate.exceptions import InvalidInputError
 from pate.mechanisms import GaussianSum
-from pate.networks import own_generator
+from pate.networks import RowByRow
 from pate.privacy.budget import Budget
 from pate.privacy.convert import gdp_from_budget, gdp_to_epsilon
 from pate.privacy.cost import Charge
@@ -240,44 +236,11 @@ def ask_module(module: nn.Module, rows: Any, usable: Mask, *, size: int) -> Floa
 
     NaN where a row is not usable, or the module raises on it. ``size`` rows are asked at a time.
     """
-    ask = one_by_one(module, torch.from_numpy(np.zeros_like(rows[:1])))
-    n_outputs = ask(torch.from_numpy(np.zeros_like(rows[:1]))).shape[1]
+    zeros = torch.from_numpy(np.zeros_like(rows[:1]))
+    ask = RowByRow.of(copy.deepcopy(module), zeros)
+    n_outputs = ask(zeros).shape[1]
     found = np.full((len(rows), n_outputs), np.nan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they may quote private values
         ask_alone(lambda at: ask(torch.from_numpy(np.array(rows[at]))).double().numpy(), usable, found, size=size)
     return found
-
-
-def one_by_one(module: nn.Module, like: torch.Tensor, *, double: bool = False) -> Callable[[torch.Tensor], Any]:
-    """Return a function that maps rows to a module's outputs in evaluation mode, each row by itself.
-
-    Layers that are known to keep rows apart are run on all rows at once. Any other module runs on single rows, side by
-    side (``vmap``) where its code allows it, by a copy that has never run and is thrown away. Which it is follows from
-    the module and from rows of zeros, shaped as ``like`` (1, ...).
-    """
-    module = copy.deepcopy(module).eval()
-    program = read_program(module)
-    if double:
-        module, like = module.double(), like.double() if like.is_floating_point() else like
-    if program is not None:
-        return torch.no_grad()(BookKeepingEngine(module, program).outputs)
-
-    def side_by_side(rows: torch.Tensor) -> torch.Tensor:
-        fresh = copy.deepcopy(module)
-        with torch.no_grad():
-            return vmap(lambda row: fresh(row[None])[0])(rows)
-
-    def in_turn(rows: torch.Tensor) -> torch.Tensor:
-        found = []
-        for row in rows:
-            with torch.no_grad(), own_generator(0):
-                found.append(copy.deepcopy(module)(row[None])[0])
-        return torch.stack(found)
-
-    zeros = torch.zeros_like(like).repeat(2, *[1] * (like.dim() - 1))
-    with warnings.catch_warnings(), suppress(Exception):  # of zeros alone
-        warnings.simplefilter("ignore")
-        if not brings_rules(copy.deepcopy(module), zeros[:1]) and close(side_by_side(zeros), in_turn(zeros)):
-            return side_by_side
-    return in_turn

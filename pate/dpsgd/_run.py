@@ -23,7 +23,7 @@ from pate._core.recorder import note, playing, resolve
 from pate._core.secret import fresh_secret, global_generators, training_seed
 from pate.dpsgd._canaries import CanaryRun
 from pate.dpsgd._checkpoint import Checkpoint, Held, Likeness
-from pate.dpsgd._checks import Trial, check_trainable, close, tensors_of, try_module
+from pate.dpsgd._checks import Trial, check_trainable, tensors_of, try_module
 from pate.dpsgd._optimizers import RunningAverage, set_noise_std
 from pate.dpsgd._settings import read_averaging, read_schedule
 from pate.dpsgd._statement import Plan, mechanism_of
@@ -33,7 +33,7 @@ from pate.dpsgd.engines import BookKeepingEngine, Engine, PerRecordEngine, check
 from pate.dpsgd.engines._book_keeping import BLOCK, passes
 from pate.exceptions import BudgetExceededError, InvalidInputError, PateError
 from pate.ledger import Ledger, Registration
-from pate.networks import check_apart, make, make_module, module_arguments, own_generator
+from pate.networks import check_apart, close, make, make_module, module_arguments, own_generator
 from pate.privacy.noise.source import NoiseSource
 
 # How :class:`pate.DPSGDClassifier` makes what it trains: a new module, found fit for DP-SGD, and its engine.

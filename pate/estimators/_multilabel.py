@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from pate._core.curator import CuratorMessage
 from pate._core.types import FloatArray, IntArray
 from pate.data import recognised_by
-from pate.estimators._public_rows import PublicRows
+from pate.estimators._public_rows import PublicRows, tags_of_maps
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger, Registration
 from pate.models import SeveralModel, SeveralPlan, keep_several, made_of_several, read_several, write_kept
@@ -252,6 +252,4 @@ class PATEMultilabelClassifier(ClassifierMixin, PublicRows):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label, tags.target_tags.multi_output = True, True
-        for name in ("allow_nan", "categorical", "sparse", "string"):  # representations look at each cell themselves
-            setattr(tags.input_tags, name, True)
-        return tags
+        return tags_of_maps(tags, self.representation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
@@ -17,13 +18,27 @@ from pate._core.checks import check_classes, check_labels, check_real, quietly, 
 from pate._core.frames import plain_column, plain_rows
 from pate._core.secret import training_seed
 from pate.data import check_same_shape, flat_rows, image_shape, quoted, recognised_by
-from pate.estimators._public_rows import PublicRows, any_rows, check_has_target, check_several, teachers_rows
+from pate.estimators._public_rows import (
+    PublicRows,
+    any_rows,
+    check_has_target,
+    check_several,
+    tags_of_maps,
+    teachers_rows,
+)
 from pate.exceptions import InvalidInputError, PateError, StudentError
 from pate.ledger import Registration
 from pate.models.recipes import MappedLinear, RecordModel
-from pate.models.students import check_is_student, default_student, fit_student, make_student, mapped_student
+from pate.models.students import (
+    check_is_student,
+    default_student,
+    fit_student,
+    make_student,
+    mapped_student,
+)
 from pate.privacy.tiers import TierBudgets
 from pate.release import LabelRelease, ModelLabels, warn_of_student
+from pate.representations import is_known_throughout
 from pate.teachers import (
     ClassScores,
     HeadTeacherEnsemble,
@@ -275,9 +290,9 @@ class PublicModel(ClassScores, PublicRows):
         -------
         array of shape (n_rows,)
         """
-        check_is_fitted(self, "student_")
-        X = self._check_rows(X, self.student_)
-        said = np.asarray(self.student_.predict(X)).reshape(X.shape[0])  # CatBoost's is a column
+        student = self._shown_student()
+        X = self._check_rows(X, student)
+        said = np.asarray(student.predict(X)).reshape(X.shape[0])  # CatBoost's is a column
         return np.asarray(self.classes_[said.astype(np.int64)])
 
     @available_if(_student_can("predict_proba"))
@@ -292,11 +307,16 @@ class PublicModel(ClassScores, PublicRows):
         -------
         array of shape (n_rows, n_classes)
         """
-        check_is_fitted(self, "student_")
-        X = self._check_rows(X, self.student_)
+        student = self._shown_student()
+        X = self._check_rows(X, student)
         full = np.zeros((X.shape[0], len(self.classes_)))
-        full[:, self.student_.classes_] = self.student_.predict_proba(X)
+        full[:, student.classes_] = student.predict_proba(X)
         return full
+
+    def _shown_student(self) -> Any:
+        """Return what is shown rows: a copy that is thrown away, where code of the user's may keep some of them."""
+        check_is_fitted(self, "student_")
+        return self.student_ if is_known_throughout(self.student_) else copy.deepcopy(self.student_)
 
     def threshold(self, label: Any, *, precision: float | None = None, recall: float | None = None) -> float:
         """Return what a class's probability must reach for a wanted precision, or recall, of that class. Free.
@@ -369,7 +389,6 @@ class PublicModel(ClassScores, PublicRows):
         tags = super().__sklearn_tags__()
         copy_input_tags(LogisticRegression() if self.estimator is None else self.estimator, tags)
         with suppress(InvalidInputError):  # no such voters: fit will say so
-            if self.who_votes() in OWN_MODEL:  # representations look at each cell themselves
-                for name in ("allow_nan", "categorical", "sparse", "string"):
-                    setattr(tags.input_tags, name, True)
+            if self.who_votes() in (*OWN_MODEL, "heads") and self.estimator is None:
+                tags = tags_of_maps(tags, self.representation)
         return tags

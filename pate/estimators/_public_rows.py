@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import get_tags
 
 from pate._core.checks import check_int, shown
 from pate._core.curator import CuratorMessage, warn, warn_curator
@@ -161,6 +163,16 @@ def public_rows(X_public: Any, *, image_shape: Any = None) -> tuple[Any, InputSp
     reader = PublicRows()
     reader.image_shape = image_shape
     return reader._check_public(X_public, any_rows(None), reset=True), reader._rows_taken()
+
+
+def tags_of_maps(tags: Any, representation: Any) -> Any:
+    """Say in an estimator's tags which rows public maps take: they look at each cell themselves."""
+    for name in ("allow_nan", "categorical", "sparse", "string"):
+        setattr(tags.input_tags, name, True)
+    if representation is not None:
+        with suppress(Exception):  # fit refuses what is no representation
+            tags.input_tags.sparse = get_tags(representation).input_tags.sparse
+    return tags
 
 
 class PublicRows(CountedFits, BaseEstimator):

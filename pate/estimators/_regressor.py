@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pate._core.curator import CuratorMessage
 from pate.data import recognised_by
-from pate.estimators._public_rows import PublicRows
+from pate.estimators._public_rows import PublicRows, tags_of_maps
 from pate.exceptions import InvalidInputError
 from pate.ledger import Ledger, Registration
 from pate.models import (
@@ -213,10 +213,7 @@ class PATERegressor(RegressorMixin, PublicRows):
         return reg
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        for name in ("allow_nan", "categorical", "sparse", "string"):  # representations look at each cell themselves
-            setattr(tags.input_tags, name, True)
-        return tags
+        return tags_of_maps(super().__sklearn_tags__(), self.representation)
 
 
 def registration_of_numbers(X: Any, values: Any, groups: Any, *, n_units: int, unit: str) -> Registration:

@@ -2,6 +2,7 @@
 
 from ._contract import (
     check_apart as check_apart,
+    check_copied as check_copied,
     has_bf16 as has_bf16,
     held_threads as held_threads,
     hooked as hooked,
@@ -13,11 +14,20 @@ from ._contract import (
     own_generator as own_generator,
     read_state as read_state,
     save_state as save_state,
-    several_inputs as several_inputs,
     state_of as state_of,
     steady_kernels as steady_kernels,
     take_state as take_state,
     visible_devices as visible_devices,
+    why_rows_fail as why_rows_fail,
+)
+from ._row_by_row import (
+    TRAINABLE as TRAINABLE,
+    RowByRow as RowByRow,
+    Step as Step,
+    brings_rules as brings_rules,
+    check_rows_kept as check_rows_kept,
+    close as close,
+    read_program as read_program,
 )
 from ._named import (
     Linear as Linear,

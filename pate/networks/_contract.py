@@ -199,8 +199,17 @@ def _passes_on(module: Any, name: str) -> bool:
     return False
 
 
-def several_inputs(module: nn.Module) -> str:
-    """Return what to do where ``forward`` takes several inputs, with a space before it; empty where it takes one."""
+def why_rows_fail(module: nn.Module, dtype: torch.dtype) -> str:
+    """Return what to do where ``forward`` takes several inputs, or numbers of another type than ``dtype``.
+
+    With a space before it; empty where it is neither.
+    """
+    others = {p.dtype for p in module.parameters()} - {dtype}
+    if others and dtype.is_floating_point:
+        return (
+            f" It has weights of {', '.join(sorted(map(str, others)))}, and rows come as {dtype}: convert it, "
+            "module.float(), or the rows in its forward."
+        )
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(module.forward).parameters.values()
     names = [p.name for p in parameters if p.kind in kinds and p.default is p.empty]
@@ -212,19 +221,36 @@ def several_inputs(module: nn.Module) -> str:
     )
 
 
+def check_copied(module: nn.Module) -> None:
+    """Refuse lazy layers, and modules of which a copy is not a module as good: compiled code, and DataParallel."""
+    if any(map(is_lazy, (*module.parameters(), *module.buffers()))):
+        raise InvalidInputError(
+            "module has lazy layers, whose sizes the first rows would decide. Give them sizes: n_features is passed to "
+            "whatever takes it."
+        )
+    for part in module.modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            raise InvalidInputError(
+                "module must hold no torch.jit.ScriptModule: a copy of such compiled code is cut off from its "
+                "gradients, takes no hooks and cannot be pickled. Pass the nn.Module that was compiled, with its "
+                "weights: load_state_dict(scripted.state_dict())."
+            )
+        if isinstance(part, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            raise InvalidInputError(
+                f"module must hold no torch.nn.{type(part).__name__}, which cuts batches up itself, by what devices "
+                "there are. Pass the module inside it, .module; device= says where it runs."
+            )
+
+
 def make(module: Callable[..., nn.Module], kwargs: Mapping[str, Any]) -> nn.Module:
-    """Make a module that returns logits; refuse what is none, and lazy layers.
+    """Make a module that returns logits; refuse what is none, or cannot be copied (:func:`check_copied`).
 
     Arguments are copied: a tensor or module among them is every module's start, not one thing that they all train.
     """
     made = module(**copy.deepcopy(dict(kwargs)))
     if not isinstance(made, nn.Module):
         raise InvalidInputError(f"module must make a torch.nn.Module, it made a {type(made).__name__}.")
-    if any(map(is_lazy, (*made.parameters(), *made.buffers()))):
-        raise InvalidInputError(
-            "module has lazy layers, whose sizes the first rows would decide. Give them sizes: n_features is passed to "
-            "whatever takes it."
-        )
+    check_copied(made)
     if give_logits not in made._forward_hooks.values():
         made.register_forward_hook(give_logits)
     return made

@@ -17,7 +17,6 @@ from ._maps import (
     PublicMap as PublicMap,
     fingerprint_of as fingerprint_of,
     ask_alone as ask_alone,
-    ask_block as ask_block,
     in_blocks as in_blocks,
     is_own as is_own,
     own_throughout as own_throughout,

@@ -36,7 +36,7 @@ from pate.records.ballot_sum import (
     residual_norm,
     weighed,
 )
-from pate.representations import TextCells, n_rows
+from pate.representations import TextCells, ask_block, n_rows
 
 BLOCK_ROWS = 1024
 
@@ -223,27 +223,6 @@ def ask_alone(ask: Callable[[IntArray], Any], usable: Mask, found: Any, *, size:
     """
     for start, end in slabs(len(usable), size):
         ask_block(ask, start, np.flatnonzero(usable[start:end]), size, found)
-
-
-def ask_block(ask: Callable[[IntArray], Any], start: int, asked: IntArray, size: int, found: Any) -> None:
-    """Ask about these places of a block, in a block of the same shape; where that fails, about half of them at a time.
-
-    A row has its own place in every such block, so that the other rows change no bit of its answer. One about which
-    ``ask`` raises has none.
-    """
-    if not len(asked):
-        return
-    block = np.full(size, start + asked[0])
-    block[asked] = start + asked
-    answers = None
-    with suppress(Exception):  # not shown: it may quote private values
-        answers = ask(block)
-    if answers is not None:
-        found[start + asked] = answers[asked]
-    elif len(asked) > 1:
-        middle = len(asked) // 2
-        ask_block(ask, start, asked[:middle], size, found)
-        ask_block(ask, start, asked[middle:], size, found)
 
 
 # One person's records clipped together, in whole numbers; every step depends on that person's records alone.

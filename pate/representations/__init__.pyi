@@ -12,7 +12,7 @@ from ._join import (
 )
 from ._kernel import KernelPCA as KernelPCA, PublicNeighbours as PublicNeighbours
 from ._module import FromModule as FromModule
-from ._own import FromTransformer as FromTransformer
+from ._own import FromTransformer as FromTransformer, is_known_throughout as is_known_throughout
 from ._tables import (
     AboveLeast as AboveLeast,
     GroupedRows as GroupedRows,
@@ -21,6 +21,10 @@ from ._tables import (
     TextMap as TextMap,
     UnitRows as UnitRows,
 )
-from ._base import check_representation as check_representation, digest_of as digest_of, private_kind as private_kind
-from ._cells import TextCells as TextCells, n_rows as n_rows
+from ._base import (
+    check_representation as check_representation,
+    digest_of as digest_of,
+    private_kind as private_kind,
+)
+from ._cells import TextCells as TextCells, ask_block as ask_block, n_rows as n_rows
 from ._exact import ExactMap as ExactMap, OwnProduct as OwnProduct, one_sign as one_sign, own_product as own_product

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from pate._core.checks import canonical, quietly
 from pate._core.frames import plain_rows
-from pate._core.types import FloatArray
+from pate._core.types import FloatArray, IntArray
 from pate.data import (
     as_float,
     as_number,
@@ -351,3 +351,27 @@ class SparseCells(Cells):
         if part.shape[0] < size:
             part.resize(size, self.n_features)
         return part
+
+
+def ask_block(ask: Callable[[IntArray], Any], start: int, asked: IntArray, size: int, found: Any) -> None:
+    """Ask about these places of a block, in a block of the same shape; where that fails, about half of them at a time.
+
+    A row has its own place in every such block, so that the other rows change no bit of its answer. One about which
+    ``ask`` raises has none; want of memory is no row's doing, and raises.
+    """
+    if not len(asked):
+        return
+    block = np.full(size, start + asked[0])
+    block[asked] = start + asked
+    try:
+        answers = ask(block)
+    except MemoryError:
+        raise
+    except Exception:  # not shown: it may quote private values
+        answers = None
+    if answers is not None:
+        found[start + asked] = answers[asked]
+    elif len(asked) > 1:
+        middle = len(asked) // 2
+        ask_block(ask, start, asked[:middle], size, found)
+        ask_block(ask, start, asked[middle:], size, found)

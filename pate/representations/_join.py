@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
+from sklearn.utils import get_tags
 
 from pate._core.checks import check_int, check_real, shown
 from pate._core.frames import plain_rows
@@ -216,6 +218,8 @@ _STRIDE = 4 * BLOCK
 class _Joined(Representation):
     """Several representations as one; their fitted copies are in ``parts_``."""
 
+    #: How many parts, the first ones, rows are given to; None: all.
+    _n_reading: ClassVar[int | None] = None
     parts: Any
     parts_: tuple[Representation, ...]
 
@@ -237,6 +241,12 @@ class _Joined(Representation):
         rep._check()
         rep.parts_ = parts
         return rep
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        with suppress(Exception):  # fit refuses parts that are no representations
+            tags.input_tags.sparse = all(get_tags(part).input_tags.sparse for part in self.parts[: self._n_reading])
+        return tags
 
     def _restore(self, arrays: Mapping[str, npt.NDArray[Any]], words: Mapping[str, Any]) -> None:
         super()._restore(arrays, words)
@@ -300,6 +310,7 @@ class Chain(_Joined):
     (50, 64)
     """
 
+    _n_reading = 1
     parts: Any
 
     def fit(self, X: Any, y: Any = None) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from torch import nn
 from pate._core.checks import check_int, shown
 from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
-from pate.networks import one_device, steady_kernels
+from pate.networks import RowByRow, check_copied, one_device, steady_kernels, why_rows_fail
 from pate.representations._base import Representation
 from pate.representations._own import Brought, as_vectors, check_provenance
 
@@ -27,7 +27,7 @@ _PROBES = 4
 
 @dataclass(repr=False, eq=False)
 class FromModule(Brought):
-    """Use your own torch module as a representation: in evaluation mode, without gradients, in batches of one size.
+    """Use your own torch module as a representation: in evaluation mode, without gradients, each row by itself.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ class FromModule(Brought):
     input_shape : tuple of int or None
         Shape of one row, such as (1, 28, 28).
     batch_size : int
-        Rows per call, always this many.
+        Rows that are mapped side by side, always this many.
     device : str
         ``"cpu"``, ``"cuda"`` or ``"auto"``. Not saved in a file.
     one_by_one : bool
-        Show it one row at a time: slower, but every vector is then the same to the last bit at any place,
+        Map one row at a time: slower, but every vector is then the same to the last bit at any place,
         which add-or-remove adjacency needs.
 
     Attributes
@@ -53,8 +53,10 @@ class FromModule(Brought):
     Notes
     -----
     ``fit`` trains nothing: it tries the module on public rows and refuses one that mixes rows. Batch normalisation in
-    evaluation mode mixes none. Whether it ever saw private rows cannot be tested. A file stores the weights; the
-    architecture is code, and is given again to :func:`pate.representations.load`.
+    evaluation mode mixes none. What such a trial cannot show (experts with a capacity) changes no vector either: layers
+    that are known to act on rows alone run on all rows at once, any other module on single rows, as a copy that is
+    thrown away. A row on which it raises is the zero vector. Whether it ever saw private rows cannot be tested. A file
+    stores the weights; the architecture is code, and is given again to :func:`pate.representations.load`.
 
     Examples
     --------
@@ -98,26 +100,51 @@ class FromModule(Brought):
                 f"input_shape={tuple(self.input_shape)} has {int(np.prod(self.input_shape))} cells, and a row has {n}."
             )
         self._take(self.module)
+        tried = copy.deepcopy(self.module_)
         try:
-            self._try("module", rows)
-        except torch.cuda.OutOfMemoryError:
+            self._try("module", rows, lambda block: self._as_vectors(tried, block))
+        except (MemoryError, InvalidInputError):
             raise
-        except RuntimeError as error:  # torch's word for rows of another shape; of public rows alone
+        except Exception as error:  # the module's own code, of public rows alone
             shape = tuple(self.input_shape or (n,))
             raise InvalidInputError(
-                f"module must take rows of shape {shape}, as the public ones are, and it fails on them: {error}. Pass "
-                "a module for such rows, or input_shape=, the shape in which it takes a row."
+                f"module must take rows of shape {shape}, as the public ones are, and it fails on them: {error}."
+                + (
+                    why_rows_fail(self.module_, torch.float32)
+                    or " Pass a module for such rows, or input_shape=, the shape in which it takes a row."
+                )
             ) from error
+        self._read_module()
         self.probe_ = self._probed()
 
     def _take(self, module: nn.Module) -> None:
+        check_copied(module)
         self.module_ = copy.deepcopy(module).to(one_device(self.device)).eval().requires_grad_(False)
 
-    def _map(self, block: FloatArray) -> npt.NDArray[Any]:
+    def _read_module(self) -> None:
+        self._apart = RowByRow.of(self.module_, self._tensor(np.zeros((1, self.cells_.n_features))))
+
+    def _disposable(self) -> FromModule:
+        return self  # what is run on rows are copies, or known layers
+
+    @property
+    def _dtype(self) -> Any:
+        return self.probe_.dtype
+
+    def _tensor(self, block: FloatArray) -> torch.Tensor:
         shape = (len(block), *(self.input_shape or block.shape[1:]))
-        rows = torch.from_numpy(block.astype(np.float32).reshape(shape)).to(one_device(self.device))
-        with torch.inference_mode(), steady_kernels(rows.device):
-            made = self.module_(rows)
+        return torch.from_numpy(block.astype(np.float32).reshape(shape)).to(one_device(self.device))
+
+    def _map(self, block: FloatArray) -> npt.NDArray[Any]:
+        return self._as_vectors(self._apart, block)
+
+    def _as_vectors(self, run: Callable[[torch.Tensor], Any], block: FloatArray) -> npt.NDArray[Any]:
+        rows = self._tensor(block)
+        try:
+            with torch.no_grad(), steady_kernels(rows.device):
+                made = run(rows)
+        except torch.cuda.OutOfMemoryError as error:  # no row's doing
+            raise MemoryError(str(error)) from error
         if not isinstance(made, torch.Tensor):
             raise InvalidInputError(
                 f"module must return a tensor, it returned a {type(made).__name__}. Wrap it in a module that does."
@@ -170,6 +197,7 @@ class FromModule(Brought):
                 f"module has other weights than the {str(words['module'])[:60]!r} in the file. Pass its architecture."
             ) from None
         self.module = copy.deepcopy(self.module_)
+        self._read_module()
         self.probe_ = arrays["probe"]
         made = self._probed()
         scale = float(np.abs(self.probe_).max(initial=0.0))

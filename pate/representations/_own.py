@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
+from types import FunctionType
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.compose import make_column_selector
+from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,7 +25,7 @@ from pate._core.estimators import pack_estimator, unpack_estimator
 from pate.data import holds_numbers, is_frame, is_sparse, is_texts, read_rows
 from pate.exceptions import InvalidInputError
 from pate.representations._base import BLOCK, Representation
-from pate.representations._cells import NumberCells, SparseCells, TextCells
+from pate.representations._cells import NumberCells, SparseCells, TextCells, ask_block
 
 # Whether the user's map treats each row by itself: tried on public and made-up rows before any private one.
 
@@ -106,6 +111,70 @@ def _exchanged(block: Any, others: Any, fixed: list[int]) -> Any:
     return mixed
 
 
+# Which code is known to treat each row by itself.
+
+#: Parts of scikit-learn whose classes predict each row from that row and the fitted state: not those that are random in
+#: ``predict``, or iterate over all rows together.
+_ROW_BY_ROW = frozenset(
+    (
+        "calibration", "compose", "discriminant_analysis", "dummy", "ensemble", "feature_extraction",
+        "feature_selection", "frozen", "impute", "kernel_approximation", "linear_model", "model_selection",
+        "multiclass", "multioutput", "naive_bayes", "neighbors", "neural_network", "pipeline", "preprocessing",
+        "random_projection", "semi_supervised", "svm", "tree",
+    )
+)  # fmt: skip
+_OF_OTHER_PARTS = frozenset(("PCA", "IncrementalPCA", "KernelPCA", "TruncatedSVD", "KMeans", "MiniBatchKMeans"))
+_NOT = frozenset(("IterativeImputer", "KNNImputer"))
+#: Random strategies of DummyClassifier.
+_DRAWN = ("uniform", "stratified")
+#: Values that run no code: those of any other type (a metric's object, a user's vocabulary) may look at other rows.
+_VALUES = (type(None), bool, int, float, complex, str, bytes, slice, np.ndarray, *{*np.sctypeDict.values()})
+#: Types that a parameter such as ``dtype`` names.
+_TYPES = frozenset((bool, int, float, str, object, *np.sctypeDict.values()))
+#: Where scikit-learn's own code stands that ``fit`` alone calls: scores by which columns are chosen, and splits.
+_OF_FIT = ("sklearn.feature_selection._univariate_selection", "sklearn.feature_selection._mutual_info")
+_SPLITS = "sklearn.model_selection._split"
+
+
+def is_known_throughout(student: Any) -> bool:
+    """Whether all parts of a student are pate's or scikit-learn's code that predicts each row by itself."""
+    if isinstance(student, Representation):
+        own = type(student).__module__.startswith("pate.") and getattr(student, "own_", True)
+        return (
+            own and not isinstance(student, Brought) and all(map(is_known_throughout, getattr(student, "parts_", ())))
+        )
+    package, part = [*type(student).__module__.split("."), ""][:2]
+    name = type(student).__name__
+    listed = (part in _ROW_BY_ROW or name in _OF_OTHER_PARTS) and name not in _NOT
+    if package != "pate" and not (package == "sklearn" and listed):
+        return False
+    own = isinstance(student, FunctionTransformer) and student.func is not None
+    if own and (student.kw_args or not isinstance(student.func, np.ufunc)):
+        return False
+    if isinstance(student, DummyClassifier) and student.strategy in _DRAWN:
+        return False
+    params = student.get_params(deep=False) if hasattr(student, "get_params") else {}
+    return all(map(_is_known, params.values()))
+
+
+def _is_known(value: Any) -> bool:
+    if type(value) is dict:
+        return all(map(_is_known, (*value, *value.values())))
+    if type(value) in (list, tuple, set, frozenset):
+        return all(map(_is_known, value))
+    if isinstance(value, type):
+        return value in _TYPES
+    if isinstance(value, np.ufunc):  # number by number, where it is compiled
+        return value.nin == value.nout == 1 and value.signature is None and value.types != ["O->O"]
+    if hasattr(value, "fit") or hasattr(value, "transform"):
+        return is_known_throughout(value)
+    if type(value) in (make_column_selector, FunctionType):
+        return type(value) is make_column_selector or value.__module__ in _OF_FIT
+    if type(value) is np.ndarray and value.dtype.hasobject:
+        return all(map(_is_known, value.flat))
+    return type(value) in _VALUES or type(value).__module__ == _SPLITS
+
+
 _KINDS: dict[str, Any] = {"numbers": NumberCells, "sparse": SparseCells, "texts": TextCells}
 _LONGEST = 300
 
@@ -149,11 +218,13 @@ class Brought(Representation):
 
     one_by_one: bool
     batch_size: int = BLOCK
+    #: Of vectors, whatever rows there are.
+    _dtype: Any = np.float64
 
     @property
     def exact_(self) -> bool:  # type: ignore[override]
         """Whether a row's place shows in no bit of its vector."""
-        return bool(self.one_by_one)
+        return self._block_rows == 1
 
     @property
     def _block_rows(self) -> int:  # type: ignore[override]
@@ -165,10 +236,16 @@ class Brought(Representation):
             setattr(apart, name, copy.deepcopy(getattr(self, name)))
         return apart
 
-    def _try(self, name: str, rows: Any) -> None:
+    def _mapped(self, rows: Any, start: int, size: int) -> npt.NDArray[Any]:
+        # A row on which the user's code raises is the zero vector, and no other row's matter.
+        block, found = self.cells_.block(rows, start, size), np.zeros((size, self.n_features_out_), self._dtype)
+        ask_block(lambda at: self._map(block[at]), 0, np.arange(size), size, found)
+        return found
+
+    def _try(self, name: str, rows: Any, block_map: Callable[[Any], npt.NDArray[Any]]) -> None:
         """Check that no row's vector depends on another row, and set the length of vectors."""
-        self.n_features_out_ = 0
-        self.n_features_out_ = check_rows_apart(name, self._map, self.cells_, rows, self._block_rows)
+        self.n_features_out_, size = 0, 1 if self.one_by_one else int(self.batch_size)
+        self.n_features_out_ = check_rows_apart(name, block_map, self.cells_, rows, size)
 
 
 @dataclass(repr=False, eq=False)
@@ -184,7 +261,8 @@ class FromTransformer(Brought):
         nothing, its function may have): it stands in the statement, marked as the person's own word.
     one_by_one : bool
         Show it one row at a time: slower, but every vector is then the same to the last bit at any place,
-        which add-or-remove adjacency needs.
+        which add-or-remove adjacency needs. So it is in any case where some of its code is not scikit-learn's, and
+        might look at other rows.
 
     Attributes
     ----------
@@ -194,9 +272,8 @@ class FromTransformer(Brought):
     -----
     Rows of numbers (a DataFrame's with their names), sparse rows and texts are taken; before mixed tables put a
     :class:`TableMap`. Missing cells are filled and all are clipped to the public range before the transformer sees
-    them. One that mixes rows is refused when fitted; whether it ever saw private rows cannot be tested. Where it raises
-    on some row, ``transform`` does, and that says something of a record; with ``one_by_one`` such a row is the zero
-    vector instead.
+    them. One that mixes rows is refused when fitted; whether it ever saw private rows cannot be tested. A row on which
+    it raises is the zero vector.
 
     Examples
     --------
@@ -234,6 +311,13 @@ class FromTransformer(Brought):
             raise InvalidInputError("transformer is a representation already. Use it as it is.")
         check_provenance(self.provenance, needed=self._is_fitted())
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        with suppress(Exception):  # a transformer without tags
+            taken = get_tags(self.transformer).input_tags.sparse
+            tags.input_tags.sparse = isinstance(self.cells_, SparseCells) if hasattr(self, "provenance_") else taken
+        return tags
+
     def _is_fitted(self) -> bool:
         try:
             if not get_tags(self.transformer).requires_fit:
@@ -252,7 +336,12 @@ class FromTransformer(Brought):
             n = int(rows.shape[0])
             self.transformer_.fit(self._shown(self.cells_.block(rows, 0, n)))
         self.hash_ = _hash(_as_saved(self.transformer_))
-        self._try("transformer", rows)
+        self._try("transformer", rows, self._map)
+
+    @property
+    def _block_rows(self) -> int:  # type: ignore[override]
+        alone = self.one_by_one or not is_known_throughout(getattr(self, "transformer_", self.transformer))
+        return 1 if alone else BLOCK
 
     def _shown(self, block: Any) -> Any:
         names = getattr(self.cells_, "names", None)
@@ -263,13 +352,7 @@ class FromTransformer(Brought):
         return pd.DataFrame(block, columns=list(names))
 
     def _map(self, block: Any) -> npt.NDArray[Any]:
-        if self.one_by_one and self.n_features_out_:
-            try:
-                found = self.transformer_.transform(self._shown(block))
-            except Exception:  # of this row, which stands alone here: no other row is affected
-                return np.zeros((1, self.n_features_out_))
-        else:
-            found = self.transformer_.transform(self._shown(block))
+        found = self.transformer_.transform(self._shown(block))
         return as_vectors("transformer", found, int(block.shape[0]), self.n_features_out_).astype(np.float64)
 
     def _provenance(self) -> str:

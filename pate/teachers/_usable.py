@@ -261,25 +261,28 @@ def takes_missing(estimator: Any) -> bool:
 
 def _declares_missing(estimator: Any) -> bool:
     try:
-        return bool(get_tags(estimator).input_tags.allow_nan)
+        tags = get_tags(estimator)
     except Exception:  # an estimator without tags: it decides
         return True
+    return bool(tags.input_tags.allow_nan or tags.no_validation)
 
 
 def takes(what: str, estimator: Any) -> bool:
     """Whether rows of a kind ("sparse", "string") may be given to the estimator: no only where that is certain.
 
-    Pipelines, searches and other people's estimators decide for themselves: their tags do not tell.
+    Pipelines, searches and other people's estimators decide for themselves: their tags do not tell. One that looks at
+    no row (``no_validation``: a constant) takes any.
     """
     if not type(estimator).__module__.startswith("sklearn.") or hasattr(estimator, "steps"):
         return True
     if any(hasattr(value, "fit") or isinstance(value, list) for value in estimator.get_params(deep=False).values()):
         return True
     try:
-        tags = get_tags(estimator).input_tags
+        tags = get_tags(estimator)
     except Exception:  # an estimator without tags
         return True
-    return bool(getattr(tags, what) or (what == "string" and tags.categorical))
+    taken = tags.input_tags
+    return bool(tags.no_validation or getattr(taken, what) or (what == "string" and taken.categorical))
 
 
 def takes_texts_alone(estimator: Any) -> bool:

@@ -15,11 +15,10 @@ from pate import Budget, DPSGDClassifier
 from pate.dpsgd import Device
 from pate.dpsgd._run import build_engine
 from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine, _book_keeping
-from pate.dpsgd.engines._book_keeping import read_program
 from pate.dpsgd.engines._engine import loss_gradient, record_loss
 from pate.dpsgd.mechanisms import _mechanism
 from pate.exceptions import InvalidInputError
-from pate.networks import MLP, Linear, TanhCNN, make_module, named_modules
+from pate.networks import MLP, Linear, TanhCNN, make_module, named_modules, read_program
 
 F, K, C = 6, 3, 0.05
 

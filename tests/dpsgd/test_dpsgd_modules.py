@@ -20,7 +20,7 @@ from pate.dpsgd.engines import PerRecordEngine
 from pate.dpsgd.engines._engine import clipped
 from pate.dpsgd.mechanisms import PoissonSGD
 from pate.exceptions import InvalidInputError, PerformanceWarning
-from pate.networks import MLP, Linear, TanhCNN
+from pate.networks import MLP, Linear, RowByRow, TanhCNN
 
 F, K = 6, 3
 
@@ -505,6 +505,17 @@ def test_a_batching_rule_of_the_modules_own_sees_one_record(rule):
     X[0] = 50.0
     after = clipped(gradients.gradients(X, y, seed=0), 1.0)
     assert sum(float((a - b).square().sum()) for a, b in zip(before, after, strict=True)) ** 0.5 <= 2.0
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_batching_rule_is_found_before_the_first_layer_and_among_frozen_ones(frozen):
+    class First(TanhMLP):
+        def forward(self, x):
+            return super().forward(NextRowsToo.apply(x))
+
+    module = First(n_features=F, n_classes=K).requires_grad_(not frozen)
+    X = torch.randn(9, F)
+    assert torch.equal(RowByRow.of(module, X[:1])(X)[1:], RowByRow.of(module, X[:1])(X[1:]))
 
 
 def test_records_whose_gradients_depend_on_others_are_refused_whatever_mixed_them(monkeypatch):

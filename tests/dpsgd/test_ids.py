@@ -17,8 +17,8 @@ from pate.dpsgd._rows import rows_for
 from pate.dpsgd._run import build_engine
 from pate.dpsgd.clipping import FlatClipping, PerLayerClipping
 from pate.dpsgd.engines import BookKeepingEngine, PerRecordEngine, _book_keeping
-from pate.dpsgd.engines._book_keeping import read_program
 from pate.exceptions import InvalidInputError
+from pate.networks import read_program
 
 V, L, K, C = 11, 6, 3, 0.05
 ENGINES = [BookKeepingEngine, PerRecordEngine]

@@ -10,8 +10,10 @@ import torch
 from torch import nn
 
 from pate import Budget, DPSGDClassifier, DPSGDRegressor, PATEClassifier
-from pate.dpsgd._measured import ask_module, one_by_one
+from pate.dpsgd import SampledGaussian
+from pate.dpsgd._measured import ask_module
 from pate.exceptions import InvalidInputError
+from pate.networks import RowByRow
 from pate.representations import FromModule, FromTransformer
 
 rng = np.random.default_rng(0)
@@ -167,9 +169,9 @@ def test_a_prediction_follows_from_its_row_alone():
 
 
 def test_layers_that_are_known_are_run_on_all_rows_at_once(monkeypatch):
-    monkeypatch.setattr("pate.dpsgd._measured.vmap", None)
+    monkeypatch.setattr("pate.networks._row_by_row.vmap", None)
     module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-    ask = one_by_one(module, torch.zeros(1, 3))
+    ask = RowByRow.of(module, torch.zeros(1, 3))
     assert torch.allclose(ask(torch.from_numpy(X)), module(torch.from_numpy(X)), atol=1e-6)
 
 
@@ -200,3 +202,24 @@ def test_a_factory_of_a_partial_gives_the_trained_parameters():
     clf = DPSGDClassifier(make, budget=Budget(8, 1e-4), random_state=0, callbacks=(take,), **how).fit(X, Y)
     assert torch.equal(last[-1], clf.module_.inner.weight)
     assert not torch.equal(last[0], last[-1])
+
+
+@pytest.mark.long
+def test_a_parameter_that_is_one_number_is_trained():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.scale = nn.Linear(3, 2), nn.Parameter(torch.tensor(1.5))
+
+        def forward(self, rows):
+            return self.layer(rows) * self.scale
+
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    clf = DPSGDClassifier(
+        Scaled,
+        budget=Budget(5.0, 1e-4),
+        classes=[0, 1],
+        random_state=0,
+        mechanism=SampledGaussian(n_steps=2),
+    )
+    assert clf.fit(X, np.arange(300) % 2).module_.scale != 1.5

@@ -11,6 +11,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -20,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 from pate import Budget, GNMax, InvalidInputError, Ledger, PATEClassifier, TeacherEnsemble
 from pate.data import hardly_varies, is_text_column
 from pate.estimators._public_model import digest_of
-from pate.exceptions import CuratorWarning
+from pate.exceptions import CuratorWarning, StudentWarning
 from pate.models.students import fit_student, make_student
 
 RICH = Budget(1e4, 1e-5)
@@ -204,3 +205,37 @@ def test_a_student_that_cannot_be_asked_afterwards_costs_a_warning_alone():
     clf = PATEClassifier(GaussianNB(), n_teachers=20, budget=Budget(8.0, 1e-4), classes=[0, 1], student=Forgetful())
     clf.set_params(measure=False).fit(X, y, X_public=rng.normal(size=(40, 3)))
     assert clf.release_.n_answered > 0
+
+
+def encoded(columns):
+    return make_pipeline(
+        make_column_transformer((OneHotEncoder(handle_unknown="ignore"), columns), remainder=SimpleImputer()),
+        LogisticRegression(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("estimator", "form"),
+    [
+        (encoded(["town"]), lambda t: t),
+        (encoded(["town"]), lambda t: t.astype({"town": "category"})),
+        (encoded([0]), lambda t: t.to_numpy(dtype=object)),
+        (make_pipeline(SimpleImputer(), LogisticRegression()), lambda t: t[["age", "tax"]].to_numpy()),
+        (HistGradientBoostingClassifier(max_iter=2), lambda t: t[["age", "tax"]]),
+        (reader(), lambda t: t["town"].to_numpy()),
+        (LogisticRegression(), lambda t: sparse.csr_array(t[["age", "tax"]].fillna(0).to_numpy())),
+    ],
+    ids=["table", "categories", "objects", "gaps", "gaps in a table", "texts", "sparse"],
+)
+def test_a_constant_student_predicts_any_row_that_the_teachers_take(estimator, form):
+    age = np.random.default_rng(0).normal(40, 9, 90)
+    age[:80:7] = np.nan
+    towns = [f"town {i}" for i in range(90)]
+    rows = form(pd.DataFrame({"town": towns, "age": age, "tax": age[::-1]}))
+    y = np.arange(60) % 2
+    with pytest.warns(StudentWarning, match="the student is a constant"):  # nobody wins by so much: no label
+        clf = classifier(estimator, n_teachers=4, classes=[0, 1], n_queries=20, gap=1e9, overlap_is_public=True).fit(
+            rows[:60], y, X_public=rows[60:]
+        )
+    assert clf.predict(rows[60:]).tolist() == [0] * 30
+    assert clf.predict_proba(rows[60:])[:, 0].tolist() == [1.0] * 30

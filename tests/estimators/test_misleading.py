@@ -44,6 +44,25 @@ def test_a_generator_is_no_seed_and_the_error_makes_one_of_it(name):
     assert training_seed(np.int32(7)) == training_seed(7)
 
 
+NO_ARRAYS = {
+    "detach": torch.from_numpy(X).requires_grad_(),
+    "float": torch.from_numpy(X).bfloat16(),
+    "to_dense": torch.from_numpy(X).to_sparse(),
+}
+
+
+@pytest.mark.parametrize("step", NO_ARRAYS)
+def test_a_tensor_that_numpy_cannot_read_is_refused_with_what_to_call_on_it(step):
+    tensor = NO_ARRAYS[step]
+    for name in ("X", "X_public", "y"):
+        for learner in WHO.values():
+            given = {"X": X, "y": Y, "X_public": PUBLIC} | {name: tensor if name != "y" else tensor[:, 0]}
+            if name == "X_public" and not isinstance(learner, PATEClassifier):
+                continue
+            with pytest.raises(InvalidInputError, match=rf"^{name} is a torch tensor that .*Pass {name}\.{step}\(\)"):
+                clone(learner).fit(**given)
+
+
 class Two(torch.nn.Module):
     """Takes two inputs."""
 

@@ -376,3 +376,5 @@ def test_each_held_out_record_is_asked_by_itself():
     found = private_select({"a": Candidate(Together("a"), SOME)}, rows, Y, budget=BUDGET, classes=[0, 1])
     assert found.score > 0.9 - 6 * found.score_noise
     assert not hasattr(found.winner, "seen_")
+    (scores,) = [one for one in found.statement.assumptions if one.name == "scores"]
+    assert (scores.by, "asked by itself, of a fresh copy" in scores.how) == ("pate", True)

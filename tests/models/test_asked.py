@@ -27,7 +27,8 @@ from sklearn.svm import SVC
 from pate import TeacherEnsemble
 from pate.exceptions import CuratorWarning
 from pate.models.students import VoteSpreading
-from pate.models.students._row_by_row import answers_alone, as_public, has_frozen, is_known_throughout
+from pate.models.students._row_by_row import answers_alone, as_public, has_frozen
+from pate.representations import is_known_throughout
 
 RNG = np.random.default_rng(0)
 Y = RNG.integers(3, size=1_500)

@@ -134,6 +134,8 @@ def test_it_starts_from_a_copy_of_what_was_trained_before():
         ImageStudent(**QUICK, init=object()).fit(IMAGES, TRUTH)
     with pytest.raises(InvalidInputError, match=r"init must take images of shape \(batch, 1, 8, 8\)"):
         ImageStudent(**QUICK, init=nn.Linear(3, 3)).fit(IMAGES, TRUTH)
+    with pytest.raises(InvalidInputError, match="DataParallel"):
+        ImageStudent(**QUICK, init=nn.DataParallel(body)).fit(IMAGES, TRUTH)
 
 
 def test_named_networks_learn_too_and_wrong_ones_are_refused():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +17,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, QuantileTransformer, StandardScaler
 from torch import nn
 
+from pate import HeadTeacherEnsemble
 from pate.exceptions import InvalidInputError
+from pate.records import RecordVoters, SignedSpace
 from pate.representations import FromModule, FromTransformer, TableMap, TextMap, cached, chain, load
 
 WORDS = ["ship", "sail", "north", "south", "rain", "sun", "wind", "ice"]
@@ -222,21 +226,103 @@ def no_large_ones(X):
     return X
 
 
-def test_a_row_that_makes_a_transformer_fail_is_zero_where_it_stands_alone():
+class NoLargeOnes(nn.Module):
+    def forward(self, x):
+        return torch.from_numpy(no_large_ones(x.numpy()))
+
+
+@pytest.mark.parametrize("one_by_one", [True, False])
+@pytest.mark.parametrize("kind", [FromTransformer, FromModule])
+def test_a_row_on_which_the_users_code_raises_is_zero_and_changes_no_other(kind, one_by_one):
+    code = FunctionTransformer(no_large_ones) if kind is FromTransformer else NoLargeOnes()
+    rep = kind(code, provenance=SAID, one_by_one=one_by_one).fit(np.clip(numbers(), 0, 2.5))
+    rep.cells_ = FromTransformer(StandardScaler()).fit(numbers()).cells_  # as if its bounds were wider
     X = numbers(5, 1)
     X[2] = 25
-    alone = FromTransformer(FunctionTransformer(no_large_ones), one_by_one=True).fit(numbers())
-    assert np.array_equal(alone.transform(X), np.where(np.arange(5)[:, None] == 2, 0, X))
-    with pytest.raises(InvalidInputError, match="withheld") as caught:
-        _failing(X)
-    assert "Smith" not in str(caught.value)
-    assert caught.value.__cause__ is caught.value.__context__ is None
+    found = rep.transform(X)
+    assert np.allclose(found, np.where(np.arange(5)[:, None] == 2, 0, X), rtol=1e-6)
+    X[2] = 0
+    assert np.array_equal(np.delete(rep.transform(X), 2, axis=0), np.delete(found, 2, axis=0))
+    rep._map = lambda block: (_ for _ in ()).throw(MemoryError)  # no row's doing
+    with pytest.raises(InvalidInputError, match="MemoryError"):
+        rep.transform(X)
 
 
-def _failing(X):
-    rep = FromTransformer(FunctionTransformer(no_large_ones)).fit(np.clip(numbers(), 0, 2.5))
-    rep.cells_ = FromTransformer(StandardScaler()).fit(numbers()).cells_  # as if its bounds were wider
-    return rep.transform(X)
+class Crowded(nn.Module):
+    """Takes the mean off rows where many of them are large, as experts with a capacity do; of code, not of layers."""
+
+    def forward(self, x):
+        return x - x.mean(0) if (x > 0.5).all(1).sum() > 12 else torch.tanh(x)
+
+
+class CrowdedSums(Crowded):
+    """The same without a branch: rows of it run side by side."""
+
+    def forward(self, x):
+        return torch.where((x > 0.5).all(1).sum() > 12, x - x.mean(0), torch.tanh(x))
+
+
+class Many(nn.Module):
+    def forward(self, x):
+        return x - x.mean(0) if x.shape[0] > 64 else torch.tanh(x)
+
+
+CROWD = np.concatenate([np.full((13, 6), 0.9), np.full((27, 6), 0.1)]) + np.arange(40)[:, None] / 1000
+SOME = np.random.default_rng(3).choice([-1.0, 0.0, 1.0], size=(300, 6), p=[0.5, 0.4, 0.1])
+
+
+def crowded(kind):
+    return FromModule(kind(), provenance=SAID, batch_size=16 if kind is not Many else 64).fit(SOME)
+
+
+@pytest.mark.parametrize("kind", [Crowded, CrowdedSums, Many])
+def test_a_vector_follows_from_its_row_alone_where_no_trial_could_tell(kind):
+    rep, X = crowded(kind), np.tile(CROWD, (3, 1))
+    found = rep.transform(X)
+    assert np.allclose(found, np.tanh(X), atol=1e-6)
+    X[0] = -1
+    assert np.array_equal(rep.transform(X)[1:], found[1:])
+    assert np.array_equal(pickle.loads(pickle.dumps(rep)).transform(X)[1:], found[1:])
+
+
+def less_when_crowded(X):
+    return X - X.mean(axis=0) if (X > 0.5).all(axis=1).sum() > 900 else np.tanh(X)
+
+
+def test_nor_does_a_transformer_of_the_users_see_another_row():
+    rep = FromTransformer(FunctionTransformer(less_when_crowded)).fit(SOME)
+    X = np.tile(CROWD[:13], (75, 1))
+    assert np.array_equal(rep.transform(X), np.tanh(X))
+    assert rep.exact_
+    assert not FromTransformer(FunctionTransformer(np.tanh)).fit(SOME).exact_
+    with pytest.raises(InvalidInputError, match="mixes rows"):
+        FromTransformer(FunctionTransformer(batch_mean)).fit(SOME)
+
+
+@pytest.mark.parametrize("kind", [Crowded, CrowdedSums])
+def test_nor_does_a_record_move_another_ones_ballot_or_another_shards_vote(kind):
+    rep, other, y = crowded(kind), CROWD.copy(), np.arange(40) % 2
+    other[0] = -1.0
+    public = np.random.default_rng(1).uniform(-1, 1, size=(60, 6))
+    voters = RecordVoters(rep, SignedSpace().fit(rep.transform(public)), classes=2)
+    a, b = (voters.cast(X, y).sums.astype(float) for X in (CROWD, other))
+    alone = [voters.cast(X[:1], y[:1]).sums.astype(float) for X in (CROWD, other)]
+    assert np.array_equal(b - a, alone[1] - alone[0])
+    how = {"classes": [0, 1], "random_state": 0, "partition_seed": 0}
+    votes = [HeadTeacherEnsemble(rep, 8, **how).fit(X, y).vote(public).labels for X in (CROWD, other)]
+    assert (votes[0] != votes[1]).any(axis=1).sum() <= 1
+
+
+def test_only_code_that_vmap_cannot_take_runs_row_after_row(monkeypatch):
+    known = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2))
+    reps = [FromModule(module, provenance=SAID).fit(SOME) for module in (known, layers(), Crowded())]
+    assert [(rep._apart.program is not None, rep._apart.side_by_side) for rep in reps] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
+    monkeypatch.setattr("pate.networks._row_by_row.vmap", None)
+    assert np.allclose(reps[0].transform(SOME), known(torch.from_numpy(SOME).float()).detach(), atol=1e-6)
 
 
 def test_what_is_given_is_not_changed():
@@ -305,3 +391,22 @@ class TestModuleFiles:
 
 def abs_of(X):
     return np.abs(X)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (lambda: torch.jit.script(layers()), "ScriptModule.*Pass the nn.Module that was compiled"),
+        (lambda: nn.Sequential(torch.jit.trace(nn.Linear(6, 3), torch.zeros(1, 6)), nn.Tanh()), "ScriptModule"),
+        (lambda: nn.DataParallel(layers()), r"DataParallel, .*inside it, \.module"),
+        (lambda: nn.Sequential(nn.LazyLinear(3)), "lazy layers"),
+        (lambda: layers().double(), r"weights of torch\.float64, and rows come as torch\.float32"),
+        (lambda: layers().bfloat16(), r"weights of torch\.bfloat16"),
+        (lambda: nn.Bilinear(3, 3, 2), r"forward takes 2 inputs \(input1, input2\)"),
+        (lambda: nn.Linear(5, 3), r"rows of shape \(6,\).*input_shape="),
+    ],
+)
+def test_a_module_that_cannot_be_used_is_refused_for_the_true_reason(module, words):
+    with pytest.raises(InvalidInputError, match=words):
+        FromModule(module(), provenance=SAID).fit(numbers())

@@ -97,6 +97,10 @@ def returning(what):
     return type("Returning", (Returning,), {"what": staticmethod(what)})
 
 
+def plain():
+    return nn.Sequential(nn.Linear(64, 5), nn.Tanh(), nn.Linear(5, K))
+
+
 SHARED = Named(64, K)
 WORDS = "a tensor, a mapping with an entry 'logits' or an object with an attribute logits"
 BAD = {
@@ -113,6 +117,9 @@ BAD = {
     "no module": (lambda n_features: "net", None, "it made a str"),
     "the same every time": (lambda: SHARED, None, "parameters of its own at every call"),
     "lazy": (lambda n_classes: nn.Sequential(nn.Flatten(), nn.LazyLinear(n_classes)), None, "lazy layers"),
+    "compiled": (lambda: torch.jit.script(plain()), None, "ScriptModule.*Pass the nn.Module that was compiled"),
+    "traced within": (lambda: nn.Sequential(torch.jit.trace(plain(), torch.zeros(1, 64))), None, "ScriptModule"),
+    "on several devices": (lambda: nn.DataParallel(plain()), None, r"DataParallel, .*inside it, \.module"),
     "nothing to train": (lambda: nn.Sequential(nn.Flatten(), nn.Identity()), None, "logits|no parameters"),
     "raises": (returning(lambda y: 1 / 0), None, "ZeroDivisionError"),
 }
@@ -161,12 +168,22 @@ def test_both_take_it(learner, name, shape, rows):
         fitted.vote(other) if learner is teachers else fitted.predict(other)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("learner", [teachers, dpsgd])
 def test_both_refuse_it_in_the_same_words(learner, name, rows):
     module, kwargs, words = BAD[name]
     with pytest.raises(InvalidInputError, match=words):
         learner(module, kwargs).fit(rows[0].reshape(-1, 64), rows[1])
+
+
+def test_weights_of_another_type_are_named_as_the_reason(rows):
+    for module in (lambda: plain().double(), lambda: plain().bfloat16()):
+        with pytest.raises(
+            InvalidInputError, match=r"weights of torch\.(float64|bfloat16), and rows come as .*float32"
+        ):
+            dpsgd(module, None).fit(rows[0].reshape(-1, 64), rows[1])
+    teachers(lambda: plain().double(), None).fit(rows[0].reshape(-1, 64), rows[1])  # they are made of one type
 
 
 @pytest.mark.long

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pate.dpsgd.engines._book_keeping import BookKeepingEngine
-from pate.dpsgd.engines._book_keeping import read_program as read_program
 from pate.dpsgd.engines._engine import Engine, PerRecordEngine
-from pate.dpsgd.engines._engine import brings_rules as brings_rules
 from pate.dpsgd.engines._engine import check_promise as check_promise
 from pate.dpsgd.engines._engine import record_loss as record_loss
 from pate.dpsgd.engines._engine import released as released

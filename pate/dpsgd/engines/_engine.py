@@ -33,10 +33,10 @@ from torch.func import functional_call, grad, vmap
 
 from pate._core.curator import warn
 from pate._core.secret import training_seed
-from pate.dpsgd._checks import SIZES, Trial, close, tensors_of
+from pate.dpsgd._checks import SIZES, Trial, tensors_of
 from pate.dpsgd.clipping import Clip, FlatClipping, PerLayerClipping, as_clip
 from pate.exceptions import InvalidInputError, PerformanceWarning
-from pate.networks import own_generator, steady_kernels
+from pate.networks import brings_rules, close, own_generator, steady_kernels
 
 #: Clipping norm of the trial: below the gradients of nearly all records, so that what is clipped is seen. And another
 #: one, that of most runs: an engine may not heed it, or keep to it only where it is small.
@@ -432,8 +432,8 @@ def clipped(gradients: Sequence[torch.Tensor], clip: Clip | float, groups: Seque
     Shapes: ``gradients`` (n, \\*shape).
     """
     clip, groups = as_clip(clip), groups or (0,) * len(gradients)
-    finite = [g.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).flatten(1) for g in gradients]
-    odd = torch.stack([~torch.isfinite(g.flatten(1)).all(dim=1) for g in gradients]).any(dim=0)
+    finite = [g.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).reshape(len(g), -1) for g in gradients]
+    odd = torch.stack([~torch.isfinite(g.reshape(len(g), -1)).all(dim=1) for g in gradients]).any(dim=0)
     squares = torch.zeros(len(odd), max(groups) + 1, dtype=torch.float64, device=odd.device)
     for group, g in zip(groups, finite, strict=True):
         squares[:, group] += torch.linalg.vector_norm(g, dim=1, dtype=torch.float64).square()
@@ -476,26 +476,6 @@ def _agrees(fast: PerRecordEngine, trial: Trial) -> bool:
     return True
 
 
-def brings_rules(module: nn.Module, rows: torch.Tensor) -> bool:
-    """Whether a torch.autograd.Function in it has a rule of its own for batches: one that sees all records at once."""
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    with own_generator(0):
-        out = module(rows).sum()
-        back = torch.autograd.grad(out, parameters, create_graph=True, allow_unused=True)
-    todo = [t.grad_fn for t in (out, *back) if t is not None]
-    seen = set()
-    while todo:
-        node = todo.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        made_by = getattr(node, "_forward_cls", None)
-        if made_by is not None and made_by.vmap is not torch.autograd.Function.vmap:
-            return True
-        todo += [after for after, _ in node.next_functions]
-    return False
-
-
 def _check_gradients_apart(
     engine: PerRecordEngine, batch: torch.Tensor, other: torch.Tensor, labels: torch.Tensor
 ) -> None:
@@ -515,4 +495,4 @@ def _check_gradients_apart(
 
 
 def _flat(gradients: list[torch.Tensor]) -> torch.Tensor:
-    return torch.cat([g.flatten(1) for g in gradients], dim=1).nan_to_num(0.0, 0.0, 0.0)
+    return torch.cat([g.reshape(len(g), -1) for g in gradients], dim=1).nan_to_num(0.0, 0.0, 0.0)

@@ -27,7 +27,7 @@ from pate.estimators.selection._contestant import (
 from pate.estimators.selection._statement import Price, find_price, mechanism_of, selection_statement
 from pate.exceptions import InvalidInputError, NothingSelectedError, PateError
 from pate.ledger import Ledger, Registration
-from pate.models.students import copies, is_known_throughout
+from pate.models.students import copies
 from pate.privacy.budget import Budget, check_budget
 from pate.privacy.compose.repetitions import Repetitions
 from pate.privacy.cost import Charge
@@ -41,6 +41,7 @@ from pate.release.statement import count_selection, counted_elsewhere, join_kin
 from pate.release.statement.fields import check_stated
 from pate.release.statement.files import bind_statement
 from pate.release.statement.model import PrivacyStatement
+from pate.representations import is_known_throughout
 from pate.teachers import Owners, class_indices, label_column, usable
 
 # The runs themselves: the split, one run with its noisy score, and the best of them.

@@ -257,12 +257,13 @@ def _assumptions(
     contestants: Sequence[Contestant], facts: Facts, *, seeded: bool, inner: Sequence[Assumption]
 ) -> tuple[Assumption, ...]:
     stated = [c.name for c in contestants if isinstance(c, StatedContestant)]
-    rowwise = all(c.rowwise for c in contestants)
     one = "each person is one group" if facts.grouped else "each person is one record"
     cut = "by person" if facts.grouped else "by record"
     priced = f"the curator states the price of {', '.join(stated)}"
     compared = "every run's own account was compared with it"
-    alone = ("all candidates are models that answer row by row", "pate") if rowwise else ("", "nobody")
+    alone = "all candidates are models that answer row by row"
+    if not all(c.rowwise for c in contestants):
+        alone = "each row was asked by itself, of a fresh copy, where a model is not known to answer row by row"
     own = (
         Assumption("parameters", "the number of units and all settings of all candidates are public"),
         Assumption("one person", one),
@@ -273,7 +274,7 @@ def _assumptions(
             "pate",
         ),
         Assumption("held-out units", "no unit was both trained on and scored", f"cut at random, {cut}", "pate"),
-        Assumption("scores", "what a model says of one held-out row depends on no other row", *alone),
+        Assumption("scores", "what a model says of one held-out row depends on no other row", alone, "pate"),
         Assumption(
             "candidates",
             "one run of every candidate costs what was computed beforehand",

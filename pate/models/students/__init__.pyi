@@ -14,7 +14,6 @@ from ._image import ImageStudent as ImageStudent
 from ._row_by_row import (
     as_public as as_public,
     copies as copies,
-    is_known_throughout as is_known_throughout,
     measured_labels as measured_labels,
 )
 from ._serialised import keep_student as keep_student, made_of as made_of, read_student as read_student

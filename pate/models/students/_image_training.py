@@ -24,6 +24,7 @@ from pate._core.secret import training_seed
 from pate._core.types import FloatArray
 from pate.exceptions import InvalidInputError
 from pate.networks import (
+    check_copied,
     logits_of,
     make,
     make_module,
@@ -116,6 +117,7 @@ def make_network(network: Any, init: Any, image_shape: tuple[int, int, int], n_c
                 f"init must be a torch.nn.Module or a fitted representation that holds one, got {shown(init)}. Leave "
                 "it out for a new network."
             )
+        check_copied(module)
         body = copy.deepcopy(module).cpu().float().requires_grad_(True)
         return Ended(body, _probed("init", body, image_shape).flatten(1).shape[1], n_classes)
     if network == "student-cnn":

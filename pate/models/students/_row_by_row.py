@@ -16,15 +16,11 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from types import FunctionType
 from typing import Any
 
 import joblib
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.compose import make_column_selector
-from sklearn.dummy import DummyClassifier
-from sklearn.preprocessing import FunctionTransformer
 from threadpoolctl import threadpool_limits
 
 from pate._core.curator import CuratorMessage, warn, warn_curator
@@ -32,31 +28,10 @@ from pate._core.secret import global_generators
 from pate._core.types import IntArray, Mask
 from pate.data import is_frame
 from pate.exceptions import CuratorWarning, StudentWarning
-from pate.records import BLOCK_ROWS, ask_block, count_right, own_throughout, slabs, take
+from pate.records import BLOCK_ROWS, count_right, own_throughout, slabs, take
 from pate.release import LabelRelease, PaidCounts, ReleasedCounts, message_of_counts
-from pate.representations import Representation
+from pate.representations import Representation, ask_block, is_known_throughout
 
-#: Parts of scikit-learn whose classes predict each row from that row and the fitted state: not those that are random in
-#: ``predict``, or iterate over all rows together.
-_ROW_BY_ROW = frozenset(
-    (
-        "calibration", "compose", "discriminant_analysis", "dummy", "ensemble", "feature_extraction",
-        "feature_selection", "frozen", "impute", "kernel_approximation", "linear_model", "model_selection",
-        "multiclass", "multioutput", "naive_bayes", "neighbors", "neural_network", "pipeline", "preprocessing",
-        "random_projection", "semi_supervised", "svm", "tree",
-    )
-)  # fmt: skip
-_OF_OTHER_PARTS = frozenset(("PCA", "IncrementalPCA", "KernelPCA", "TruncatedSVD", "KMeans", "MiniBatchKMeans"))
-_NOT = frozenset(("IterativeImputer", "KNNImputer"))
-#: Random strategies of DummyClassifier.
-_DRAWN = ("uniform", "stratified")
-#: Values that run no code: those of any other type (a metric's object, a user's vocabulary) may look at other rows.
-_VALUES = (type(None), bool, int, float, complex, str, bytes, slice, np.ndarray, *{*np.sctypeDict.values()})
-#: Types that a parameter such as ``dtype`` names.
-_TYPES = frozenset((bool, int, float, str, object, *np.sctypeDict.values()))
-#: Where scikit-learn's own code stands that ``fit`` alone calls: scores by which columns are chosen, and splits.
-_OF_FIT = ("sklearn.feature_selection._univariate_selection", "sklearn.feature_selection._mutual_info")
-_SPLITS = "sklearn.model_selection._split"
 #: The curator is told where asking record by record would take so many seconds, by the first ones of it.
 _LONG, _FIRST = 60.0, 2.0
 
@@ -147,24 +122,6 @@ def _predicted(student: Any, rows: Any, n_classes: int) -> IntArray:
     return np.where((whole == predicted) & (whole >= 0) & (whole < n_classes), whole, -1)
 
 
-def is_known_throughout(student: Any) -> bool:
-    """Whether all parts of a student are pate's or scikit-learn's code that predicts each row by itself."""
-    if isinstance(student, Representation):
-        return own_throughout(student)
-    package, part = [*type(student).__module__.split("."), ""][:2]
-    name = type(student).__name__
-    listed = (part in _ROW_BY_ROW or name in _OF_OTHER_PARTS) and name not in _NOT
-    if package != "pate" and not (package == "sklearn" and listed):
-        return False
-    own = isinstance(student, FunctionTransformer) and student.func is not None
-    if own and (student.kw_args or not isinstance(student.func, np.ufunc)):
-        return False
-    if isinstance(student, DummyClassifier) and student.strategy in _DRAWN:
-        return False
-    params = student.get_params(deep=False) if hasattr(student, "get_params") else {}
-    return all(map(_is_known, params.values()))
-
-
 def has_frozen(student: Any) -> bool:
     """Whether cloning leaves a part of it fitted, to data that is unknown here."""
     if isinstance(student, list | tuple):
@@ -175,24 +132,6 @@ def has_frozen(student: Any) -> bool:
         return False
     frozen = getattr(type(student), "__sklearn_clone__", None) is not BaseEstimator.__sklearn_clone__
     return frozen or any(map(has_frozen, student.get_params(deep=False).values()))
-
-
-def _is_known(value: Any) -> bool:
-    if type(value) is dict:
-        return all(map(_is_known, (*value, *value.values())))
-    if type(value) in (list, tuple, set, frozenset):
-        return all(map(_is_known, value))
-    if isinstance(value, type):
-        return value in _TYPES
-    if isinstance(value, np.ufunc):  # number by number, where it is compiled
-        return value.nin == value.nout == 1 and value.signature is None and value.types != ["O->O"]
-    if hasattr(value, "fit") or hasattr(value, "transform"):
-        return is_known_throughout(value)
-    if type(value) in (make_column_selector, FunctionType):
-        return type(value) is make_column_selector or value.__module__ in _OF_FIT
-    if type(value) is np.ndarray and value.dtype.hasobject:
-        return all(map(_is_known, value.flat))
-    return type(value) in _VALUES or type(value).__module__ == _SPLITS
 
 
 def measured_labels(

@@ -26,7 +26,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pate._core.secret import training_seed
 from pate.exceptions import InvalidInputError
-from pate.networks import check_apart, make, own_generator, several_inputs
+from pate.networks import check_apart, make, own_generator, why_rows_fail
 from pate.teachers.checkpoints import describe
 from pate.teachers.torch._chain import Step, agrees, read_chain
 
@@ -176,7 +176,7 @@ def check_output(recipe: Recipe) -> None:
         raise InvalidInputError(
             f"module does not take rows of shape {recipe.sample_shape}: {type(error).__name__}: {error}."
             + (
-                several_inputs(module)
+                why_rows_fail(module, rows.dtype)
                 or " Rows reach it as they are given to fit: reshape them, or start with nn.Unflatten."
             )
         ) from error
