@@ -613,12 +613,27 @@ def what_is_stated(pairs: list[str] | None, **named: str | None) -> dict[str, st
 _DECLINED = 1
 
 
+def agreed(plan: Any, messages: tuple[Any, ...]) -> bool:
+    """Say what a plan spends, and ask the person at the terminal, if one sits there and it is not paid for."""
+    if plan.is_paid or not is_interactive():
+        return True
+    from pate.privacy.convert import format_up
+
+    for one in messages:
+        if one.quoting:  # private values: for a terminal alone
+            complain(one.quoting, "yellow")
+    spent = f"This spends epsilon {format_up(plan.guarantee.epsilon)}, which cannot be undone. {plan.total}".strip()
+    if confirmed(f"{spent}\n{'See the warnings above. ' if messages else ''}Go on?"):
+        return True
+    complain("Nothing was spent. --plan shows the plan alone; pate plan says what other settings give.", "yellow")
+    return False
+
+
 @o.takes_options(LabelOptions)
 def label(context: typer.Context, options: LabelOptions) -> None:
     """Label public rows by what private records show, within a privacy budget."""
     _check_way_in(context, options)
     from pate.jobs import check_new_files, check_proba
-    from pate.privacy.convert import format_up
 
     check_new_files(options.out, model=not options.no_model)
     arguments = options.arguments()
@@ -638,19 +653,10 @@ def label(context: typer.Context, options: LabelOptions) -> None:
         return
     if manner.quiet and job.plan.caution and not job.plan.is_paid:  # else the plan says it
         complain(f"warning: {in_own_words(job.plan.caution, manner.options)} See pate label --plan.", "yellow")
-    if not (options.yes or job.plan.is_paid) and is_interactive():
-        for one in messages:
-            if one.quoting:  # private values: for a terminal alone
-                complain(one.quoting, "yellow")
-        above = " See the warnings above." if messages else ""
-        spent = f"epsilon {format_up(job.plan.guarantee.epsilon)} of the total budget of these private data"
-        if not confirmed(f"This spends {spent}; it cannot be undone.{above} Go on?"):
-            complain(
-                "Nothing was spent. --plan shows the plan alone; pate plan says what other settings give.", "yellow"
-            )
-            if new:  # maps of public rows alone: no later run uses them
-                shutil.rmtree(stored, ignore_errors=True)
-            raise typer.Exit(_DECLINED)
+    if not (options.yes or agreed(job.plan, messages)):
+        if new:  # maps of public rows alone: no later run uses them
+            shutil.rmtree(stored, ignore_errors=True)
+        raise typer.Exit(_DECLINED)
     release = job.run()
     paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)
     n_answered = getattr(release, "n_answered", release.n_queries)

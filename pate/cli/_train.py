@@ -10,16 +10,13 @@ import typer
 from pate.cli import _options as o
 from pate.cli._app import (
     answer,
-    complain,
-    confirmed,
     in_own_words,
-    is_interactive,
     manner,
     say,
     say_json,
     show_progress,
 )
-from pate.cli._label import target_range
+from pate.cli._label import agreed, target_range
 from pate.exceptions import InvalidInputError
 
 _DECLINED = 1
@@ -96,7 +93,6 @@ def train(
     from pate.jobs import LabelJob, NumberTrainingJob, check_new_files
     from pate.models.file import check_model_path
     from pate.privacy.budget import Budget
-    from pate.privacy.convert import format_up
 
     _check_target(numeric, classes, range)
     check_model_path(model, name="--model")
@@ -135,15 +131,8 @@ def train(
     if plan:
         say_json(planned)
         return
-    if not (yes or job.plan.is_paid) and is_interactive():
-        for one in messages:
-            if one.quoting:  # private values: for a terminal alone
-                complain(one.quoting, "yellow")
-        above = " See the warnings above." if messages else ""
-        spent = f"epsilon {format_up(job.plan.guarantee.epsilon)} of the total budget of these private data"
-        if not confirmed(f"This spends {spent}; it cannot be undone.{above} Go on?"):
-            complain("Nothing was spent.", "yellow")
-            raise typer.Exit(_DECLINED)
+    if not (yes or agreed(job.plan, messages)):
+        raise typer.Exit(_DECLINED)
     release = job.run()
     statement = release.statement_ if numeric else release.statement
     written = job.write(release, model)

@@ -19,7 +19,7 @@ from pate.estimators import (
     registration_of_numbers,
 )
 from pate.exceptions import InvalidInputError
-from pate.jobs._plan import ModelPlan
+from pate.jobs._plan import ModelPlan, about_total
 from pate.jobs._reading import Sources, in_planes, read_sources
 from pate.jobs._request import LabelSettings, check_absent, check_ledger, check_places, open_ledger
 from pate.jobs._student import input_spec_of
@@ -102,7 +102,7 @@ class NumberPlan(ModelPlan):
             ("values", f"all {self.n_public} public rows, with 90% intervals"),
             ("measures", "mean absolute error and R2, on the held-out units"),
             ("expects", self.doubt),
-            ("will spend", self._spends()),
+            *self._price(),
         ]  # fmt: skip
 
 
@@ -285,6 +285,9 @@ class NumberJob:
             "mechanisms": rounds.mechanisms,
             "guarantee": rounds.guarantee,
             "is_paid": rounds.stored,
+            "total": ""
+            if rounds.stored
+            else about_total(self._ledger, rounds.charge, self._private, rounds.terms.budget),
             "doubt": rounds.numbers.doubt or "",
             "caution": rounds.numbers.doubt or "",
             "total_if_short": rounds.total_if_short,

@@ -87,7 +87,7 @@ class SeveralLabelsPlan(ModelPlan):
             ("answers", f"all labels of all {self.n_public} public rows, with probabilities"),
             ("measures", "accuracy, precision, recall and F1 of each label, on the held-out units"),
             ("expects", self.doubt),
-            ("will spend", self._spends()),
+            *self._price(),
         ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from pate._core.curator import CuratorMessage, warn_curator
 from pate.data import file_of
 from pate.estimators import about_numbers, begun_run, registration_of_numbers
 from pate.exceptions import CuratorWarning, InvalidInputError
-from pate.jobs._plan import GradientPlan
+from pate.jobs._plan import GradientPlan, about_total
 from pate.jobs._reading import read_sources
 from pate.jobs._request import LabelSettings, check_absent, check_ledger, open_ledger
 from pate.jobs._student import input_spec_of
@@ -132,7 +132,7 @@ class NumberTrainingJob:
         decimal: str | None = None,
         sheet: str | None = None,
     ) -> None:
-        from pate.dpsgd import DPSGDRegressor, along, flat, make_plan, read_mechanism, shape_of, with_sums
+        from pate.dpsgd import DPSGDRegressor, along, flat, make_plan, priced, read_mechanism, shape_of, with_sums
         from pate.dpsgd.recipes import RecipePlan
 
         check_budget(budget)
@@ -165,6 +165,7 @@ class NumberTrainingJob:
             budget, steps, mechanism=with_sums(run, read_mechanism(run, steps), steps),
             noise_multiplier=begun.get("noise_multiplier"), ledger=None if resumed else book,
         )  # fmt: skip
+        cost = priced(planned)
         self.plan = NumberTrainingPlan(
             n_units=source.n_units,
             n_public=0,
@@ -177,6 +178,7 @@ class NumberTrainingJob:
             noise_multiplier=planned.noise_multiplier,
             guarantee=planned.guarantee,
             is_paid=resumed,
+            total="" if resumed or cost is None else about_total(book, cost, private, budget),
             files=source.files,
             odd=source.odd,
             bounds=bounds,

@@ -17,7 +17,7 @@ from pate._core.moved import takes_former_names
 from pate.data import BROKEN, read_npy, read_npz, read_table, votes_fingerprint
 from pate.data.queries import select_queries
 from pate.exceptions import InvalidInputError
-from pate.jobs._plan import VotePlan
+from pate.jobs._plan import VotePlan, about_total
 from pate.jobs._reading import Sources
 from pate.jobs._request import UNITS, JobSettings, check_absent, check_id, check_ledger, open_ledger
 from pate.jobs._student import Learnt, LeavesModel, Pupil, Rehearsal
@@ -408,6 +408,7 @@ class VoteJob(JobSettings, LeavesModel):
             gap=asking.gap,
             n_free=batch.n_free,
             quote=batch.quote,
+            total=about_total(book, batch.quote.charge, file, self.budget),
             expectation=expected_of_votes(asking.mechanism, cast.n_teachers, cast.n_classes),
         )
         self.check_enough(self.plan, cast.n_classes)
