@@ -80,6 +80,7 @@ pate statement labels.statement.json
 pate statement labels.statement.json --ledger patients.csv.ledger.sqlite --out page.html
 pate statement --new-catalogue de.toml
 pate statement labels.statement.json --catalogue de.toml --out seite.html
+pate verify labels.csv labels.statement.json
 pate verify labels.csv labels.pate labels.statement.* --ledger patients.csv.ledger.sqlite
 pate verify labels.statement.json --ledger copy.sqlite --head 3f6c...
 pate ledger begin patients.csv.ledger.sqlite --epsilon 3 --delta 1e-6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -132,9 +133,24 @@ def say_verified(ledger: Path, files: list[Path], head: str | None) -> None:
     found = verify_ledger(ledger, head=head, files=files)
     say_json({"ok": found.as_released, **dataclasses.asdict(found)})
     answer("\n".join(_plain(line) for line in str(found).splitlines()))
-    if not found.as_released:
-        changed = not found.ok or any(one.status == "changed" for one in found.files)
-        raise typer.Exit(_CHANGED if changed else _UNKNOWN)
+    _end(found.files, whole=found.ok)
+
+
+def say_stated(files: list[Path]) -> None:
+    """Say whether files are as the statement among them says, and end likewise."""
+    from pate.release.statement.files import ONLY_LEDGER, check_files
+
+    found = check_files(files)
+    say_json({"ok": all(one.ok for one in found), "files": list(map(dataclasses.asdict, found)), "note": ONLY_LEDGER})
+    answer("\n".join([*(_plain(one) for one in found), ONLY_LEDGER]))
+    _end(found)
+
+
+def _end(files: Iterable[Any], *, whole: bool = True) -> None:
+    if not whole or any(one.status == "changed" for one in files):
+        raise typer.Exit(_CHANGED)
+    if not all(one.ok for one in files):
+        raise typer.Exit(_UNKNOWN)
 
 
 def bind(

@@ -469,4 +469,4 @@ def _commands(s: StatementFields) -> str:
     stem = s.label_file.rpartition(".")[0] or s.label_file or "labels"
     plain = f"pate statement {stem}.statement.json --out page.html"
     files = f"{s.label_file} {stem}.statement.json".strip()
-    return plain + (f"\npate verify {files} --ledger LEDGER.sqlite" if s.ledger_releases else "")
+    return f"{plain}\npate verify {files}" + " --ledger LEDGER.sqlite" * bool(s.ledger_releases)
