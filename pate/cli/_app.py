@@ -7,6 +7,7 @@ everywhere.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import inspect
@@ -125,7 +126,8 @@ _NOTHING = {
 }
 #: A sentence that says what to write in Python instead.
 _PYTHON_CALL = r" [A-Z][^.:;?()]*\b[A-Za-z]+\([^()]*\)(?:[^.()]|\([^()]*\))*\.$"
-_VALUE = r"\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[^\s,;:()]*[^\s,;:().]"
+_QUOTED = r"'[^']*'"
+_VALUE = r"\[[^\]]*\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^\s,;:()]*[^\s,;:().]"
 
 
 def in_own_words(text: str, options: Mapping[str, str]) -> str:
@@ -146,7 +148,7 @@ def _translated(text: str, options: Mapping[str, str]) -> str:
         option = options[name]
         word, flag = re.escape(name), re.escape(option)
         # What is given both for Python and as an option is said once: force=True (--force), groups (--group).
-        text = re.sub(rf"(?<![\w-]){word}(=({_VALUE})?)? \(({flag}( [^)]*)?)\)", r"\3", text)
+        text = re.sub(rf"(?<![\w-]){word}(=({_VALUE})?)? \(({flag}( ({_QUOTED}|[^)])*)?)\)", r"\3", text)
         text = re.sub(rf"(?<![\w-]){word}=True\b", option, text)
         text = re.sub(rf"(?<![\w-]){word}=(?=[\s,;]|\.?$|\.\s)", option, text)
         text = re.sub(rf"(?<![\w-]){word}=({_VALUE})", lambda m, o=option: f"{o} {_bare(m[1])}", text)  # type: ignore[misc]
@@ -160,8 +162,12 @@ def _translated(text: str, options: Mapping[str, str]) -> str:
 
 
 def _bare(value: str) -> str:
-    inner = value.strip("'\"")
-    return value if not inner or " " in inner else inner
+    """Return a value as it would be typed."""
+    try:
+        text = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        text = None
+    return shlex.quote(text) if isinstance(text, str) else value
 
 
 # What a command says.
@@ -267,6 +273,11 @@ def logged(on: bool) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
+
+
+def to_predict(model: Path) -> str:
+    """Return the command that asks a model, as a shell takes it."""
+    return f"pate predict ROWS.csv --model {shlex.quote(str(model))} --out predictions.csv"
 
 
 def confirmed(question: str, *, patiently: bool = False) -> bool:

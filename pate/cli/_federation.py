@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import typing
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
@@ -290,7 +291,7 @@ def site(context: typer.Context, options: SiteOptions) -> None:
     answer(
         f"{one.name} ended after {one.n_ended} run{'s' * (one.n_ended != 1)}. What leaves in a run: secret shares of "
         f"its sums with its own noise in them. {left.fraction_left:.1%} of its budget is left (pate ledger show "
-        f"{one.ledger.path})."
+        f"{shlex.quote(str(one.ledger.path))})."
     )
 
 

@@ -7,6 +7,7 @@ help, group, allowed words and default stand here and nowhere else.
 from __future__ import annotations
 
 import inspect
+import shlex
 import shutil
 from dataclasses import MISSING, dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from pate.cli._app import (
     say,
     say_json,
     show_progress,
+    to_predict,
     was_given,
 )
 from pate.exceptions import InvalidInputError
@@ -569,7 +571,8 @@ def _ranges(pairs: list[str] | None, path: Path | None) -> Any:
             found[name] = None
         if colon and found[name] is not None and found[name][0] >= found[name][1]:
             raise InvalidInputError(
-                f"--range must have the lower number first, got {pair[:60]!r}. Say --range {name}=LOW:HIGH."
+                f"--range must have the lower number first, got {pair[:60]!r}. Say --range "
+                f"{shlex.quote(name)}=LOW:HIGH."
             )
         if found[name] is None:
             found[name] = list(o.Names.of([values]))
@@ -674,7 +677,7 @@ def label(context: typer.Context, options: LabelOptions) -> None:
         model = options.out.with_name(options.out.stem + ".pate")
         job.model(release).save(model)
         paths.append(model)
-        answer(f"Wrote {model}, the model: pate predict ROWS.csv --model {model} --out predictions.csv")
+        answer(f"Wrote {model}, the model: {to_predict(model)}")
     if options.way != "votes":
         job.finish()
     done = {"answered": n_answered, "queries": release.n_queries}

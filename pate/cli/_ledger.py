@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -113,7 +114,7 @@ def begin(
     say_json({"file": file, "total": {"epsilon": epsilon, "delta": delta}})
     answer(
         f"Began {file}: all releases together may cost epsilon {epsilon:g} at delta {delta:g}. Name it with every one "
-        f"(--ledger {file}); --epsilon is then what that release may take of it."
+        f"(--ledger {shlex.quote(str(file))}); --epsilon is then what that release may take of it."
     )
 
 

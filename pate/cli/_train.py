@@ -15,6 +15,7 @@ from pate.cli._app import (
     say,
     say_json,
     show_progress,
+    to_predict,
 )
 from pate.cli._label import agreed, target_range
 from pate.exceptions import InvalidInputError
@@ -146,5 +147,5 @@ def train(
         written.append(job.write_rows(release, keep_rows))
         answer(f"{keep_rows.name} holds {release.n_queries} synthetic rows with the model's labels: nobody's records.")
     job.finish()
-    answer("Wrote " + ", ".join(map(str, written)) + f"; pate predict ROWS.csv --model {model} --out predictions.csv")
+    answer("Wrote " + ", ".join(map(str, written)) + f"; {to_predict(model)}")
     say_json({**planned, "statement": statement.to_dict(), "files": written})

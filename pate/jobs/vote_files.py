@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -199,7 +200,9 @@ def _read(file: Path, key: str | None) -> npt.NDArray[Any]:
         arrays = read_npz(file, what="archive of numbers", remedy="Save it again.")
         names = list(arrays)
         if key is None and len(names) != 1:
-            raise InvalidInputError(f"{file} holds the arrays {', '.join(names)}. Say which: --key {names[0]}.")
+            raise InvalidInputError(
+                f"{file} holds the arrays {', '.join(names)}. Say which: --key {shlex.quote(names[0])}."
+            )
         if key is not None and key not in names:
             raise InvalidInputError(f"key {key!r} is not in {file}, which holds {', '.join(names)}.")
         return arrays[names[0] if key is None else key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,7 @@ _FEWEST, _MOST_EACH = 10, 100
 
 
 def about_owners(
-    held: Any, *, without: Collection[str | None] = (), how: str = "group={0!r} (--group {0})"
+    held: Any, *, without: Collection[str | None] = (), how: str = "group={0!r} (--group {1})"
 ) -> list[CuratorMessage]:
     """Return columns of a private table, opened or read whole, that seem to hold owners, where none was named.
 
@@ -74,10 +75,11 @@ def about_owners(
     for name, cells in zip(names, columns, strict=True):
         n_values = len(np.unique(cells))
         if _FEWEST <= n_values < len(cells) <= _MOST_EACH * n_values:
+            said = how.format(name, shlex.quote(str(name)))
             found.append(
                 CuratorMessage(
                     f"the column {name!r} has {n_values:,} values in {len(cells):,} records, as ids of people do. If "
-                    f"one person may have several records, protect people, not records: {how.format(name)}."
+                    f"one person may have several records, protect people, not records: {said}."
                 )
             )
     return found
