@@ -348,7 +348,7 @@ class AskOptions:
 
     out: Path = _as_label("out")
     proba: bool = _as_label("proba")
-    safe_csv: bool = _as_label("safe_csv")
+    raw_csv: bool = _as_label("raw_csv")
     folder: Path | None = o.setting(
         "Where the released noisy sums are stored, so that the same ask again is free; default: "
         "PUBLIC.federation, beside it.",
@@ -443,7 +443,7 @@ def ask(context: typer.Context, options: AskOptions) -> None:
     except KeyboardInterrupt as stop:  # that it may be taken up again is not true of sites
         told = " ".join(getattr(stop, "__notes__", ())) or "No site was charged by this command."
         raise FederationError(f"interrupted. {told}") from None
-    paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)
+    paths = job.write(release, options.out, proba=options.proba, raw_csv=options.raw_csv)
     answer(f"Labels of {release.n_queries} public rows. {release.statement.headline}")
     answer_quality(release.statement)
     answer("Wrote " + ", ".join(map(str, paths)))

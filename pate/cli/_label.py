@@ -50,8 +50,8 @@ def predict(
     sheet: str | None = o.setting("Which sheet of an Excel workbook that has several.", o.TABLES),
     resize: bool = o.setting("Bring images to the model's size and colour.", o.IMAGES, default=False),
     proba: bool = o.setting("Also write one column of probabilities per class.", o.OUTPUT, default=False),
-    safe_csv: bool = o.setting(
-        "Put an apostrophe before cells that a spreadsheet would run as a formula.", o.OUTPUT, default=False
+    raw_csv: bool = o.setting(
+        "No apostrophe before texts that a spreadsheet would run as a formula.", o.OUTPUT, default=False
     ),
 ) -> None:
     """Predict the classes of rows by a released model; this spends no budget."""
@@ -59,7 +59,7 @@ def predict(
 
     done = predict_file(
         model, rows, out, id=id, proba=proba, sep=sep, encoding=encoding, decimal=decimal, sheet=sheet, resize=resize,
-        safe_csv=safe_csv,
+        raw_csv=raw_csv,
     )  # fmt: skip
     if done.left_out:
         say(f"Columns left out, as the model does not use them: {', '.join(done.left_out)}")
@@ -371,8 +371,8 @@ class LabelOptions:
         "CSV file to write; must not exist. Missing folders are made.", o.OUTPUT, default=MISSING, argument=None
     )
     proba: bool = o.setting("Also write one column of probabilities per class.", o.OUTPUT, default=False, argument=None)
-    safe_csv: bool = o.setting(
-        "Put an apostrophe before cells that a spreadsheet would run as a formula.",
+    raw_csv: bool = o.setting(
+        "No apostrophe before texts that a spreadsheet would run as a formula (pate reads them without it).",
         o.OUTPUT,
         default=False,
         argument=None,
@@ -661,7 +661,7 @@ def label(context: typer.Context, options: LabelOptions) -> None:
             shutil.rmtree(stored, ignore_errors=True)
         raise typer.Exit(_DECLINED)
     release = job.run()
-    paths = job.write(release, options.out, proba=options.proba, safe_csv=options.safe_csv)
+    paths = job.write(release, options.out, proba=options.proba, raw_csv=options.raw_csv)
     n_answered = getattr(release, "n_answered", release.n_queries)
     answered = f"{n_answered} of {release.n_queries} questions answered."
     if options.numeric:

@@ -167,12 +167,12 @@ def bind(
 def export(
     file: File,
     out: Annotated[Path, typer.Argument(help="A new .csv or .jsonl file.", show_default=False)],
-    escape_formulas: Annotated[bool, typer.Option(help="Make texts harmless that a spreadsheet would run.")] = False,
+    raw_csv: Annotated[bool, typer.Option(help="No apostrophe before texts that a spreadsheet would run.")] = False,
 ) -> None:
     """Write every label and noisy sum that was paid for to a file."""
     ledger = _open(file)
     n_sums = sum(row["n_answers"] for row in ledger.show() if row["kind"] in _BALLOTS)
-    n = ledger.export(out, escape_formulas=escape_formulas)
+    n = ledger.export(out, raw_csv=raw_csv)
     say_json({"answers": n, "labels": n - n_sums, "ballot_sums": n_sums, "file": out})
     answer(f"Wrote {n - n_sums} answers{f' and {n_sums} noisy sums of ballots' * bool(n_sums)} to {out}")
     if n_sums:

@@ -326,7 +326,7 @@ class NumberJob:
         return release
 
     def write(
-        self, release: Any, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
+        self, release: Any, out: str | os.PathLike[str], *, proba: bool = False, raw_csv: bool = False
     ) -> list[Path]:
         """Write what was released of all public rows, and the statement beside it.
 
@@ -339,14 +339,14 @@ class NumberJob:
             ``high``, the ends of a 90% interval. The statement goes beside it, as for a job of labels.
         proba : bool
             Must be False: there are no classes.
-        safe_csv : bool
+        raw_csv : bool
             As of :meth:`pate.jobs.LabelJob.write`.
         """
         if proba:
             check_proba(self.plan)
         source, paths = self._source, new_paths(out)
         frame = release.to_frame()
-        content = as_csv(frame, names=source.names, ids=source.ids, id_name=source.id_name, safe_csv=safe_csv)
+        content = as_csv(frame, names=source.names, ids=source.ids, id_name=source.id_name, raw_csv=raw_csv)
         statement = release.statement.of_file(paths[0].name, content)
         write_files({**statement_files(paths, statement), paths[0]: content}, statement, self._ledger)
         self._statement = statement

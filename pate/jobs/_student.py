@@ -246,7 +246,7 @@ class LeavesModel:
         return model
 
     def write(
-        self, release: ReleasedLabels, out: str | os.PathLike[str], *, proba: bool = False, safe_csv: bool = False
+        self, release: ReleasedLabels, out: str | os.PathLike[str], *, proba: bool = False, raw_csv: bool = False
     ) -> list[Path]:
         """Write the labels and the statement.
 
@@ -263,8 +263,8 @@ class LeavesModel:
             no public rows.
         proba : bool
             Also one column per class, ``p_CLASS``: of what ``confidence`` is the label's.
-        safe_csv : bool
-            Put an apostrophe before labels and names that a spreadsheet would take for a formula.
+        raw_csv : bool
+            Leave out the apostrophe before labels and names that a spreadsheet would take for a formula.
 
         Returns
         -------
@@ -287,7 +287,7 @@ class LeavesModel:
             names=source.names,
             ids=source.ids,
             id_name=source.id_name,
-            safe_csv=safe_csv,
+            raw_csv=raw_csv,
         )
         self._written = release, replace(release, statement=statement)
         return paths

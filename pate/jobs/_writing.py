@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pate._core.checks import check_path
 from pate._core.events import event, is_logged
 from pate._core.files import check_can_write, json_text, write_bytes
+from pate._core.frames import guarded
 from pate.data import DATE, Table, TableFormat, as_dates, file_of, is_table, quoted, read_images, read_table
 from pate.estimators import PATEClassifier, PATEMultilabelClassifier, PATERegressor
 from pate.exceptions import InvalidInputError, RunFolderError
@@ -37,8 +38,6 @@ _STATEMENT = (".statement.json", ".statement.txt", ".statement.html")
 MODEL = ".pate"
 #: Digits of a label's probability.
 _DIGITS = 4
-#: A spreadsheet reads a cell that starts with one of these as a formula, or drops it and reads the next character.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def check_new_files(out: str | os.PathLike[str], *, model: bool = False) -> list[Path]:
@@ -154,7 +153,7 @@ def write_rows(
     target: str,
     kinds: Mapping[str, str],
     ledger: Ledger | None,
-    safe_csv: bool = False,
+    raw_csv: bool = False,
 ) -> Path:
     """Write synthetic rows with the model's labels to a new CSV file; a ledger knows its digest.
 
@@ -170,7 +169,7 @@ def write_rows(
         if kind.startswith(DATE):
             frame[name] = pd.Series(as_dates(rows[name].tolist(), kind), dtype=object, index=frame.index)
     frame[target] = [release.classes[i] for i in release.labels.tolist()]
-    content = as_csv(frame, id_name="row", safe_csv=safe_csv)
+    content = as_csv(frame, id_name="row", raw_csv=raw_csv)
     write_files({goal: content}, release.statement, ledger)
     return goal
 
@@ -218,7 +217,7 @@ def as_csv(
     names: tuple[str, ...] | None = None,
     ids: npt.NDArray[Any] | None = None,
     id_name: str | None = None,
-    safe_csv: bool = False,
+    raw_csv: bool = False,
 ) -> bytes:
     r"""Return rows as a CSV file; first what says which row it is: its id, if it has one, then its place or file."""
     import pandas as pd
@@ -230,21 +229,8 @@ def as_csv(
         frame.insert(0, "row", np.arange(len(frame)))
     if ids is not None and id_name is not None:
         frame.insert(0, id_name, pd.Series(ids, dtype=object, index=frame.index))
-    if safe_csv:
-        for column in frame.columns:
-            if not pd.api.types.is_numeric_dtype(frame[column].dtype):
-                there = zip(frame[column], frame[column].notna(), strict=True)
-                cells = [harmless(cell) if present else cell for cell, present in there]
-                # As objects: class 5 stays 5 beside a missing one.
-                frame[column] = pd.Series(cells, dtype=object, index=frame.index)
-        frame.columns = [harmless(name) for name in frame.columns]
+    frame = frame if raw_csv else guarded(frame)
     return bytes(frame.to_csv(index=False).encode("utf-8"))
-
-
-def harmless(cell: Any) -> Any:
-    """Return a cell that no spreadsheet runs: an apostrophe goes before what would start a formula."""
-    text = str(cell)
-    return f"'{text}" if text.startswith(_FORMULA_STARTS) else cell
 
 
 # Public rows by themselves, before private ones are read: for plans.
@@ -328,7 +314,7 @@ def predict_file(
     decimal: str | None = None,
     sheet: str | None = None,
     resize: bool = False,
-    safe_csv: bool = False,
+    raw_csv: bool = False,
 ) -> Predictions:
     r"""Write a saved model's predictions for the rows of a file; nothing is spent.
 
@@ -352,8 +338,8 @@ def predict_file(
         that the model learnt from.
     resize : bool
         Bring images to the model's size and colour.
-    safe_csv : bool
-        An apostrophe before cells that a spreadsheet would take for a formula.
+    raw_csv : bool
+        Write texts that a spreadsheet would take for a formula without an apostrophe before them.
 
     Returns
     -------
@@ -406,7 +392,7 @@ def predict_file(
     written = {"sep": sep, "encoding": encoding, "decimal": decimal, "sheet": sheet}
     X, ids, names, left_out = _read(file.manifest.door, rows, id, resize=resize, written=written)
     frame = _values(clf, X) if numbers else _several(clf, X) if several else _asked(clf, X, proba=proba)
-    content = as_csv(frame, names=names, ids=ids, id_name=id, safe_csv=safe_csv)
+    content = as_csv(frame, names=names, ids=ids, id_name=id, raw_csv=raw_csv)
     try:
         write_bytes(goal, content)
     except OSError as error:

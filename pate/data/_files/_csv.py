@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from pate._core.checks import shown
 from pate._core.curator import tell_curator
+from pate._core.frames import unguarded_cell
 from pate._core.types import Mask
 from pate.data._cells import usable_records
 from pate.data._files._npz import gunzip, readable
@@ -299,6 +300,9 @@ class CsvTable:
                 skipinitialspace=True,
                 low_memory=False,
             )
+        for j in range(len(self.names)) if "'" in self.text else ():
+            if not pd.api.types.is_numeric_dtype(frame[j].dtype):
+                frame[j] = [unguarded_cell(cell) if isinstance(cell, str) else cell for cell in frame[j].tolist()]
         frame.columns = pd.Index(self.names)
         if self.format.decimal == ",":
             for name in dict.fromkeys(self.names):
@@ -313,12 +317,12 @@ class CsvTable:
     def _private(self, numeric: Sequence[bool]) -> list[npt.NDArray[Any]]:
         """Return the columns of a private table, some rows at a time; ``numeric``: which columns hold numbers."""
         made: list[list[npt.NDArray[Any]]] = [[] for _ in numeric]
-        seen: dict[str, str | None] = dict.fromkeys(MISSING)
+        seen = _Seen.fromkeys(MISSING)
         for start in range(0, len(self.records), _BLOCK):
             rows = [_split(record, self.format.sep) for record in self.records[start : start + _BLOCK]]
-            seen = dict.fromkeys(MISSING) if len(seen) > _MOST_SEEN else seen
+            seen = _Seen.fromkeys(MISSING) if len(seen) > _MOST_SEEN else seen
             for blocks, numbers, cells in zip(made, numeric, zip(*rows, strict=True), strict=True):
-                blocks.append(self._numbers(cells) if numbers else _objects(map(seen.setdefault, cells, cells), cells))
+                blocks.append(self._numbers(cells) if numbers else _objects(map(seen.__getitem__, cells), cells))
         return [np.concatenate(blocks or [np.zeros(0, dtype=object)]) for blocks in made]
 
     def _numbers(self, cells: Sequence[str]) -> npt.NDArray[Any]:
@@ -334,6 +338,14 @@ class CsvTable:
             if np.isfinite(values).all() and "_" not in "".join(cells):
                 return values  # what as_number gives for each of them
         return _objects((None if cell.strip() in _MISSING else cell for cell in cells), cells)
+
+
+class _Seen(dict[str, str | None]):
+    """One copy of each text."""
+
+    def __missing__(self, cell: str) -> str:
+        found = self[cell] = unguarded_cell(cell)
+        return found
 
 
 def _objects(made: Iterable[str | None], cells: Sequence[str]) -> npt.NDArray[np.object_]:
@@ -487,7 +499,7 @@ def _one_by_one(stream: IO[bytes], *, packed: bool) -> Iterator[bytes]:
 
 def _named(header: list[str]) -> tuple[str, ...]:
     """Return the columns' names; a missing one is what pandas would call it, so that drop= can take it out."""
-    return tuple(name or f"Unnamed: {i}" for i, name in enumerate(header))
+    return tuple(unguarded_cell(name) or f"Unnamed: {i}" for i, name in enumerate(header))
 
 
 def _check_text(text: str, path: Path) -> None:
@@ -634,7 +646,9 @@ def _separator(text: str, path: Path, wanted: Wanted, like: TableFormat | None, 
 
 def _cells(line: str, sep: str) -> list[str]:
     try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=sep, skipinitialspace=True), [])]
+        return [
+            unguarded_cell(cell.strip()) for cell in next(csv.reader([line], delimiter=sep, skipinitialspace=True), [])
+        ]
     except csv.Error:
         return []
 
