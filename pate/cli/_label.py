@@ -43,7 +43,9 @@ def predict(
     sep: str | None = o.setting(
         "What separates the cells of a CSV file: one character, or tab; default: as its header line shows.", o.TABLES
     ),
-    encoding: str | None = o.setting("Encoding of a CSV file, such as cp1252; default: UTF-8.", o.TABLES),
+    encoding: str | None = o.setting(
+        "Encoding of a CSV file; default: UTF-8 if it is, else as the model's own table was.", o.TABLES
+    ),
     decimal: Literal[".", ","] | None = o.setting(
         "Decimal sign of a CSV file; default: that of the model's own public table.", o.TABLES
     ),

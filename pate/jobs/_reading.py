@@ -100,9 +100,9 @@ class Sources:
     encoding, ``hashed`` the same as they stand in the files, by which a ledger recognises them; ``names`` the files of
     public images, ``ids`` and ``id_name`` the public rows' own. ``files`` says how all was read, from public rows and
     names alone, ``odd`` which columns have a remark; ``messages`` what the curator is warned of in private columns.
-    ``tiers`` are public. ``decimal`` is the decimal sign of the public file, or of the private one where there is none,
-    and ``of_target`` that of the private one. ``image_shape`` is (height, width), or (3, height, width) of colours:
-    rows hold pixel after pixel nevertheless.
+    ``tiers`` are public. ``decimal`` and ``encoding`` are those of the public file, or of the private one where there
+    is none, and ``of_target`` that of the private one. ``image_shape`` is (height, width), or (3, height, width) of
+    colours: rows hold pixel after pixel nevertheless.
     """
 
     kind: str
@@ -119,6 +119,7 @@ class Sources:
     odd: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
     decimal: str = ""
+    encoding: str = ""
     of_target: str = ""
     messages: tuple[CuratorMessage, ...] = ()
     tiers: npt.NDArray[Any] | None = None
@@ -199,6 +200,7 @@ def read_public_alone(
         id_name=table.id_name,
         kinds=table.kinds,
         decimal=table.format.decimal,
+        encoding=table.format.encoding,
     )
 
 
@@ -265,6 +267,7 @@ def _alone(job: LabelSettings) -> Sources:
         odd=tuple(left[:_MOST_REMARKS]),
         kinds=kinds,
         decimal=held.format.decimal,
+        encoding=held.format.encoding,
         of_target=held.format.decimal,
         messages=tuple(about_owners(held.X)) if job.group is None else (),
     )
@@ -310,6 +313,7 @@ def _tables(job: LabelSettings, public: str | os.PathLike[str], classes: tuple[A
         odd=tuple(str(use) for use in columns if use.remark)[:_MOST_REMARKS],
         kinds=shown.kinds,
         decimal=shown.format.decimal,
+        encoding=shown.format.encoding,
         of_target=pair.private.format.decimal,
         messages=pair.told,
         tiers=pair.private.tiers,

@@ -306,13 +306,16 @@ def input_spec_of(source: Sources) -> InputSpec:
     Of a private table without a public one the declared kinds are asked alone, not its cells.
     """
     kinds, shape = source.kinds, source.image_shape
+    written: dict[str, Any] = {
+        "decimal": "," if source.decimal == "," else None,
+        "encoding": source.encoding if source.encoding not in ("", "utf-8") else None,
+    }
     if source.kind == "texts":
-        return InputSpec(kind="texts", n_features=1, columns=tuple(kinds.items()))
+        return InputSpec(kind="texts", n_features=1, columns=tuple(kinds.items()), **written)
     if shape is None:
         rows = source.X if source.public is None else source.public
         columns = tuple((str(name), kinds.get(name) or column_kind(name, rows[name])) for name in rows.columns)
-        decimal = "," if source.decimal == "," else None
-        return InputSpec(kind="table", n_features=len(columns), columns=columns, decimal=decimal)
+        return InputSpec(kind="table", n_features=len(columns), columns=columns, **written)
     height, width = shape[-2:]
     return InputSpec(
         kind="images",

@@ -15,7 +15,18 @@ from pate._core.checks import check_path
 from pate._core.events import event, is_logged
 from pate._core.files import check_can_write, json_text, write_bytes
 from pate._core.frames import guarded
-from pate.data import DATE, Table, TableFormat, as_dates, file_of, is_table, quoted, read_images, read_table
+from pate.data import (
+    DATE,
+    Table,
+    TableFormat,
+    as_dates,
+    file_of,
+    is_table,
+    own_encoding,
+    quoted,
+    read_images,
+    read_table,
+)
 from pate.estimators import PATEClassifier, PATEMultilabelClassifier, PATERegressor
 from pate.exceptions import InvalidInputError, RunFolderError
 from pate.jobs._reading import in_planes
@@ -335,7 +346,7 @@ def predict_file(
         Also one column per class, ``p_CLASS``.
     sep, encoding, decimal, sheet
         How a table is written, see :func:`pate.read_table`; what stands before the decimals is as in the public table
-        that the model learnt from.
+        that the model learnt from. A file that is not UTF-8 is read in that table's encoding, else as cp1252.
     resize : bool
         Bring images to the model's size and colour.
     raw_csv : bool
@@ -494,7 +505,8 @@ def _table(door: InputSpec, rows: Any, id: str | None, written: Mapping[str, Any
     """Return a table read cell by cell, as the columns that the model was taught on were."""
     if door.kind == "array":
         return read_table(rows, text=[] if id is None else [id], **written).X
-    return read_table(rows, like=table_like(door), **written).X
+    encoding = written["encoding"] or own_encoding(rows, door.encoding)
+    return read_table(rows, like=table_like(door), **{**written, "encoding": encoding}).X
 
 
 def table_like(door: InputSpec | None) -> Table:

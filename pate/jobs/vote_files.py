@@ -396,7 +396,7 @@ class VoteJob(JobSettings, LeavesModel):
         else:
             self._source = Sources(
                 "table", None, np.empty(0), None, shown.X, shown.X, ids=shown.ids, id_name=shown.id_name,
-                kinds=shown.kinds, decimal=shown.format.decimal,
+                kinds=shown.kinds, decimal=shown.format.decimal, encoding=shown.format.encoding,
             )  # fmt: skip
             if self.keep_model:
                 noisy = isinstance(asking.mechanism, NoisyHistogram)

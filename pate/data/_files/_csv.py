@@ -558,6 +558,26 @@ def _decoded(data: bytes, path: Path, wanted: Wanted) -> tuple[str, str]:
     return _strictly(data, name, path), name
 
 
+def own_encoding(path: str | os.PathLike[str], known: str | None) -> str | None:
+    """Return the encoding of a text table that protects nobody, by all of its bytes; None of other files.
+
+    UTF-8, unless most of its letters beyond ASCII are none there: then ``known``, else cp1252.
+    """
+    place = Path(path)
+    if not place.name.lower().endswith(TEXT_SUFFIXES) or not place.is_file():
+        return None
+    with _readable(place):
+        data = gunzip(place.read_bytes()) if place.name.lower().endswith(".gz") else place.read_bytes()
+    if any(data.startswith(mark) for mark, _ in _BOMS):
+        return None
+    text = data.decode("utf-8", errors="replace")
+    lost = text.count(_NO_LETTER)
+    beyond = len(text) - len(text.encode("ascii", errors="ignore"))
+    if b"\0" not in data and 2 * lost <= beyond:
+        return "utf-8"
+    return known or ("utf-8" if b"\0" in data else "cp1252")
+
+
 def _private_encoding(data: bytes, path: Path, wanted: Wanted, like: TableFormat | None) -> tuple[bytes, str]:
     """Return a private file without its byte order mark, and its encoding: by that mark, the user, the public file."""
     for mark, name in _BOMS:
