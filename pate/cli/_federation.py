@@ -143,6 +143,7 @@ class SiteOptions:
     sep: str | None = _as_label("sep")
     encoding: str | None = _as_label("encoding")
     decimal: str | None = o.setting("Decimal sign of a CSV file: . or ,", o.TABLES)
+    thousands: o.Thousands = None
     sheet: str | None = _as_label("sheet")
     size: o.Size | None = o.setting("Size of all images, as the public ones have it.", o.IMAGES, **o.AS_SIZE)
     color: Literal["grey", "rgb"] | None = o.setting("Colour of all images, as the public ones have it.", o.IMAGES)
@@ -195,7 +196,7 @@ class SiteOptions:
 
 
 #: How the private data are written, as ``SiteRecords.of_file`` takes it.
-_WRITTEN = ("target", "group", "id", "drop", "sep", "encoding", "decimal", "sheet", "size", "color")
+_WRITTEN = ("target", "group", "id", "drop", "sep", "encoding", "decimal", "thousands", "sheet", "size", "color")
 
 
 def _site_of(options: SiteOptions) -> Any:
@@ -312,6 +313,7 @@ class AskOptions:
     sep: str | None = _as_label("sep")
     encoding: str | None = _as_label("encoding")
     decimal: Literal[".", ","] | None = _as_label("decimal")
+    thousands: o.Thousands = None
     dates: Literal["auto", "day-first", "month-first", "text"] = _as_label("dates")
     sheet: str | None = _as_label("sheet")
     size: o.Size | None = _as_label("size")
@@ -411,7 +413,7 @@ class AskOptions:
 
 
 #: How public rows are written.
-_TABLE = ("id", "drop", "text", "sep", "encoding", "decimal", "dates", "sheet")
+_TABLE = ("id", "drop", "text", "sep", "encoding", "decimal", "thousands", "dates", "sheet")
 _IMAGES = ("size", "resize", "color")
 
 

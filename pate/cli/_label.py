@@ -49,6 +49,7 @@ def predict(
     decimal: Literal[".", ","] | None = o.setting(
         "Decimal sign of a CSV file; default: that of the model's own public table.", o.TABLES
     ),
+    thousands: o.Thousands = None,
     sheet: str | None = o.setting("Which sheet of an Excel workbook that has several.", o.TABLES),
     resize: bool = o.setting("Bring images to the model's size and colour.", o.IMAGES, default=False),
     proba: bool = o.setting("Also write one column of probabilities per class.", o.OUTPUT, default=False),
@@ -60,7 +61,8 @@ def predict(
     from pate.jobs import predict_file
 
     done = predict_file(
-        model, rows, out, id=id, proba=proba, sep=sep, encoding=encoding, decimal=decimal, sheet=sheet, resize=resize,
+        model, rows, out, id=id, proba=proba, sep=sep, encoding=encoding, decimal=decimal, thousands=thousands,
+        sheet=sheet, resize=resize,
         raw_csv=raw_csv,
     )  # fmt: skip
     if done.left_out:
@@ -223,6 +225,7 @@ class LabelOptions:
     decimal: Literal[".", ","] | None = o.setting(
         "Decimal sign of the CSV files; default: as in the public one.", o.TABLES, rare=True
     )
+    thousands: o.Thousands = None
     dates: Literal["auto", "day-first", "month-first", "text"] = o.setting(
         "Columns of dates become days; how 1/2/2020 is meant, or that dates stay text.",
         o.TABLES,

@@ -75,6 +75,7 @@ def train(
     ),
     encoding: str | None = o.setting("Encoding of a CSV file, such as cp1252; default: UTF-8.", o.TABLES),
     decimal: Literal[".", ","] | None = o.setting("Decimal sign of a CSV file; default: a point.", o.TABLES),
+    thousands: o.Thousands = None,
     sheet: str | None = o.setting("Which sheet of an Excel workbook that has several.", o.TABLES),
     ledger: Path | None = o.setting(
         "Ledger of all releases from this private data; default: PRIVATE.ledger.sqlite, beside it.", o.PRIVACY
@@ -116,6 +117,7 @@ def train(
         "sep": sep,
         "encoding": encoding,
         "decimal": decimal,
+        "thousands": thousands,
         "sheet": sheet,
     }
     job: Any

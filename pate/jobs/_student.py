@@ -307,8 +307,9 @@ def input_spec_of(source: Sources) -> InputSpec:
     """
     kinds, shape = source.kinds, source.image_shape
     written: dict[str, Any] = {
-        "decimal": "," if source.decimal == "," else None,
-        "encoding": source.encoding if source.encoding not in ("", "utf-8") else None,
+        "decimal": "," if source.written.decimal == "," else None,
+        "encoding": source.written.encoding if source.written.encoding not in ("", "utf-8") else None,
+        "thousands": source.written.thousands or None,
     }
     if source.kind == "texts":
         return InputSpec(kind="texts", n_features=1, columns=tuple(kinds.items()), **written)

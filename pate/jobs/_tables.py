@@ -60,7 +60,7 @@ class LabelJob(LabelSettings, LeavesModel):
     text : iterable of str
         Columns that hold text even if every cell looks like a number, such as codes. Columns that are text in the
         public table need not be named.
-    id, only_common, sep, encoding, decimal, sheet, dates
+    id, only_common, sep, encoding, decimal, thousands, sheet, dates
         For tables; see :func:`pate.data.read_both`. Ids of the public table are written beside the labels.
     voters : {"auto", "records", "heads", "shards", "dpsgd"} or None
         Who votes, see :class:`pate.PATEClassifier`: None is ``"auto"`` (every private record, on all public rows, or

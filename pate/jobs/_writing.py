@@ -26,6 +26,7 @@ from pate.data import (
     quoted,
     read_images,
     read_table,
+    without_empty,
 )
 from pate.estimators import PATEClassifier, PATEMultilabelClassifier, PATERegressor
 from pate.exceptions import InvalidInputError, RunFolderError
@@ -275,7 +276,7 @@ def read_public(
     ((2, 1), None)
     """
     if is_table(path):
-        return read_table(path, drop=list(drop), text=list(text)).X, None
+        return without_empty(read_table(path, drop=list(drop), text=list(text))).X, None
     shown = read_images(path)
     height, width, *colours = shown.X.shape[1:]
     shape = (*colours, height, width)
@@ -323,6 +324,7 @@ def predict_file(
     sep: str | None = None,
     encoding: str | None = None,
     decimal: str | None = None,
+    thousands: str | None = None,
     sheet: str | None = None,
     resize: bool = False,
     raw_csv: bool = False,
@@ -344,7 +346,7 @@ def predict_file(
         Column that is carried over, as it is written.
     proba : bool
         Also one column per class, ``p_CLASS``.
-    sep, encoding, decimal, sheet
+    sep, encoding, decimal, thousands, sheet
         How a table is written, see :func:`pate.read_table`; what stands before the decimals is as in the public table
         that the model learnt from. A file that is not UTF-8 is read in that table's encoding, else as cp1252.
     resize : bool
@@ -400,7 +402,7 @@ def predict_file(
         raise InvalidInputError(
             f"proba must be left out: the model's student ({', '.join(file.manifest.made_of)}) gives no probabilities."
         )
-    written = {"sep": sep, "encoding": encoding, "decimal": decimal, "sheet": sheet}
+    written = {"sep": sep, "encoding": encoding, "decimal": decimal, "thousands": thousands, "sheet": sheet}
     X, ids, names, left_out = _read(file.manifest.door, rows, id, resize=resize, written=written)
     frame = _values(clf, X) if numbers else _several(clf, X) if several else _asked(clf, X, proba=proba)
     content = as_csv(frame, names=names, ids=ids, id_name=id, raw_csv=raw_csv)
@@ -515,6 +517,6 @@ def table_like(door: InputSpec | None) -> Table:
 
     # Columns without a kind, and so ids and what is left out, are texts.
     # Numbers are read as the public ones were, unless the caller says otherwise.
-    kinds, decimal = ({}, None) if door is None else (dict(door.columns or ()), door.decimal)
-    known = TableFormat("CSV", decimal=decimal or "")
+    kinds = {} if door is None else dict(door.columns or ())
+    known = TableFormat("CSV", decimal=(door and door.decimal) or "", thousands=(door and door.thousands) or "")
     return Table(X=pd.DataFrame(), y=None, groups=None, path=Path(), kinds=kinds, format=known)

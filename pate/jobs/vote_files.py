@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pate._core.checks import check_choice, check_classes, check_int, check_path
 from pate._core.moved import takes_former_names
-from pate.data import BROKEN, read_npy, read_npz, read_table, votes_fingerprint
+from pate.data import BROKEN, read_npy, read_npz, read_table, votes_fingerprint, without_empty
 from pate.data.queries import select_queries
 from pate.exceptions import InvalidInputError
 from pate.jobs._plan import VotePlan, about_total
@@ -354,7 +354,7 @@ class VoteJob(JobSettings, LeavesModel):
                 f"id must be left out without public rows, got {self.id!r}: it is a column of theirs. Or name their "
                 "table too."
             )
-        shown = None if public is None else read_table(public, id=check_id(self.id, cast.classes))
+        shown = None if public is None else without_empty(read_table(public, id=check_id(self.id, cast.classes)))
         if shown is not None and len(shown.X) != cast.n_queries:
             raise InvalidInputError(
                 f"public must have one row per query: {public} has {len(shown.X)}, {file} has votes on "
@@ -396,7 +396,7 @@ class VoteJob(JobSettings, LeavesModel):
         else:
             self._source = Sources(
                 "table", None, np.empty(0), None, shown.X, shown.X, ids=shown.ids, id_name=shown.id_name,
-                kinds=shown.kinds, decimal=shown.format.decimal, encoding=shown.format.encoding,
+                kinds=shown.kinds, written=shown.format,
             )  # fmt: skip
             if self.keep_model:
                 noisy = isinstance(asking.mechanism, NoisyHistogram)

@@ -39,6 +39,7 @@ from pate._core.checks import check_classes
 from pate._core.files import parse_json, write_bytes, write_text, writing
 from pate._core.moved import renamed
 from pate._core.pages import render
+from pate.data import THOUSANDS
 from pate.exceptions import InvalidInputError, PateError, RunFolderError
 from pate.release.statement import plain_language
 from pate.release.statement.catalogue import english
@@ -93,6 +94,8 @@ class InputSpec:
         The decimal separator of the public CSV file, where that is a comma.
     encoding : str or None
         Its encoding (of the private one, where there is no public one), where that is not UTF-8.
+    thousands : str or None
+        What stands between thousands there, of :data:`pate.data.THOUSANDS`.
 
     Examples
     --------
@@ -117,6 +120,7 @@ class InputSpec:
     color: str | None = None
     decimal: str | None = None
     encoding: str | None = None
+    thousands: str | None = None
 
     def __post_init__(self) -> None:
         whole = lambda value: isinstance(value, int) and not isinstance(value, bool) and value > 0  # noqa: E731
@@ -133,6 +137,7 @@ class InputSpec:
             and all(whole(side) for side in sides)
             and (self.kind != "table" or self.columns is not None)
             and self.decimal in (None, ",")
+            and self.thousands in (None, *THOUSANDS)
             and (self.encoding is None or _is_encoding(self.encoding))
             and self.color in (None, "grey", "rgb")
             and (self.kind != "images" or None not in (self.size, self.color))
@@ -170,7 +175,7 @@ class InputSpec:
 
 
 #: How the public file was written, where that is unusual.
-_WRITTEN = ("decimal", "encoding")
+_WRITTEN = ("decimal", "encoding", "thousands")
 
 
 def _is_encoding(name: Any) -> bool:

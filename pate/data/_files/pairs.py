@@ -28,6 +28,7 @@ from pate.data._files.tables import (
     check_there,
     take_columns,
     uses_of,
+    without_empty,
 )
 from pate.data._validation import is_frame, other_names, quoted
 from pate.exceptions import InvalidInputError
@@ -135,6 +136,7 @@ def read_both(
     sep: str | None = None,
     encoding: str | None = None,
     decimal: str | None = None,
+    thousands: str | None = None,
     sheet: str | None = None,
     dates: str = "auto",
     verbose: bool = False,
@@ -161,6 +163,8 @@ def read_both(
         For the private file; also for the public one if they cannot be recognised there. See :func:`read_table`.
     decimal : {".", ","} or None
         For the private file, and for those columns of the public one that hold decimal commas.
+    thousands : str or None
+        For both, see :func:`read_table`.
     dates
         See :func:`read_table`.
     verbose : bool
@@ -173,7 +177,13 @@ def read_both(
     Raises
     ------
     InvalidInputError
-        As :func:`read_table` and :func:`align_columns`; also: a column is in one file only.
+        As :func:`read_table` and :func:`align_columns`; also: a column is in one file only, or all are empty in the
+        public file.
+
+    Warns
+    -----
+    PateWarning
+        A column of the public file is entirely empty: it is left out of both.
 
     Notes
     -----
@@ -215,7 +225,7 @@ def read_both(
     """
     check_choice("dates", dates, DATE_ORDERS)
     roles = replace(Roles.said(target, group, id, drop, text), tiers=tiers)
-    wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, sheet=sheet)
+    wanted = Wanted(sep=sep, encoding=encoding, decimal=decimal, thousands=thousands, sheet=sheet)
     check_heeded(wanted, private, public)
     files = track((public, private), total=2, label="tables read", show=verbose)
     shown = open_table(next(files), _heeded(wanted, public, recognise=True))
@@ -224,13 +234,17 @@ def read_both(
     held = open_table(next(files), _heeded(wanted, private), like=shown.format, names=[*named, *others])
     roles = roles.of_matrix(held.names) if held.matrix else roles
     sides = _features(held, shown, roles, only_common=only_common)
-    public_table = take_columns(
-        shown,
-        [name for name in shown.names if name in sides.common],
-        replace(roles.within(shown.names), group=None, tiers=None),
-        dates=dates,
-        unlabelled=True,
+    public_table = without_empty(
+        take_columns(
+            shown,
+            [name for name in shown.names if name in sides.common],
+            replace(roles.within(shown.names), group=None, tiers=None),
+            dates=dates,
+            unlabelled=True,
+        )
     )
+    used = frozenset(public_table.X.columns)
+    sides = replace(sides, common=used, empty=tuple(sides.common - used))
     private_table = take_columns(
         held,
         [name for name in held.names if name in sides.common],
