@@ -143,7 +143,7 @@ class SiteOptions:
     sep: str | None = _as_label("sep")
     encoding: str | None = _as_label("encoding")
     decimal: str | None = o.setting("Decimal sign of a CSV file: . or ,", o.TABLES)
-    thousands: o.Thousands = None
+    thousands: str | None = o.setting("Between thousands of a CSV file: , . apostrophe or space", o.TABLES)
     sheet: str | None = _as_label("sheet")
     size: o.Size | None = o.setting("Size of all images, as the public ones have it.", o.IMAGES, **o.AS_SIZE)
     color: Literal["grey", "rgb"] | None = o.setting("Colour of all images, as the public ones have it.", o.IMAGES)
